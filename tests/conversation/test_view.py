@@ -1,0 +1,245 @@
+"""The laws of the view."""
+
+from typing import cast
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conversation.logs import MODELS, Writer, broken_rules, logs
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Checkpointed,
+    Cleared,
+    Delivered,
+    Digested,
+    HeadMoved,
+    Message,
+    Pinned,
+    Prefix,
+    Queued,
+    Restored,
+    Summarized,
+    Undone,
+    decode,
+    encode,
+    tool_result,
+    user_message,
+)
+from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Size, size_of_block
+from tui_agent.conversation.view import Carry, RequestMessage, View
+
+
+def everything(view: View, carry: Carry) -> tuple[object, ...]:
+    return (
+        view.messages(carry),
+        view.prefix_hash(),
+        view.sizes(),
+        view.items(),
+        view.groups(),
+        view.boundaries(),
+        view.queued(),
+        view.partial,
+        view.unanswered(),
+        view.reasoning_dropped(),
+        view.log.head,
+    )
+
+
+@given(logs(), st.sampled_from(MODELS), st.booleans())
+@settings(deadline=None)
+def test_entry_by_entry_is_at_once_is_after_a_save_and_load(view: View, model: str, bound: bool) -> None:
+    carry = Carry(model, bound)
+    entries = list(view.log)
+    saved = [encode(entry) for entry in entries]
+    assert everything(View(entries), carry) == everything(view, carry)
+    assert everything(View(decode(data) for data in saved), carry) == everything(view, carry)
+    assert [encode(decode(data)) for data in saved] == saved
+
+
+@given(logs(steps=40), st.sampled_from(MODELS), st.booleans())
+@settings(deadline=None)
+def test_every_request_is_valid(view: View, model: str, bound: bool) -> None:
+    assert broken_rules(view.messages(Carry(model, bound))) == []
+
+
+@given(logs(), st.data())
+@settings(deadline=None)
+def test_every_crash_point_leaves_a_valid_request(view: View, data: st.DataObject) -> None:
+    entries = list(view.log)
+    crashed = View(entries[: data.draw(st.integers(0, len(entries)))])
+    assert broken_rules(crashed.messages()) == []
+
+
+@given(logs())
+@settings(deadline=None)
+def test_running_sizes_are_the_sizes_of_what_is_sent(view: View) -> None:
+    sent = Size()
+    for message in view.messages():
+        for block in message.blocks:
+            if block != Text("[The conversation goes on from here.]"):
+                sent = sent.plus(size_of_block(block))
+    counted = Size()
+    for category in CATEGORIES:
+        if category not in ("system", "tools"):
+            counted = counted.plus(view.sizes()[category])
+    assert counted == sent
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_without_context_steps_a_request_begins_with_the_one_before(data: st.DataObject) -> None:
+    writer = Writer(cast(st.DrawFn, data.draw))
+    carry = Carry(MODELS[0])
+    before: list[object] = []
+    for _ in range(data.draw(st.integers(1, 12))):
+        writer.append(user_message("go on"))
+        writer.append(writer.answer())
+        for call in writer.view.unanswered():
+            writer.append(tool_result(ToolResult(call.id, "done")))
+        now = [(message.role, block) for message in writer.view.messages(carry) for block in message.blocks]
+        assert now[: len(before)] == before
+        before = list(now)
+
+
+class Talk:
+    """A short conversation with two tool steps, and what is done to it."""
+
+    def __init__(self) -> None:
+        self.view = View()
+        self.add(Prefix(system="rules"))
+        self.ask = self.add(user_message("fix it"))
+        self.first = self.answer("c1")
+        self.result1 = self.add(tool_result(ToolResult("c1", "one " * 50)))
+        self.second = self.answer("c2")
+        self.result2 = self.add(tool_result(ToolResult("c2", "two " * 50)))
+        self.third = self.answer()
+
+    def add(self, entry: AnyEntry) -> int:
+        self.view.apply(self.view.log.stamp(entry, 0.0))
+        return len(self.view.log)
+
+    def answer(self, call: str = "") -> int:
+        carry = Carry(MODELS[0])
+        self.view.messages(carry)
+        calls = (ToolCall(call, "read_file", "{}"),) if call else ()
+        blocks = (Reasoning("hm", "signed"), Text(f"answer {call}"), *calls)
+        return self.add(Message(role="assistant", blocks=blocks, model=MODELS[0], prefix_hash=self.view.prefix_hash()))
+
+    def messages(self, *, bound: bool = True) -> list[RequestMessage]:
+        return self.view.messages(Carry(MODELS[0], bound))
+
+    def text(self) -> str:
+        return "\n".join(
+            block.text
+            for message in self.messages()
+            for block in message.blocks
+            if isinstance(block, Text | ToolResult)
+        )
+
+    def reasoning(self, *, bound: bool = True) -> int:
+        return sum(isinstance(b, Reasoning) for m in self.messages(bound=bound) for b in m.blocks)
+
+
+def test_reasoning_goes_back_only_under_the_prefix_it_was_made_under() -> None:
+    talk = Talk()
+    assert talk.reasoning() == 3
+    cleared = talk.add(Cleared(results=(talk.result1,), texts=("[cleared]",)))
+    assert talk.reasoning() == 1
+    assert talk.view.reasoning_dropped() == 2
+    assert talk.reasoning(bound=False) == 3
+    talk.add(Undone(target=cleared))
+    assert talk.reasoning() == 3
+    assert talk.view.messages(Carry(MODELS[1])) == [
+        RequestMessage(role, tuple(block for block in blocks if not isinstance(block, Reasoning)))
+        for role, blocks in talk.messages()
+    ]
+
+
+def test_reasoning_made_after_an_edit_is_kept() -> None:
+    talk = Talk()
+    talk.add(Cleared(results=(talk.result1,), texts=("[cleared]",)))
+    talk.add(user_message("and now?"))
+    talk.answer()
+    assert talk.reasoning() == 2
+
+
+def test_a_pinned_result_survives_with_its_group_after_the_summary_that_passed_over_it() -> None:
+    talk = Talk()
+    talk.add(Pinned(items=(talk.result1,)))
+    talk.add(Cleared(results=(talk.result1, talk.result2), texts=("[cleared]", "[cleared]")))
+    talk.add(Summarized(first=talk.ask, last=talk.result2, text="the summary"))
+    text = talk.text()
+    assert text.index("the summary") < text.index("one one") < text.rindex("answer ")
+    assert "two" not in text
+    assert "fix it" not in text
+    talk.add(Pinned(items=(talk.first,), pinned=False))
+    assert "one" not in talk.text()
+
+
+def test_nested_summaries_undone_in_any_order() -> None:
+    talk = Talk()
+    inner = talk.add(Summarized(first=talk.ask, last=talk.result1, text="inner"))
+    outer = talk.add(Checkpointed(first=talk.ask, last=talk.third, text="outer"))
+    assert talk.text() == "outer"
+    talk.add(Undone(target=inner))
+    assert talk.text() == "outer"
+    redo = talk.add(Undone(target=outer))
+    assert talk.text().startswith("fix it")
+    talk.add(Undone(target=redo))
+    assert talk.text() == "outer"
+
+
+def test_the_newest_cover_that_counts_decides() -> None:
+    talk = Talk()
+    talk.add(Cleared(results=(talk.result1,), texts=("[cleared]",)))
+    restored = talk.add(Restored(items=(talk.result1,), texts=("shown again",)))
+    assert "shown again" in talk.text()
+    talk.add(Digested(results=(talk.result1,), placeholder="[archived: see digest]", text="the digest"))
+    assert "[archived: see digest]" in talk.text()
+    assert talk.text().endswith("the digest")
+    talk.add(Undone(target=restored))
+    assert "[archived: see digest]" in talk.text()
+
+
+def test_a_restored_message_leaves_its_summary() -> None:
+    talk = Talk()
+    talk.add(Summarized(first=talk.ask, last=talk.result2, text="the summary"))
+    talk.add(Restored(items=(talk.ask,), texts=("",)))
+    assert talk.text().startswith("the summary\nfix it\nanswer")
+
+
+def test_moving_the_head_leaves_the_other_branch_in_the_log() -> None:
+    talk = Talk()
+    talk.add(HeadMoved(to=talk.result1))
+    talk.add(user_message("another way"))
+    assert "two" not in talk.text()
+    assert talk.text().endswith("another way")
+    talk.add(HeadMoved(to=talk.third))
+    assert "two" in talk.text()
+    assert talk.view.log.fork_point(talk.third, talk.third + 2) == talk.result1
+
+
+def test_a_queued_text_is_a_message_where_it_was_delivered() -> None:
+    view = View()
+    for entry in (user_message("first"), Queued(blocks=(Text("second"),))):
+        view.apply(view.log.stamp(entry, 0.0))
+    assert [queued.seq for queued in view.queued()] == [2]
+    view.apply(view.log.stamp(Delivered(queued=2), 0.0))
+    assert view.queued() == ()
+    assert view.messages() == [RequestMessage("user", (Text("first"), Text("second")))]
+
+
+def test_a_log_refuses_what_is_not_next() -> None:
+    view = View()
+    entry = view.log.stamp(user_message("hello"), 0.0)
+    view.apply(entry)
+    for wrong in (entry, view.log.stamp(HeadMoved(to=7), 0.0)):
+        try:
+            view.apply(wrong)
+        except ValueError:
+            continue
+        raise AssertionError("it was taken")
+    assert len(view.log) == 1
+    assert view.sizes()["user"] == Size(5, 0, 0)
+    assert view.sizes()["system"] == NOTHING

@@ -1,0 +1,200 @@
+"""What a front end can see of a running agent: typed, frozen events, in the order they happen."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from tui_agent.conversation.blocks import Image
+from tui_agent.conversation.entries import Usage
+from tui_agent.tools.base import PermissionQuestion
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """An event. Encoded as JSON it has its snake-case name under ``type``."""
+
+
+class TurnStarted(Event, frozen=True, kw_only=True, tag="turn_started"):
+    """A turn begins; `seq` is the number of the user's message in the log."""
+
+    seq: int
+    text: str
+
+
+class UserMessage(Event, frozen=True, kw_only=True, tag="user_message"):
+    """The user's words as they entered the conversation (also when a queued text is delivered, `queued` its number)."""
+
+    seq: int
+    text: str
+    images: tuple[Image, ...] = ()
+    queued: int = 0
+
+
+class ModelCallStarted(Event, frozen=True, kw_only=True, tag="model_call_started"):
+    """A request goes out; `tokens` is its estimated size."""
+
+    model: str
+    tokens: int
+
+
+class TextDelta(Event, frozen=True, kw_only=True, tag="text_delta"):
+    text: str
+
+
+class ReasoningDelta(Event, frozen=True, kw_only=True, tag="reasoning_delta"):
+    text: str
+
+
+class ToolCallDelta(Event, frozen=True, kw_only=True, tag="tool_call_delta"):
+    """The model is writing the arguments of call number `index` of this step."""
+
+    index: int
+    name: str
+    size: int
+
+
+class Retrying(Event, frozen=True, kw_only=True, tag="retrying"):
+    """The model call failed and is repeated in `delay_s` seconds; the deltas of this call so far are void."""
+
+    attempt: int
+    delay_s: float
+    kind: str
+    message: str
+
+
+class AssistantMessage(Event, frozen=True, kw_only=True, tag="assistant_message"):
+    """The model's answer is complete and in the log; `reasoning` and `text` are whole."""
+
+    seq: int
+    model: str
+    text: str
+    reasoning: str
+    usage: Usage
+    cost_usd: float | None
+    stop_reason: str
+    duration_ms: int
+
+
+class ToolStarted(Event, frozen=True, kw_only=True, tag="tool_started"):
+    """A call is to be done: it may still wait for a permission or for its turn. `arguments` is JSON text."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+class ToolProgress(Event, frozen=True, kw_only=True, tag="tool_progress"):
+    """Live output of a running call: the whole of what should be seen now."""
+
+    call_id: str
+    text: str
+
+
+class PermissionAsked(Event, frozen=True, kw_only=True, tag="permission_asked"):
+    """A call waits for the user's word; the question itself goes through the front end's `Ask`."""
+
+    question: PermissionQuestion
+
+
+class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
+    """A call has its result, in the log. `text` is what the model sees; `size` the characters of the raw result.
+
+    `status`: ``ok``, ``error``, ``denied`` or ``interrupted``. `diff` and `summary` are for people.
+    """
+
+    call_id: str
+    name: str
+    status: str
+    text: str
+    size: int
+    tokens: int
+    duration_ms: int = 0
+    summary: str = ""
+    diff: str = ""
+    seq: int = 0
+    artifact: str = ""
+
+
+class Queued(Event, frozen=True, kw_only=True, tag="queued"):
+    """Text sent during a turn is kept in the log and waits for the next step."""
+
+    seq: int
+    text: str
+
+
+class ContextChanged(Event, frozen=True, kw_only=True, tag="context_changed"):
+    """What fills the window, in tokens: after a model call (`measured`), or estimated."""
+
+    tokens: int
+    window: int
+    measured: bool
+    cost_usd: float | None
+    turn_cost_usd: float | None
+
+
+class ModelChanged(Event, frozen=True, kw_only=True, tag="model_changed"):
+    """Another model answers from here on, or more became known of the present one."""
+
+    model: str
+    window: int
+    tier: str
+
+
+class Notice(Event, frozen=True, kw_only=True, tag="notice"):
+    """Something the user should know; `level`: ``info``, ``warning`` or ``error``. `hint` says what to do."""
+
+    level: str
+    title: str
+    text: str = ""
+    hint: str = ""
+
+
+class TurnFailed(Event, frozen=True, kw_only=True, tag="turn_failed"):
+    """The turn ended in an error. Everything up to it is in the log; `hint` says what to do next."""
+
+    kind: str
+    message: str
+    retryable: bool
+    hint: str = ""
+
+
+class TurnFinished(Event, frozen=True, kw_only=True, tag="turn_finished"):
+    """The turn is over (also after a failure or an interruption). `steps` counts model calls.
+
+    `stop_reason`: ``end_turn``, ``max_tokens``, ``refusal``, ``interrupted``, ``error`` …; `text` is the final answer.
+    """
+
+    stop_reason: str
+    text: str
+    steps: int
+    usage: Usage
+    cost_usd: float | None
+    duration_ms: int
+
+
+AgentEvent: TypeAlias = (
+    TurnStarted
+    | UserMessage
+    | ModelCallStarted
+    | TextDelta
+    | ReasoningDelta
+    | ToolCallDelta
+    | Retrying
+    | AssistantMessage
+    | ToolStarted
+    | ToolProgress
+    | PermissionAsked
+    | ToolFinished
+    | Queued
+    | ContextChanged
+    | ModelChanged
+    | Notice
+    | TurnFailed
+    | TurnFinished
+)
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(event: AgentEvent) -> bytes:
+    """One line of JSON, without its newline."""
+    return _encoder.encode(event)

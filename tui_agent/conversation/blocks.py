@@ -1,0 +1,76 @@
+"""What a message is made of.
+
+Blocks are frozen and encode to the same bytes every time. What only one provider understands (a signature, a
+redacted payload) travels in a block's `opaque` string: written by that provider's adapter, read by it alone, and sent
+back unchanged.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+    """Prose by the user or the model."""
+
+    text: str
+    opaque: str = ""
+
+
+class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
+    """The model's own thinking; `text` may be empty where the provider only hands out a signature.
+
+    It is never sent to another model than the one that made its message.
+    """
+
+    text: str
+    opaque: str = ""
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True):
+    """A call the model asks for. `arguments` is always the text of one JSON object.
+
+    Where the model wrote something that is no JSON object, `arguments` is ``{}`` and `malformed` holds what it wrote.
+    """
+
+    id: str
+    name: str
+    arguments: str
+    opaque: str = ""
+    malformed: str = ""
+
+
+class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
+    """A picture, base64-encoded; `media_type` is ``image/png``, ``image/jpeg``, ``image/gif`` or ``image/webp``."""
+
+    media_type: str
+    data: str
+
+
+class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True):
+    """The answer to one call: text as the model sees it, and pictures."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+    images: tuple[Image, ...] = ()
+
+
+Block: TypeAlias = Text | Reasoning | ToolCall | ToolResult | Image
+
+
+class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool as the model is told of it; `schema` is the JSON text of the arguments' JSON Schema (an object)."""
+
+    name: str
+    description: str
+    schema: str
+
+
+def valid_text(text: str) -> str:
+    """`text` with every lone surrogate replaced by U+FFFD, so that it always encodes as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

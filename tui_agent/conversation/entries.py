@@ -1,0 +1,246 @@
+"""What a log is made of: frozen, tagged entries, encoded to the same bytes every time.
+
+Everything that ever happens to a conversation is one more entry. Messages say what was said; context entries say what
+the model is shown of it from here on; `HeadMoved` says where the conversation goes on.
+
+An entry's `parent` is the entry that was the head when it was appended (0: none), so the entries from the head back
+to the first are one conversation, and a rewind or a fork leaves the other branch where it was.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, Image, Text, ToolDefinition, ToolResult
+
+Role: TypeAlias = Literal["user", "assistant"]
+Kind: TypeAlias = Literal["", "tool_result", "tool_result_archived", "tool_summary", "summary", "checkpoint", "notice"]
+Compaction: TypeAlias = Literal["summary", "checkpoint"]
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens of one model call. `input_tokens` is the whole prompt, cache reads and writes included."""
+
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.output_tokens + other.output_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+class Artifact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the whole of a shortened text lies: path in the session's folder, size in bytes, SHA-256.
+
+    `evicted` tells a preview that stands for the whole (layer "eviction") from a text cut at an output limit.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    evicted: bool = False
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
+    """The header every entry has: its number in the log (from 1), its parent's (0: none), seconds since the epoch."""
+
+    seq: int = 0
+    parent: int = 0
+    time: float = 0.0
+
+
+class Prefix(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="prefix"):
+    """The system prompt and tool definitions every request from here on begins with."""
+
+    system: str
+    tools: tuple[ToolDefinition, ...] = ()
+
+
+class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message"):
+    """Something said by the user or the model, or one tool's result (role user, kind ``tool_result``).
+
+    `agent_visible` false: not sent and not counted; `user_visible` false: not shown in the conversation.
+    For an assistant's message, `model` made it, `prefix_hash` is `View.prefix_hash` of the request it answers, `usage`
+    is what that call used, and `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it).
+    """
+
+    role: Role
+    blocks: tuple[Block, ...]
+    kind: Kind = ""
+    agent_visible: bool = True
+    user_visible: bool = True
+    model: str = ""
+    prefix_hash: str = ""
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    stop_reason: str = ""
+    duration_ms: int = 0
+    artifact: Artifact | None = None
+
+
+class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial"):
+    """The next piece of a reply that is still streaming; superseded by its message.
+
+    `restart`: the reply began anew (a retry), the pieces before this one no longer count.
+    """
+
+    text: str
+    model: str = ""
+    restart: bool = False
+
+
+class Queued(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="queued"):
+    """Text the user sent while a turn was running."""
+
+    blocks: tuple[Text | Image, ...]
+
+
+class Delivered(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="delivered"):
+    """The queued entry becomes the user's message here."""
+
+    queued: int
+
+
+class Withdrawn(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="withdrawn"):
+    """The user took a queued entry back before it was delivered."""
+
+    queued: int
+
+
+class ModelSwitched(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="model_switched"):
+    """From here on this model answers; `model` is ``provider:id``."""
+
+    model: str
+
+
+class HeadMoved(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="head_moved"):
+    """The conversation goes on after entry `to` (0: from the beginning). Nothing is removed."""
+
+    to: int
+
+
+class ContextEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
+    """A decision about what the model is shown.
+
+    `reason` is one sentence for people, `before` and `after` are the view's size in tokens around the whole step.
+    """
+
+    reason: str = ""
+    before: int = 0
+    after: int = 0
+
+
+class Cleared(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="cleared"):
+    """The results in `results` (sequence numbers) are shown as `texts`, one for each."""
+
+    results: tuple[int, ...]
+    texts: tuple[str, ...]
+
+
+class Digested(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="digested"):
+    """The results in `results` are shown as `placeholder`; the digest `text` follows at this entry's place."""
+
+    results: tuple[int, ...]
+    placeholder: str
+    text: str
+
+
+class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="summarized"):
+    """Everything from entry `first` to entry `last` is shown as the one user message `text`.
+
+    `path` is where the covered turns were written out, relative to the session's folder.
+    """
+
+    first: int
+    last: int
+    text: str
+    focus: str = ""
+    path: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    compaction: Compaction = "summary"
+
+
+class Checkpointed(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="checkpointed"):
+    """A finished task, from entry `first` to entry `last`, is shown as its completion record `text`."""
+
+    first: int
+    last: int
+    text: str
+    note: str = ""
+    path: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    compaction: Compaction = "checkpoint"
+
+
+class Pinned(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="pinned"):
+    """The items in `items`, each with its whole group, survive every layer (or, `pinned` false, no longer do)."""
+
+    items: tuple[int, ...]
+    pinned: bool = True
+
+
+class Restored(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="restored"):
+    """The items in `items` are shown whole again: as `texts` says, or (empty text) as they stand in the log."""
+
+    items: tuple[int, ...]
+    texts: tuple[str, ...]
+
+
+class Undone(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="undone"):
+    """The context entry `target` no longer counts. Undoing an undo brings it back."""
+
+    target: int
+
+
+Boundary: TypeAlias = Summarized | Checkpointed
+AnyContextEntry: TypeAlias = Cleared | Digested | Summarized | Checkpointed | Pinned | Restored | Undone
+AnyEntry: TypeAlias = (
+    Prefix | Message | Partial | Queued | Delivered | Withdrawn | ModelSwitched | HeadMoved | AnyContextEntry
+)
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
+
+
+class UnknownEntry(Exception):
+    """An entry this version cannot read: made by a newer version, or damaged."""
+
+
+def encode(entry: AnyEntry) -> bytes:
+    """The entry's bytes: JSON, the same for equal entries."""
+    return _encoder.encode(entry)
+
+
+def decode(data: bytes | str) -> AnyEntry:
+    """The entry these bytes encode. Raises `UnknownEntry`."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise UnknownEntry(str(error)) from error
+
+
+def user_message(text: str, *images: Image) -> Message:
+    """What the user says."""
+    return Message(role="user", blocks=(Text(text), *images) if text.strip() else images)
+
+
+def notice(text: str) -> Message:
+    """Something the program tells the model, as a user's message marked ``notice``."""
+    return Message(role="user", kind="notice", blocks=(Text(text),), user_visible=False)
+
+
+def tool_result(result: ToolResult, *, artifact: Artifact | None = None, duration_ms: int = 0) -> Message:
+    """One tool's answer."""
+    return Message(role="user", kind="tool_result", blocks=(result,), artifact=artifact, duration_ms=duration_ms)

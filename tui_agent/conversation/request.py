@@ -1,0 +1,134 @@
+"""Painting a fold as a request: messages that are valid for every provider, and their raw sizes.
+
+Painting starts at the first slot that changed, so between two calls it costs what is new. Along the way it keeps a hash
+of everything said so far, reasoning aside: reasoning is a function of that hash, so leaving it out loses nothing.
+"""
+
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, Text
+from tui_agent.conversation.entries import Role
+from tui_agent.conversation.fold import Fold
+from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, size_of_text, size_of_tools
+from tui_agent.conversation.slots import Piece, Slot, paint, text_piece
+
+OPENING = "[The conversation goes on from here.]"
+
+
+class RequestMessage(NamedTuple):
+    """One message of a request: consecutive blocks of one role."""
+
+    role: Role
+    blocks: tuple[Block, ...]
+
+
+class Carry(NamedTuple):
+    """Which reasoning goes back: only what `model` made and, where it is `bound`, only under an unchanged prefix.
+
+    Newer Claude models bind a thinking block to the system prompt, the tools and every earlier message
+    (Anthropic, extended thinking: preserved thinking).
+    """
+
+    model: str = ""
+    bound: bool = True
+
+
+class _Mark(NamedTuple):
+    """Where the request stood after a slot: its messages, the blocks of the newest one, and the prefix hash."""
+
+    messages: int
+    blocks: int
+    prefix: bytes
+
+
+class Request:
+    """What the next request says of a fold. Owns the painting; `refresh` brings it up to date."""
+
+    def __init__(self, carry: Carry) -> None:
+        self.carry = carry
+        self.messages: list[RequestMessage] = []
+        self.sizes: dict[Category, Size] = dict.fromkeys(CATEGORIES, NOTHING)
+        self.prefix = b""
+        self._root = b""
+        self._seen_prefix = -1
+        self._marks: list[_Mark] = []
+        self._boundary_sizes: dict[int, Size] = {}
+
+    def refresh(self, fold: Fold) -> None:
+        """Paint what changed since the last call."""
+        self._read_prefix(fold)
+        start = min(fold.dirty, len(self._marks))
+        mark = self._marks[start - 1] if start else _Mark(0, 0, self._root)
+        if start < len(fold.slots):
+            self._rewind(start, mark)
+        prefix = mark.prefix
+        for slot in fold.slots[start:]:
+            for seq in slot.anchored:
+                prefix = self._emit_boundary(fold, seq, prefix)
+            prefix = self._emit_slot(fold, slot, prefix)
+            newest = len(self.messages[-1].blocks) if self.messages else 0
+            self._marks.append(_Mark(len(self.messages), newest, prefix))
+        self.prefix = prefix
+        fold.dirty = len(fold.slots)
+
+    def _read_prefix(self, fold: Fold) -> None:
+        seq = fold.prefix.seq if fold.prefix else 0
+        if seq == self._seen_prefix:
+            return
+        self._seen_prefix = seq
+        system, tools = (fold.prefix.system, fold.prefix.tools) if fold.prefix else ("", ())
+        self.sizes["system"] = size_of_text(system)
+        self.sizes["tools"] = size_of_tools(tools)
+        self._root = blake2b(msgspec.json.encode((system, tools)), digest_size=16).digest()
+
+    def _rewind(self, start: int, mark: _Mark) -> None:
+        del self._marks[start:]
+        del self.messages[mark.messages :]
+        if self.messages and len(self.messages[-1].blocks) > mark.blocks:
+            newest = self.messages[-1]
+            self.messages[-1] = RequestMessage(newest.role, newest.blocks[: mark.blocks])
+
+    def _emit_boundary(self, fold: Fold, seq: int, prefix: bytes) -> bytes:
+        text = fold.anchors[seq].text if fold.owned.get(seq) else ""
+        size, before = size_of_text(text), self._boundary_sizes.get(seq, NOTHING)
+        if size != before:
+            self.sizes["summaries"] = self.sizes["summaries"].minus(before).plus(size)
+            self._boundary_sizes[seq] = size
+        return self._emit(text_piece(text), prefix) if text.strip() else prefix
+
+    def _emit_slot(self, fold: Fold, slot: Slot, prefix: bytes) -> bytes:
+        with_reasoning = (
+            slot.reasons
+            and slot.model == self.carry.model
+            and (not self.carry.bound or slot.prefix_hash == prefix.hex())
+        )
+        if slot.stale or with_reasoning != slot.with_reasoning:
+            slot.with_reasoning = with_reasoning
+            self._repaint(fold, slot)
+        for piece in slot.pieces:
+            prefix = self._emit(piece, prefix)
+        return prefix
+
+    def _repaint(self, fold: Fold, slot: Slot) -> None:
+        for category, size in slot.sizes.items():
+            self.sizes[category] = self.sizes[category].minus(size)
+        if slot.shown and not slot.covered_by:
+            paint(slot, active=fold.active)
+        else:
+            slot.pieces, slot.sizes = (), {}
+        for category, size in slot.sizes.items():
+            self.sizes[category] = self.sizes[category].plus(size)
+        slot.stale = False
+
+    def _emit(self, piece: Piece, prefix: bytes) -> bytes:
+        messages = self.messages
+        if not messages and piece.role == "assistant":
+            messages.append(RequestMessage("user", (Text(OPENING),)))
+        if messages and messages[-1].role == piece.role:
+            messages[-1] = RequestMessage(piece.role, messages[-1].blocks + piece.blocks)
+        else:
+            messages.append(RequestMessage(piece.role, piece.blocks))
+        return blake2b(prefix + piece.digest, digest_size=16).digest()

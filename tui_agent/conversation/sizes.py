@@ -1,0 +1,76 @@
+"""Raw sizes: what turns into tokens, before any tokenizer is known."""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, TypeAlias
+
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
+
+Category: TypeAlias = Literal[
+    "system", "tools", "user", "notices", "assistant", "reasoning", "calls", "results", "summaries"
+]
+CATEGORIES: tuple[Category, ...] = (
+    "system",
+    "tools",
+    "user",
+    "notices",
+    "assistant",
+    "reasoning",
+    "calls",
+    "results",
+    "summaries",
+)
+
+
+class Size(NamedTuple):
+    """ASCII characters, other characters, and images."""
+
+    ascii: int = 0
+    other: int = 0
+    images: int = 0
+
+    @property
+    def characters(self) -> int:
+        return self.ascii + self.other
+
+    def plus(self, more: "Size") -> "Size":
+        return Size(self.ascii + more.ascii, self.other + more.other, self.images + more.images)
+
+    def minus(self, less: "Size") -> "Size":
+        return Size(self.ascii - less.ascii, self.other - less.other, self.images - less.images)
+
+
+NOTHING = Size()
+
+
+def size_of_text(*texts: str) -> Size:
+    """The size of these texts together."""
+    plain = other = 0
+    for text in texts:
+        if text.isascii():
+            plain += len(text)
+        else:
+            ascii_here = len(text.encode("ascii", "ignore"))
+            plain += ascii_here
+            other += len(text) - ascii_here
+    return Size(plain, other)
+
+
+def size_of_block(block: Block) -> Size:
+    """The size of what is sent for a block. An opaque payload counts as the characters it is made of."""
+    match block:
+        case Text():
+            return size_of_text(block.text)
+        case Reasoning():
+            return size_of_text(block.text, block.opaque)
+        case ToolCall():
+            return size_of_text(block.name, block.arguments)
+        case ToolResult():
+            size = size_of_text(block.text)
+            return size._replace(images=len(block.images))
+        case Image():
+            return Size(images=1)
+
+
+def size_of_tools(tools: Iterable[ToolDefinition]) -> Size:
+    """The size of all tool definitions together."""
+    return size_of_text(*(part for tool in tools for part in (tool.name, tool.description, tool.schema)))

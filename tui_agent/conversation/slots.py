@@ -1,0 +1,187 @@
+"""Where a view keeps what the log says of one message: its blocks, its calls' results, and what covers them."""
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import Artifact, Cleared, Digested, Kind, Message, Restored, Role
+from tui_agent.conversation.sizes import Category, Size, size_of_block
+
+State: TypeAlias = Literal["verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored"]
+
+INTERRUPTED = "[interrupted: this call was stopped before it gave a result]"
+NO_OUTPUT = "(no output)"
+NOT_SHOWN = "[not shown]"
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Piece(NamedTuple):
+    """A part of a request: consecutive blocks of one role, with a digest of all but their reasoning."""
+
+    role: Role
+    blocks: tuple[Block, ...]
+    digest: bytes
+
+
+@dataclass(slots=True, eq=False)
+class ResultPlace:
+    """One call's result and the clearings, digests and restorations that name it, oldest first."""
+
+    seq: int
+    result: ToolResult
+    artifact: Artifact | None
+    agent_visible: bool
+    time: float
+    covers: list[Cleared | Digested | Restored] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A message of the view: the user's, a digest, or an assistant's together with its calls' results.
+
+    One slot is one group: a cut never falls inside it. `covered_by` is the number of the boundary that hides it, or 0.
+    """
+
+    seq: int
+    role: Role
+    kind: Kind
+    blocks: tuple[Block, ...]
+    time: float
+    model: str = ""
+    prefix_hash: str = ""
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    results: dict[str, ResultPlace] = field(default_factory=dict)
+    boundaries: list[int] = field(default_factory=list)
+    restorations: list[int] = field(default_factory=list)
+    anchored: list[int] = field(default_factory=list)
+    covered_by: int = 0
+    pinned: bool = False
+    shown: bool = True
+    stale: bool = True
+    with_reasoning: bool = False
+    pieces: tuple[Piece, ...] = ()
+    sizes: dict[Category, Size] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """The number of the newest entry of this group."""
+        return max((place.seq for place in self.results.values()), default=self.seq)
+
+    @property
+    def reasons(self) -> bool:
+        return self.role == "assistant" and any(isinstance(block, Reasoning) for block in self.blocks)
+
+    @property
+    def unanswered(self) -> tuple[ToolCall, ...]:
+        return tuple(call for call in self.calls.values() if call.id not in self.results)
+
+    @property
+    def category(self) -> Category:
+        if self.role == "assistant":
+            return "assistant"
+        if self.kind in ("tool_summary", "summary", "checkpoint"):
+            return "summaries"
+        return "notices" if self.kind == "notice" else "user"
+
+
+def slot_of_message(message: Message) -> Slot:
+    """The slot an agent-visible message opens (not a tool's result: that joins its call's slot)."""
+    calls: dict[str, ToolCall] = {}
+    for block in message.blocks:
+        if isinstance(block, ToolCall) and message.role == "assistant":
+            calls.setdefault(block.id, block)
+    return Slot(
+        message.seq,
+        message.role,
+        message.kind,
+        message.blocks,
+        message.time,
+        message.model,
+        message.prefix_hash,
+        calls,
+    )
+
+
+def shown_result(place: ResultPlace, *, pinned: bool, active: set[int]) -> tuple[ToolResult, State]:
+    """The result as the model sees it: as the newest cover that counts says, else as it stands in the log."""
+    for cover in reversed(place.covers):
+        if cover.seq not in active:
+            continue
+        match cover:
+            case Restored():
+                text = cover.texts[cover.items.index(place.seq)]
+                return (_with_text(place.result, text) if text else place.result), "restored"
+            case Cleared() if not pinned:
+                return _stand_in(place.result, cover.texts[cover.results.index(place.seq)]), "cleared"
+            case Digested() if not pinned:
+                return _stand_in(place.result, cover.placeholder), "digested"
+            case _:
+                pass
+    if not place.agent_visible:
+        return _stand_in(place.result, NOT_SHOWN), "digested"
+    evicted = place.artifact is not None and place.artifact.evicted
+    return place.result, "preview" if evicted else "verbatim"
+
+
+def paint(slot: Slot, *, active: set[int]) -> None:
+    """Compute the slot's pieces and sizes anew, with its reasoning where `with_reasoning` says so."""
+    sizes: dict[Category, Size] = {}
+
+    def count(category: Category, block: Block) -> None:
+        sizes[category] = sizes.get(category, Size()).plus(size_of_block(block))
+
+    pieces: list[Piece] = []
+    spoken: list[Block] = []
+    for block in slot.blocks:
+        match block:
+            case Text() if block.text.strip():
+                count(slot.category, block)
+            case Image() if slot.role == "user":
+                count(slot.category, block)
+            case ToolCall() if slot.calls.get(block.id) is block:
+                count("calls", block)
+            case Reasoning() if slot.with_reasoning:
+                count("reasoning", block)
+            case _:
+                continue
+        spoken.append(block)
+    if any(not isinstance(block, Reasoning) for block in spoken):
+        pieces.append(_piece(slot.role, spoken))
+    else:
+        sizes.pop("reasoning", None)
+    answers: list[Block] = []
+    for call in slot.calls.values():
+        place = slot.results.get(call.id)
+        if place is None:
+            answer = ToolResult(call.id, INTERRUPTED, is_error=True)
+        else:
+            answer = shown_result(place, pinned=slot.pinned, active=active)[0]
+            if not answer.text.strip() and not answer.images:
+                answer = _with_text(answer, NO_OUTPUT)
+        count("results", answer)
+        answers.append(answer)
+    if answers:
+        pieces.append(_piece("user", answers))
+    slot.pieces, slot.sizes = tuple(pieces), sizes
+
+
+def _piece(role: Role, blocks: list[Block]) -> Piece:
+    told = [block for block in blocks if not isinstance(block, Reasoning)]
+    return Piece(role, tuple(blocks), blake2b(role.encode() + _encode(told), digest_size=16).digest())
+
+
+def text_piece(text: str) -> Piece:
+    """A user's piece of one text."""
+    return _piece("user", [Text(text)])
+
+
+def _stand_in(result: ToolResult, text: str) -> ToolResult:
+    return ToolResult(result.call_id, text, is_error=result.is_error)
+
+
+def _with_text(result: ToolResult, text: str) -> ToolResult:
+    return ToolResult(result.call_id, text, is_error=result.is_error, images=result.images)

@@ -1,0 +1,187 @@
+"""What the model is shown: an incremental fold of the log.
+
+Reading a view costs what changed since it was last read. A request made from it is valid for every provider: each call
+is answered once, right after it; the first message is the user's; no block is empty.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tui_agent.conversation.blocks import Reasoning, ToolCall
+from tui_agent.conversation.entries import (
+    AnyContextEntry,
+    AnyEntry,
+    Boundary,
+    HeadMoved,
+    Message,
+    Prefix,
+    Queued,
+    Summarized,
+)
+from tui_agent.conversation.fold import Fold
+from tui_agent.conversation.groups import Group, group_of
+from tui_agent.conversation.log import Log
+from tui_agent.conversation.request import Carry, Request, RequestMessage
+from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block
+from tui_agent.conversation.slots import Slot, State, shown_result
+
+__all__ = ["Carry", "Item", "RequestMessage", "View"]
+
+
+class Item(NamedTuple):
+    """One message or result of the view, for people and layers. `group` is the number of its slot.
+
+    `size` is what is shown of it now (nothing while a boundary covers it), `full` what stands in the log.
+    """
+
+    seq: int
+    group: int
+    category: Category
+    state: State
+    pinned: bool
+    size: Size
+    full: Size
+    time: float
+    name: str = ""
+
+
+class View:
+    """The fold of a log. `apply` takes the next entry in; everything else reads."""
+
+    def __init__(self, entries: Iterable[AnyEntry] = ()) -> None:
+        self.log = Log()
+        self._fold = Fold()
+        self._request = Request(Carry())
+        for entry in entries:
+            self.apply(entry)
+
+    def apply(self, entry: AnyEntry) -> None:
+        """Take the next entry in. Costs what it touches; moving the head folds the other branch anew.
+
+        Raises `ValueError` where the entry is not the log's next one; the view is then unchanged.
+        """
+        self.log.append(entry)
+        if isinstance(entry, HeadMoved):
+            self._fold = Fold()
+            self._request = Request(self._request.carry)
+            for earlier in self.log.path():
+                self._fold.take(earlier)
+        else:
+            self._fold.take(entry)
+
+    def messages(self, carry: Carry | None = None) -> list[RequestMessage]:
+        """The request's messages, oldest first, with the reasoning `carry` lets through (by default, as last time)."""
+        if carry is not None and carry != self._request.carry:
+            self._request.carry = carry
+            self._fold.dirty = 0
+        return list(self._painted().messages)
+
+    def prefix_hash(self) -> str:
+        """A hash of all the next request says, its reasoning aside; what an answer to it stores."""
+        return self._painted().prefix.hex()
+
+    def sizes(self) -> dict[Category, Size]:
+        """Raw sizes of what the next request says, per category."""
+        return dict(self._painted().sizes)
+
+    def items(self) -> list[Item]:
+        """Every message and result of the conversation in order, with its state."""
+        self._painted()
+        return [item for slot in self._fold.slots if slot.shown for item in self._items_of(slot)]
+
+    def groups(self) -> list[Group]:
+        """The groups the next request shows, oldest first: a cut may fall only between two of them."""
+        self._painted()
+        return [group_of(slot) for slot in self._fold.slots if slot.shown and not slot.covered_by]
+
+    def boundaries(self) -> list[Boundary]:
+        """The summaries and checkpoints that the next request shows, in the order they stand there."""
+        fold = self._fold
+        return [fold.anchors[seq] for slot in fold.slots for seq in slot.anchored if fold.owned.get(seq)]
+
+    def context_entries(self) -> list[tuple[AnyContextEntry, bool]]:
+        """Every context decision of this conversation, oldest first, and whether it still counts."""
+        return [(entry, seq in self._fold.active) for seq, entry in self._fold.context.items()]
+
+    def reasoning_dropped(self) -> int:
+        """How many reasoning blocks of the current model the next request leaves out."""
+        carry = self._painted().carry
+        return sum(
+            isinstance(block, Reasoning)
+            for slot in self._fold.slots
+            if slot.reasons and slot.model == carry.model and not slot.covered_by and not slot.with_reasoning
+            for block in slot.blocks
+        )
+
+    @property
+    def prefix(self) -> Prefix | None:
+        """The system prompt and tools in force."""
+        return self._fold.prefix
+
+    @property
+    def model(self) -> str:
+        """``provider:id`` of the model that answers; empty before one was named."""
+        return self._fold.model
+
+    @property
+    def partial(self) -> str:
+        """What an unfinished reply had streamed."""
+        return self._fold.partial
+
+    @property
+    def last_call(self) -> Message | None:
+        """The newest answer whose use of tokens was measured."""
+        return self._fold.last_call
+
+    def queued(self) -> tuple[Queued, ...]:
+        """What the user sent that is not yet delivered."""
+        return tuple(self._fold.queued.values())
+
+    def unanswered(self) -> tuple[ToolCall, ...]:
+        """The calls that have no result yet, oldest first."""
+        return tuple(call for slot in self._fold.open.values() for call in slot.unanswered)
+
+    def call(self, call_id: str) -> ToolCall | None:
+        """The newest call with this id."""
+        slot = self._fold.slot_by_call.get(call_id)
+        return slot.calls[call_id] if slot else None
+
+    def _painted(self) -> Request:
+        self._request.refresh(self._fold)
+        return self._request
+
+    def _items_of(self, slot: Slot) -> Iterator[Item]:
+        covering = self._fold.anchors.get(slot.covered_by)
+        hidden: State | None = None
+        if covering is not None:
+            hidden = "summarized" if isinstance(covering, Summarized) else "checkpointed"
+        restored = any(seq in self._fold.active for seq in slot.restorations)
+        full = own = NOTHING
+        for block in slot.blocks:
+            full = full.plus(size_of_block(block))
+        for category, size in slot.sizes.items():
+            if category != "results":
+                own = own.plus(size)
+        yield Item(
+            slot.seq,
+            slot.seq,
+            slot.category,
+            hidden or ("restored" if restored else "verbatim"),
+            slot.pinned,
+            own,
+            full,
+            slot.time,
+        )
+        for call_id, place in slot.results.items():
+            shown, state = shown_result(place, pinned=slot.pinned, active=self._fold.active)
+            yield Item(
+                place.seq,
+                slot.seq,
+                "results",
+                hidden or state,
+                slot.pinned,
+                NOTHING if hidden else size_of_block(shown),
+                size_of_block(place.result),
+                place.time,
+                slot.calls[call_id].name,
+            )

@@ -1,0 +1,197 @@
+"""What every model is to the rest of the program: one request in, events out, errors of one taxonomy.
+
+Nothing of a provider's SDK leaks through here. A model's stream yields deltas and ends with exactly one `Completed`, or
+raises one `ModelError`. It never runs a tool and never retries: `models/retry.py` does that for all of them.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, ToolDefinition
+from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.view import RequestMessage
+
+Tier: TypeAlias = Literal["frontier", "mid", "small", "unknown"]
+StopReason: TypeAlias = Literal["end_turn", "tool_calls", "max_tokens", "refusal", "context_window", "interrupted"]
+
+
+class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
+    """USD per million tokens. `None` where it is not known; `cache_write` None: writes cost what input costs.
+
+    `above` holds the price cliffs: (input tokens of one request, prices that then hold for all of it), ascending.
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    above: tuple[tuple[int, "Prices"], ...] = ()
+
+
+class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of a model. `window` is its input capacity, `max_output` its longest answer (tokens; 0: unknown).
+
+    `bound_reasoning`: its reasoning is only accepted back under the prefix it was made under.
+    `cache_ttl_s`: how long a cached prefix lives, in seconds. `cache_minimum`: the smallest cacheable one, in tokens.
+    `source` says where window and prices come from: ``provider``, ``catalogue``, or ``default``.
+    """
+
+    provider: str
+    id: str
+    window: int = 0
+    max_output: int = 0
+    tier: Tier = "unknown"
+    prices: Prices | None = None
+    bound_reasoning: bool = False
+    images: bool = True
+    cache_ttl_s: int = 300
+    cache_minimum: int = 1024
+    source: str = "default"
+
+    @property
+    def name(self) -> str:
+        """``provider:id``, as entries and settings name it."""
+        return f"{self.provider}:{self.id}"
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """One call. `max_tokens` bounds the answer; `cache_edges` are indices into `messages` after which a cached prefix
+    may end, ascending (the adapter adds the system prompt's and the newest message's own).
+    """
+
+    system: str
+    tools: tuple[ToolDefinition, ...]
+    messages: tuple[RequestMessage, ...]
+    max_tokens: int
+    cache_edges: tuple[int, ...] = ()
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """More of the answer's text."""
+
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True):
+    """More of the model's reasoning."""
+
+    text: str
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True):
+    """The model is writing a call; `name` once it is known, `size` the characters of arguments so far."""
+
+    index: int
+    name: str
+    size: int
+
+
+class Retrying(msgspec.Struct, frozen=True):
+    """The call failed and starts anew after `delay_s` seconds; all deltas so far are void."""
+
+    attempt: int
+    delay_s: float
+    error: "ModelError"
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """The whole answer. `dropped_reasoning` counts blocks the provider itself left out of the request."""
+
+    blocks: tuple[Block, ...]
+    usage: Usage
+    stop_reason: StopReason
+    model: str = ""
+    dropped_reasoning: int = 0
+
+
+StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Retrying | Completed
+
+
+class Model(Protocol):
+    """A model that can be asked. `profile` is what is known of it now; `describe` refines it by asking the provider."""
+
+    @property
+    def profile(self) -> ModelProfile: ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        """Ask. Ends with one `Completed`. Raises `ModelError`. Closing the iterator ends the connection."""
+        ...
+
+    async def describe(self) -> ModelProfile:
+        """Ask the provider for window, output limit and tier. Never raises: what cannot be learned stays as it was."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+class ModelError(Exception):
+    """A call failed. `message` is one plain sentence; `retryable`: the same call may go through later."""
+
+    kind = "model_error"
+    retryable = False
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after = retry_after
+
+
+class ContextOverflow(ModelError):
+    """The request is larger than the model's window. `tokens` and `limit` where the provider tells, else 0."""
+
+    kind = "context_overflow"
+
+    def __init__(self, message: str, *, tokens: int = 0, limit: int = 0) -> None:
+        super().__init__(message)
+        self.tokens = tokens
+        self.limit = limit
+
+
+class RateLimited(ModelError):
+    """Too many requests or tokens for now; `retry_after` in seconds where the provider tells."""
+
+    kind = "rate_limited"
+    retryable = True
+
+
+class Overloaded(ModelError):
+    """The provider has no capacity at the moment."""
+
+    kind = "overloaded"
+    retryable = True
+
+
+class Unavailable(ModelError):
+    """The provider failed on its side."""
+
+    kind = "unavailable"
+    retryable = True
+
+
+class AuthFailed(ModelError):
+    """The key is missing, wrong, or may not use this model."""
+
+    kind = "auth"
+
+
+class InvalidRequest(ModelError):
+    """The provider refuses the request as it is; sending it again would not help."""
+
+    kind = "invalid_request"
+
+
+class ConnectionLost(ModelError):
+    """The connection could not be made or broke, or the stream ended before its last event."""
+
+    kind = "connection"
+    retryable = True
+
+
+class UnknownModel(ModelError):
+    """No model goes by this name here."""
+
+    kind = "unknown_model"
