@@ -1,0 +1,50 @@
+# `make run` and `make test` set everything up in .venv on their first call; with uv where it is installed, else with pip.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run test soak bench gallery lint format clean
+.DEFAULT_GOAL := test
+
+# $(value ARGS) keeps make from expanding what was meant for the shell: make run ARGS='-p "costs $$5?"'
+run: $(READY)
+	@$(BIN)/tui-agent $(value ARGS)
+
+test: lint
+	$(BIN)/pytest -n auto -m "not soak"
+
+soak: $(READY)
+	$(BIN)/pytest -n auto -m soak
+
+bench: $(READY)
+	$(BIN)/python -m tests.bench
+
+gallery: $(READY)
+	$(BIN)/python -m tests.gallery
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find tui_agent tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@if command -v uv >/dev/null 2>&1; then \
+		{ [ -x $(BIN)/python ] || uv venv --quiet --python '>=3.11' $(VENV); } && \
+		uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'; \
+	else \
+		$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is %s; name another with PYTHON=..." % sys.version.split()[0])' && \
+		{ [ -x $(BIN)/pip ] || $(PYTHON) -m venv $(VENV); } && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'; \
+	fi
+	@touch $(READY)

@@ -1,0 +1,320 @@
+"""The Anthropic Messages API on 127.0.0.1: messages, count_tokens and models.
+
+Event, message and error shapes are those of the ``anthropic`` SDK 2.12's types.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from tests.servers import signing
+from tests.servers.anthropic_rules import Checked, check, overflow_message, thinks
+from tests.servers.anthropic_schema import BINDING_BETA
+from tests.servers.cache import CacheUse
+from tests.servers.catalogue import ANTHROPIC, ModelSpec
+from tests.servers.faults import STATUS, RuleBroken
+from tests.servers.recording import RecordedRequest
+from tests.servers.script import Fault, ParsedRequest, Said, Step, locate
+from tests.servers.server import Event, ProtocolServer, Reply, compact, pieces, tokens_in, within
+from tests.servers.wire import Exchange, Request
+
+KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "api_error",
+    529: "overloaded_error",
+}
+MESSAGES = {
+    401: "invalid x-api-key",
+    403: "Your API key does not have permission to use the specified resource.",
+    429: "This request would exceed your organization's rate limit of 50 requests per minute.",
+    500: "Internal server error",
+    503: "Service temporarily unavailable",
+    529: "Overloaded",
+}
+_MODEL_PATH = re.compile(r"^/v1/models/([^/]+)$")
+
+
+class AnthropicServer(ProtocolServer):
+    """``async with AnthropicServer(script) as server: AsyncAnthropic(base_url=server.url, api_key=server.api_key)``."""
+
+    name = "anthropic"
+    catalogue: ClassVar[tuple[ModelSpec, ...]] = ANTHROPIC
+
+    @property
+    @override
+    def environment(self) -> dict[str, str]:
+        return {"ANTHROPIC_API_KEY": self.api_key, "ANTHROPIC_BASE_URL": self.url}
+
+    @staticmethod
+    @override
+    def is_generation(path: str) -> bool:
+        return path == "/v1/messages"
+
+    @override
+    def fields(self) -> dict[str, str]:
+        return {"request-id": f"req_{len(self.requests):06d}"}
+
+    @override
+    def error(self, status: int, kind: str, message: str, retry_after: float | None = None) -> dict[str, Any]:
+        error = {"type": kind or KINDS[status], "message": message}
+        return {"type": "error", "error": error, "request_id": self.fields()["request-id"]}
+
+    @override
+    def fault_error(self, fault: Fault, spec: ModelSpec, tokens: int) -> RuleBroken:
+        status = STATUS[fault.kind]
+        default = MESSAGES.get(status, "messages: the request is invalid")
+        if fault.kind == "context_overflow":
+            default = overflow_message(max(tokens, spec.window + 1), spec.window)
+        return RuleBroken(fault.message or default, status=status, kind=KINDS[status])
+
+    @override
+    def broken_event(self, fault: Fault) -> bytes:
+        error = {"type": "overloaded_error", "message": fault.message or "Overloaded"}
+        return _event("error", {"error": error}).data
+
+    @override
+    async def route(self, request: Request, recorded: RecordedRequest, exchange: Exchange) -> None:
+        self._check_key(request.headers)
+        match request.method, request.path:
+            case "POST", "/v1/messages":
+                await self._messages(request, recorded, exchange)
+            case "POST", "/v1/messages/count_tokens":
+                checked = check(request.headers, request.body, self.models, counting=True)
+                await exchange.respond(200, {"input_tokens": checked.tokens}, self.fields())
+            case "GET", "/v1/models":
+                await exchange.respond(200, self._list(request.query), self.fields())
+            case "GET", path if found := _MODEL_PATH.match(path):
+                if found[1] not in self.models:
+                    raise RuleBroken(f"model: {found[1]}", status=404)
+                await exchange.respond(200, model_info(self.models[found[1]]), self.fields())
+            case _:
+                raise RuleBroken("Not Found", status=404)
+
+    def _check_key(self, headers: dict[str, str]) -> None:
+        # The SDK 2.x sends an API key as a bearer token; the header of older versions is still accepted.
+        key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        if not key:
+            raise RuleBroken("x-api-key header is required", status=401)
+        if key != self.api_key:
+            raise RuleBroken("invalid x-api-key", status=401)
+
+    async def _messages(self, request: Request, recorded: RecordedRequest, exchange: Exchange) -> None:
+        checked = check(request.headers, request.body, self.models)
+        for entry in checked.dropped:
+            self._record.dropped(f"request {recorded.number}: {entry['path']} {entry['reason']}")
+        step, fault, attempt = self.choose(parse(checked.body))
+        if fault is not None and await self.refuse(recorded.number, fault, checked.spec, checked.tokens, exchange):
+            return
+        use = self.cache.use_marked(checked.spec.id, checked.segments, checked.spec.minimum_cached)
+        cut = fault is not None and fault.kind == "malformed_args"
+        step = within(step, checked.body["max_tokens"])
+        reply = Answering(checked, step, use, f"{checked.prefix}|{attempt}", cut_args=cut).reply()
+        if checked.body.get("stream"):
+            await self.stream(recorded.number, reply, step, fault, exchange)
+        else:
+            await self.whole(recorded.number, reply, fault, exchange)
+
+    def _list(self, query: dict[str, str]) -> dict[str, Any]:
+        infos = [model_info(spec) for spec in self.models.values()]
+        ids = [info["id"] for info in infos]
+        start = ids.index(query["after_id"]) + 1 if query.get("after_id") in ids else 0
+        page = infos[start : start + int(query.get("limit", "20"))]
+        more = bool(page) and page[-1]["id"] != ids[-1]
+        first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
+        return {"data": page, "has_more": more, "first_id": first, "last_id": last}
+
+
+class Answering:
+    """Turns one step into a message and its events."""
+
+    def __init__(self, checked: Checked, step: Step, use: CacheUse, nonce: str, *, cut_args: bool = False) -> None:
+        self._checked = checked
+        self._step = step
+        self._use = use
+        self._nonce = nonce
+        self._cut_args = cut_args
+
+    def reply(self) -> Reply:
+        step = self._step
+        reason = step.stop_reason or ("tool_use" if step.calls else "end_turn")
+        declined = {"type": "refusal", "category": None, "explanation": "The request was declined."}
+        details = declined if reason == "refusal" else None
+        stop = {"stop_reason": reason, "stop_sequence": None, "stop_details": details}
+        blocks = self._blocks()
+        usage = {**self._input_usage(), "output_tokens": self._output_tokens()}
+        message: dict[str, Any] = {"id": f"msg_{self._id('message')}", "type": "message", "role": "assistant"}
+        message |= {"model": self._checked.spec.id, "content": blocks, **stop, "usage": usage}
+        if BINDING_BETA in self._checked.betas:
+            message["input_transformations"] = self._checked.dropped
+        return Reply(message, self._events(message, blocks, stop, usage), _flat(usage))
+
+    def _blocks(self) -> list[dict[str, Any]]:
+        step, blocks = self._step, list[dict[str, Any]]()
+        if step.reasoning and thinks(self._checked.body, self._checked.spec):
+            shown = "" if step.redacted or not self._shows_thinking() else step.reasoning
+            signature = signing.sign(self._checked.spec.id, self._checked.prefix, shown)
+            block = {"type": "thinking", "thinking": shown, "signature": signature}
+            blocks.append({"type": "redacted_thinking", "data": signature} if step.redacted else block)
+        if step.text:
+            blocks.append({"type": "text", "text": step.text, "citations": None})
+        for i, call in enumerate(step.calls):
+            identifier = f"toolu_{self._id(f'call {i}')}"
+            blocks.append({"type": "tool_use", "id": identifier, "name": call.name, "input": call.args})
+        return blocks
+
+    def _shows_thinking(self) -> bool:
+        display = (self._checked.body.get("thinking") or {}).get("display")
+        return display == "summarized" if display else self._checked.spec.shows_thinking
+
+    def _input_usage(self) -> dict[str, Any]:
+        use = self._use
+        return {
+            "input_tokens": use.uncached,
+            "cache_creation_input_tokens": use.written,
+            "cache_read_input_tokens": use.read,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": use.written_5m,
+                "ephemeral_1h_input_tokens": use.written_1h,
+            },
+            "service_tier": "standard",
+        }
+
+    def _output_tokens(self) -> int:
+        step = self._step
+        arguments = "".join(call.name + compact(call.args) for call in step.calls)
+        reasoning = step.reasoning if thinks(self._checked.body, self._checked.spec) else ""
+        return max(1, tokens_in(reasoning + step.text + arguments))
+
+    def _events(
+        self, message: dict[str, Any], blocks: list[dict[str, Any]], stop: dict[str, Any], usage: dict[str, Any]
+    ) -> list[Event]:
+        start_usage = {**usage, "output_tokens": 1}
+        opening = {**message, "content": [], "stop_reason": None, "stop_details": None, "usage": start_usage}
+        events = [_event("message_start", {"message": opening}), _event("ping", {})]
+        for index, block in enumerate(blocks):
+            events += self._block_events(index, block)
+        closing = {k: v for k, v in usage.items() if k not in ("cache_creation", "service_tier")}
+        events.append(_event("message_delta", {"delta": stop, "usage": closing}))
+        events.append(_event("message_stop", {}))
+        return events
+
+    def _block_events(self, index: int, block: dict[str, Any]) -> list[Event]:
+        deltas: list[dict[str, Any]]
+        empty = dict(block)
+        match block["type"]:
+            case "thinking":
+                empty |= {"thinking": "", "signature": ""}
+                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in self._pieces(block["thinking"])]
+                deltas.append({"type": "signature_delta", "signature": block["signature"]})
+            case "text":
+                empty |= {"text": ""}
+                deltas = [{"type": "text_delta", "text": piece} for piece in self._pieces(block["text"])]
+            case "tool_use":
+                empty |= {"input": {}}
+                arguments = compact(block["input"])
+                arguments = arguments[: len(arguments) // 2] if self._cut_args else arguments
+                # The API opens every tool input with an empty piece.
+                deltas = [
+                    {"type": "input_json_delta", "partial_json": piece} for piece in ["", *self._pieces(arguments)]
+                ]
+            case _:
+                deltas = []
+        return [
+            _event("content_block_start", {"index": index, "content_block": empty}),
+            *(_event("content_block_delta", {"index": index, "delta": delta}, paced=True) for delta in deltas),
+            _event("content_block_stop", {"index": index}),
+        ]
+
+    def _pieces(self, text: str) -> list[str]:
+        return pieces(text, self._step.chunk)
+
+    def _id(self, what: str) -> str:
+        # Every attempt gets ids of its own, as from the API; the same attempt at the same place gets the same ones.
+        return "01" + hashlib.sha256(f"{self._nonce}|{what}".encode()).hexdigest()[:22]
+
+
+def parse(body: dict[str, Any]) -> ParsedRequest:
+    """The provider-neutral view of a checked request."""
+    said: list[Said] = []
+    for message in body["messages"]:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+        results = tuple(_result_text(block) for block in blocks if block["type"] == "tool_result")
+        said.append(Said(message["role"], text, results))
+    prompt, position, last = locate(said)
+    system = body.get("system", "")
+    return ParsedRequest(
+        provider="anthropic",
+        model=body["model"],
+        system=system if isinstance(system, str) else "\n".join(block["text"] for block in system),
+        tools=tuple(tool["name"] for tool in body.get("tools", [])),
+        prompt=prompt,
+        position=position,
+        results=last,
+        body=body,
+    )
+
+
+def model_info(spec: ModelSpec) -> dict[str, Any]:
+    """The Models API's entry."""
+
+    def supported(value: bool) -> dict[str, Any]:
+        return {"supported": value}
+
+    kinds = ("adaptive", "between_tools", "disabled", "enabled")
+    thinking = {kind: supported(kind in spec.thinking) for kind in kinds}
+    effort = {level: supported(spec.effort) for level in ("low", "medium", "high", "xhigh", "max")}
+    edits = ("clear_thinking_20251015", "clear_tool_uses_20250919", "compact_20260112")
+    simple = ("batch", "citations", "code_execution", "image_input", "pdf_input", "structured_outputs")
+    return {
+        "type": "model",
+        "id": spec.id,
+        "display_name": spec.id.replace("-", " ").title(),
+        "created_at": "2026-09-01T00:00:00Z",
+        "lifecycle": "active",
+        "deprecated_at": None,
+        "retires_at": None,
+        "line": spec.line,
+        "max_input_tokens": spec.window,
+        "max_tokens": spec.max_output,
+        "capabilities": {
+            **{name: supported(True) for name in simple},
+            "context_management": {"supported": True, **{name: supported(True) for name in edits}},
+            "effort": {"supported": spec.effort, **effort},
+            "server_tools": {"supported": True, "web_search": supported(True), "code_execution": supported(True)},
+            "thinking": {"supported": True, "types": thinking},
+        },
+    }
+
+
+def _result_text(block: dict[str, Any]) -> str:
+    content = block.get("content", "")
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part["type"] == "text")
+
+
+def _event(name: str, data: dict[str, Any], *, paced: bool = False) -> Event:
+    return Event(f"event: {name}\ndata: {compact({'type': name, **data})}\n\n".encode(), paced)
+
+
+def _flat(usage: dict[str, Any]) -> dict[str, int]:
+    return {name: value for name, value in usage.items() if isinstance(value, int)}
+
+
+if __name__ == "__main__":
+    from tests.servers.running import serve
+
+    sys.exit(serve(AnthropicServer))

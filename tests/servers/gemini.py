@@ -1,0 +1,321 @@
+"""The Gemini API on 127.0.0.1: generateContent, streamGenerateContent, countTokens and models.
+
+Chunk, response and error shapes are those of the ``google-genai`` SDK 3.4's types and converters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from tests.servers import signing
+from tests.servers.cache import CacheUse
+from tests.servers.catalogue import GEMINI, ModelSpec
+from tests.servers.faults import STATUS, RuleBroken
+from tests.servers.gemini_rules import Checked, check, function_content, overflow_message
+from tests.servers.recording import RecordedRequest
+from tests.servers.script import Fault, ParsedRequest, Said, Step, locate
+from tests.servers.server import Event, ProtocolServer, Reply, compact, pieces, tokens_in, within
+from tests.servers.wire import Exchange, Request
+
+STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+}
+MESSAGES = {
+    400: "Request contains an invalid argument.",
+    401: "Request had invalid authentication credentials.",
+    403: "The caller does not have permission",
+    429: "You exceeded your current quota, please check your plan and billing details.",
+    500: "An internal error has occurred. Please retry or report.",
+    503: "The model is overloaded. Please try again later.",
+}
+FINISH = {
+    "end_turn": "STOP",
+    "tool_use": "STOP",
+    "stop_sequence": "STOP",
+    "pause_turn": "STOP",
+    "max_tokens": "MAX_TOKENS",
+    "model_context_window_exceeded": "MAX_TOKENS",
+    "refusal": "SAFETY",
+}
+EMPTY_FINISHES = ("SAFETY", "MALFORMED_FUNCTION_CALL", "PROHIBITED_CONTENT", "RECITATION")
+_PATH = re.compile(r"^/(v1|v1beta)/models(?:/([^:/]+))?(?::(\w+))?$")
+_INFO = "type.googleapis.com/google.rpc."
+
+
+class GeminiServer(ProtocolServer):
+    """``async with GeminiServer(script) as server:`` with ``http_options.base_url=server.url``."""
+
+    name = "gemini"
+    catalogue: ClassVar[tuple[ModelSpec, ...]] = GEMINI
+
+    @property
+    @override
+    def environment(self) -> dict[str, str]:
+        return {"GEMINI_API_KEY": self.api_key, "GOOGLE_GEMINI_BASE_URL": self.url}
+
+    @staticmethod
+    @override
+    def is_generation(path: str) -> bool:
+        return path.endswith((":generateContent", ":streamGenerateContent"))
+
+    @override
+    def fields(self) -> dict[str, str]:
+        return {"server": "scaffolding on HTTPServer2"}
+
+    @override
+    def error(self, status: int, kind: str, message: str, retry_after: float | None = None) -> dict[str, Any]:
+        error: dict[str, Any] = {"code": status, "message": message, "status": kind or STATUSES[status]}
+        if retry_after is not None:
+            error["details"] = [{"@type": f"{_INFO}RetryInfo", "retryDelay": f"{retry_after:g}s"}]
+        if message.startswith("API key not valid"):
+            error["details"] = [{"@type": f"{_INFO}ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}]
+        return {"error": error}
+
+    @override
+    def fault_error(self, fault: Fault, spec: ModelSpec, tokens: int) -> RuleBroken:
+        status = 503 if fault.kind == "overloaded" else STATUS[fault.kind]
+        default = MESSAGES[status]
+        if fault.kind == "context_overflow":
+            default = overflow_message(max(tokens, spec.window + 1), spec.window)
+        return RuleBroken(fault.message or default, status=status)
+
+    @override
+    def broken_event(self, fault: Fault) -> bytes:
+        lines = [
+            "{",
+            '  "error": {',
+            '    "code": 503,',
+            f'    "message": {compact(fault.message or MESSAGES[503])},',
+            '    "status": "UNAVAILABLE"',
+            "  }",
+            "}",
+            "",
+        ]
+        return "\n".join(lines).encode()
+
+    @override
+    async def route(self, request: Request, recorded: RecordedRequest, exchange: Exchange) -> None:
+        self._check_key(request)
+        found = _PATH.match(request.path)
+        if found is None:
+            raise RuleBroken("Requested entity was not found.", status=404)
+        version, model, action = found.groups()
+        match request.method, model, action:
+            case "GET", None, None:
+                await exchange.respond(200, self._list(request.query), self.fields())
+            case "GET", str(), None:
+                await exchange.respond(200, model_info(self._spec(model, version)), self.fields())
+            case "POST", str(), "countTokens":
+                checked = check(request.body, self._spec(model, version), counting=True)
+                await exchange.respond(200, {"totalTokens": checked.tokens}, self.fields())
+            case "POST", str(), "generateContent" | "streamGenerateContent":
+                checked = check(request.body, self._spec(model, version))
+                streamed = action == "streamGenerateContent"
+                if streamed and request.query.get("alt") != "sse":
+                    raise RuleBroken("streamGenerateContent is served with alt=sse only")
+                await self._generate(checked, recorded, exchange, streamed=streamed)
+            case _:
+                raise RuleBroken("Requested entity was not found.", status=404)
+
+    def _check_key(self, request: Request) -> None:
+        key = request.headers.get("x-goog-api-key") or request.query.get("key")
+        if not key:
+            raise RuleBroken(
+                "Method doesn't allow unregistered callers (callers without established identity). Please use API Key "
+                "or other form of API consumer identity to call this API.",
+                status=403,
+            )
+        if key != self.api_key:
+            raise RuleBroken("API key not valid. Please pass a valid API key.")
+
+    def _spec(self, model: str, version: str) -> ModelSpec:
+        if model not in self.models:
+            raise RuleBroken(
+                f"models/{model} is not found for API version {version}, or is not supported for generateContent. Call "
+                "ListModels to see the list of available models and their supported methods.",
+                status=404,
+            )
+        return self.models[model]
+
+    async def _generate(
+        self, checked: Checked, recorded: RecordedRequest, exchange: Exchange, *, streamed: bool
+    ) -> None:
+        step, fault, attempt = self.choose(parse(checked.body, checked.spec.id))
+        if fault is not None and await self.refuse(recorded.number, fault, checked.spec, checked.tokens, exchange):
+            return
+        use = self.cache.use_implicit(checked.spec.id, checked.segments, checked.spec.minimum_cached)
+        malformed = fault is not None and fault.kind == "malformed_args"
+        limit = checked.body.get("generationConfig", {}).get("maxOutputTokens", checked.spec.max_output)
+        step = within(step, limit)
+        reply = Answering(checked, step, use, attempt, malformed=malformed).reply()
+        if streamed:
+            await self.stream(recorded.number, reply, step, fault, exchange)
+        else:
+            await self.whole(recorded.number, reply, fault, exchange)
+
+    def _list(self, query: dict[str, str]) -> dict[str, Any]:
+        infos = [model_info(spec) for spec in self.models.values()]
+        start = int(query.get("pageToken") or "0")
+        end = start + int(query.get("pageSize", "50"))
+        page: dict[str, Any] = {"models": infos[start:end]}
+        return page if end >= len(infos) else {**page, "nextPageToken": str(end)}
+
+
+class Answering:
+    """Turns one step into a response and its chunks."""
+
+    def __init__(self, checked: Checked, step: Step, use: CacheUse, attempt: int, *, malformed: bool = False) -> None:
+        self._checked = checked
+        self._step = step
+        self._use = use
+        self._malformed = malformed
+        seed = f"{checked.segments[-1].data!r}|{len(checked.segments)}|{attempt}"
+        self._nonce = hashlib.sha256(seed.encode()).hexdigest()
+
+    def reply(self) -> Reply:
+        reason = self._step.stop_reason or "end_turn"
+        if reason == "blocked":
+            return self._blocked()
+        finish = "MALFORMED_FUNCTION_CALL" if self._malformed else FINISH.get(reason, reason)
+        groups = [] if finish in EMPTY_FINISHES else self._parts()
+        usage = self._usage()
+        chunks = [self._chunk([part], usage={"promptTokenCount": usage["promptTokenCount"]}) for part in groups]
+        chunks.append(self._chunk(self._closing(groups, finish), finish=finish, usage=usage))
+        whole = self._chunk(_joined([*groups, *self._closing(groups, finish)]), finish=finish, usage=usage)
+        return Reply(whole, [_event(chunk, paced=True) for chunk in chunks], usage)
+
+    def _blocked(self) -> Reply:
+        usage = {"promptTokenCount": self._use.total, "totalTokenCount": self._use.total}
+        chunk = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": usage, **self._names()}
+        return Reply(chunk, [_event(chunk)], usage)
+
+    def _parts(self) -> list[dict[str, Any]]:
+        """The parts in the order the API streams them: thoughts, text, function calls."""
+        step, parts = self._step, list[dict[str, Any]]()
+        config = self._checked.body.get("generationConfig", {}).get("thinkingConfig", {})
+        if config.get("includeThoughts"):
+            parts += [{"text": piece, "thought": True} for piece in pieces(step.reasoning, step.chunk)]
+        parts += [{"text": piece} for piece in pieces(step.text, step.chunk)]
+        for i, call in enumerate(step.calls):
+            function: dict[str, Any] = {"name": call.name, "args": call.args}
+            if self._checked.spec.call_ids:
+                function["id"] = hashlib.sha256(f"{self._nonce}|{i}".encode()).hexdigest()[:8]
+            part: dict[str, Any] = {"functionCall": function}
+            if i == 0:
+                part["thoughtSignature"] = self._sign(function_content(function))
+            parts.append(part)
+        return parts
+
+    def _closing(self, parts: list[dict[str, Any]], finish: str) -> list[dict[str, Any]]:
+        """The last chunk's parts: without function calls the signature comes on an empty text part."""
+        if finish in EMPTY_FINISHES:
+            return []
+        signed = self._checked.spec.signature_required and not self._step.calls and bool(parts)
+        return [{"text": "", **({"thoughtSignature": self._sign("text")} if signed else {})}]
+
+    def _sign(self, content: str) -> str:
+        return signing.sign(self._checked.spec.id, self._nonce[:16], content)
+
+    def _usage(self) -> dict[str, int]:
+        step = self._step
+        thoughts = tokens_in(step.reasoning)
+        answered = tokens_in(step.text + "".join(call.name + compact(call.args) for call in step.calls))
+        usage = {"promptTokenCount": self._use.total, "candidatesTokenCount": answered}
+        usage["totalTokenCount"] = self._use.total + answered + thoughts
+        # Counts of zero are left out, as the API's JSON leaves out default values.
+        optional = {"thoughtsTokenCount": thoughts, "cachedContentTokenCount": self._use.read}
+        return usage | {name: count for name, count in optional.items() if count}
+
+    def _chunk(
+        self, parts: list[dict[str, Any]], *, usage: dict[str, int], finish: str | None = None
+    ) -> dict[str, Any]:
+        candidate: dict[str, Any] = {"index": 0}
+        if parts:
+            candidate["content"] = {"parts": parts, "role": "model"}
+        if finish is not None:
+            candidate["finishReason"] = finish
+        if finish == "MALFORMED_FUNCTION_CALL":
+            candidate["finishMessage"] = "Malformed function call: print(default_api."
+        return {"candidates": [candidate], "usageMetadata": usage, **self._names()}
+
+    def _names(self) -> dict[str, str]:
+        return {"modelVersion": self._checked.spec.id, "responseId": self._nonce[:22]}
+
+
+def parse(body: dict[str, Any], model: str) -> ParsedRequest:
+    """The provider-neutral view of a checked request."""
+    said: list[Said] = []
+    for content in body["contents"]:
+        text = "\n".join(part["text"] for part in content["parts"] if "text" in part and not part.get("thought"))
+        answers = [part["functionResponse"]["response"] for part in content["parts"] if "functionResponse" in part]
+        role = content.get("role", "user")
+        said.append(Said("assistant" if role == "model" else "user", text, tuple(_response_text(a) for a in answers)))
+    prompt, position, last = locate(said)
+    system = body.get("systemInstruction", {}).get("parts", [])
+    declared = [each for tool in body.get("tools", []) for each in tool["functionDeclarations"]]
+    return ParsedRequest(
+        provider="gemini",
+        model=model,
+        system="\n".join(part.get("text", "") for part in system),
+        tools=tuple(declaration["name"] for declaration in declared),
+        prompt=prompt,
+        position=position,
+        results=last,
+        body=body,
+    )
+
+
+def model_info(spec: ModelSpec) -> dict[str, Any]:
+    """The models endpoint's entry."""
+    return {
+        "name": f"models/{spec.id}",
+        "version": "001",
+        "displayName": spec.id.replace("-", " ").title(),
+        "description": "A loopback model.",
+        "inputTokenLimit": spec.window,
+        "outputTokenLimit": spec.max_output,
+        "supportedGenerationMethods": ["generateContent", "countTokens", "createCachedContent", "batchGenerateContent"],
+        "temperature": 1,
+        "topP": 0.95,
+        "topK": 64,
+        "maxTemperature": 2,
+        "thinking": True,
+    }
+
+
+def _response_text(response: dict[str, Any]) -> str:
+    value = response.get("output", response.get("error", response))
+    return value if isinstance(value, str) else compact(value)
+
+
+def _joined(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Streamed pieces of text put together, as a whole response has them."""
+    joined: list[dict[str, Any]] = []
+    for part in parts:
+        last = joined[-1] if joined else {}
+        if "text" in part and "text" in last and part.get("thought") == last.get("thought"):
+            joined[-1] = {**last, **part, "text": last["text"] + part["text"]}
+        elif part != {"text": ""}:
+            joined.append(part)
+    return joined
+
+
+def _event(chunk: dict[str, Any], *, paced: bool = False) -> Event:
+    return Event(f"data: {compact(chunk)}\r\n\r\n".encode(), paced)
+
+
+if __name__ == "__main__":
+    from tests.servers.running import serve
+
+    sys.exit(serve(GeminiServer))

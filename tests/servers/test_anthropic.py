@@ -1,0 +1,196 @@
+"""The Anthropic server, spoken to by the real SDK: good traffic, thinking, the prompt cache."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anthropic
+import pytest
+
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.anthropic_client import DROP, MARK, TOOLS, Talk, assistant, body, result, text, use, user
+from tests.servers.anthropic_rules import estimate_tokens
+from tests.servers.anthropic_schema import BINDING_BETA
+from tests.servers.coding_task import ANSWER, coding_task_script
+from tests.servers.script import Call, ParsedRequest, Script, Step
+
+
+@pytest.fixture
+async def talk() -> AsyncIterator[Talk]:
+    async with AnthropicServer(Script.of(Step(text="Hello there.", reasoning="Greet."))) as server:
+        yield Talk(server)
+
+
+async def test_coding_task_completes_with_no_rule_broken() -> None:
+    async with AnthropicServer(coding_task_script()) as server:
+        talk = Talk(server)
+        messages: list[Any] = [user("fix the bug")]
+        calls: list[list[str]] = []
+        while True:
+            message = await talk.ask(messages)
+            uses = [block for block in message.content if block.type == "tool_use"]
+            calls.append([block.name for block in uses])
+            if message.stop_reason == "end_turn":
+                break
+            content = [block.model_dump(exclude_none=True) for block in message.content]
+            messages += [assistant(content), user([result(block.id) for block in uses])]
+        assert calls == [["read_file"], ["grep", "list_dir"], ["edit_file"], ["run_command"], []]
+        assert "".join(block.text for block in message.content if block.type == "text") == ANSWER
+        assert server.violations == []
+        assert [answer.outcome for answer in server.answers] == ["completed"] * 5
+        assert len(server.model_requests) == 5
+
+
+async def test_the_step_follows_the_request_and_not_the_server() -> None:
+    script = coding_task_script()
+    async with AnthropicServer(script) as server:
+        first = await Talk(server).ask([user("go")])
+    async with AnthropicServer(script) as other:
+        again = await Talk(other).ask([user("go")])
+        content = [block.model_dump(exclude_none=True) for block in first.content]
+        call = next(block.id for block in first.content if block.type == "tool_use")
+        queued = [user([result(call)]), user("also be brief")]
+        second = await Talk(other).ask([user("go"), assistant(content), *queued])
+        assert other.violations == []
+    assert again.content == first.content
+    assert [b.name for b in second.content if b.type == "tool_use"] == ["grep", "list_dir"]
+
+
+async def test_callable_script_sees_the_request() -> None:
+    seen: list[ParsedRequest] = []
+
+    def script(request: ParsedRequest) -> Step:
+        seen.append(request)
+        return Step(text=f"{request.position} {request.results}")
+
+    async with AnthropicServer(script) as server:
+        messages = [user("go"), assistant([use()]), user([result(content="42 lines")])]
+        message = await Talk(server).ask(messages, system="Be brief.")
+    assert message.content[0].type == "text"
+    assert message.content[0].text == "1 ('42 lines',)"
+    assert (seen[0].prompt, seen[0].system, seen[0].tools[0]) == ("go", "Be brief.", "read_file")
+
+
+async def test_a_failing_script_shows_in_the_violations() -> None:
+    def script(request: ParsedRequest) -> Step:
+        raise LookupError(request.prompt)
+
+    async with AnthropicServer(script) as server:
+        with pytest.raises(anthropic.APIConnectionError):
+            await Talk(server).ask([user("go")])
+        assert server.violations == ["request 0: the server failed: LookupError('go')"]
+
+
+async def test_output_is_cut_at_max_tokens() -> None:
+    step = Step(text="four words of text", calls=(Call("grep", {"pattern": "x" * 30}),))
+    async with AnthropicServer(Script.of(step)) as server:
+        cut = await Talk(server).ask([user("go")], max_tokens=10)
+        shorter = await Talk(server).ask([user("go")], max_tokens=3)
+        warmed = await Talk(server).ask([user("go")], max_tokens=0)
+    assert [block.type for block in cut.content] == ["text"]
+    assert shorter.content[0].type == "text"
+    assert shorter.content[0].text == "four word"
+    assert {cut.stop_reason, shorter.stop_reason, warmed.stop_reason} == {"max_tokens"}
+    assert warmed.content == []
+
+
+async def test_redacted_thinking_goes_back_unchanged() -> None:
+    async with AnthropicServer(Script.of(Step(text="x", reasoning="secret", redacted=True))) as server:
+        talk = Talk(server)
+        made = await talk.ask([user("hi")])
+        assert [block.type for block in made.content] == ["redacted_thinking", "text"]
+        content = [block.model_dump(exclude_none=True) for block in made.content]
+        await talk.ask([user("hi"), assistant(content), user("more")])
+        assert server.violations == []
+        content[0]["data"] = content[0]["data"][:-4]
+        with pytest.raises(anthropic.BadRequestError, match="Invalid `data`"):
+            await talk.ask([user("hi"), assistant(content), user("more")])
+
+
+async def test_models_and_count_tokens(talk: Talk) -> None:
+    models = [model async for model in talk.client.models.list(limit=4)]
+    assert len(models) == 6
+    model = await talk.client.models.retrieve("claude-haiku-4-5")
+    assert (model.max_input_tokens, model.max_tokens, model.line) == (200_000, 64_000, "haiku")
+    assert model.capabilities is not None
+    assert not model.capabilities.thinking.types.adaptive.supported
+    request: Any = {"model": "claude-opus-5-5", "messages": [user("hi" * 300)]}
+    counted = await talk.client.messages.count_tokens(**request)
+    assert counted.input_tokens == estimate_tokens(request) > 200
+    with pytest.raises(anthropic.NotFoundError):
+        await talk.client.models.retrieve("claude-2")
+
+
+async def test_unstreamed_answer(talk: Talk) -> None:
+    request: Any = body()
+    message = await talk.client.messages.create(**request)
+    assert [block.type for block in message.content] == ["thinking", "text"]
+    assert message.usage.output_tokens > 0
+
+
+async def test_thinking_is_shown_or_left_out_as_asked(talk: Talk) -> None:
+    hidden = await talk.ask([user("hi")])
+    shown = await talk.ask([user("hi")], thinking={"type": "adaptive", "display": "summarized"})
+    off = await talk.ask([user("hi")], model="claude-sonnet-5-5", thinking={"type": "disabled"})
+    assert hidden.content[0].type == shown.content[0].type == "thinking"
+    assert (hidden.content[0].thinking, shown.content[0].thinking) == ("", "Greet.")
+    assert hidden.content[0].signature
+    assert [block.type for block in off.content] == ["text"]
+
+
+async def test_thinking_is_bound_to_what_came_before(talk: Talk) -> None:
+    made = await talk.ask([user("hi")], system="one")
+    content = [block.model_dump(exclude_none=True) for block in made.content]
+    after: list[Any] = [user("hi"), assistant(content), user("more")]
+    await talk.ask(after, system="one")
+    await talk.ask([user("hi"), assistant(content), user([text("more", **MARK)])], system="one")
+    for changed in ({"system": "two"}, {"system": "one", "tools": TOOLS[:1]}):
+        with pytest.raises(anthropic.BadRequestError, match="different conversation"):
+            await talk.ask(after, **changed)
+    dropping = await talk.ask(after, system="two", thinking=DROP, betas=(BINDING_BETA,))
+    assert dropping.input_transformations is not None
+    entry = dropping.input_transformations[0]
+    assert (entry.type, entry.path, entry.reason) == (
+        "thinking_dropped",
+        "messages.1.content.0",
+        "prefix_binding_mismatch",
+    )
+    assert talk.server.dropped_thinking == ["request 5: messages.1.content.0 prefix_binding_mismatch"]
+    kept = await talk.ask(after, system="one", thinking=DROP, betas=(BINDING_BETA,))
+    assert kept.input_transformations == []
+
+
+async def test_thinking_of_another_model_is_left_out_silently(talk: Talk) -> None:
+    made = await talk.ask([user("hi")])
+    content = [block.model_dump(exclude_none=True) for block in made.content]
+    after: list[Any] = [user("hi"), assistant(content), user("more")]
+    await talk.ask(after, model="claude-sonnet-4-6")
+    told = await talk.ask(after, model="claude-sonnet-5-5", thinking=DROP, betas=(BINDING_BETA,))
+    assert told.input_transformations is not None
+    assert told.input_transformations[0].reason == "model_binding_mismatch"
+
+
+async def test_cache_reads_what_an_earlier_request_wrote(talk: Talk) -> None:
+    system = [text("rules " * 1000, **MARK)]
+    cold = await talk.ask([user([text("hi", **MARK)])], system=system)
+    warm = await talk.ask([user("hi there")], system=system)
+    elsewhere = await talk.ask([user([text("hi", **MARK)])], system=system, model="claude-sonnet-5-5")
+    talk.server.cache.clear()
+    cleared = await talk.ask([user("hi there")], system=system)
+    total = sum((warm.usage.input_tokens, warm.usage.cache_read_input_tokens or 0))
+    assert cold.usage.cache_read_input_tokens == 0
+    assert (cold.usage.cache_creation_input_tokens or 0) > 2000
+    assert (warm.usage.cache_read_input_tokens or 0) > 2000
+    assert warm.usage.cache_creation_input_tokens == 0
+    assert elsewhere.usage.cache_read_input_tokens == cleared.usage.cache_read_input_tokens == 0
+    assert total == estimate_tokens({"tools": TOOLS, "system": system, "messages": [user("hi there")]})
+    used = [cold, warm, elsewhere, cleared]
+    assert talk.server.usage_total["input_tokens"] == sum(message.usage.input_tokens for message in used)
+    assert talk.server.usage_total["output_tokens"] == sum(message.usage.output_tokens for message in used)
+
+
+async def test_short_prompts_are_not_cached(talk: Talk) -> None:
+    for _ in range(2):
+        message = await talk.ask([user([text("hi", **MARK)])], model="claude-opus-4-7")
+        assert message.usage.cache_creation_input_tokens == message.usage.cache_read_input_tokens == 0

@@ -1,0 +1,106 @@
+"""Real processes, killed at any moment: what they acknowledged is there."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.storage.children import start_writer
+from tui_agent.conversation.log import Log
+from tui_agent.conversation.view import View
+from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.trace import Trace
+from tui_agent.storage.verify import verify
+
+
+def killed_after(folder: Path, verb: str, lines: int, delay_s: float) -> list[str]:
+    """The lines a writer printed until it was killed, `delay_s` after its `lines`-th."""
+    child = start_writer(folder, verb)
+    assert child.stdout is not None
+    said = [child.stdout.readline() for _ in range(lines)]
+    time.sleep(delay_s)
+    child.send_signal(signal.SIGKILL)
+    rest = child.stdout.read()
+    child.wait()
+    child.stdout.close()
+    return [*said, *(line for line in rest.splitlines(keepends=True) if line.endswith("\n"))]
+
+
+async def kill_and_check(folder: Path, rounds: int, chance: random.Random) -> None:
+    for _ in range(rounds):
+        said = killed_after(folder, "append", chance.randint(1, 12), chance.random() * 0.03)
+        acknowledged = int(said[-1].split()[-1])
+        store = await CheckpointStore.open(folder)
+        entries = await store.load()
+        await store.close()
+        assert len(entries) >= acknowledged
+        assert store.notices == []
+        view = View()
+        for entry in Log(entries):
+            view.apply(entry)
+        assert sum(len(message.blocks) for message in view.messages()) == len(entries)
+
+
+async def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
+    await kill_and_check(tmp_path, 6, random.Random(1))
+
+
+@pytest.mark.soak
+async def test_nothing_acknowledged_is_lost_by_many_kills(tmp_path: Path) -> None:
+    await kill_and_check(tmp_path, 200, random.Random())
+
+
+async def test_a_kill_never_looks_like_tampering(tmp_path: Path) -> None:
+    chance = random.Random(2)
+    for number in range(4):
+        folder = tmp_path / str(number)
+        said = killed_after(folder, "trace", chance.randint(1, 20), chance.random() * 0.02)
+        report = verify(folder)
+        assert report.ok, report
+        assert report.events >= report.anchored >= int(said[-1])
+        store = await CheckpointStore.open(folder)
+        record = await Trace.open(store)
+        record.record("session", {"resumed": True})
+        await record.close()
+        await store.close()
+        again = verify(folder)
+        assert again.ok, again
+        assert again.anchored == again.events == report.events + 1
+
+
+def test_open_connections_do_not_keep_the_process_alive(tmp_path: Path) -> None:
+    child = start_writer(tmp_path, "hold")
+    output, _ = child.communicate(timeout=30)
+    assert output == "open\n"
+    assert child.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file size limits there")
+async def test_a_full_disk_is_said_plainly_and_costs_nothing_acknowledged(tmp_path: Path) -> None:
+    child = start_writer(tmp_path, "full")
+    output, _ = child.communicate(timeout=60)
+    assert child.returncode == 0, output
+    *acknowledged, outcome = output.splitlines()
+    kind, message, hint, last = outcome.split("|")
+    assert kind == "DiskFull"
+    assert "no space left" in message
+    assert hint
+    assert last == acknowledged[-1]
+    store = await CheckpointStore.open(tmp_path)
+    assert len(await store.load()) == int(last)
+    assert store.notices == []
+    await store.close()
+
+
+def test_importing_storage_brings_no_screen_and_no_provider() -> None:
+    code = (
+        "import sys, tui_agent.storage.trace, tui_agent.storage.sessions, tui_agent.storage.verify\n"
+        "unwanted = {'textual', 'anthropic', 'google.genai', 'tui_agent.settings'}\n"
+        "print(sorted(unwanted & set(sys.modules)))"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"

@@ -1,0 +1,53 @@
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.storage.children import start_writer
+from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.errors import SessionBusy, StorageError
+from tui_agent.storage.lock import LOCK_NAME, SessionLock
+
+
+def test_the_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
+    lock = SessionLock.acquire(tmp_path)
+    with pytest.raises(SessionBusy) as caught:
+        SessionLock.acquire(tmp_path)
+    assert caught.value.pid == os.getpid()
+    assert str(os.getpid()) in caught.value.message
+    assert caught.value.since[:10].replace("T", " ") in caught.value.message
+    assert caught.value.hint
+    lock.release()
+    lock.release()
+    SessionLock.acquire(tmp_path).release()
+
+
+def test_a_lock_that_names_nobody_is_still_a_lock(tmp_path: Path) -> None:
+    lock = SessionLock.acquire(tmp_path)
+    (tmp_path / LOCK_NAME).write_bytes(b"\xff{")
+    with pytest.raises(SessionBusy, match="another process"):
+        SessionLock.acquire(tmp_path)
+    lock.release()
+
+
+def test_no_folder_no_lock(tmp_path: Path) -> None:
+    with pytest.raises(StorageError):
+        SessionLock.acquire(tmp_path / "absent")
+
+
+async def test_another_process_holds_it_until_it_dies(tmp_path: Path) -> None:
+    child = start_writer(tmp_path, "append")
+    assert child.stdout is not None
+    child.stdout.readline()
+    with pytest.raises(SessionBusy) as caught:
+        await CheckpointStore.open(tmp_path)
+    assert caught.value.pid == child.pid
+    beside = await CheckpointStore.open(tmp_path, read_only=True)
+    await beside.load()
+    await beside.close()
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    store = await CheckpointStore.open(tmp_path)
+    await store.close()

@@ -1,0 +1,356 @@
+"""The command as a user starts it: real processes with a home of their own."""
+
+import asyncio
+import json
+import os
+import pty
+import re
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tui_agent import __version__
+from tui_agent.command_line import SETTINGS_FLAGS, UsageError, parse
+from tui_agent.settings_schema import leaves
+from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.sessions import create_session
+from tui_agent.storage.trace import Trace
+
+ROOT = Path(__file__).parent.parent
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The caller's environment without its settings, and with the program on the path wherever it runs."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TUI_AGENT")}
+    return {**kept, "TUI_AGENT_HOME": str(home), "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def run(home: Path, folder: Path) -> Run:
+    """Runs the command in `folder`."""
+
+    def run(
+        *arguments: str, stdin: bytes | None = b"", environ: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "tui_agent", *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=folder,
+            env={**environment(home), **(environ or {})},
+            timeout=60,
+            check=False,
+        )
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line on standard error of a command that refused."""
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line.removeprefix("tui-agent: ")
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version").stdout == f"tui-agent {__version__}\n"
+    done = run("--help")
+    assert done.returncode == 0
+    assert "--max-session-cost-usd" in done.stdout
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_help_imports_nothing_slow(argument: str) -> None:
+    code = (
+        "import sys\nfrom tui_agent.cli import main\n"
+        f"try:\n    main([{argument!r}])\nexcept SystemExit:\n    pass\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    slow = {
+        "textual",
+        "rich",
+        "anthropic",
+        "google",
+        "asyncio",
+        "msgspec",
+        "sqlite3",
+        "httpx",
+        "tiktoken",
+        "platformdirs",
+    }
+    assert slow & set(done.stderr.split()) == set()
+
+
+def test_settings_are_loaded_without_a_front_end() -> None:
+    code = "import sys, tui_agent.settings_sources, tui_agent.trust\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"textual", "asyncio", "sqlite3", "platformdirs"} & set(done.stdout.split()) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--modle", "x"], "unknown option --modle; did you mean --model?"),
+        (["--modle=x"], "unknown option --modle; did you mean --model?"),
+        (["--zzz"], "unknown option --zzz; see --help"),
+        (["--model"], "--model: expected one argument"),
+        (["fix", "the", "bug"], "unexpected argument 'the'; put a prompt of several words in quotes"),
+        (["-p", "fix", "the bug"], "unexpected argument 'the bug'; put a prompt of several words in quotes"),
+        (["-p", "x", "--output-format", "xml"], "--output-format: expected text|json|stream-json, got 'xml'"),
+        (["x", "--output-format", "json"], "--output-format needs -p"),
+        (["-p", "x", "--set", "a"], "--set: expected KEY=VALUE, got 'a'"),
+        (["-p", "x", "--set", "ui.moose=1"], "--set: unknown key 'ui.moose'; did you mean ui.mouse?"),
+        (
+            ["-p", "x", "--watchdog", "wran"],
+            "--watchdog: watchdog.mode: expected warn|off|prompt|auto, got 'wran'; did you mean warn?",
+        ),
+        (
+            ["-p", "x", "--agentic-tools=perhaps"],
+            "--agentic-tools: agentic.enabled: expected true or false, got 'perhaps'",
+        ),
+        (
+            ["-p", "x", "--context-window", "-2"],
+            "--context-window: context.context_window: expected a whole number of at least -1, got -2",
+        ),
+        (["-p", "x", "--add-dir", "absent"], "--add-dir: absent: not a folder"),
+        (["-p", "x", "-c", "-r", "id"], "--continue and --resume exclude each other"),
+        (["-p", "x", "-r"], "--resume needs a session's ID with -p; `tui-agent sessions` lists them"),
+        (["-p", "x", "--yolo", "--ask", "plan"], "--yolo and --ask exclude each other"),
+        (["-p"], "the prompt is empty"),
+        (["-p", " "], "the prompt is empty"),
+        ([], "the full-screen app needs a terminal; `tui-agent -p PROMPT` answers once without one"),
+        (["--", "doctor"], "the full-screen app needs a terminal; `tui-agent -p PROMPT` answers once without one"),
+        (["doctor", "--fast"], "unknown option --fast; see --help"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(run: Run, arguments: list[str], line: str) -> None:
+    assert refused(run(*arguments)) == line
+
+
+def test_only_a_first_word_is_a_command() -> None:
+    assert parse(["config"]).command == "config"
+    assert parse(["--", "config"]).options.prompt == "config"
+    assert parse(["--model", "offline", "config"]).options.prompt == "config"
+    assert parse(["config the linter"]).options.prompt == "config the linter"
+
+
+def test_every_settings_flag_sets_a_setting_that_exists() -> None:
+    for flag in SETTINGS_FLAGS:
+        assert flag.key in leaves(), flag.name
+        allowed = leaves()[flag.key].allowed
+        assert all(choice in flag.help for choice in allowed.choices), flag.name
+    arguments = [
+        part for flag in SETTINGS_FLAGS for part in ([flag.name] if flag.metavar is None else [flag.name, "v"])
+    ]
+    assert len(parse(arguments).settings) == len(SETTINGS_FLAGS)
+
+
+def test_flags_keep_their_order() -> None:
+    parsed = parse(["--ask", "plan", "--set", "permissions.mode=ask", "--no-compact"])
+    assert parsed.settings == (
+        ("--ask", "permissions.mode", "plan"),
+        ("--set", "permissions.mode", "ask"),
+        ("--no-compact", "compaction.auto", "false"),
+    )
+
+
+def test_parsing_leaves_nothing_behind_for_the_next_call() -> None:
+    parse(["--ask", "plan"])
+    assert parse([]).settings == ()
+    with pytest.raises(UsageError):
+        parse(["--modle"])
+
+
+def test_malformed_settings_are_named_with_file_and_place(run: Run, home: Path) -> None:
+    home.mkdir()
+    (home / "config.json").write_text("{\n  oops\n}")
+    assert refused(run("-p", "x")).startswith(f"{home / 'config.json'}: malformed JSON at line 2, column 3: ")
+
+
+def test_several_problems_are_a_line_each(run: Run) -> None:
+    done = run("-p", "x", "--ask", "maybe", environ={"TUI_AGENT__UI__GLYPHS": "runes"})
+    assert done.returncode == 2
+    assert [line.split(":")[1].strip() for line in done.stderr.splitlines()] == ["TUI_AGENT__UI__GLYPHS", "--ask"]
+
+
+def test_what_is_said_cannot_steer_the_terminal(run: Run) -> None:
+    done = run("-p", "x", "--add-dir", "\x1b]0;gotcha\x07")
+    assert "\x1b" not in done.stderr
+    assert "\\u001b]0;gotcha" in done.stderr
+
+
+def test_input_that_is_too_long_is_refused(run: Run) -> None:
+    done = run("-p", stdin=b"a" * (16 * 1024 * 1024 + 1))
+    assert refused(done) == "standard input is longer than 16,777,216 bytes; put it in a file and name the file"
+
+
+def test_config_names_the_origin_of_each_value(run: Run, home: Path, folder: Path) -> None:
+    home.mkdir()
+    (home / "config.json").write_text('{"ui": {"theme": "light"}}')
+    (folder / ".agents").mkdir()
+    (folder / ".agents" / "config.json").write_text('{"permissions": {"mode": "plan"}, "ui": {"mouse": false}}')
+    shown = json.loads(run("config", "--json", "--max-tokens", "99", environ={"TUI_AGENT__UI__GLYPHS": "ascii"}).stdout)
+    assert list(shown) == list(leaves())
+    assert shown["ui.theme"] == {"value": "light", "source": str(home / "config.json")}
+    assert shown["ui.glyphs"] == {"value": "ascii", "source": "TUI_AGENT__UI__GLYPHS"}
+    assert shown["context.max_tokens"] == {"value": 99, "source": "--max-tokens"}
+    assert shown["permissions.mode"]["value"] == "plan"
+    assert shown["ui.mouse"] == {"value": True, "source": "built-in"}
+    text = run("config").stdout
+    assert re.search(r'^ui\.theme +"light" +\S+config\.json$', text, re.MULTILINE)
+    assert "ignored until you trust the folder: ui.mouse" in text
+
+
+def test_doctor_reports_and_shows_no_key(run: Run, home: Path) -> None:
+    done = run("doctor", environ={"ANTHROPIC_API_KEY": "sk-very-secret", "ANTHROPIC_BASE_URL": "http://u:pw@host"})
+    assert done.returncode == 0, done.stdout
+    assert "write-ahead log works" in done.stdout
+    assert re.search(r"^ok +ANTHROPIC_API_KEY +set$", done.stdout, re.MULTILINE)
+    assert "secret" not in done.stdout
+    assert "pw" not in done.stdout
+    assert list(home.iterdir()) == []
+
+
+def test_doctor_names_what_is_wrong(run: Run, home: Path) -> None:
+    home.write_text("a file is in the way")
+    done = run("doctor")
+    assert done.returncode == 2
+    assert re.search(r"^BAD +sqlite ", done.stdout, re.MULTILINE)
+
+
+def test_doctor_survives_settings_that_do_not_load(run: Run, home: Path) -> None:
+    home.mkdir()
+    (home / "config.json").write_text("{")
+    (home / "trusted.json").write_text("{")
+    done = run("doctor")
+    assert done.returncode == 2
+    assert "malformed JSON" in done.stdout
+    assert "trusted.json: damaged" in done.stdout
+
+
+async def recorded_session(home: Path, *bodies: object) -> Path:
+    """A session with these events in its record."""
+    folder = create_session(home)
+    store = await CheckpointStore.open(folder)
+    trace = await Trace.open(store)
+    for body in bodies:
+        trace.record("message", body)
+    await trace.close()
+    await store.close()
+    return folder
+
+
+async def test_trace_prints_the_record_and_verifies_it(run: Run, home: Path) -> None:
+    folder = await recorded_session(home, {"text": "said"}, {"text": "\u009b2Jß"})
+    done = await asyncio.to_thread(run, "trace", folder.name)
+    assert done.returncode == 0, done.stderr
+    assert "\u009b" not in done.stdout
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["body"] for event in events][-2:] == [{"text": "said"}, {"text": "\u009b2Jß"}]
+    assert events[-1]["kind"] == "message"
+    done = await asyncio.to_thread(run, "trace", folder.name[:-2], "--verify")
+    assert (done.returncode, done.stdout) == (0, "2 events, unchanged; 2 of them anchored\n")
+    with closing(sqlite3.connect(folder / "trace.sqlite")) as database, database:
+        database.execute("DROP TRIGGER events_no_update")
+        database.execute("UPDATE events SET body = '{}' WHERE seq = 2")
+    done = await asyncio.to_thread(run, "trace", folder.name, "--verify")
+    assert done.returncode == 1
+    assert "event 2" in done.stdout
+
+
+async def test_sessions_are_listed_damaged_ones_too(run: Run, home: Path) -> None:
+    assert run("sessions").stdout == "no sessions yet\n"
+    good = await recorded_session(home)
+    bad = create_session(home)
+    (bad / "checkpoints.sqlite").write_bytes(b"not a database, but long enough to look at" * 10)
+    done = await asyncio.to_thread(run, "sessions")
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split("  ", 1) for line in done.stdout.splitlines())
+    assert "0 messages" in lines[good.name]
+    assert "cannot be read: " in lines[bad.name]
+    listed = [json.loads(line) for line in (await asyncio.to_thread(run, "sessions", "--json")).stdout.splitlines()]
+    assert {session["id"]: bool(session["problem"]) for session in listed} == {good.name: False, bad.name: True}
+
+
+def test_a_session_that_does_not_exist_is_one_line(run: Run) -> None:
+    assert refused(run("trace", "absent")) == "There is no session 'absent'. List them with: tui-agent sessions"
+
+
+def test_a_reader_that_leaves_early_is_not_an_error_message(home: Path) -> None:
+    command = f"{sys.executable} -m tui_agent config | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, env=environment(home), check=True)
+    assert done.stdout.startswith(b"model.id")
+    assert done.stderr == b""
+
+
+def test_an_unexpected_error_is_one_line_and_a_private_log(home: Path) -> None:
+    code = (
+        "import sys, tui_agent.cli as cli\n"
+        "sys.stdout = None  # what a broken launcher leaves behind\n"
+        "sys.exit(cli.main(['config']))"
+    )
+    environ = environment(home)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environ, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    (log,) = (home / "logs").iterdir()
+    assert line.startswith("tui-agent: stopped by an unexpected error (AttributeError: ")
+    assert line.endswith(str(log))
+    assert "Traceback" in log.read_text()
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    environ["TUI_AGENT_DEBUG"] = "1"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environ, check=False)
+    assert "Traceback" in done.stderr
+
+
+def test_an_interrupt_while_reading_the_prompt(home: Path) -> None:
+    code = (
+        "import signal, sys, tui_agent.cli as cli\n"
+        "class Stdin:\n"
+        "    buffer = property(lambda self: signal.raise_signal(signal.SIGINT))\n"
+        "    def isatty(self): return False\n"
+        "sys.stdin = Stdin()\n"
+        "sys.exit(cli.main(['-p']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment(home), check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_a_terminal_for_input_alone_is_not_enough(run: Run, home: Path, folder: Path) -> None:
+    parent, child = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tui_agent"],
+            stdin=child,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env=environment(home),
+            check=False,
+        )
+    finally:
+        os.close(parent)
+        os.close(child)
+    assert "needs a terminal" in refused(done)

@@ -1,0 +1,81 @@
+"""The README's reference say what the program does; `python -m tests.test_readme` writes them anew."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tui_agent import settings as settings_module
+from tui_agent.command_line import parse
+from tui_agent.settings_schema import leaves, shown
+from tui_agent.settings_sources import environment_name
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def meanings() -> dict[tuple[str, str], str]:
+    """The docstring under each field of each settings section."""
+    module = ast.parse(Path(settings_module.__file__).read_text(encoding="utf-8"))
+    found: dict[tuple[str, str], str] = {}
+    for section in (node for node in module.body if isinstance(node, ast.ClassDef)):
+        for setting, below in zip(section.body, section.body[1:], strict=False):
+            if isinstance(setting, ast.AnnAssign) and isinstance(setting.target, ast.Name):
+                match below:
+                    case ast.Expr(value=ast.Constant(value=str() as text)):
+                        found[section.name, setting.target.id] = text
+    return found
+
+
+def section_name(key: str) -> str:
+    """The class that declares the last part of `key`."""
+    section: object = settings_module.Settings()
+    for part in key.split(".")[:-1]:
+        section = getattr(section, part)
+    return type(section).__name__
+
+
+def settings_table() -> str:
+    said = meanings()
+    rows = []
+    for key, leaf in leaves().items():
+        meaning = said[section_name(key), key.rsplit(".", 1)[-1]].replace("|", "\\|")
+        default = shown(leaf.default).replace("|", "\\|")
+        rows.append(f"| `{key}` | `{default}` | {meaning} |")
+    return "\n".join(["| Key | Default | Meaning |", "|---|---|---|", *rows])
+
+
+TABLE = re.compile(r"(<!-- settings: [^\n]* -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def test_settings_table_is_current() -> None:
+    found = TABLE.search(README.read_text(encoding="utf-8"))
+    assert found is not None
+    assert found[2].strip() == settings_table(), "run `python -m tests.test_readme`"
+
+
+@pytest.mark.parametrize("command", [(), ("sessions",), ("trace",), ("config",), ("doctor",)])
+def test_every_option_is_listed(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse([*command, "--help"])
+    options = set(re.findall(r"(?<!\w)--[a-z-]+\b", capsys.readouterr().out))
+    readme = README.read_text(encoding="utf-8")
+    assert options
+    assert [option for option in sorted(options) if not re.search(rf"{option}(?![a-z-])", readme)] == []
+
+
+def test_every_setting_has_a_meaning_that_ends_as_a_sentence() -> None:
+    said = meanings()
+    for key in leaves():
+        assert said[section_name(key), key.rsplit(".", 1)[-1]].endswith("."), key
+
+
+def test_example_of_an_environment_variable_is_real() -> None:
+    assert f"`{environment_name('compaction.threshold')}=0.8`" in README.read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    readme = README.read_text(encoding="utf-8")
+    README.write_text(
+        TABLE.sub(lambda found: f"{found[1]}\n{settings_table()}\n\n{found[3]}", readme), encoding="utf-8"
+    )

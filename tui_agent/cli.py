@@ -1,0 +1,242 @@
+"""The entry point: arguments → settings → a front end.
+
+Nothing slow is imported before it is needed, so that `--help` and `--version` answer at once.
+"""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_agent.command_line import Parsed, UsageError, parse
+from tui_agent.printable import printable
+
+if TYPE_CHECKING:
+    from tui_agent.arguments import Arguments
+    from tui_agent.settings import Settings
+    from tui_agent.settings_sources import Override
+
+DONE = 0
+FAILED = 1
+BAD_USAGE = 2
+INTERRUPTED = 130
+
+MAX_PROMPT_BYTES = 16 * 1024 * 1024
+"""Bytes of a prompt that are read from standard input."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; an error is a line on standard error, never a traceback."""
+    try:
+        return _run(parse(sys.argv[1:] if argv is None else argv), os.environ)
+    except UsageError as error:
+        _say(str(error))
+        return BAD_USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of the output has left; the interpreter must not complain about it while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        if os.environ.get("TUI_AGENT_DEBUG") == "1":
+            raise
+        from tui_agent.crash_log import write_crash_log
+
+        _say(f"stopped by an unexpected error ({type(error).__name__}: {error}); {write_crash_log(error, os.environ)}")
+        return FAILED
+
+
+def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
+    from tui_agent.settings_sources import home_folder
+
+    home = home_folder(environ)
+    folder = _working_folder()
+    options = parsed.options
+    match parsed.command:
+        case "":
+            return _talk(parsed, folder, home, environ)
+        case "config":
+            from tui_agent.reports import config_report
+
+            settings = _load(parsed, folder, home, environ)[1]
+            _print(config_report(settings, as_json=options.json))
+            return DONE
+        case "doctor":
+            from tui_agent.reports import doctor_report
+
+            text, healthy = doctor_report(home, folder, environ)
+            _print(text)
+            return DONE if healthy else BAD_USAGE
+        case _:
+            return _report_session(parsed, home)
+
+
+def _report_session(parsed: Parsed, home: Path) -> int:
+    from tui_agent.session_reports import ReportError, sessions_report, trace_lines, verification
+
+    options = parsed.options
+    try:
+        if parsed.command == "sessions":
+            _print(sessions_report(home, as_json=options.json))
+            return DONE
+        if not options.verify:
+            for line in trace_lines(home, options.session):
+                sys.stdout.write(f"{printable(line)}\n")
+            return DONE
+        text, unchanged = verification(home, options.session)
+        _print(text)
+        return DONE if unchanged else FAILED
+    except ReportError as error:
+        raise UsageError(str(error)) from error
+
+
+def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
+    options = parsed.options
+    _check_combination(parsed)
+    one_shot = options.one_shot is not None
+    if not one_shot and not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
+        raise UsageError("the full-screen app needs a terminal; `tui-agent -p PROMPT` answers once without one")
+    arguments, settings = _load(parsed, folder, home, environ)
+    if not one_shot:
+        from tui_agent.tui.app import run as run_app
+
+        return run_app(arguments, settings)
+    from tui_agent.headless import run as run_once
+
+    return run_once(arguments, settings)
+
+
+def _check_combination(parsed: Parsed) -> None:
+    options = parsed.options
+    if options.one_shot and options.prompt is not None:
+        raise UsageError(f"unexpected argument {options.prompt!r}; put a prompt of several words in quotes")
+    if options.output_format and options.one_shot is None:
+        raise UsageError("--output-format needs -p")
+    if options.continue_last and options.resume is not None:
+        raise UsageError("--continue and --resume exclude each other")
+    if options.resume == "" and options.one_shot is not None:
+        raise UsageError("--resume needs a session's ID with -p; `tui-agent sessions` lists them")
+    if options.yolo and any(flag == "--ask" for flag, _, _ in parsed.settings):
+        raise UsageError("--yolo and --ask exclude each other")
+
+
+def _load(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> "tuple[Arguments, Settings]":
+    """The arguments for a front end and the effective settings. Raises UsageError with every problem found."""
+    from tui_agent.arguments import Arguments
+    from tui_agent.settings_sources import SettingsError, load_settings
+    from tui_agent.trust import TrustError, asks_for_trust, is_trusted, project_root, trust
+
+    options = parsed.options
+    overrides = _overrides(parsed, folder)
+    project = project_root(folder)
+    try:
+        trusted = is_trusted(project, home)
+        settings = load_settings(
+            home, project, trusted=trusted or _flag(options, "trust"), environ=environ, overrides=overrides
+        )
+        if _flag(options, "trust") and not trusted:
+            trust(project, home)
+            trusted = True
+    except SettingsError as error:
+        raise UsageError("\n".join(error.problems)) from None
+    except TrustError as error:
+        raise UsageError(str(error)) from None
+    arguments = Arguments(
+        prompt=_prompt(options) if parsed.command == "" else None,
+        output_format=getattr(options, "output_format", None) or "text",
+        one_shot=getattr(options, "one_shot", None) is not None,
+        folder=folder,
+        home=home,
+        project=project,
+        trusted=trusted,
+        ask_trust=not trusted and asks_for_trust(folder, settings.context.instruction_files),
+        continue_last=_flag(options, "continue_last"),
+        resume=getattr(options, "resume", None),
+        yolo=_flag(options, "yolo"),
+        overrides=overrides,
+    )
+    return arguments, settings
+
+
+def _overrides(parsed: Parsed, folder: Path) -> "tuple[Override, ...]":
+    import json
+
+    from tui_agent.settings_sources import Override
+
+    overrides = [Override(*assigned) for assigned in parsed.settings]
+    for name in getattr(parsed.options, "add_dir", []):
+        place = (folder / Path(name).expanduser()).resolve()
+        if not place.is_dir():
+            raise UsageError(f"--add-dir: {name}: not a folder")
+        overrides.append(Override("--add-dir", "permissions.folders", json.dumps([str(place)])))
+    if _flag(parsed.options, "yolo"):
+        overrides += [
+            Override("--yolo", "permissions.mode", "allow"),
+            Override("--yolo", "safety.small_tier_parent", "allow"),
+            Override("--yolo", "safety.notices", "false"),
+        ]
+    return tuple(overrides)
+
+
+def _prompt(options: Namespace) -> str | None:
+    """The first message, from the command line or from standard input. Raises UsageError."""
+    given: str | None = options.one_shot or options.prompt
+    if options.one_shot is None:
+        return None if given is None else _valid(given, "the prompt")
+    text = _from_standard_input(given) if given in {None, "-"} else _valid(str(given), "the prompt")
+    if not text.strip():
+        raise UsageError("the prompt is empty")
+    return text
+
+
+def _from_standard_input(given: str | None) -> str:
+    if sys.stdin is None or (given is None and _is_terminal(sys.stdin)):
+        raise UsageError("-p needs a PROMPT, or text on standard input")
+    data = sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1)
+    if len(data) > MAX_PROMPT_BYTES:
+        raise UsageError(
+            f"standard input is longer than {MAX_PROMPT_BYTES:,} bytes; put it in a file and name the file"
+        )
+    return _valid(data.decode("utf-8-sig", "surrogateescape"), "standard input")
+
+
+def _valid(text: str, what: str) -> str:
+    """`text` with what was not UTF-8 replaced, saying so."""
+    valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if valid != text:
+        _say(f"{what} is not valid UTF-8; the invalid bytes were replaced")
+    return valid
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError(f"the current folder cannot be used: {error.strerror}") from None
+
+
+def _flag(options: Namespace, name: str) -> bool:
+    return bool(getattr(options, name, False))
+
+
+def _is_terminal(stream: object) -> bool:
+    isatty = getattr(stream, "isatty", None)
+    return bool(isatty and isatty())
+
+
+def _print(text: str) -> None:
+    for line in text.split("\n"):
+        sys.stdout.write(f"{printable(line)}\n")
+    sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    """Tell the user, on standard error; names of files and keys are not trusted to be harmless."""
+    if sys.stderr is None:
+        return
+    for line in text.split("\n"):
+        sys.stderr.write(f"tui-agent: {printable(line)}\n")
+    sys.stderr.flush()

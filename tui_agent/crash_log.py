@@ -1,0 +1,23 @@
+"""What went wrong inside the program, kept for a bug report instead of shown."""
+
+import os
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from tui_agent import __version__
+from tui_agent.settings_sources import home_folder
+
+
+def write_crash_log(error: BaseException, environ: Mapping[str, str]) -> str:
+    """Write the traceback to `<TUI_AGENT_HOME>/logs`, private to the user; returns a phrase that says where."""
+    now = datetime.now(UTC)
+    path = home_folder(environ) / "logs" / f"crash-{now:%Y%m%dT%H%M%SZ}-{os.getpid()}.txt"
+    text = f"tui-agent {__version__}, {now.isoformat()}\n\n{''.join(traceback.format_exception(error))}"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text.encode("utf-8", "backslashreplace").decode())
+    except OSError as refused:
+        return f"no log could be written to {path.parent} ({refused.strerror}); TUI_AGENT_DEBUG=1 shows the details"
+    return f"details are in {path}"

@@ -1,0 +1,126 @@
+"""The texts of `tui-agent config` and `tui-agent doctor`."""
+
+import json
+import os
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from tui_agent import __version__
+from tui_agent.settings import Settings
+from tui_agent.settings_schema import leaves, shown, values
+from tui_agent.settings_sources import PROJECT_FILE, USER_FILE, SettingsError, load_settings
+from tui_agent.trust import TrustError, is_trusted, project_root
+
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
+ENDPOINT_VARIABLES = ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OLLAMA_HOST")
+PACKAGES = ("textual", "anthropic", "google-genai", "msgspec", "aiosqlite", "genai-prices", "tiktoken")
+
+
+def config_report(settings: Settings, *, as_json: bool) -> str:
+    """Every setting with its effective value and where the value comes from; the notices of the load at the end."""
+    effective = values(settings)
+    if as_json:
+        document = {key: {"value": effective[key], "source": settings.source(key)} for key in leaves()}
+        return json.dumps(document, indent=2, ensure_ascii=False)
+    rows = [(key, shown(effective[key]), settings.source(key)) for key in leaves()]
+    key_width = max(len(key) for key, _, _ in rows)
+    value_width = min(40, max(len(value) for _, value, _ in rows))
+    lines = [f"{key:<{key_width}}  {value:<{value_width}}  {source}" for key, value, source in rows]
+    return "\n".join([*lines, *settings.notices])
+
+
+class Finding(NamedTuple):
+    """One line of the doctor."""
+
+    ok: bool
+    subject: str
+    detail: str
+    needed: bool = True
+    """Whether the program is not healthy without it."""
+
+
+def doctor_report(home: Path, folder: Path, environ: Mapping[str, str]) -> tuple[str, bool]:
+    """What the program needs and whether it is there, as text, and whether everything needed is. Shows no key."""
+    findings = list(_findings(home, folder, environ))
+    width = max(len(finding.subject) for finding in findings)
+    lines = [f"{_mark(finding)}  {finding.subject:<{width}}  {finding.detail}" for finding in findings]
+    return "\n".join(lines), all(finding.ok or not finding.needed for finding in findings)
+
+
+def _mark(finding: Finding) -> str:
+    if finding.ok:
+        return "ok "
+    return "BAD" if finding.needed else "-  "
+
+
+def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+    yield Finding(True, "tui-agent", f"{__version__} on Python {sys.version.split()[0]} ({sys.platform})")
+    for package in PACKAGES:
+        yield _package(package)
+    yield _database(home)
+    ripgrep = shutil.which("rg", path=os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")]))
+    yield Finding(ripgrep is not None, "ripgrep", ripgrep or "rg not found; reinstall the package ripgrep")
+    yield from _settings(home, folder, environ)
+    for variable in KEY_VARIABLES:
+        yield Finding(bool(environ.get(variable)), variable, _presence(environ, variable), needed=False)
+    for variable in ENDPOINT_VARIABLES:
+        yield Finding(True, variable, _presence(environ, variable))
+    terminal = sys.stdout.isatty()
+    size = shutil.get_terminal_size()
+    detail = f"{environ.get('TERM', 'TERM not set')}, {size.columns}x{size.lines}" if terminal else "not a terminal"
+    yield Finding(terminal, "terminal", detail, needed=False)
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(True, name, metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return Finding(False, name, "not installed")
+
+
+def _database(home: Path) -> Finding:
+    """Whether sessions can be kept: a write-ahead log works on the file system of `home`."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home, prefix=".doctor-") as place:
+            connection = sqlite3.connect(Path(place) / "probe.sqlite")
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                connection.execute("CREATE TABLE probe (value)")
+            finally:
+                connection.close()
+    except (OSError, sqlite3.Error) as error:
+        return Finding(False, "sqlite", f"{home}: {error}")
+    if mode != "wal":
+        return Finding(False, "sqlite", f"{home}: this file system cannot keep a write-ahead log")
+    return Finding(True, "sqlite", f"{sqlite3.sqlite_version}, write-ahead log works in {home}")
+
+
+def _settings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
+    project = project_root(folder)
+    try:
+        trusted = is_trusted(project, home)
+        yield Finding(True, "project", f"{project} ({'trusted' if trusted else 'not trusted'})")
+    except TrustError as error:
+        trusted = False
+        yield Finding(False, "project", str(error))
+    for path in (home / USER_FILE, project / PROJECT_FILE):
+        yield Finding(True, "settings file", f"{path} ({'present' if path.exists() else 'absent'})")
+    try:
+        settings = load_settings(home, project, trusted=trusted, environ=environ)
+        yield Finding(True, "settings", f"valid, {len(settings.sources)} not built-in")
+        for notice in settings.notices:
+            yield Finding(False, "settings", notice, needed=False)
+    except SettingsError as error:
+        for problem in error.problems:
+            yield Finding(False, "settings", problem)
+
+
+def _presence(environ: Mapping[str, str], variable: str) -> str:
+    return "set" if environ.get(variable) else "not set"

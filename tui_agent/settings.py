@@ -1,0 +1,345 @@
+"""Every setting, its default, its unit and its meaning, as one frozen object.
+
+A setting's key is its path through the sections, `compaction.threshold_by_tier.small`. Where the values come from, and
+how a wrong one is reported, is the business of `settings_sources`. Sizes in characters count Unicode code points;
+shares are fractions of 1 (0.85 = 85%).
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Threshold = Annotated[float, Meta(gt=0, le=1)]
+Dollars = Annotated[float, Meta(gt=0)]
+Factor = Annotated[float, Meta(gt=0)]
+
+Preset = Literal["layered", "digest", "summary-only", "off"]
+PermissionMode = Literal["plan", "ask", "auto", "allow"]
+TaskClassName = Literal["debug", "implement", "chat", "research", "review"]
+Tier = Literal["frontier", "mid", "small"]
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """Who answers."""
+
+    id: str = ""
+    """Model id: claude-…, gemini-…, ollama:NAME or offline; empty: chosen by the task class and the keys present."""
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    """The token budget and what is always part of a request."""
+
+    context_window: Annotated[int, Meta(ge=-1)] = 0
+    """Input capacity in tokens; 0: ask the provider, else the catalogue, else `default_window`; -1: unknown."""
+    default_window: Positive = 131_072
+    """Tokens assumed when neither the provider nor the catalogue knows the window."""
+    max_tokens: Positive = 16_384
+    """Output tokens per model call."""
+    max_tokens_share: Share = 0.25
+    """Largest share of the window that `max_tokens` may reserve."""
+    max_context_tokens: Count = 8_000
+    """Limit in tokens while the window is unknown (-1); 0: `max_messages` decides."""
+    max_messages: Positive = 50
+    """Limit in messages while the window is unknown and `max_context_tokens` is 0."""
+    memory_budget_tokens: Positive = 65_536
+    """Largest window, in tokens, that a local model is loaded with."""
+    preset: Preset = "layered"
+    """Which layers work: layered, digest (adds digests), summary-only (no clearing), off (output limits only)."""
+    image_tokens: Positive = 1_200
+    """Tokens an image is counted as."""
+    pins_share: Share = 0.25
+    """Largest share of the history budget that all pins together may take."""
+    skills_index_tokens: Count = 2_000
+    """Largest size of the skills index in tokens."""
+    memory_index_tokens: Count = 2_000
+    """Largest size of the memory index in tokens."""
+    instruction_files: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+    """Names of project instruction files; in each folder the first that exists is read."""
+
+
+class Output(Struct, frozen=True, kw_only=True):
+    """What of one tool result enters the conversation."""
+
+    max_lines: Positive = 2_000
+    """Lines kept of a result; the first limit applied."""
+    max_chars: Positive = 204_800
+    """Characters kept of a result; the second limit applied."""
+    max_bytes: Positive = 51_200
+    """UTF-8 bytes kept of a result; the last limit applied."""
+    truncate_mode: Literal["head_tail", "head"] = "head_tail"
+    """What a cut keeps: both ends, or the beginning only."""
+    large_output_threshold: Positive = 204_800
+    """Characters above which a whole result goes to a file and a preview stays."""
+    evict_tokens: Positive = 20_000
+    """Tokens above which a whole result goes to a file and a preview stays."""
+    evict_share: Share = 0.25
+    """Largest share of the history budget `evict_tokens` may be."""
+    preview_chars: Count = 2_000
+    """Characters of the head, and of the tail, shown of an evicted result."""
+    stream_bytes: Positive = 262_144
+    """Bytes kept of the end of a command's output."""
+    value_bytes: Positive = 65_536
+    """Bytes kept of a returned value or an error."""
+    raw_stream_bytes: Positive = 100_000_000
+    """Bytes of a command's raw output stored in a file."""
+
+
+class Clearing(Struct, frozen=True, kw_only=True):
+    """Clearing of old tool results."""
+
+    threshold: Threshold = 0.6
+    """Share of the window above which old results are cleared."""
+    compaction_share: Share = 0.7
+    """Clearing starts at this share of the compaction trigger, if that is lower than `threshold`."""
+    by_price: bool = True
+    """Clear earlier when the freed tokens pay for the cache they invalidate."""
+    keep: Count = 3
+    """Newest results that always stay."""
+    protect_tokens: Count = 40_000
+    """Tokens at the end of the conversation in which nothing is cleared."""
+    protect_share: Share = 0.25
+    """Largest share of the window `protect_tokens` may be."""
+    min_batch_share: Share = 0.05
+    """A batch frees at least this share of the window, or nothing happens."""
+    never_clear: tuple[str, ...] = ("mark_task_done",)
+    """Tools whose results stay, besides reads of memory and skills; the lists of all layers add up."""
+
+
+class Digests(Struct, frozen=True, kw_only=True):
+    """Digests of old tool results; they work in the preset `digest` and inside a compaction."""
+
+    cutoff: Count = 10
+    """Visible results above which the oldest are archived into a digest."""
+    strategy: Literal["llm", "heuristic", "off"] = "llm"
+    """How a digest is written: by a model, by rule, or not at all."""
+    input_chars: Positive = 12_000
+    """Characters a model is given to digest."""
+    output_chars: Positive = 1_200
+    """Characters kept of a model's digest."""
+    heuristic_chars: Positive = 800
+    """Characters kept, at both ends, by the heuristic."""
+
+
+class ThresholdByTier(Struct, frozen=True, kw_only=True):
+    """Compaction trigger per model tier; a value set here wins over the task class."""
+
+    frontier: Threshold = 0.85
+    """Share of the window, frontier models."""
+    mid: Threshold = 0.65
+    """Share of the window, mid models."""
+    small: Threshold = 0.35
+    """Share of the window, small models."""
+
+
+class Compaction(Struct, frozen=True, kw_only=True):
+    """Summaries of older turns."""
+
+    auto: bool = True
+    """Compact without being asked (clearing, recovery and /compact work either way)."""
+    threshold: Threshold = 0.85
+    """Share of the window that triggers a compaction for a model of unknown tier."""
+    threshold_by_tier: ThresholdByTier = ThresholdByTier()
+    keep_recent_tokens: Count = 20_000
+    """Newest tokens kept verbatim."""
+    keep_recent_share: Share = 0.5
+    """Largest share of (trigger - fixed part) `keep_recent_tokens` may be."""
+    keep_recent: Count = 5
+    """Newest messages kept verbatim where tokens are unknown."""
+    thrift: Annotated[float, Meta(ge=0)] = 2.0
+    """Compact earlier when it pays: 1 is the cheapest, larger waits longer, 0 turns it off."""
+    thrift_between_turns: Factor = 0.8
+    """Factor on the price trigger between the user's turns."""
+    thrift_in_loop: Factor = 1.3
+    """Factor on the price trigger inside a tool loop."""
+    thrift_cold: Factor = 0.5
+    """Factor on the price trigger while the provider's cache is cold."""
+    handover: Literal["five", "outline"] = "five"
+    """Form of a summary: five sections, or an outline (intent, decisions, artifacts, next steps)."""
+    facts_tokens: Count = 4_000
+    """Largest size, in tokens, of the facts appended to a summary that lacks them."""
+    summary_result_chars: Positive = 1_800
+    """Characters of each tool result shown to a separate summarising model."""
+    max_compaction_recoveries: Count = 1
+    """Retries of a turn after the provider reports an overflow."""
+    max_backoff_turns: Positive = 32
+    """Longest pause, in turns, after compactions that failed (2, 4, … up to this)."""
+
+
+class Checkpoints(Struct, frozen=True, kw_only=True):
+    """Completion records at the end of a task."""
+
+    enabled: bool = True
+    """Offer /done and the tool mark_task_done."""
+
+
+class Agentic(Struct, frozen=True, kw_only=True):
+    """Subtasks that read on the model's behalf."""
+
+    enabled: bool = True
+    """Offer the agentic_* tools."""
+    small_model: str = ""
+    """Model of subtasks; empty: the small model of the session's provider."""
+
+
+class Agent(Struct, frozen=True, kw_only=True):
+    """Cost ceilings, subtasks included."""
+
+    max_turn_cost_usd: Dollars | None = None
+    """US dollars one turn may cost; null: no ceiling."""
+    max_session_cost_usd: Dollars | None = None
+    """US dollars a session may cost; null: no ceiling."""
+
+
+class TierModels(Struct, frozen=True, kw_only=True):
+    """The models of one provider."""
+
+    frontier: str
+    """The provider's frontier model; empty: keep the session's model."""
+    mid: str
+    """The provider's mid model; empty: keep the session's model."""
+    small: str
+    """The provider's small model; empty: keep the session's model."""
+
+
+class Models(Struct, frozen=True, kw_only=True):
+    """Which model a provider offers per tier."""
+
+    anthropic: TierModels = TierModels(frontier="claude-opus-5-5", mid="claude-sonnet-5-5", small="claude-haiku-5-5")
+    gemini: TierModels = TierModels(frontier="gemini-3.1-pro-preview", mid="gemini-2.5-pro", small="gemini-3.8-flash")
+    ollama: TierModels = TierModels(frontier="", mid="", small="")
+    offline: TierModels = TierModels(frontier="offline", mid="offline", small="offline")
+
+
+class Tiers(Struct, frozen=True, kw_only=True):
+    """Tier of a model the provider tells nothing about, by a part of its id (`*` stands for anything)."""
+
+    frontier: tuple[str, ...] = ("opus", "fable", "mythos", "gemini-3*-pro")
+    """Parts of the ids of frontier models."""
+    mid: tuple[str, ...] = ("sonnet", "gemini-2.5-pro")
+    """Parts of the ids of mid models."""
+    small: tuple[str, ...] = ("haiku", "flash")
+    """Parts of the ids of small models."""
+
+
+class TaskClass(Struct, frozen=True, kw_only=True):
+    """A bundle of defaults for one kind of work."""
+
+    tier: Tier
+    """Tier of the model."""
+    threshold: Threshold
+    """Share of the window that triggers a compaction."""
+    mode: PermissionMode = "auto"
+    """Permission mode where none is set."""
+
+
+class Tasks(Struct, frozen=True, kw_only=True):
+    """The task classes."""
+
+    debug: TaskClass = TaskClass(tier="frontier", threshold=0.65)
+    implement: TaskClass = TaskClass(tier="frontier", threshold=0.70)
+    chat: TaskClass = TaskClass(tier="mid", threshold=0.85)
+    research: TaskClass = TaskClass(tier="mid", threshold=0.65, mode="allow")
+    review: TaskClass = TaskClass(tier="frontier", threshold=0.75)
+
+
+class Safety(Struct, frozen=True, kw_only=True):
+    """Guards at the start of a session."""
+
+    small_tier_parent: Literal["warn", "refuse", "allow"] = "warn"
+    """A small model as the session's own model: say so, refuse to start, or allow it silently."""
+    notices: bool = True
+    """Show the notices of the guards."""
+
+
+class Permissions(Struct, frozen=True, kw_only=True):
+    """What may happen without asking. A rule is a tool name, or TOOL(PATTERN)."""
+
+    mode: PermissionMode = "auto"
+    """plan: read only; ask: every side effect; auto: commands, network and outside paths; allow: nothing is asked."""
+    allow: tuple[str, ...] = ()
+    """Rules of what passes; the lists of all layers add up."""
+    ask: tuple[str, ...] = ()
+    """Rules of what is asked about, stronger than `allow`; the lists of all layers add up."""
+    deny: tuple[str, ...] = ()
+    """Rules of what is refused, stronger than `ask` and `allow`; the lists of all layers add up."""
+    folders: tuple[str, ...] = ()
+    """Folders outside the project that count as inside; the lists of all layers add up."""
+
+
+class Watchdog(Struct, frozen=True, kw_only=True):
+    """Notices a model that is stuck."""
+
+    mode: Literal["warn", "off", "prompt", "auto"] = "warn"
+    """warn: say so; off; prompt: pause and ask; auto: go on with the frontier model."""
+    repeated_calls: Count = 5
+    """Identical calls in a row that raise an alert; 0: off."""
+    tools_without_text: Count = 60
+    """Tool calls without a word to the user that raise an alert; 0: off."""
+    files_not_touched: Count = 80
+    """Tool calls without a change to a file that raise an alert; 0: off."""
+    context_growth_share: Share = 0.5
+    """Share of the window that one turn may add before an alert; 0: off."""
+    cost_burn_usd_per_minute: Annotated[float, Meta(ge=0)] = 5.0
+    """US dollars per minute, over a turn, that raise an alert; 0: off."""
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """What kind of work this is."""
+
+    task_class: TaskClassName | None = None
+    """The task class; null: none."""
+
+
+class Ui(Struct, frozen=True, kw_only=True):
+    """The full-screen app."""
+
+    theme: Literal["dark", "light"] = "dark"
+    """Colours."""
+    glyphs: Literal["unicode", "ascii"] = "unicode"
+    """Symbols drawn, for terminals and fonts that lack the others."""
+    mouse: bool = True
+    """Use the mouse."""
+    notifications: bool = True
+    """Tell the terminal when a turn ends or a question waits."""
+    gauge_yellow: Share = 0.70
+    """Share of the window at which the gauge turns yellow."""
+    gauge_red: Share = 0.90
+    """Share of the window at which the gauge turns red."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """All effective settings, and where each came from."""
+
+    model: Model = Model()
+    context: Context = Context()
+    output: Output = Output()
+    clearing: Clearing = Clearing()
+    digests: Digests = Digests()
+    compaction: Compaction = Compaction()
+    checkpoints: Checkpoints = Checkpoints()
+    agentic: Agentic = Agentic()
+    agent: Agent = Agent()
+    models: Models = Models()
+    tiers: Tiers = Tiers()
+    tasks: Tasks = Tasks()
+    safety: Safety = Safety()
+    permissions: Permissions = Permissions()
+    watchdog: Watchdog = Watchdog()
+    session: Session = Session()
+    ui: Ui = Ui()
+
+    sources: dict[str, str] = field(default_factory=dict)
+    """Where a value that is not built in came from: key → file, environment variable or flag."""
+    notices: tuple[str, ...] = ()
+    """What the user should be told about the load, such as keys of an untrusted project that were ignored."""
+
+    def is_set(self, key: str) -> bool:
+        """Whether the user or a project set `key`, even to its default."""
+        return key in self.sources
+
+    def source(self, key: str) -> str:
+        """Where the value of `key` came from, as text for people."""
+        return self.sources.get(key, "built-in")

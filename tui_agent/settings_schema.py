@@ -1,0 +1,228 @@
+"""The settings as a flat table: every key, its type, its default, what it allows, and how text is read as its value."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from tui_agent.settings import Settings
+
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+
+ADDED_UP = frozenset(
+    {
+        "clearing.never_clear",
+        "permissions.allow",
+        "permissions.ask",
+        "permissions.deny",
+        "permissions.folders",
+    }
+)
+"""Lists to which each layer adds, so that a project or a flag cannot drop a rule of the user's file."""
+
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_FALSE = frozenset({"false", "no", "off", "0"})
+_NULL = frozenset({"", "null", "none", "off"})
+
+
+class Allowed(NamedTuple):
+    """What a setting accepts, taken apart from its type annotation."""
+
+    kind: type
+    """bool, int, float, str or tuple (of strings)."""
+    choices: tuple[str, ...] = ()
+    """The only strings accepted; empty: any."""
+    nullable: bool = False
+    bounds: msgspec.Meta = msgspec.Meta()
+
+    def described(self) -> str:
+        """What is accepted, in words."""
+        text = "|".join(self.choices) or _KIND_NAMES[self.kind] + _bounds_text(self.bounds)
+        return f"{text} or null" if self.nullable else text
+
+
+class Leaf(NamedTuple):
+    """One setting."""
+
+    key: str
+    default: Value
+    allowed: Allowed
+
+
+class BadValueError(ValueError):
+    """A value that a setting does not accept; the text says what it does accept."""
+
+
+_KIND_NAMES: Mapping[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    tuple: "a list of texts",
+}
+
+_JSON_NAMES: Mapping[str, str] = {"True": "true", "False": "false", "None": "null"}
+
+
+@cache
+def leaves() -> Mapping[str, Leaf]:
+    """Every setting by its key, in the order of the sections."""
+    return {leaf.key: leaf for leaf in _walk("", Settings())}
+
+
+def values(settings: Settings) -> Mapping[str, Value]:
+    """Every value of `settings` by its key."""
+    return {leaf.key: leaf.default for leaf in _walk("", settings)}
+
+
+def section_keys() -> frozenset[str]:
+    """The keys that hold other keys, such as `compaction` and `compaction.threshold_by_tier`."""
+    return frozenset(key.rsplit(".", count)[0] for key in leaves() for count in range(1, key.count(".") + 1))
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that looks most like `name`, or the one that ends like it; None when nothing is close."""
+    candidates = list(names)
+    close = get_close_matches(name, candidates, n=1, cutoff=0.6)
+    if close:
+        return close[0]
+    last = name.rsplit(".", 1)[-1]
+    by_last = {candidate.rsplit(".", 1)[-1]: candidate for candidate in candidates}
+    close = get_close_matches(last, list(by_last), n=1, cutoff=0.75)
+    return by_last[close[0]] if close else None
+
+
+def check(leaf: Leaf, value: object) -> Value:
+    """`value`, decoded from JSON, as the setting's type.
+
+    Raises BadValueError.
+    """
+    allowed = leaf.allowed
+    if value is None and allowed.nullable:
+        return None
+    if allowed.kind is tuple:
+        if not isinstance(value, list | tuple) or not all(_is_text(item) for item in value):
+            raise _refusal(allowed, value)
+        return tuple(value)
+    if allowed.kind is str and isinstance(value, str):
+        if (allowed.choices and value not in allowed.choices) or not _is_text(value):
+            raise _refusal(allowed, value)
+        return value
+    if isinstance(value, bool) and allowed.kind is bool:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and allowed.kind is float:
+        number = _as_float(value)
+        if _within(allowed.bounds, number):
+            return number
+    if isinstance(value, int | float) and type(value) is allowed.kind and _within(allowed.bounds, value):
+        return value
+    raise _refusal(allowed, value)
+
+
+def read(leaf: Leaf, text: str) -> Value:
+    """`text`, from an environment variable or a flag, as the setting's type.
+
+    Lists are JSON arrays, or texts separated by commas. Raises BadValueError.
+    """
+    allowed = leaf.allowed
+    stripped = text.strip()
+    if allowed.nullable and stripped.lower() in _NULL:
+        return None
+    if allowed.kind is str:
+        return check(leaf, text if not allowed.choices else stripped)
+    if allowed.kind is bool:
+        if stripped.lower() not in _TRUE | _FALSE:
+            raise _refusal(allowed, text)
+        return stripped.lower() in _TRUE
+    if allowed.kind is tuple:
+        return _read_list(leaf, stripped)
+    try:
+        number = int(stripped) if allowed.kind is int else float(stripped)
+    except ValueError:
+        raise _refusal(allowed, text) from None
+    return check(leaf, number)
+
+
+def shown(value: Value) -> str:
+    """`value` as JSON, the form in which files hold it."""
+    return msgspec.json.encode(value).decode()
+
+
+def _read_list(leaf: Leaf, text: str) -> Value:
+    if not text.startswith("["):
+        return tuple(item for item in (part.strip() for part in text.split(",")) if item)
+    try:
+        return check(leaf, msgspec.json.decode(text))
+    except msgspec.DecodeError:
+        raise _refusal(leaf.allowed, text) from None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _as_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _within(bounds: msgspec.Meta, value: float) -> bool:
+    return (
+        math.isfinite(value)
+        and (bounds.ge is None or value >= bounds.ge)
+        and (bounds.gt is None or value > bounds.gt)
+        and (bounds.le is None or value <= bounds.le)
+    )
+
+
+def _bounds_text(bounds: msgspec.Meta) -> str:
+    if bounds.ge is not None and bounds.le is not None:
+        return f" from {bounds.ge:g} to {bounds.le:g}"
+    if bounds.gt is not None and bounds.le is not None:
+        return f" above {bounds.gt:g}, up to {bounds.le:g}"
+    if bounds.gt is not None:
+        return f" above {bounds.gt:g}"
+    return f" of at least {bounds.ge:g}" if bounds.ge is not None else ""
+
+
+def _refusal(allowed: Allowed, value: object) -> BadValueError:
+    text = "a section" if isinstance(value, dict) else _JSON_NAMES.get(repr(value), repr(value))
+    hint = ""
+    if allowed.choices and isinstance(value, str):
+        close = get_close_matches(value.strip().lower(), allowed.choices, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+    return BadValueError(f"expected {allowed.described()}, got {text if len(text) <= 80 else text[:77] + '…'}{hint}")
+
+
+def _walk(prefix: str, section: msgspec.Struct) -> Iterator[Leaf]:
+    hints = get_type_hints(type(section), include_extras=True)
+    for name in section.__struct_fields__:
+        value = getattr(section, name)
+        key = f"{prefix}{name}"
+        if isinstance(value, msgspec.Struct):
+            yield from _walk(f"{key}.", value)
+        elif prefix:  # `sources` and `notices` stand outside every section
+            yield Leaf(key, value, _allowed(hints[name]))
+
+
+def _allowed(annotation: object) -> Allowed:
+    origin = get_origin(annotation)
+    if origin in {Union, UnionType}:
+        (inner,) = (part for part in get_args(annotation) if part is not NoneType)
+        return _allowed(inner)._replace(nullable=True)
+    if origin is Annotated:
+        inner, bounds = get_args(annotation)
+        return _allowed(inner)._replace(bounds=bounds)
+    if origin is Literal:
+        return Allowed(str, choices=get_args(annotation))
+    if origin is tuple:
+        return Allowed(tuple)
+    if isinstance(annotation, type) and annotation in _KIND_NAMES:
+        return Allowed(annotation)
+    raise TypeError(f"a setting cannot be of type {annotation!r}")

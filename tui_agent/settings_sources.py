@@ -1,0 +1,238 @@
+"""Where settings come from, each layer over the one before: built-in, user file, project file, environment, flags.
+
+The user file is `<TUI_AGENT_HOME>/config.json`, a project's is `.agents/config.json` in its root. In the environment a
+key is written with two underscores between its parts: `TUI_AGENT__COMPACTION__THRESHOLD=0.8`. A project's file counts
+in full only once the user trusts that folder; before, it can only tighten (`settings_untrusted`).
+"""
+
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tui_agent.settings import Settings
+from tui_agent.settings_schema import ADDED_UP, BadValueError, Value, check, leaves, nearest, read, section_keys
+from tui_agent.settings_untrusted import tightens
+
+USER_FILE = "config.json"
+PROJECT_FILE = Path(".agents") / "config.json"
+ENVIRONMENT_PREFIX = "TUI_AGENT__"
+MAX_FILE_BYTES = 1_000_000
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used; `problems` has one line for each thing that is wrong."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class Override(NamedTuple):
+    """A setting given on the command line."""
+
+    origin: str
+    """The flag as the user wrote it, such as `--ask` or `--set`."""
+    key: str
+    text: str
+
+
+class Assignment(NamedTuple):
+    """One key set by one layer."""
+
+    key: str
+    value: Value
+    origin: str
+
+
+def home_folder(environ: Mapping[str, str]) -> Path:
+    """Where all state lives: TUI_AGENT_HOME, else the platform's folder for user data."""
+    named = environ.get("TUI_AGENT_HOME")
+    if named:
+        return Path(named).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("tui-agent", appauthor=False))
+
+
+def load_settings(
+    home: Path,
+    project: Path | None,
+    *,
+    trusted: bool = False,
+    environ: Mapping[str, str] | None = None,
+    overrides: Iterable[Override] = (),
+) -> Settings:
+    """The effective settings of a session.
+
+    `home` is the folder of `home_folder`, `project` the root whose `.agents/config.json` is read. Raises SettingsError
+    with every problem of every layer; the problems of an untrusted project's file become notices, for it must not be
+    able to keep the user from starting.
+    """
+    load = _Load()
+    load.apply(_from_file(home / USER_FILE, load.problems))
+    if project is not None:
+        if trusted:
+            load.apply(_from_file(project / PROJECT_FILE, load.problems))
+        else:
+            load.apply_untrusted(project / PROJECT_FILE)
+    load.apply(_from_environment(environ or {}, load.problems))
+    load.apply(_from_overrides(overrides, load.problems))
+    if load.problems:
+        raise SettingsError(load.problems)
+    return load.settings()
+
+
+class _Load:
+    """The values gathered so far; one per call of `load_settings`."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Value] = {key: leaf.default for key, leaf in leaves().items()}
+        self.sources: dict[str, str] = {}
+        self.problems: list[str] = []
+        self.notices: list[str] = []
+
+    def apply(self, assignments: Iterable[Assignment]) -> None:
+        for key, value, origin in assignments:
+            before = self.values[key]
+            if key in ADDED_UP and isinstance(before, tuple) and isinstance(value, tuple):
+                value = tuple(dict.fromkeys(before + value))
+                origin = f"{self.sources[key]}, {origin}" if key in self.sources else origin
+            self.values[key] = value
+            self.sources[key] = origin
+
+    def apply_untrusted(self, path: Path) -> None:
+        problems: list[str] = []
+        ignored: list[str] = []
+        for assignment in _from_file(path, problems):
+            if tightens(assignment.key, self.values[assignment.key], assignment.value):
+                self.apply([assignment])
+            else:
+                ignored.append(assignment.key)
+        self.notices += [f"{problem} (ignored: the folder is not trusted)" for problem in problems]
+        if ignored:
+            self.notices.append(f"{path}: ignored until you trust the folder: {', '.join(ignored)}")
+
+    def settings(self) -> Settings:
+        """The typed object; every value was checked when it was assigned."""
+        tree: dict[str, object] = {"sources": self.sources, "notices": self.notices}
+        for key, value in self.values.items():
+            *sections, name = key.split(".")
+            place = tree
+            for section in sections:
+                inner = place.setdefault(section, {})
+                if not isinstance(inner, dict):
+                    raise TypeError(f"{section} is both a section and a value")
+                place = inner
+            place[name] = value
+        return msgspec.convert(tree, Settings)
+
+
+def _from_file(path: Path, problems: list[str]) -> Iterator[Assignment]:
+    try:
+        document = _read_json(path)
+    except SettingsError as error:
+        problems.extend(error.problems)
+        return
+    if document is None:
+        return
+    yield from _from_section("", document, str(path), problems)
+
+
+def _from_section(prefix: str, section: Mapping[str, object], origin: str, problems: list[str]) -> Iterator[Assignment]:
+    for name, value in section.items():
+        key = prefix + name
+        leaf = leaves().get(key)
+        if leaf is not None:
+            try:
+                yield Assignment(key, check(leaf, value), origin)
+            except BadValueError as error:
+                problems.append(f"{origin}: {key}: {error}")
+        elif key in section_keys():
+            if isinstance(value, dict):
+                yield from _from_section(f"{key}.", value, origin, problems)
+            else:
+                problems.append(f"{origin}: {key}: expected a section {{…}}, got {value!r:.80}")
+        else:
+            problems.append(f"{origin}: {_unknown(key)}")
+
+
+def environment_name(key: str) -> str:
+    """The environment variable that sets `key`."""
+    return ENVIRONMENT_PREFIX + key.replace(".", "__").upper()
+
+
+def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterator[Assignment]:
+    for name in sorted(environ):
+        if name.startswith(ENVIRONMENT_PREFIX):
+            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+            yield from _from_text(name, key, environ[name], problems)
+
+
+def _from_overrides(overrides: Iterable[Override], problems: list[str]) -> Iterator[Assignment]:
+    for origin, key, text in overrides:
+        yield from _from_text(origin, key, text, problems)
+
+
+def _from_text(origin: str, key: str, text: str, problems: list[str]) -> Iterator[Assignment]:
+    leaf = leaves().get(key)
+    if leaf is None:
+        problem = f"{key} is a section, name one of its keys" if key in section_keys() else _unknown(key)
+        problems.append(f"{origin}: {problem}")
+        return
+    try:
+        yield Assignment(key, read(leaf, text), origin)
+    except BadValueError as error:
+        problems.append(f"{origin}: {key}: {error}")
+
+
+def _unknown(key: str) -> str:
+    close = nearest(key, [*leaves(), *sorted(section_keys())])
+    hint = f"did you mean {close}?" if close else "`tui-agent config` lists all keys"
+    return f"unknown key {key[:80]!r}; {hint}"
+
+
+def _read_json(path: Path) -> Mapping[str, object] | None:
+    """The object in the file, or None where there is no file. Raises SettingsError."""
+    import json
+
+    try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            raise SettingsError([f"{path}: not a regular file"])
+        if state.st_size > MAX_FILE_BYTES:
+            raise SettingsError([f"{path}: larger than {MAX_FILE_BYTES:,} bytes"])
+        document = json.loads(
+            path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_refuse_constant
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError as error:
+        raise SettingsError([f"{path}: not valid UTF-8 at byte {error.start + 1}"]) from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise SettingsError([f"{path}: malformed JSON at {where}: {error.msg}"]) from None
+    except RecursionError:
+        raise SettingsError([f"{path}: malformed JSON: nested too deeply"]) from None
+    except ValueError as error:
+        raise SettingsError([f"{path}: malformed JSON: {error}"]) from None
+    if not isinstance(document, dict):
+        raise SettingsError([f"{path}: expected an object {{…}} at the top"])
+    return document
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    section = dict(pairs)
+    if len(section) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:80]!r} is there twice")
+    return section
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a JSON number")

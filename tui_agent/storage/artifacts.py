@@ -1,0 +1,112 @@
+"""Files of a session that entries point at: whole tool results, summarised turns, raw command streams.
+
+A file is whole and synced before its path is handed out, and is never changed afterwards: the entry that names it also
+names its SHA-256.
+"""
+
+import asyncio
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from tui_agent.conversation.blocks import valid_text
+from tui_agent.conversation.entries import Artifact
+from tui_agent.storage.durable import make_private_folder, to_the_end, write_file
+from tui_agent.storage.errors import Damaged, explained
+
+RESULTS_FOLDER: Final = "large_tool_results"
+HISTORY_FOLDER: Final = "conversation_history"
+RAW_FOLDER: Final = "raw"
+
+_NAME_LENGTH = 80
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
+
+
+def safe_name(text: str) -> str:
+    """`text` as a file name that means nothing to any file system; different texts give different names."""
+    name = _UNSAFE.sub("_", text).strip("_")[:_NAME_LENGTH]
+    if name and name == text and not _RESERVED.fullmatch(name):
+        return name
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name}-{digest}" if name else digest
+
+
+class Artifacts:
+    """The files of the session in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._turn = asyncio.Lock()
+
+    async def save(self, name: str, text: str, *, evicted: bool = False) -> Artifact:
+        """Keep `text` as ``large_tool_results/<name>``; where the same text is already kept, that file is meant.
+
+        Raises `StorageError`.
+        """
+        async with self._turn:
+            return await to_the_end(asyncio.to_thread(self._save, name, valid_text(text).encode(), evicted))
+
+    async def append_history(self, thread: str, text: str) -> str:
+        """Add `text` to ``conversation_history/<thread>.md``; returns that path, relative to the session's folder.
+
+        Raises `StorageError`.
+        """
+        async with self._turn:
+            return await to_the_end(asyncio.to_thread(self._append_history, thread, valid_text(text).encode()))
+
+    async def read(self, artifact: Artifact) -> str:
+        """The whole text. Raises `StorageError` when it is gone or no longer what was saved."""
+        return await asyncio.to_thread(self._read, artifact)
+
+    def raw_path(self, name: str) -> Path:
+        """Where the raw stream of a command may be written as it comes (its folder exists). Raises `StorageError`."""
+        return self._folder(RAW_FOLDER) / safe_name(name)
+
+    def path_of(self, artifact: Artifact) -> Path:
+        """Where the file lies. Raises `Damaged` for a path that leads out of the session's folder."""
+        path = (self.folder / artifact.path).resolve()
+        if not path.is_relative_to(self.folder.resolve()):
+            raise Damaged(f"The saved file {artifact.path!r} does not lie in its session's folder.")
+        return path
+
+    def _save(self, name: str, data: bytes, evicted: bool) -> Artifact:
+        folder = self._folder(RESULTS_FOLDER)
+        digest = sha256(data).hexdigest()
+        with explained(folder):
+            path = _same_content(folder, data)
+            if path is None:
+                path = folder / safe_name(name)
+                if path.exists():
+                    path = folder / f"{path.name}-{digest[:16]}"
+                write_file(path, data)
+        return Artifact(path.relative_to(self.folder).as_posix(), len(data), digest, evicted)
+
+    def _append_history(self, thread: str, data: bytes) -> str:
+        path = self._folder(HISTORY_FOLDER) / f"{safe_name(thread)}.md"
+        with explained(path):
+            before = path.read_bytes() if path.exists() else b""
+            write_file(path, before + data)
+        return path.relative_to(self.folder).as_posix()
+
+    def _read(self, artifact: Artifact) -> str:
+        path = self.path_of(artifact)
+        with explained(path):
+            data = path.read_bytes()
+        if sha256(data).hexdigest() != artifact.sha256:
+            raise Damaged(f"{path} is no longer what was saved: its SHA-256 differs.")
+        return data.decode()
+
+    def _folder(self, name: str) -> Path:
+        folder = self.folder / name
+        with explained(folder):
+            make_private_folder(folder)
+        return folder
+
+
+def _same_content(folder: Path, data: bytes) -> Path | None:
+    for path in sorted(folder.iterdir()):
+        if path.suffix != ".tmp" and path.stat().st_size == len(data) and path.read_bytes() == data:
+            return path
+    return None

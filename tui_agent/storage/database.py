@@ -1,0 +1,258 @@
+"""Opening sqlite so that it is ours, whole, and durable: or saying why not.
+
+Every database here runs in WAL mode with ``synchronous=FULL``: a committed transaction survives a killed process and a
+power cut (sqlite.org/pragma.html#pragma_synchronous). The application id tells our files from others, the user version
+tells their layout.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+import aiosqlite
+
+from tui_agent.storage.durable import PRIVATE_FILE, to_the_end
+from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explain_sqlite_error, explained
+
+BUSY_TIMEOUT_S = 5.0
+
+_HEADER_SIZE = 100
+
+Value: TypeAlias = str | bytes | int | float | None
+Row: TypeAlias = tuple[Value, ...]
+Step: TypeAlias = tuple[str, Sequence[Sequence[Value]]]
+"""One statement of a transaction, and the parameters of each of its executions."""
+
+
+class Schema(NamedTuple):
+    """What a database of ours looks like. `script` makes it; `version` grows with every change of layout."""
+
+    application_id: int
+    version: int
+    script: str
+
+
+class Found(NamedTuple):
+    """What lies at a path."""
+
+    state: Literal["absent", "ours", "newer", "foreign", "damaged"]
+    reason: str = ""
+
+
+class Database:
+    """One open database; statements run one after the other in its own thread.
+
+    `read_only` says why nothing can be written (empty: it can). `set_aside` is where a file that was in the way is now.
+    """
+
+    def __init__(
+        self, path: Path, connection: aiosqlite.Connection, *, read_only: str = "", set_aside: Path | None = None
+    ) -> None:
+        self.path = path
+        self.read_only = read_only
+        self.set_aside = set_aside
+        self._connection = connection
+        self._turn = asyncio.Lock()
+        self._closed = False
+
+    async def read(self, sql: str, parameters: Iterable[Value] = ()) -> list[Row]:
+        """All rows of a query. Raises `StorageError`."""
+        async with self._turn:
+            with explained(self.path):
+                return [tuple(row) for row in await self._connection.execute_fetchall(sql, tuple(parameters))]
+
+    async def write(self, steps: Sequence[Step]) -> None:
+        """Run `steps` as one transaction: committed when this returns, not done at all when it raises `StorageError`.
+
+        A cancellation meanwhile is held back until one of the two is certain.
+        """
+        if self.read_only:
+            raise ReadOnly(self.read_only)
+        if self._closed:
+            raise StorageError(f"{self.path} is already closed; nothing was written.")
+        await to_the_end(self._transaction(steps))
+
+    async def _transaction(self, steps: Sequence[Step]) -> None:
+        async with self._turn:
+            with explained(self.path):
+                try:
+                    await self._connection.execute("BEGIN IMMEDIATE")
+                    for sql, parameters in steps:
+                        await self._connection.executemany(sql, parameters)
+                    await self._connection.execute("COMMIT")
+                except BaseException:
+                    if self._connection.in_transaction:
+                        await self._connection.execute("ROLLBACK")
+                    raise
+
+    async def close(self) -> None:
+        """Finish what is under way and close; a second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        await to_the_end(self._close())
+
+    async def _close(self) -> None:
+        async with self._turn:
+            with explained(self.path):
+                await self._connection.close()
+
+
+async def open_database(path: Path, schema: Schema, *, read_only: bool = False, vfs: str = "") -> Database:
+    """Open the database at `path`, made first when nothing is there.
+
+    A file that is damaged or not ours is renamed, never overwritten (`Database.set_aside`). One of a newer version
+    opens read-only. With `read_only` nothing is made, renamed or written. `vfs` names another of sqlite's file-system
+    modules. Raises `StorageError`, also where the file system cannot do WAL.
+    """
+    found = await asyncio.to_thread(inspect, path, schema)
+    if read_only:
+        if found.state in {"absent", "foreign", "damaged"}:
+            raise Damaged(found.reason or f"{path} does not exist.")
+        reason = found.reason or f"{path} is open for reading only."
+        return Database(path, await _connect_to_read(path), read_only=reason)
+    if found.state == "newer":
+        return Database(path, await _connect_to_read(path), read_only=found.reason)
+    aside: Path | None = None
+    if found.state in {"foreign", "damaged"}:
+        with explained(path):
+            aside = await asyncio.to_thread(set_aside, path)
+    connection = await _connect_to_write(path, schema, vfs, new=found.state != "ours")
+    return Database(path, connection, set_aside=aside)
+
+
+def inspect(path: Path, schema: Schema) -> Found:
+    """What lies at `path`, without changing it. Raises `StorageError` where it cannot be told."""
+    with explained(path):
+        if not path.exists() or (path.is_file() and path.stat().st_size == 0):
+            return Found("absent")
+    # sqlite takes a file too short to be a database for an empty one, and would overwrite it.
+    if path.is_file() and not _has_header(path):
+        return Found("damaged", f"{path} is no database.")
+    try:
+        with closing(read_connection(path)) as connection:
+            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        explanation = explain_sqlite_error(error, path)
+        if isinstance(explanation, Damaged):
+            return Found("damaged", explanation.message)
+        raise explanation from error
+    if application_id == 0 and version == 0 and tables == 0:
+        return Found("absent")
+    if application_id != schema.application_id:
+        return Found("foreign", f"{path} is a database of another program.")
+    if version > schema.version:
+        return Found(
+            "newer",
+            f"{path} was written by a newer version of tui-agent (layout {version}, this version knows "
+            f"{schema.version}). It is open for reading only.",
+        )
+    return Found("ours")
+
+
+def read_connection(path: Path) -> sqlite3.Connection:
+    """A connection that can only read. Raises sqlite3.Error."""
+    address = _address(path)
+    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if not _needs_no_wal(error, path):
+            raise
+        return sqlite3.connect(f"{address}?immutable=1", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _needs_no_wal(error: sqlite3.OperationalError, path: Path) -> bool:
+    """Whether only the shared-memory file cannot be made (a read-only folder) and one file holds all the data."""
+    wal = path.with_name(f"{path.name}-wal")
+    code = error.sqlite_errorcode & 0xFF
+    return code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} and path.is_file() and not wal.exists()
+
+
+def _has_header(path: Path) -> bool:
+    with explained(path), path.open("rb") as file:
+        header = file.read(_HEADER_SIZE)
+    return len(header) == _HEADER_SIZE and header.startswith(b"SQLite format 3\0")
+
+
+def _address(path: Path) -> str:
+    return path.absolute().as_uri()
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a database file, with the files beside it, to a name that says what it is. Raises OSError."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    target = path.with_name(f"{path.name}.damaged-{stamp}")
+    count = 1
+    while target.exists():
+        count += 1
+        target = path.with_name(f"{path.name}.damaged-{stamp}-{count}")
+    for ending in ("-wal", "-shm"):
+        beside = path.with_name(path.name + ending)
+        if beside.exists():
+            beside.rename(target.with_name(target.name + ending))
+    path.rename(target)
+    return target
+
+
+async def _connect_to_read(path: Path) -> aiosqlite.Connection:
+    with explained(path):
+        try:
+            return await _start(path, "mode=ro")
+        except sqlite3.OperationalError as error:
+            if not _needs_no_wal(error, path):
+                raise
+            return await _start(path, "immutable=1")
+
+
+async def _connect_to_write(path: Path, schema: Schema, vfs: str, *, new: bool) -> aiosqlite.Connection:
+    with explained(path):
+        if new:
+            await asyncio.to_thread(path.touch, mode=PRIVATE_FILE)
+        connection = await _start(path, "mode=rw" + (f"&vfs={vfs}" if vfs else ""))
+        try:
+            await _begin_wal(path, connection)
+            await connection.execute("PRAGMA synchronous=FULL")
+            if new:
+                await connection.executescript(
+                    f"BEGIN IMMEDIATE; PRAGMA application_id={schema.application_id}; {schema.script}; "
+                    f"PRAGMA user_version={schema.version}; COMMIT;"
+                )
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+
+async def _begin_wal(path: Path, connection: aiosqlite.Connection) -> None:
+    (mode,) = next(iter(await connection.execute_fetchall("PRAGMA journal_mode=WAL")))
+    if mode != "wal":
+        raise StorageError(
+            f"The file system of {path.parent} cannot hold a session: sqlite's WAL mode does not work on it "
+            f"(it offers {mode!r}). Nothing was written.",
+            "Set TUI_AGENT_HOME to a folder on a local disk.",
+        )
+
+
+async def _start(path: Path, mode: str) -> aiosqlite.Connection:
+    connection = aiosqlite.connect(f"{_address(path)}?{mode}", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    # A connection nobody closed must not keep the process alive; what it had not committed was never acknowledged.
+    connection._thread.daemon = True
+    opened = await connection
+    try:
+        await opened.execute_fetchall("SELECT 1 FROM sqlite_master LIMIT 1")
+    except BaseException:
+        await opened.close()
+        raise
+    return opened

@@ -1,0 +1,93 @@
+"""Writing so that it lasts: files whole or absent, folders for the user alone, writes that run to their end."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+PRIVATE_FOLDER = 0o700
+PRIVATE_FILE = 0o600
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make `folder` and its missing parents, each for the user alone, and sync the entries that name them.
+
+    Raises OSError.
+    """
+    missing = [folder]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for path in reversed(missing):
+        try:
+            path.mkdir(mode=PRIVATE_FOLDER)
+        except FileExistsError:
+            if not path.is_dir():
+                raise
+            continue
+        sync_folder(path.parent)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Put `data` at `path` so that, whenever the power goes, the file is either as before or whole.
+
+    Raises OSError; then nothing is left behind.
+    """
+    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync the names in `folder`; Windows has no such call and needs none. Raises OSError."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+async def to_the_end(work: Coroutine[None, None, Result]) -> Result:
+    """Await `work` to its end even when this task is cancelled meanwhile, and return or raise what it gives.
+
+    The cancellation is not lost: it is raised at the caller's next await. So a caller always learns whether a write
+    happened, and can bring its own state in line before it stops. Only the end of the event loop itself cuts it short.
+    """
+    try:
+        # Where one that was held back is delivered: a task that does nothing but write could not be stopped otherwise.
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        work.close()
+        raise
+    inner = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not inner.done():
+        try:
+            await asyncio.shield(inner)
+        except asyncio.CancelledError as error:
+            if inner.cancelled():
+                raise
+            cancelled = error
+        except BaseException:
+            if not inner.done():
+                raise
+    task = asyncio.current_task()
+    if cancelled is not None and task is not None:
+        # One request stays one request: asyncio.timeout and task groups count them.
+        task.uncancel()
+        task.cancel(*cancelled.args)
+    return inner.result()
