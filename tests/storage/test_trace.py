@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.checkpoints import CHECKPOINTS_NAME, CheckpointStore
 from tui_agent.storage.errors import DiskFull, StorageError
 from tui_agent.storage.trace import BATCH_EVENTS, TRACE_NAME, TRIGGERS, Trace, TraceEvent, event_hash, read_events
 from tui_agent.storage.verify import verify
@@ -151,14 +151,26 @@ async def test_batches_are_written_without_a_flush(tmp_path: Path) -> None:
 async def test_a_full_disk_stops_no_turn_and_loses_no_event(tmp_path: Path) -> None:
     store = await CheckpointStore.open(tmp_path)
     trace = await Trace.open(store)
-    await trace._database.read("PRAGMA max_page_count=1")
+    database = trace._database
+    assert database is not None
+    await database.read("PRAGMA max_page_count=1")
     trace.record("message", {"text": "x" * 50_000})
     with pytest.raises(DiskFull):
         await trace.flush()
     trace.record("message", {"text": "more"})
-    await trace._database.read("PRAGMA max_page_count=100000")
+    await database.read("PRAGMA max_page_count=100000")
     await trace.flush()
     await trace.close()
     await store.close()
     assert [len(event.body) for event in read_events(tmp_path)] == [50_011, 15]
+    assert verify(tmp_path).ok
+
+
+async def test_a_session_of_a_newer_version_records_nothing(tmp_path: Path) -> None:
+    path = await recorded(tmp_path)
+    with closing(sqlite3.connect(tmp_path / CHECKPOINTS_NAME)) as connection:
+        connection.execute("PRAGMA user_version=99")
+    before = path.read_bytes()
+    await recorded(tmp_path, 3)
+    assert path.read_bytes() == before
     assert verify(tmp_path).ok

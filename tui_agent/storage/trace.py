@@ -18,7 +18,7 @@ import msgspec
 
 from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.database import Database, Row, Schema, open_database, read_connection
-from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explained
+from tui_agent.storage.errors import Damaged, StorageError, explained
 
 TRACE_NAME: Final = "trace.sqlite"
 ANCHOR_KEY: Final = "trace_anchor"
@@ -96,9 +96,12 @@ class _Pending(NamedTuple):
 
 
 class Trace:
-    """The one writer of a session's record. `record` never waits and never fails; `flush` says what went wrong."""
+    """The one writer of a session's record. `record` never waits and never fails; `flush` says what went wrong.
 
-    def __init__(self, database: Database, store: CheckpointStore, head: Anchor) -> None:
+    Of a session that cannot be added to nothing is recorded.
+    """
+
+    def __init__(self, database: Database | None, store: CheckpointStore, head: Anchor) -> None:
         self.failure: StorageError | None = None
         self._database = database
         self._store = store
@@ -114,11 +117,10 @@ class Trace:
     async def open(cls, store: CheckpointStore) -> "Trace":
         """Go on with the record beside `store`'s log, or begin one.
 
-        Where it is damaged, missing, or not what its anchor says, that is its next event. Raises `StorageError`, and
-        `ReadOnly` where the session cannot be added to.
+        Where it is damaged, missing, or not what its anchor says, that is its next event. Raises `StorageError`.
         """
         if store.read_only:
-            raise ReadOnly(store.read_only)
+            return cls(None, store, Anchor())
         database = await open_database(store.folder / TRACE_NAME, SCHEMA)
         try:
             anchor = _anchor(await store.meta())
@@ -139,6 +141,8 @@ class Trace:
 
         Call it on the event loop.
         """
+        if self._database is None:
+            return
         text = msgspec.json.encode(body).decode()
         if self._pending_bytes + len(text) > PENDING_BYTES:
             self._lost += 1
@@ -155,8 +159,10 @@ class Trace:
         if self._due is not None:
             self._due.cancel()
             self._due = None
+        if self._database is None:
+            return
         async with self._turn:
-            await self._write()
+            await self._write(self._database)
             await self._store.set_meta({ANCHOR_KEY: msgspec.json.encode(self._head).decode()})
             self.failure = None
 
@@ -167,7 +173,8 @@ class Trace:
         finally:
             if self._due is not None:
                 self._due.cancel()
-            await self._database.close()
+            if self._database is not None:
+                await self._database.close()
 
     def _write_soon(self) -> None:
         if self._due is not None:
@@ -179,11 +186,12 @@ class Trace:
     async def _write_in_background(self) -> None:
         async with self._turn:
             try:
-                await self._write()
+                if self._database is not None:
+                    await self._write(self._database)
             except StorageError as error:
                 self.failure = error
 
-    async def _write(self) -> None:
+    async def _write(self, database: Database) -> None:
         pending = list(self._pending)
         if self._lost:
             gap = msgspec.json.encode(TraceGap("the disk took nothing for too long", lost=self._lost)).decode()
@@ -191,7 +199,7 @@ class Trace:
         if not pending:
             return
         rows, head = await asyncio.to_thread(_chain, pending, self._head)
-        await self._database.write([("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)])
+        await database.write([("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)])
         taken = len(pending) - (1 if self._lost else 0)
         self._head, self._lost = head, 0
         del self._pending[:taken]

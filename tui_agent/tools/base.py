@@ -74,6 +74,14 @@ class ToolContext(Protocol):
     @property
     def call_id(self) -> str: ...
 
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """What this call may touch: what `access()` answered when the call was let through.
+
+        A path is resolved again when it is used; one that no longer leads to a target named here is refused.
+        """
+        ...
+
     def progress(self, text: str) -> None:
         """Show live output to the user: the whole of what should be seen now (bounded by the caller), not a delta."""
         ...
@@ -93,6 +101,10 @@ class WorkspaceView(Protocol):
 
     def contains(self, path: Path) -> bool:
         """Whether a resolved path lies in one of the session's folders."""
+        ...
+
+    def owns(self, path: Path) -> bool:
+        """Whether a resolved path may always be read: it lies among the session's artifacts or a skill's files."""
         ...
 
 

@@ -1,0 +1,171 @@
+"""What the conversation pane costs: CPU milliseconds per operation, and memory, for transcripts of several lengths.
+
+`python -m tests.bench.pane [TURNS ...]` prints a table; `measure` returns the figures. Runs without a terminal.
+"""
+
+import asyncio
+import resource
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import process_time
+
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+from textual.widgets import Input, Static
+from typing_extensions import override
+
+from tui_agent.tui.blocks import ProseBlock, ToolState
+from tui_agent.tui.conversation import ConversationPane
+from tui_agent.tui.theme import DEFAULT_DARK, register_themes
+from tui_agent.tui.transcript import Transcript
+
+TARGETS = {
+    "key": 16.0,
+    "status": 8.0,
+    "fragment": 15.0,
+    "page_up": 30.0,
+    "focus_change": 30.0,
+    "toggle_all": 100.0,
+    "resize": 100.0,
+    "memory_mb": 150.0,
+}
+"""Upper bounds, CPU milliseconds (memory: megabytes resident at 5,000 turns)."""
+
+_STYLES = Path(__file__).parents[2] / "styles" / "conversation.tcss"
+_ANSWER = """## Turn {turn}
+
+The function reads `path` and returns **rows**; it fails when the file is missing, so the caller has to check first.
+Nothing else in the module depends on it.
+
+1. Read the file
+2. Split it into lines
+3. Return a row for each
+
+```python
+def rows(path: str) -> list[str]:
+    \"\"\"The lines of a file.\"\"\"
+    with open(path) as source:  # {turn}
+        return [line.rstrip() for line in source if line.strip()]
+```
+
+All tests pass.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """CPU milliseconds per operation; memory in megabytes, peak so far of this process."""
+
+    turns: int
+    load: float
+    key: float
+    status: float
+    fragment: float
+    page_up: float
+    focus_change: float
+    toggle_all: float
+    resize: float
+    memory_mb: float
+
+
+def fill(transcript: Transcript, turns: int) -> None:
+    """Add turns of a prompt, reasoning, three tool cards and an answer with code."""
+    for turn in range(turns):
+        transcript.add_user(f"Please look at module {turn} and explain what its main function does.")
+        transcript.add_reasoning(f"I should read module {turn} first.\n" * 4, seconds=2.0, tokens=80)
+        for number in range(3):
+            tool = transcript.add_tool(f"{turn}-{number}", "read_file", summary=f"src/module_{turn}_{number}.py")
+            lines = (f"{line:>4}  value_{line} = compute({turn}, {line})" for line in range(40))
+            transcript.finish_tool(tool, ToolState.OK, "\n".join(lines))
+        transcript.add_prose(_ANSWER.format(turn=turn))
+
+
+class _BenchApp(App[None]):
+    CSS_PATH = _STYLES
+
+    def __init__(self, transcript: Transcript) -> None:
+        super().__init__()
+        self.pane = ConversationPane(transcript)
+
+    @override
+    def compose(self) -> ComposeResult:
+        yield self.pane
+        yield Input()
+        yield Static("status", id="status")
+
+    def on_mount(self) -> None:
+        register_themes(self)
+        self.theme = DEFAULT_DARK
+        self.query_one(Input).focus()
+
+
+async def measure(turns: int) -> Figures:
+    """The figures of a transcript of `turns` turns, 120 by 40 cells."""
+    started = process_time()
+    transcript = Transcript()
+    fill(transcript, turns)
+    app = _BenchApp(transcript)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        load = (process_time() - started) * 1000
+        status = app.query_one("#status", Static)
+        prose = transcript.start_prose()
+
+        async def one(operation: Callable[[], object], count: int) -> float:
+            return await _cost(pilot, operation, count)
+
+        async def key() -> None:
+            await pilot.press("a")
+
+        ticks = iter(range(1_000_000))
+
+        def fragment() -> None:
+            _stream(app, prose, f"word{next(ticks)} **and** more `code` of this paragraph, ")
+
+        def focus_change() -> None:
+            app.app_focus = not app.app_focus
+
+        figures = {
+            "key": await one(key, 20),
+            "status": await one(lambda: status.update(f"status {next(ticks)}"), 20),
+            "fragment": await one(fragment, 40),
+        }
+        figures["page_up"] = await one(lambda: app.pane.action_page(-1), 20)
+        figures["focus_change"] = await one(focus_change, 10)
+        figures["toggle_all"] = await one(app.pane.toggle_all, 4)
+        sizes = iter([(100, 40), (120, 40), (90, 30), (120, 40)])
+        figures["resize"] = await one(lambda: pilot.resize_terminal(*next(sizes)), 4)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
+    return Figures(turns=turns, load=load, memory_mb=peak / (1024 if sys.platform == "darwin" else 1), **figures)
+
+
+async def _cost(pilot: Pilot[None], operation: Callable[[], object], count: int) -> float:
+    started = process_time()
+    for _ in range(count):
+        result = operation()
+        if isinstance(result, Awaitable):
+            await result
+        await pilot.pause()
+    return (process_time() - started) * 1000 / count
+
+
+def _stream(app: _BenchApp, prose: ProseBlock, delta: str) -> None:
+    app.pane.transcript.stream(prose, delta)
+    app.pane.flush()
+
+
+def main(turn_counts: list[int]) -> None:
+    """Print a table of figures against their targets."""
+    print(f"{'':>14}" + "".join(f"{name:>14}" for name in Figures.__dataclass_fields__ if name != "turns"))
+    print(f"{'target':>14}" + "".join(f"{TARGETS.get(name, '')!s:>14}" for name in _NAMES))
+    for turns in turn_counts:
+        figures = asdict(asyncio.run(measure(turns)))
+        print(f"{turns:>14}" + "".join(f"{figures[name]:>14.1f}" for name in _NAMES), flush=True)
+
+
+_NAMES = [name for name in Figures.__dataclass_fields__ if name != "turns"]
+
+if __name__ == "__main__":
+    main([int(count) for count in sys.argv[1:]] or [10, 200, 1000, 5000])

@@ -1,0 +1,108 @@
+"""How fast the installed command starts, in a real pseudo-terminal, against a bare Textual app in the same run."""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pexpect
+import psutil
+import pyte
+
+from tests.bench.report import Figure
+from tests.e2e.program import Program
+
+RUNS = 7
+ROWS, COLUMNS = 40, 120
+
+BARE = """
+from textual.app import App
+from textual.widgets import Static
+class Bare(App):
+    def compose(self):
+        yield Static("ready to paint")
+Bare().run()
+"""
+
+
+def figures() -> list[Figure]:
+    """First paint, `--help`, and what the idle app takes."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Program.in_folder(Path(folder))
+        bare = Path(folder) / "bare.py"
+        bare.write_text(BARE)
+        ours, theirs = [], []
+        for _ in range(RUNS):
+            theirs.append(_first_paint(program, [sys.executable, str(bare)], "ready to paint"))
+            ours.append(_first_paint(program, _installed(), "offline"))
+        ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+        help_s = statistics.median(_seconds([*_installed(), "--help"], program) for _ in range(RUNS))
+        memory, cpu = _idle(program)
+        return [
+            Figure("first paint, bare Textual app", statistics.median(theirs), "s"),
+            Figure("first paint, tui-agent", statistics.median(ours), "s"),
+            Figure("first paint, ratio of the two", ratio, "x", 1.5),
+            Figure("--help", help_s, "s", 0.1),
+            Figure("idle memory (resident)", memory, "MB", 60),
+            Figure("idle CPU over 5 s", cpu, "%", 1),
+        ]
+
+
+def _installed() -> list[str]:
+    """The console script beside this interpreter, as a user starts it; else the module."""
+    script = Path(sys.executable).parent / "tui-agent"
+    return [str(script)] if script.exists() else [sys.executable, "-m", "tui_agent"]
+
+
+def _spawn(program: Program, command: list[str]) -> "pexpect.spawn[bytes]":
+    environment = {**program.environment, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    return pexpect.spawn(
+        command[0], command[1:], cwd=str(program.project), env=environment, dimensions=(ROWS, COLUMNS), timeout=30
+    )
+
+
+def _until_painted(child: "pexpect.spawn[bytes]", sign: str) -> None:
+    screen = pyte.Screen(COLUMNS, ROWS)
+    stream = pyte.ByteStream(screen)
+    while not any(sign in line for line in screen.display):
+        stream.feed(child.read_nonblocking(65536, timeout=30))
+
+
+def _first_paint(program: Program, command: list[str], sign: str) -> float:
+    began = time.perf_counter()
+    child = _spawn(program, command)
+    _until_painted(child, sign)
+    took = time.perf_counter() - began
+    child.close(force=True)
+    return took
+
+
+def _seconds(command: list[str], program: Program) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, env=program.environment, cwd=program.project, capture_output=True, check=True)
+    return time.perf_counter() - began
+
+
+def _idle(program: Program) -> tuple[float, float]:
+    """Resident megabytes and CPU percent of the app 3 s after its first paint."""
+    child = _spawn(program, _installed())
+    _until_painted(child, "offline")
+    process = psutil.Process(child.pid)
+    _drain(child, 3)
+    before = sum(process.cpu_times()[:2])
+    _drain(child, 5)
+    cpu = 100 * (sum(process.cpu_times()[:2]) - before) / 5
+    memory = process.memory_info().rss / 1e6
+    child.close(force=True)
+    return memory, cpu
+
+
+def _drain(child: "pexpect.spawn[bytes]", seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        try:
+            child.read_nonblocking(65536, timeout=left)
+        except pexpect.TIMEOUT:
+            return

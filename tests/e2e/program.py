@@ -1,0 +1,106 @@
+"""The real command, in a process of its own, with a home and a project of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.servers.coding_task import make_coding_workspace
+from tests.servers.recording import RecordedRequest
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL")
+
+
+@dataclass
+class Program:
+    """`tui-agent` as a user has it: `home` holds its state, `project` is the folder it is started in."""
+
+    home: Path
+    project: Path
+    environ: Mapping[str, str] = field(default_factory=dict)
+    package: Path = ROOT
+
+    @classmethod
+    def in_folder(cls, folder: Path, environ: Mapping[str, str] | None = None) -> "Program":
+        (folder / "home").mkdir()
+        return cls(folder / "home", make_coding_workspace(folder / "project"), environ or {})
+
+    @property
+    def environment(self) -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if name not in KEYS}
+        return {
+            **own,
+            "TUI_AGENT_HOME": str(self.home),
+            "PYTHONPATH": str(self.package),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            **self.environ,
+        }
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-P", "-m", "tui_agent"]
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*self.command, *arguments],
+            cwd=self.project,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, stdin: str | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self.command, *arguments],
+            cwd=self.project,
+            env=self.environment,
+            input=stdin if stdin is not None else "",
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def ask(self, *arguments: str) -> dict[str, Any]:
+        """Run one turn and return the JSON object it prints."""
+        done = self.run(*arguments, "--output-format", "json")
+        if not done.stdout.strip():
+            raise AssertionError(f"exit {done.returncode}: {done.stderr}")
+        answer: dict[str, Any] = json.loads(done.stdout)
+        answer["exit"] = done.returncode
+        answer["stderr"] = done.stderr
+        return answer
+
+
+def without_cache_marks(value: Any) -> Any:
+    """A request's JSON without its cache breakpoints."""
+    if isinstance(value, dict):
+        return {key: without_cache_marks(inner) for key, inner in value.items() if key != "cache_control"}
+    if isinstance(value, list):
+        return [without_cache_marks(inner) for inner in value]
+    return value
+
+
+def events_of(lines: str | Sequence[str]) -> list[dict[str, Any]]:
+    """The events of a `stream-json` output; a last line that was cut off is left out."""
+    found = []
+    for line in lines.splitlines() if isinstance(lines, str) else lines:
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return found
+
+
+def asked(requests: Sequence[RecordedRequest]) -> list[RecordedRequest]:
+    """The requests that asked for an answer."""
+    return [request for request in requests if "/messages" in request.path or "streamGenerate" in request.path]

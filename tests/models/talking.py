@@ -1,0 +1,92 @@
+"""What the tests of both providers share: a conversation held through a `Model`, step by step."""
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.gemini import GeminiServer
+from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult
+from tui_agent.conversation.view import RequestMessage
+from tui_agent.models.base import Completed, Model, ModelRequest, StreamEvent
+
+Server = AnthropicServer | GeminiServer
+ServerClass = type[AnthropicServer] | type[GeminiServer]
+
+PNG = Image("image/png", base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(16)).decode())
+SCHEMA = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
+NAMES = ("read_file", "grep", "list_dir", "edit_file", "run_command")
+TOOLS = tuple(ToolDefinition(name, f"The {name} tool.", SCHEMA) for name in NAMES)
+
+MODELS: dict[str, ServerClass] = {
+    "claude-opus-5-5": AnthropicServer,
+    "claude-sonnet-5-5": AnthropicServer,
+    "claude-haiku-5-5": AnthropicServer,
+    "claude-opus-4-7": AnthropicServer,
+    "claude-sonnet-4-6": AnthropicServer,
+    "claude-haiku-4-5": AnthropicServer,
+    "gemini-3.8-flash": GeminiServer,
+    "gemini-3.1-pro-preview": GeminiServer,
+    "gemini-2.5-pro": GeminiServer,
+}
+
+
+def user(*blocks: Block | str) -> RequestMessage:
+    return RequestMessage("user", tuple(Text(block) if isinstance(block, str) else block for block in blocks))
+
+
+def assistant(*blocks: Block | str) -> RequestMessage:
+    return RequestMessage("assistant", tuple(Text(block) if isinstance(block, str) else block for block in blocks))
+
+
+def request(*messages: RequestMessage, **fields: object) -> ModelRequest:
+    options: dict[str, object] = {"system": "You help.", "tools": TOOLS, "max_tokens": 16_384, **fields}
+    return ModelRequest(messages=messages, **options)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def closing(model: Model) -> AsyncIterator[Model]:
+    """A model whose connections end with the block."""
+    try:
+        yield model
+    finally:
+        await model.close()
+
+
+async def finish(stream: AsyncIterator[StreamEvent]) -> tuple[list[StreamEvent], Completed]:
+    """All events of a stream, and its last one."""
+    events = [event async for event in stream]
+    last = events[-1]
+    assert isinstance(last, Completed)
+    assert sum(isinstance(event, Completed) for event in events) == 1
+    return events, last
+
+
+def answer(call: ToolCall) -> ToolResult:
+    return ToolResult(call.id, f"done: {call.name}")
+
+
+@dataclass
+class Talk:
+    """A conversation that grows; `requests` are the ones sent, `cache_edge` as a caller would set it."""
+
+    model: Model
+    messages: list[RequestMessage] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
+    answers: list[Completed] = field(default_factory=list)
+
+    async def say(self, *blocks: Block | str, reply: Callable[[ToolCall], ToolResult] = answer) -> Completed:
+        """Say something and go on until the model calls no more tools."""
+        self.messages.append(user(*blocks))
+        while True:
+            edges = (len(self.requests[-1].messages) - 1,) if self.requests else ()
+            asked = request(*self.messages, cache_edges=edges)
+            self.requests.append(asked)
+            _, completed = await finish(self.model.stream(asked))
+            self.answers.append(completed)
+            self.messages.append(assistant(*completed.blocks))
+            calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
+            if not calls:
+                return completed
+            self.messages.append(user(*map(reply, calls)))

@@ -1,0 +1,411 @@
+"""What must hold of every provider's model, through its real SDK against its protocol server."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from tests.models.talking import MODELS, PNG, Server, Talk, assistant, closing, finish, request, user
+from tests.servers.coding_task import ANSWER, coding_task_script
+from tests.servers.script import Call, Fault, FaultKind, Script, ScriptSource, Step
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.view import RequestMessage
+from tui_agent.models.base import (
+    AuthFailed,
+    Completed,
+    ConnectionLost,
+    ContextOverflow,
+    InvalidRequest,
+    Model,
+    ModelError,
+    Overloaded,
+    RateLimited,
+    ReasoningDelta,
+    Retrying,
+    TextDelta,
+    ToolCallDelta,
+    Unavailable,
+    UnknownModel,
+)
+from tui_agent.models.catalogue import create_model
+from tui_agent.models.retry import stream_with_retries
+
+Open = Callable[[str, ScriptSource], AbstractAsyncContextManager[tuple[Server, Model]]]
+
+ONE_EACH = ("claude-opus-5-5", "gemini-3.8-flash")
+
+
+@pytest.fixture
+def open_model(monkeypatch: pytest.MonkeyPatch) -> Open:
+    @asynccontextmanager
+    async def opened(name: str, script: ScriptSource) -> AsyncIterator[tuple[Server, Model]]:
+        async with MODELS[name](script) as server:
+            for variable, value in server.environment.items():
+                monkeypatch.setenv(variable, value)
+            model = create_model(name)
+            yield server, model
+            await model.close()
+
+    return opened
+
+
+@pytest.mark.parametrize("name", MODELS)
+async def test_a_coding_task_of_many_steps_breaks_no_rule(name: str, open_model: Open) -> None:
+    async with open_model(name, coding_task_script()) as (server, model):
+        talk = Talk(model)
+        last = await talk.say("fix the bug")
+        assert [[b.name for b in a.blocks if isinstance(b, ToolCall)] for a in talk.answers] == [
+            ["read_file"],
+            ["grep", "list_dir"],
+            ["edit_file"],
+            ["run_command"],
+            [],
+        ]
+        assert "".join(block.text for block in last.blocks if isinstance(block, Text)) == ANSWER
+        assert [a.stop_reason for a in talk.answers] == ["tool_calls"] * 4 + ["end_turn"]
+        assert [bool(a.dropped_reasoning) for a in talk.answers] == [False] * 5
+        assert any(isinstance(b, Reasoning) and b.text for a in talk.answers for b in a.blocks)
+        assert server.violations == []
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+async def test_deltas_add_up_to_the_blocks(name: str, open_model: Open) -> None:
+    script = Script.of(Step(text="First this, then that.", reasoning="Think " * 9, calls=(Call("grep", {"a": "b"}),)))
+    async with open_model(name, script) as (_, model):
+        events, completed = await finish(model.stream(request(user("go"))))
+        text = "".join(event.text for event in events if isinstance(event, TextDelta))
+        thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+        assert [b.text for b in completed.blocks if isinstance(b, Text)] == [text] == ["First this, then that."]
+        assert [b.text for b in completed.blocks if isinstance(b, Reasoning)] == [thought] == ["Think " * 9]
+        calls = [event for event in events if isinstance(event, ToolCallDelta)]
+        assert {call.name for call in calls} == {"grep"}
+        assert calls[-1].size == len('{"a":"b"}')
+        assert sum(isinstance(event, TextDelta) for event in events) > 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+async def test_the_wire_has_one_growing_prefix(name: str, open_model: Open) -> None:
+    steps = [Step(text=f"step {i}", reasoning="hm", calls=(Call("read_file", {"path": f"f{i}"}),)) for i in range(12)]
+    async with open_model(name, Script.of(*steps, Step(text="end"))) as (server, model):
+        talk = Talk(model)
+        await talk.say("begin")
+        await talk.say("and again")
+        key = "messages" if name.startswith("claude") else "contents"
+        sent = [_unmarked(recorded.body) for recorded in server.model_requests]
+        assert len(sent) > 20
+        for earlier, later in pairwise(sent):
+            head, messages = _split(earlier, key)
+            assert _split(later, key)[0] == head
+            assert _split(later, key)[1].startswith(messages)
+        again = create_model(name)
+        await finish(again.stream(talk.requests[-1]))
+        assert server.model_requests[-1].body == server.model_requests[-2].body
+        assert server.violations == []
+        await again.close()
+
+
+def _unmarked(body: bytes) -> bytes:
+    return body.replace(b',"cache_control":{"type":"ephemeral"}', b"")
+
+
+def _split(body: bytes, key: str) -> tuple[bytes, bytes]:
+    head, _, rest = body.partition(f'"{key}":['.encode())
+    return head, rest.removesuffix(b"]}")
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+async def test_usage_is_what_the_provider_counted(name: str, open_model: Open) -> None:
+    async with open_model(name, coding_task_script()) as (server, model):
+        talk = Talk(model)
+        await talk.say("word " * 20_000)
+        told = server.usage_total
+        used = talk.answers[0].usage
+        for later in talk.answers[1:]:
+            used += later.usage
+        if name.startswith("claude"):
+            assert used.input_tokens == sum(
+                told[key] for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+            )
+            assert used.cache_read_tokens == told["cache_read_input_tokens"]
+            assert used.cache_write_tokens == told["cache_creation_input_tokens"] > 0
+            assert used.output_tokens == told["output_tokens"]
+        else:
+            assert used.input_tokens == told["promptTokenCount"]
+            assert used.cache_read_tokens == told["cachedContentTokenCount"]
+            assert used.output_tokens == told["candidatesTokenCount"] + told["thoughtsTokenCount"]
+            assert used.reasoning_tokens == told["thoughtsTokenCount"]
+        # Every call after the first reads all the earlier one wrote.
+        assert all(answer.usage.cache_read_tokens > 20_000 for answer in talk.answers[1:])
+
+
+@pytest.mark.parametrize("name", MODELS)
+async def test_images_from_the_user_and_from_tools(name: str, open_model: Open) -> None:
+    async with open_model(name, Script.of(Step(calls=(Call("read_file"), Call("grep"))), Step(text="ok"))) as (
+        server,
+        model,
+    ):
+        talk = Talk(model)
+
+        def reply(call: ToolCall) -> ToolResult:
+            return ToolResult(call.id, "a picture", images=(PNG, PNG), is_error=call.name == "grep")
+
+        await talk.say("look", PNG, reply=reply)
+        assert server.violations == []
+        assert server.model_requests[-1].body.count(PNG.data.encode()) >= 3
+
+
+@pytest.mark.parametrize(("there", "here"), [ONE_EACH, ONE_EACH[::-1], ("gemini-3.8-flash", "gemini-3.1-pro-preview")])
+async def test_a_conversation_goes_on_with_another_model(there: str, here: str, open_model: Open) -> None:
+    async with open_model(there, coding_task_script()) as (_, model):
+        talk = Talk(model)
+        await talk.say("fix the bug")
+    # As a view does it: another model's reasoning is left out.
+    said = [
+        RequestMessage(role, tuple(block for block in blocks if not isinstance(block, Reasoning)))
+        for role, blocks in talk.messages
+    ]
+    async with open_model(here, coding_task_script()) as (server, model):
+        other = Talk(model, messages=said)
+        await other.say("once more")
+        assert server.violations == []
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+async def test_hostile_text_and_names_do_not_break_a_request(name: str, open_model: Open) -> None:
+    hostile = "lone \ud800 surrogate \x00 \x1b]0;title\x07 [bold] \u2028 \ufeff"
+    calls = (
+        ToolCall("id with spaces/\ud800", "no such tool!", '{"a": 1}'),
+        ToolCall("", "", "[1, 2]", malformed=hostile),
+    )
+    results = tuple(ToolResult(call.id, hostile) for call in calls)
+    async with open_model(name, Script(after=Step(text="fine"))) as (server, model):
+        asked = request(user(hostile), assistant(hostile, *calls), user(*results, " "), system=hostile)
+        _, completed = await finish(model.stream(asked))
+        assert completed.blocks[0] == msgspec.structs.replace(completed.blocks[0], text="fine")
+        assert server.violations == []
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+async def test_empty_and_blank_blocks_are_left_out(name: str, open_model: Open) -> None:
+    async with open_model(name, Script(after=Step(text="fine"))) as (server, model):
+        await finish(
+            model.stream(request(user("", "go", "  "), assistant("", "\n", "said"), user(" ", "on"), system=" "))
+        )
+        assert server.violations == []
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110 (the record has no event to wait for)
+            await asyncio.sleep(0.005)
+
+
+class Waits(list[float]):
+    """Stands for the clock: notes how long was waited, and does not wait."""
+
+    async def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+RETRIED: dict[FaultKind, type[ModelError]] = {
+    "rate_limited": RateLimited,
+    "overloaded": Overloaded,
+    "server_error": Unavailable,
+    "disconnect": ConnectionLost,
+    "reset": ConnectionLost,
+    "truncate": ConnectionLost,
+    "empty_stream": ConnectionLost,
+    "stream_error": Overloaded,
+}
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+@pytest.mark.parametrize("kind", RETRIED)
+async def test_a_passing_fault_is_retried_with_the_same_request(kind: FaultKind, name: str, open_model: Open) -> None:
+    step = Step(text="All went well in the end.", fault=Fault(kind=kind, times=2, retry_after=7.0))
+    async with open_model(name, Script.of(step)) as (server, model):
+        waits = Waits()
+        events, completed = await finish(stream_with_retries(model, request(user("go")), sleep=waits))
+        retries = [event for event in events if isinstance(event, Retrying)]
+        assert [type(retry.error) for retry in retries] == [RETRIED[kind]] * 2
+        assert [retry.attempt for retry in retries] == [1, 2]
+        assert [retry.delay_s for retry in retries] == waits
+        assert (
+            "".join(block.text for block in completed.blocks if isinstance(block, Text)) == "All went well in the end."
+        )
+        if kind == "rate_limited":
+            assert waits == [7.0, 7.0]
+        bodies = [recorded.body for recorded in server.model_requests]
+        assert len(bodies) == 3
+        assert len(set(bodies)) == 1
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+async def test_unavailable_is_retried(name: str, open_model: Open) -> None:
+    async with open_model(name, Script.of(Step(text="ok", fault=Fault(kind="unavailable")))) as (_, model):
+        events, _ = await finish(stream_with_retries(model, request(user("go")), sleep=Waits()))
+        retry = next(event for event in events if isinstance(event, Retrying))
+        assert isinstance(retry.error, Overloaded | Unavailable)
+
+
+FINAL: dict[FaultKind, type[ModelError]] = {
+    "unauthorized": AuthFailed,
+    "forbidden": AuthFailed,
+    "bad_request": InvalidRequest,
+    "context_overflow": ContextOverflow,
+}
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+@pytest.mark.parametrize("kind", FINAL)
+async def test_a_lasting_fault_is_raised_at_once(kind: FaultKind, name: str, open_model: Open) -> None:
+    async with open_model(name, Script.of(Step(text="never", fault=Fault(kind=kind, times=9)))) as (server, model):
+        with pytest.raises(ModelError) as caught:
+            await finish(stream_with_retries(model, request(user("go")), sleep=Waits()))
+        error = caught.value
+        assert type(error) is FINAL[kind]
+        assert len(server.model_requests) == 1
+        assert error.message
+        assert "\n" not in error.message
+        if isinstance(error, ContextOverflow):
+            assert error.tokens > error.limit > 0
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+async def test_attempts_come_to_an_end(name: str, open_model: Open) -> None:
+    async with open_model(name, Script.of(Step(text="never", fault=Fault(kind="server_error", times=9)))) as (
+        server,
+        model,
+    ):
+        waits = Waits()
+        with pytest.raises(Unavailable):
+            await finish(stream_with_retries(model, request(user("go")), attempts=3, sleep=waits, jitter=lambda: 1.0))
+        assert waits == [1.0, 2.0]
+        assert len(server.model_requests) == 3
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+async def test_silence_counts_as_a_lost_connection(name: str, open_model: Open) -> None:
+    from tui_agent.models.anthropic import AnthropicModel
+    from tui_agent.models.gemini import GeminiModel
+
+    async with open_model(name, Script.of(Step(text="slow" * 9, fault=Fault(kind="stall", seconds=60)))) as (_, model):
+        kind = AnthropicModel if name.startswith("claude") else GeminiModel
+        impatient = kind(model.profile, idle_timeout_s=0.2)
+        with pytest.raises(ConnectionLost, match=r"nothing for 0\.2 seconds"):
+            await finish(impatient.stream(request(user("go"))))
+        await impatient.close()
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+@pytest.mark.parametrize("how", ["closed", "cancelled"])
+async def test_leaving_a_stream_ends_its_connection(name: str, how: str, open_model: Open) -> None:
+    async with open_model(name, Script.of(Step(text="long " * 50, delay=0.02))) as (server, model):
+        stream = model.stream(request(user("go")))
+        if how == "closed":
+            await anext(stream)
+            await stream.aclose()  # type: ignore[attr-defined]
+        else:
+            task = asyncio.ensure_future(finish(stream))
+            await until(lambda: bool(server.model_requests))
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await until(lambda: bool(server.answers))
+        assert server.answers[0].outcome == "client_gone"
+        _, completed = await finish(model.stream(request(user("again"))))
+        assert completed.stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+async def test_no_key_and_a_wrong_key_say_which_variable(
+    name: str, open_model: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = "ANTHROPIC_API_KEY" if name.startswith("claude") else "GEMINI_API_KEY"
+    async with open_model(name, Script()) as (_, model):
+        monkeypatch.delenv(variable)
+        with pytest.raises(AuthFailed, match=f"set {variable}"):
+            await finish(model.stream(request(user("go"))))
+        await model.close()
+        monkeypatch.setenv(variable, "secret-value-1234")
+        async with closing(create_model(name)) as wrong:
+            with pytest.raises(AuthFailed, match=f"check {variable}") as caught:
+                await finish(wrong.stream(request(user("go"))))
+        assert "secret-value" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+async def test_a_key_in_a_provider_s_text_is_taken_out(
+    name: str, open_model: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Step(
+        fault=Fault(kind="bad_request", message="bad: test-key and sk-ant-api03-abc_def, ?key=AIzaSyD1234567890")
+    )
+    async with open_model(name, Script.of(step)) as (_, model):
+        with pytest.raises(InvalidRequest) as caught:
+            await finish(model.stream(request(user("go"))))
+        assert "bad: [key] and [key], ?key=[key]" in caught.value.message
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+async def test_an_unknown_model_and_no_server(name: str, open_model: Open) -> None:
+    unknown = "claude-opus-99" if name.startswith("claude") else "gemini-99-pro"
+    async with open_model(name, Script()) as (server, _):
+        async with closing(create_model(unknown)) as model:
+            with pytest.raises(UnknownModel, match=unknown):
+                await finish(model.stream(request(user("go"))))
+        await server.stop()
+        async with closing(create_model(name)) as model:
+            with pytest.raises(ConnectionLost, match="cannot be reached"):
+                await finish(model.stream(request(user("go"))))
+            profile = await model.describe()
+        assert profile.window == 1_000_000
+        assert profile.source == "catalogue"
+
+
+@pytest.mark.parametrize("name", MODELS)
+async def test_describe_asks_the_provider(name: str, open_model: Open) -> None:
+    async with open_model(name, Script()) as (server, model):
+        profile = await model.describe()
+        spec = server.models[name]
+        assert (profile.window, profile.max_output, profile.source) == (spec.window, spec.max_output, "provider")
+        assert profile.bound_reasoning == spec.bound
+        assert profile.cache_minimum == spec.minimum_cached
+        assert profile.prices is not None
+        lines = {"opus": "frontier", "sonnet": "mid", "haiku": "small"}
+        assert profile.tier == lines.get(spec.line, profile.tier) != "unknown"
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+@pytest.mark.parametrize(("told", "meant"), [("max_tokens", "max_tokens"), ("refusal", "refusal")])
+async def test_stop_reasons(told: str, meant: str, name: str, open_model: Open) -> None:
+    async with open_model(name, Script.of(Step(text="so far", stop_reason=told))) as (_, model):
+        _, completed = await finish(model.stream(request(user("go"))))
+        assert completed.stop_reason == meant
+
+
+async def test_two_streams_of_one_model_at_once(open_model: Open) -> None:
+    async with open_model(ONE_EACH[1], lambda asked: Step(text=asked.prompt)) as (_, model):
+        both = await asyncio.gather(*(finish(model.stream(request(user(text)))) for text in ("one", "two")))
+        assert [_text(completed) for _, completed in both] == ["one", "two"]
+
+
+def _text(completed: Completed) -> str:
+    return "".join(block.text for block in completed.blocks if isinstance(block, Text))
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+@pytest.mark.parametrize("address", ["http://[broken", "no-protocol", "http://127.0.0.1:notaport"])
+async def test_an_address_that_is_none_is_a_plain_error(
+    name: str, address: str, open_model: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_model(name, Script()):
+        monkeypatch.setenv("ANTHROPIC_BASE_URL" if name.startswith("claude") else "GOOGLE_GEMINI_BASE_URL", address)
+        async with closing(create_model(name)) as model:
+            with pytest.raises((InvalidRequest, ConnectionLost)):
+                await finish(model.stream(request(user("go"))))
+            await model.describe()

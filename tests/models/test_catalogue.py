@@ -1,0 +1,145 @@
+"""Names, tiers, windows; and that nothing heavy is imported for them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tui_agent.models.base import UnknownModel
+from tui_agent.models.catalogue import create_model, known_models, missing_key, quick_profile, resolve, tier_of
+from tui_agent.models.claude import binds_reasoning, cache_minimum_of, thinking_of
+from tui_agent.models.prices import DEFAULT_WINDOW, look_up
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("claude-opus-5-5", "anthropic:claude-opus-5-5"),
+        (" anthropic:claude-x ", "anthropic:claude-x"),
+        ("Gemini:gemini-2.5-pro", "gemini:gemini-2.5-pro"),
+        ("google:gemini-2.5-pro", "gemini:gemini-2.5-pro"),
+        ("models/gemini-2.5-pro", "gemini:gemini-2.5-pro"),
+        ("offline", "offline:offline"),
+        ("offline:offline", "offline:offline"),
+    ],
+)
+def test_names(name: str, full: str) -> None:
+    assert str(resolve(name)) == full
+    assert resolve(full) == resolve(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("cluade-opus-5-5", "claude-opus-5-5"),
+        ("opus", "claude-opus-5-5"),
+        ("gpt-9", "offline"),
+        ("", "offline"),
+        ("ollama:llama3", "Ollama"),
+        ("anthropic:", "did you mean|try"),
+        ("offline:x", "offline"),
+        ("claude-../../v1/files", "claude"),
+        ("claude-x\x1b]0;", "claude"),
+    ],
+)
+def test_names_that_are_none_say_what_is(name: str, hint: str) -> None:
+    with pytest.raises(UnknownModel, match=hint) as caught:
+        resolve(name)
+    assert "\x1b" not in str(caught.value)
+    with pytest.raises(UnknownModel):
+        create_model(name)
+
+
+@pytest.mark.parametrize(
+    ("model", "tier"),
+    [
+        ("claude-opus-5-5", "frontier"),
+        ("claude-fable-5-2", "frontier"),
+        ("claude-mythos-preview", "frontier"),
+        ("gemini-3.1-pro-preview", "frontier"),
+        ("claude-sonnet-5-5", "mid"),
+        ("gemini-2.5-pro", "mid"),
+        ("claude-haiku-4-5", "small"),
+        ("gemini-3.8-flash", "small"),
+        ("claude-2", "unknown"),
+    ],
+)
+def test_tiers(model: str, tier: str) -> None:
+    assert tier_of(model) == tier
+    assert tier_of(model, {"mid": ("CLAUDE-OPUS-5*",)}) == ("mid" if model == "claude-opus-5-5" else tier)
+
+
+@pytest.mark.parametrize(
+    ("model", "bound", "thinking"),
+    [
+        ("claude-opus-5-5", True, "adaptive"),
+        ("claude-opus-5-5-20261001", True, "adaptive"),
+        ("claude-fable-5-1", True, "adaptive"),
+        ("claude-fable-5", False, "adaptive"),
+        ("claude-mythos-preview", True, "adaptive"),
+        ("claude-opus-5", False, "adaptive"),
+        ("claude-opus-6", True, "adaptive"),
+        ("claude-nova-7-2", True, "adaptive"),
+        ("claude-something", True, "adaptive"),
+        ("claude-sonnet-4-6", False, "adaptive"),
+        ("claude-opus-4-20250514", False, "enabled"),
+        ("claude-haiku-4-5-20251001", False, "enabled"),
+        ("claude-3-7-sonnet-latest", False, "enabled"),
+        ("claude-3-5-haiku-20241022", False, "off"),
+        ("claude-3-opus-latest", False, "off"),
+    ],
+)
+def test_what_a_claude_id_tells(model: str, bound: bool, thinking: str) -> None:
+    assert binds_reasoning(model) is bound
+    assert thinking_of(model) == thinking
+    assert cache_minimum_of(model) in (512, 1024, 2048, 4096)
+
+
+def test_windows_and_prices_of_the_catalogue() -> None:
+    opus = look_up(quick_profile("claude-opus-5-5"))
+    assert (opus.window, opus.source) == (1_000_000, "catalogue")
+    assert opus.prices is not None
+    haiku = look_up(quick_profile("claude-haiku-5-5"))
+    assert haiku.prices is not None
+    assert [start for start, _ in haiku.prices.above] == [100_000]
+    pro = look_up(quick_profile("gemini-2.5-pro"))
+    assert (pro.window, pro.source) == (DEFAULT_WINDOW, "default")
+    nobody = look_up(quick_profile("claude-nobody-99"))
+    assert (nobody.window, nobody.prices, nobody.tier) == (DEFAULT_WINDOW, None, "unknown")
+
+
+def test_the_list_to_choose_from() -> None:
+    found = {profile.name: profile for profile in known_models()}
+    assert found["anthropic:claude-opus-5-5"].tier == "frontier"
+    assert found["gemini:gemini-3.8-flash"].window == 1_000_000
+    assert any(name.startswith("offline:") for name in found)
+    assert not any("tts" in name or "embedding" in name or "image" in name for name in found)
+    assert list(found).index("anthropic:claude-opus-5-5") < list(found).index("anthropic:claude-opus-4-5")
+
+
+def test_the_key_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert missing_key("claude-opus-5-5") == "ANTHROPIC_API_KEY"
+    assert missing_key("gemini-2.5-pro") == "GEMINI_API_KEY"
+    assert missing_key("offline") is None
+    monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path))
+    (tmp_path / "active_config").write_text("work")
+    assert missing_key("claude-opus-5-5") is None
+    (tmp_path / "active_config").unlink()
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "x")
+    monkeypatch.setenv("GOOGLE_API_KEY", "x")
+    assert missing_key("claude-opus-5-5") is None
+    assert missing_key("gemini-2.5-pro") is None
+
+
+def test_nothing_heavy_is_imported_before_the_first_call() -> None:
+    code = """
+import sys
+from tui_agent.models.catalogue import create_model, quick_profile
+import tui_agent.models.anthropic, tui_agent.models.gemini, tui_agent.models.retry, tui_agent.models.usage
+create_model("claude-opus-5-5"), create_model("gemini-2.5-pro"), quick_profile("claude-opus-5-5")
+heavy = {"anthropic", "google.genai", "genai_prices", "pydantic", "httpx", "httpx2", "aiohttp", "textual"}
+sys.stdout.write(repr(sorted(heavy & set(sys.modules))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]"

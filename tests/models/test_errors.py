@@ -1,0 +1,92 @@
+"""Every refusal becomes one plain sentence of the right kind."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from tui_agent.models.base import (
+    AuthFailed,
+    ContextOverflow,
+    InvalidRequest,
+    ModelError,
+    Overloaded,
+    RateLimited,
+    Unavailable,
+    UnknownModel,
+)
+from tui_agent.models.errors import Provider, Refusal, failure, parse_retry_after, plain, redact
+
+ACME = Provider("Acme", "ACME_KEY", "ACME_URL")
+
+KINDS: list[tuple[Refusal, type[ModelError]]] = [
+    (Refusal(400, "invalid_request_error", "no"), InvalidRequest),
+    (Refusal(401, "", "no"), AuthFailed),
+    (Refusal(402, "billing_error", "no"), AuthFailed),
+    (Refusal(403, "", "no"), AuthFailed),
+    (Refusal(404, "not_found_error", "model: x"), UnknownModel),
+    (Refusal(408, "", ""), Unavailable),
+    (Refusal(413, "request_too_large", "32 MB"), ContextOverflow),
+    (Refusal(429, "rate_limit_error", "slow"), RateLimited),
+    (Refusal(500, "api_error", "oops"), Unavailable),
+    (Refusal(503, "api_error", "oops"), Unavailable),
+    (Refusal(503, "UNAVAILABLE", "busy"), Overloaded),
+    (Refusal(504, "timeout_error", ""), Unavailable),
+    (Refusal(529, "overloaded_error", "busy"), Overloaded),
+    (Refusal(200, "overloaded_error", "busy"), Overloaded),
+    (Refusal(200, "rate_limit_error", "slow"), RateLimited),
+    (Refusal(200, "invalid_request_error", "no"), InvalidRequest),
+    (Refusal(200, "something_new", "?"), Unavailable),
+    (Refusal(0, "RESOURCE_EXHAUSTED", "slow"), RateLimited),
+    (Refusal(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."), AuthFailed),
+]
+
+
+@pytest.mark.parametrize(("refusal", "kind"), KINDS)
+def test_kinds(refusal: Refusal, kind: type[ModelError]) -> None:
+    error = failure(
+        ACME, "model-1", refusal._replace(text=refusal.text + "\n\x1b[31m" + "long " * 200, retry_after=4.0)
+    )
+    assert type(error) is kind
+    assert error.message.isprintable()
+    assert len(error.message) < 500
+    assert error.retry_after == (4.0 if kind.retryable else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "limit"),
+    [
+        ("prompt is too long: 205000 tokens > 200000 maximum", 205_000, 200_000),
+        (
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            1_200_000,
+            1_048_576,
+        ),
+        ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease", 190_000, 200_000),
+    ],
+)
+def test_an_overflow_tells_its_numbers(text: str, tokens: int, limit: int) -> None:
+    error = failure(ACME, "m", Refusal(400, "", text))
+    assert isinstance(error, ContextOverflow)
+    assert (error.tokens, error.limit) == (tokens, limit)
+    assert not error.retryable
+
+
+def test_retry_after() -> None:
+    assert parse_retry_after("7") == 7.0
+    assert parse_retry_after("3.5s") == 3.5
+    assert parse_retry_after("-1") == 0.0
+    assert parse_retry_after(None) is None
+    assert parse_retry_after("soon") is None
+    assert parse_retry_after("inf") is None
+    assert parse_retry_after("nan") is None
+    later = parse_retry_after(format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True))
+    assert later is not None
+    assert 60 < later <= 90
+
+
+def test_keys_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "my-own-key")
+    assert redact("x my-own-key y") == "x [key] y"
+    assert redact("Authorization: Bearer abc.def-1") == "Authorization: [key]"
+    assert plain("a\ud800\x00b\n\nc") == "a� b c"

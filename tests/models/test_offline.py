@@ -1,0 +1,370 @@
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
+from tui_agent.conversation.slots import INTERRUPTED
+from tui_agent.conversation.view import RequestMessage
+from tui_agent.models.base import Completed, ContextOverflow, ModelRequest, ReasoningDelta, StreamEvent, TextDelta
+from tui_agent.models.offline import OfflineModel, tokens_in
+
+NAMES = [
+    *("read_file", "write_file", "edit_file", "list_dir", "glob", "grep", "run_command", "fetch_url", "recall"),
+    *("mark_task_done", "agentic_read_file"),
+]
+TOOLS = tuple(ToolDefinition(name, name, "{}") for name in NAMES)
+SECTIONS = ("Current state", "Files & changes", "Technical context", "Strategy & approach", "Exact next steps")
+ASK_SUMMARY = "Write a handover summary with these sections:\n\n" + "\n".join(f"# {name}" for name in SECTIONS)
+CODING_TASK = (
+    "read calc.py, find 'return' in ., replace 'return a - b' with 'return a + b' in calc.py, run python test_calc.py"
+)
+CALC = "def add(a, b):\n    return a - b\n"
+
+
+def said(text: str) -> RequestMessage:
+    return RequestMessage("user", (Text(text),))
+
+
+def request_of(
+    *messages: RequestMessage, tools: Sequence[ToolDefinition] = TOOLS, max_tokens: int = 8192
+) -> ModelRequest:
+    return ModelRequest("You are an agent.", tuple(tools), messages, max_tokens)
+
+
+async def events_of(request: ModelRequest) -> list[StreamEvent]:
+    return [event async for event in OfflineModel(delay_s=0).stream(request)]
+
+
+async def completed(request: ModelRequest) -> Completed:
+    last = (await events_of(request))[-1]
+    assert isinstance(last, Completed)
+    return last
+
+
+def calls_of(blocks: Sequence[Block]) -> list[tuple[str, dict[str, object]]]:
+    return [(block.name, msgspec.json.decode(block.arguments)) for block in blocks if isinstance(block, ToolCall)]
+
+
+def text_of(blocks: Sequence[Block]) -> str:
+    return "".join(block.text for block in blocks if isinstance(block, Text))
+
+
+async def conversation(prompt: str, tool: dict[str, str] | None = None) -> tuple[list[RequestMessage], list[list[str]]]:
+    """The whole turn, each tool answering what `tool` holds; and the names called in each step."""
+    messages = [said(prompt)]
+    steps: list[list[str]] = []
+    for _ in range(20):
+        reply = await completed(request_of(*messages))
+        messages.append(RequestMessage("assistant", reply.blocks))
+        calls = [block for block in reply.blocks if isinstance(block, ToolCall)]
+        assert (reply.stop_reason == "tool_calls") == bool(calls)
+        if not calls:
+            return messages, steps
+        steps.append([call.name for call in calls])
+        results = tuple(ToolResult(call.id, (tool or {}).get(call.name, f"result of {call.name}")) for call in calls)
+        messages.append(RequestMessage("user", results))
+    raise AssertionError("the turn does not end")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "calls"),
+    [
+        ("read pyproject.toml", [("read_file", {"path": "pyproject.toml"})]),
+        ("Please show me README.md.", [("read_file", {"path": "README.md"})]),
+        ("read a.py and b.py", [("read_file", {"path": "a.py"}), ("read_file", {"path": "b.py"})]),
+        ("read a.py, b.py, and 'my file.py'", [("read_file", {"path": p}) for p in ("a.py", "b.py", "my file.py")]),
+        ("read a.py and list src", [("read_file", {"path": "a.py"}), ("list_dir", {"path": "src"})]),
+        ("summarise README.md", [("read_file", {"path": "README.md"})]),
+        ("find TODO in tui_agent", [("grep", {"pattern": "TODO", "path": "tui_agent"})]),
+        ('search for "a.b(c" in src', [("grep", {"pattern": r"a\.b\(c", "path": "src"})]),
+        ("grep foo", [("grep", {"pattern": "foo", "path": "."})]),
+        ("find *.py in src", [("glob", {"pattern": "*.py", "path": "src"})]),
+        ("find x in .", [("grep", {"pattern": "x", "path": "."})]),
+        ("find x in ..", [("grep", {"pattern": "x", "path": ".."})]),
+        ("list src.", [("list_dir", {"path": "src"})]),
+        ("run git add .", [("run_command", {"command": "git add ."})]),
+        ("glob **/*.md", [("glob", {"pattern": "**/*.md"})]),
+        ("find files named setup.*", [("glob", {"pattern": "setup.*"})]),
+        ("list files in tests", [("list_dir", {"path": "tests"})]),
+        ("ls", [("list_dir", {"path": "."})]),
+        ("run pytest -q", [("run_command", {"command": "pytest -q"})]),
+        ("run python -c 'print(1)'.", [("run_command", {"command": "python -c 'print(1)'"})]),
+        ("execute `ls -l && echo done, and more`", [("run_command", {"command": "ls -l && echo done, and more"})]),
+        ('write "a, then b" to notes.txt', [("write_file", {"path": "notes.txt", "content": "a, then b"})]),
+        (
+            "create x.py with\n```python\nread = 1\nrun()\n```",
+            [("write_file", {"path": "x.py", "content": "read = 1\nrun()"})],
+        ),
+        ("replace 'a' with \"b\" in c.py", [("edit_file", {"path": "c.py", "old": "a", "new": "b"})]),
+        (
+            "in c.py everything is well. replace `a` with `b` in c.py everywhere",
+            [("edit_file", {"path": "c.py", "old": "a", "new": "b", "replace_all": True})],
+        ),
+        ("edit c.py: replace 'a' with 'b'", [("edit_file", {"path": "c.py", "old": "a", "new": "b"})]),
+        ("fetch https://example.org/a?b=c", [("fetch_url", {"url": "https://example.org/a?b=c"})]),
+        ("recall the secret number", [("recall", {"query": "the secret number"})]),
+        ("mark task done", [("mark_task_done", {"detail": "The task is done."})]),
+        ("ask calc.py what does it do", [("agentic_read_file", {"path": "calc.py", "question": "what does it do"})]),
+        ('run echo "a \\" and `b`" > c; read d', [("run_command", {"command": 'echo "a \\" and `b`" > c'})]),
+        ("1. read a.py\n2. run ls", [("read_file", {"path": "a.py"})]),
+    ],
+)
+async def test_a_plain_command_becomes_its_call(prompt: str, calls: list[tuple[str, dict[str, object]]]) -> None:
+    reply = await completed(request_of(said(prompt)))
+    assert calls_of(reply.blocks) == calls
+
+
+@pytest.mark.parametrize(
+    ("prompt", "steps"),
+    [
+        (CODING_TASK, [["read_file"], ["grep"], ["edit_file"], ["run_command"]]),
+        ("1. read a.py\n2. run ls\n3) list .", [["read_file"], ["run_command"], ["list_dir"]]),
+        (
+            "read a.py and find x in b.py then run ls. Then read c.py",
+            [["read_file", "grep"], ["run_command"], ["read_file"]],
+        ),
+        ("run ls and run ls and run ls", [["run_command"]] * 3),
+        ("- read a\n- read a", [["read_file"], ["read_file"]]),
+    ],
+)
+async def test_several_commands_are_done_in_order(prompt: str, steps: list[list[str]]) -> None:
+    _, done = await conversation(prompt)
+    assert done == steps
+
+
+async def test_the_answer_says_what_came_back_and_nothing_else() -> None:
+    outputs = {
+        "read_file": "1\tdef add(a, b):\n2\t    return a - b\n[lines 1-2 of 2]",
+        "grep": "calc.py\n2:    return a - b",
+        "edit_file": "Replaced 1 occurrence in calc.py.",
+        "run_command": "2 tests passed\n[exit code 0, 0.1 s]",
+    }
+    messages, _ = await conversation(CODING_TASK, outputs)
+    answer = text_of(messages[-1].blocks)
+    for part in (
+        "2 lines",
+        "def add(a, b):",
+        "1 line for `return`",
+        "Replaced 1 occurrence",
+        "**exit code 0**",
+        "2 tests passed",
+    ):
+        assert part in answer
+
+
+async def test_failures_are_told() -> None:
+    messages = [said("read gone.py and run false")]
+    first = await completed(request_of(*messages))
+    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
+    messages += [
+        RequestMessage("assistant", first.blocks),
+        RequestMessage("user", (ToolResult(call.id, "gone.py does not exist.", is_error=True),)),
+    ]
+    second = await completed(request_of(*messages))
+    (call,) = (block for block in second.blocks if isinstance(block, ToolCall))
+    messages += [
+        RequestMessage("assistant", second.blocks),
+        RequestMessage("user", (ToolResult(call.id, "[exit code 1, 0.1 s]", is_error=True),)),
+    ]
+    answer = text_of((await completed(request_of(*messages))).blocks)
+    assert "**failed**: gone.py does not exist." in answer
+    assert "**exit code 1**. It printed nothing." in answer
+
+
+async def test_only_tools_that_are_there_are_called() -> None:
+    reply = await completed(request_of(said("read a.py, run ls, remember that I like tea"), tools=()))
+    assert calls_of(reply.blocks) == []
+    assert "`read_file` is not available" in text_of(reply.blocks)
+    assert "no memory tool" in text_of(reply.blocks)
+    memory = ToolDefinition("remember", "", '{"type":"object","required":["note"]}')
+    reply = await completed(request_of(said("remember that I like tea"), tools=(memory,)))
+    assert calls_of(reply.blocks) == [("remember", {"note": "I like tea"})]
+
+
+@pytest.mark.parametrize(
+    "prompt", ["Why is the sky blue?", "hello", "help", "Help me with my homework", "\ue0007\ue001"]
+)
+async def test_an_open_question_gets_an_honest_answer(prompt: str) -> None:
+    reply = await completed(request_of(said(prompt)))
+    assert calls_of(reply.blocks) == []
+    assert "offline model" in text_of(reply.blocks)
+    assert "ANTHROPIC_API_KEY" in text_of(reply.blocks)
+
+
+async def test_text_queued_during_a_turn_is_done_too() -> None:
+    first = await completed(request_of(said("read a.py")))
+    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
+    answered = RequestMessage("user", (ToolResult(call.id, "x"), Text("run ls")))
+    second = await completed(request_of(said("read a.py"), RequestMessage("assistant", first.blocks), answered))
+    assert calls_of(second.blocks) == [("run_command", {"command": "ls"})]
+
+
+@pytest.mark.parametrize(
+    ("new", "calls"),
+    [
+        ("list src", [("list_dir", {"path": "src"})]),
+        ("continue", [("run_command", {"command": "sleep 9"})]),
+        ("Go on, please.", [("run_command", {"command": "sleep 9"})]),
+        ("what happened?", []),
+    ],
+)
+async def test_after_an_interruption_only_the_new_request_counts(
+    new: str, calls: list[tuple[str, dict[str, object]]]
+) -> None:
+    prompt = said("run sleep 9, run ls")
+    first = await completed(request_of(prompt))
+    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
+    stopped = ToolResult(call.id, INTERRUPTED, is_error=True)
+    after = RequestMessage("user", (stopped, Text("[interrupted by the user]"), Text(new)))
+    reply = await completed(request_of(prompt, RequestMessage("assistant", first.blocks), after))
+    assert calls_of(reply.blocks) == calls
+
+
+async def test_the_programs_own_notes_are_no_commands() -> None:
+    note = "[Completed task]\n\n# Task\n\n- run rm -rf x\n- read a.py"
+    reply = await completed(request_of(RequestMessage("user", (Text(note), Text("run ls")))))
+    assert calls_of(reply.blocks) == [("run_command", {"command": "ls"})]
+
+
+async def test_a_new_turn_begins_anew() -> None:
+    messages, _ = await conversation("read a.py")
+    reply = await completed(request_of(*messages, said("read a.py")))
+    assert calls_of(reply.blocks) == [("read_file", {"path": "a.py"})]
+    ids = {block.id for message in messages for block in message.blocks if isinstance(block, ToolCall)}
+    assert ids.isdisjoint(block.id for block in reply.blocks if isinstance(block, ToolCall))
+
+
+async def test_it_streams_exactly_what_it_completes() -> None:
+    events = await events_of(request_of(said("read a.py and b.py")))
+    done = events[-1]
+    assert isinstance(done, Completed)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == text_of(done.blocks)
+    thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+    assert thought == "".join(block.text for block in done.blocks if isinstance(block, Reasoning))
+    assert len(events) > 8
+
+
+async def test_equal_requests_get_equal_answers_and_usage() -> None:
+    request = request_of(said(CODING_TASK))
+    assert await events_of(request) == await events_of(request)
+    usage = (await completed(request)).usage
+    assert usage.input_tokens == tokens_in(request) > 0
+    assert usage.output_tokens > usage.reasoning_tokens > 0
+    assert usage.cache_read_tokens == usage.cache_write_tokens == 0
+
+
+async def test_tokens_are_a_third_per_ascii_character_and_one_and_a_half_per_other() -> None:
+    assert tokens_in(ModelRequest("", (), (said("a" * 300),), 1)) == 99
+    assert tokens_in(ModelRequest("", (), (said("ä" * 300),), 1)) == 450
+
+
+async def test_what_is_larger_than_the_window_is_refused() -> None:
+    with pytest.raises(ContextOverflow) as caught:
+        await events_of(request_of(said("read a.py " + "x" * 100_000)))
+    assert caught.value.tokens > caught.value.limit == 32_768
+
+
+async def test_the_output_limit_holds() -> None:
+    reply = await completed(request_of(said("hello"), max_tokens=40))
+    assert reply.stop_reason == "max_tokens"
+    assert reply.usage.output_tokens <= 40
+    assert reply.blocks
+
+
+async def test_a_summary_has_exactly_the_sections_asked_for() -> None:
+    outputs = {"run_command": "E   ZeroDivisionError: division by zero\n1 failed\n[exit code 1, 0.2 s]"}
+    messages, _ = await conversation(CODING_TASK, outputs)
+    reply = await completed(request_of(*messages, said(ASK_SUMMARY)))
+    text = text_of(reply.blocks)
+    assert calls_of(reply.blocks) == []
+    assert tuple(line[2:] for line in text.splitlines() if line.startswith("# ")) == SECTIONS
+    for part in ("return a - b", "changed: calc.py", "`python test_calc.py`", "ZeroDivisionError", "Nothing is left"):
+        assert part in text
+    assert len(text) < 8_000
+
+
+async def test_the_system_prompt_can_ask_for_the_summary() -> None:
+    asking = ModelRequest("# Task\nwhat\n# Verification & next steps\n", (), (said("read src/a.py"),), 1000)
+    text = text_of((await completed(asking)).blocks)
+    assert [line for line in text.splitlines() if line.startswith("# ")] == ["# Task", "# Verification & next steps"]
+    assert "read src/a.py" in text
+
+
+async def test_a_turn_goes_on_after_its_beginning_was_summarised() -> None:
+    first = await completed(request_of(said(CODING_TASK)))
+    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
+    answered = RequestMessage("user", (ToolResult(call.id, CALC),))
+    so_far = [said(CODING_TASK), RequestMessage("assistant", first.blocks), answered]
+    asking = RequestMessage("user", (*answered.blocks, Text(ASK_SUMMARY)))
+    summary = text_of((await completed(request_of(*so_far[:2], asking))).blocks)
+    prefix = "[Previous conversation summary]\n\n"
+    reply = await completed(request_of(said(prefix + summary)))
+    assert calls_of(reply.blocks) == [("grep", {"pattern": "return", "path": "."})]
+    assert summary.count("- continue: ") == 3
+
+
+async def test_it_can_be_stopped_at_any_piece() -> None:
+    async def ask() -> None:
+        async for _ in OfflineModel(delay_s=3600).stream(request_of(said("read a.py"))):
+            pass
+
+    task = asyncio.create_task(ask())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize(("value", "quick"), [("0", True), ("nonsense", False)])
+async def test_the_delay_is_configurable(monkeypatch: pytest.MonkeyPatch, value: str, quick: bool) -> None:
+    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", value)
+    assert (OfflineModel()._delay_s == 0) is quick
+
+
+async def test_what_is_known_of_it() -> None:
+    model = OfflineModel(delay_s=0)
+    assert await model.describe() == model.profile
+    assert (model.profile.name, model.profile.window) == ("offline:offline", 32_768)
+    await model.close()
+
+
+@given(
+    st.text(max_size=200)
+    | st.lists(
+        st.sampled_from(
+            [
+                "read",
+                "and",
+                "then",
+                "'",
+                '"',
+                "`",
+                "in",
+                "a.py",
+                "\n",
+                "write",
+                "replace",
+                "with",
+                "run",
+                ",",
+                ".",
+                "```",
+                "list",
+                "find",
+                "ask",
+            ]
+        ),
+        max_size=15,
+    ).map(" ".join)
+)
+@settings(deadline=None, max_examples=150)
+def test_any_text_gets_an_answer(text: str) -> None:
+    reply = asyncio.run(completed(request_of(said(text))))
+    assert reply.blocks
+    for name, arguments in calls_of(reply.blocks):
+        assert name in NAMES
+        assert all(value != "" or key in {"content", "new", "old"} for key, value in arguments.items()), arguments

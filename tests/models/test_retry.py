@@ -1,0 +1,108 @@
+"""Retrying, with a model that fails on cue."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.models.talking import finish, request, user
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Usage
+from tui_agent.models.base import (
+    AuthFailed,
+    Completed,
+    ConnectionLost,
+    ModelError,
+    ModelProfile,
+    ModelRequest,
+    RateLimited,
+    Retrying,
+    StreamEvent,
+    TextDelta,
+)
+from tui_agent.models.retry import stream_with_retries
+
+DONE = Completed((Text("ok"),), Usage(), "end_turn")
+
+
+class Failing:
+    """A model whose calls do, in turn, what they were told: fail, end, or answer and then fail."""
+
+    profile = ModelProfile("test", "failing")
+
+    def __init__(self, *plan: ModelError | Completed | None, late: ModelError | None = None) -> None:
+        self._plan = list(plan)
+        self._late = late
+        self.asked: list[ModelRequest] = []
+        self.closed = 0
+
+    async def stream(self, asked: ModelRequest) -> AsyncIterator[StreamEvent]:
+        self.asked.append(asked)
+        try:
+            yield TextDelta("so far")
+            match self._plan.pop(0):
+                case ModelError() as error:
+                    raise error
+                case Completed() as completed:
+                    yield completed
+                    if self._late is not None:
+                        raise self._late
+                case None:
+                    return
+        finally:
+            self.closed += 1
+
+    async def describe(self) -> ModelProfile:
+        return self.profile
+
+    async def close(self) -> None:
+        return None
+
+
+async def sleepless(_seconds: float) -> None:
+    return None
+
+
+async def test_the_delay_doubles_and_is_capped() -> None:
+    model = Failing(*(ConnectionLost("lost") for _ in range(6)), DONE)
+    events, _ = await finish(
+        stream_with_retries(
+            model, request(user("a")), attempts=7, longest_delay_s=9, sleep=sleepless, jitter=lambda: 1.0
+        )
+    )
+    assert [event.delay_s for event in events if isinstance(event, Retrying)] == [1, 2, 4, 8, 9, 9]
+    assert all(asked is model.asked[0] for asked in model.asked)
+    assert model.closed == 7
+
+
+async def test_the_providers_own_delay_holds_up_to_the_cap() -> None:
+    model = Failing(RateLimited("a", retry_after=0.0), RateLimited("b", retry_after=3600.0), DONE)
+    events, _ = await finish(stream_with_retries(model, request(user("a")), sleep=sleepless))
+    assert [event.delay_s for event in events if isinstance(event, Retrying)] == [0.0, 60.0]
+
+
+async def test_an_answer_without_an_end_is_tried_again() -> None:
+    events, completed = await finish(stream_with_retries(Failing(None, DONE), request(user("a")), sleep=sleepless))
+    assert [type(event) for event in events] == [TextDelta, Retrying, TextDelta, Completed]
+    assert completed is DONE
+
+
+async def test_nothing_is_tried_again_after_the_answer() -> None:
+    model = Failing(DONE, DONE, late=ConnectionLost("late"))
+    with pytest.raises(ConnectionLost, match="late"):
+        await finish(stream_with_retries(model, request(user("a")), sleep=sleepless))
+    assert len(model.asked) == 1
+
+
+async def test_an_error_that_lasts_goes_straight_up() -> None:
+    model = Failing(AuthFailed("no"), DONE)
+    with pytest.raises(AuthFailed):
+        await finish(stream_with_retries(model, request(user("a")), sleep=sleepless))
+    assert len(model.asked) == 1
+
+
+async def test_leaving_early_closes_the_stream() -> None:
+    model = Failing(DONE)
+    stream = stream_with_retries(model, request(user("a")), sleep=sleepless)
+    await anext(stream)
+    await stream.aclose()
+    assert model.closed == 1

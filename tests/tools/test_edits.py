@@ -1,0 +1,219 @@
+import asyncio
+import json
+import os
+import resource
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from tests.tools.support import Call, call
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.edits import EditFile, WriteFile
+from tui_agent.tools.replacing import replaced
+from tui_agent.tools.threads import Stop
+from tui_agent.tools.workspace import Workspace
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+SHORT = st.text(alphabet="ab \n\té", max_size=4)
+
+
+@given(st.text(alphabet="ab \n\té", max_size=60), SHORT, SHORT, st.booleans())
+def test_replacement_is_exact_or_refused(text: str, old: str, new: str, every: bool) -> None:
+    matches = sum(text.startswith(old, place) for place in range(len(text)))
+    try:
+        result, lines = replaced(text, old, new, every)
+    except ToolFailure:
+        assert not old or old == new or matches == 0 or (matches > 1 and not every)
+        return
+    assert result == text.replace(old, new)
+    assert len(lines) == text.count(old)
+    assert lines[0] == text[: text.index(old)].count("\n") + 1
+    assert every or matches == 1
+
+
+@given(st.lists(st.text(alphabet="abé", min_size=1, max_size=5), min_size=3, max_size=9, unique=True), st.data())
+def test_line_endings_stay_as_they_were(lines: list[str], data: st.DataObject) -> None:
+    text = "".join(f"<{line}>\r\n" for line in lines)
+    index = data.draw(st.integers(0, len(lines) - 2))
+    old = f"<{lines[index]}>\n<{lines[index + 1]}>"
+    result, at = replaced(text, old, "one\ntwo\r\nthree", replace_all=False)
+    assert at == [index + 1]
+    assert result.count("\n") == result.count("\r\n") == len(lines) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "words"),
+    [
+        ("a\nb\na\n", "a", r"2 times \(starting in lines 1, 3\)"),
+        ("aaa", "aa", "2 times"),
+        ("def f():\n\treturn 1\n", "def f():\n    return 1", r"white space from these lines:\n1\tdef f"),
+        ("first\nsecond_name = 2\n", "1\tfirst\n2\tsecond_name = 2", "Leave out the line numbers"),
+        ("x\nsecond_name = 2\n", "secnd_name = 2", r"nearest lines are:\n2\tsecond_name"),
+        ("x\n", "nothing like it at all", "Read it again"),
+        ("x\n", "", "`old` is empty"),
+    ],
+)
+def test_a_refusal_says_what_to_do(text: str, old: str, words: str) -> None:
+    with pytest.raises(ToolFailure, match=words):
+        replaced(text, old, "new", replace_all=False)
+
+
+async def test_an_edit_keeps_encoding_mark_and_mode(tmp_path: Path) -> None:
+    for name, data in {
+        "bom": b"\xef\xbb\xbfgr\xc3\xbcn\r\n",
+        "wide": "grün\r\n".encode("utf-16"),
+        "old": "grün\r\n".encode("latin-1"),
+    }.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        path.chmod(0o751)
+        output = await call(EditFile(), tmp_path, path=name, old="grün", new="blau\nrot")
+        assert path.read_bytes() == data.replace(data, _recoded(data, "blau\r\nrot\r\n"))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o751
+        assert output.text == f"Replaced 1 occurrence in {name} (line 1)."
+        assert output.diff.split("\n")[3:] == ["-grün", "+blau", "+rot"]
+    assert names(tmp_path) == ["bom", "old", "wide"]
+
+
+def _recoded(like: bytes, text: str) -> bytes:
+    if like.startswith(b"\xef"):
+        return b"\xef\xbb\xbf" + text.encode()
+    return text.encode("utf-16" if like.startswith(b"\xff\xfe") else "latin-1")
+
+
+async def test_a_character_the_encoding_lacks_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"gr\xfcn")
+    with pytest.raises(ToolFailure, match="latin-1, which has no"):
+        await call(EditFile(), tmp_path, path="f", old="gr", new="漢")
+    assert (tmp_path / "f").read_bytes() == b"gr\xfcn"
+
+
+async def test_write_makes_folders_and_says_what_it_did(tmp_path: Path) -> None:
+    output = await call(WriteFile(), tmp_path, path="new/deep/f.txt", content="é\nb")
+    assert (tmp_path / "new/deep/f.txt").read_text() == "é\nb"
+    assert output.text == "Created new/deep/f.txt: 2 lines, 4 bytes."
+    output = await call(WriteFile(), tmp_path, path="new/deep/f.txt", content="é\nc\n")
+    assert output.text == "Replaced new/deep/f.txt: 2 lines, 5 bytes."
+    assert output.diff.split("\n")[2:] == ["@@ -1,2 +1,2 @@", " é", "-b", "\\ No newline at end of file", "+c"]
+
+
+async def test_write_goes_through_a_link_to_its_target(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    await call(WriteFile(), tmp_path, path="link", content="new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+
+
+async def test_what_must_not_be_overwritten_is_not(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "locked").write_text("keep")
+    (tmp_path / "locked").chmod(0o444)
+    for path, words in [
+        ("pipe", "a pipe"),
+        ("folder", "a folder"),
+        ("locked", "read-only"),
+        ("locked/x", "not a folder"),
+    ]:
+        with pytest.raises(ToolFailure, match=words):
+            await call(WriteFile(), tmp_path, path=path, content="x")
+    assert (tmp_path / "locked").read_text() == "keep"
+    assert names(tmp_path) == ["folder", "locked", "pipe"]
+
+
+async def test_a_write_that_fails_half_way_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+    try:
+        with pytest.raises(ToolFailure, match="f: "):
+            await call(WriteFile(), tmp_path, path="f", content="x" * 2_000_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert (tmp_path / "f").read_text() == "old"
+    assert names(tmp_path) == ["f"]
+
+
+@pytest.mark.parametrize("swapped", ["folder", "file"])
+async def test_a_place_swapped_for_a_link_after_the_check_is_not_written(tmp_path: Path, swapped: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("secret")
+    root = tmp_path / "work"
+    (root / "sub").mkdir(parents=True)
+    (root / "sub" / "f").write_text("secret")
+    workspace = Workspace(root)
+    for tool, values in (
+        (WriteFile(), {"path": "sub/f", "content": "x"}),
+        (EditFile(), {"path": "sub/f", "old": "secret", "new": "x"}),
+    ):
+        text = json.dumps(values)
+        running = Call(workspace, tool.access(text, workspace), tmp_path)
+        place = root / "sub" if swapped == "folder" else root / "sub" / "f"
+        place.rename(root / "away")
+        place.symlink_to(outside if swapped == "folder" else outside / "f")
+        with pytest.raises(ToolFailure, match="another place"):
+            await tool.run(text, running)
+        assert (outside / "f").read_text() == "secret"
+        place.unlink()
+        (root / "away").rename(place)
+
+
+async def test_a_cancelled_write_is_whole_or_absent(tmp_path: Path) -> None:
+    content = "x" * 3_000_000
+    for delay in range(6):
+        path = tmp_path / f"f{delay}"
+        task = asyncio.ensure_future(call(WriteFile(), tmp_path, path=path.name, content=content))
+        for _ in range(delay):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        left = names(tmp_path)
+        await asyncio.sleep(0)
+        assert names(tmp_path) == left
+        assert not any(name.startswith(".tui-agent") for name in left)
+        assert not path.exists() or path.stat().st_size == 3_000_000
+
+
+async def test_an_edit_never_undoes_what_someone_else_wrote_meanwhile(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("one two")
+    workspace = Workspace(tmp_path)
+    tool, text = EditFile(), '{"path":"f","old":"one","new":"1"}'
+
+    class Meddling(Stop):
+        """Where a real edit looks whether it was cancelled, someone else writes to the file."""
+
+        @override
+        def check(self) -> None:
+            (tmp_path / "f").write_text("by someone else")
+
+    with pytest.raises(ToolFailure, match="changed by someone else"):
+        tool._edit(Call(workspace, tool.access(text, workspace), tmp_path), Meddling(), path="f", old="one", new="1")
+    assert (tmp_path / "f").read_text() == "by someone else"
+
+
+def test_previews_show_the_diff_and_change_nothing(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\nb\n")
+    (tmp_path / "bin").write_bytes(b"\0\1")
+    workspace = Workspace(tmp_path)
+    edit = EditFile().preview('{"path":"f","old":"b","new":"c"}', workspace)
+    assert (edit.title, edit.diff) == ("Edit f", "--- f\n+++ f\n@@ -1,2 +1,2 @@\n a\n-b\n+c")
+    assert "will not work" in EditFile().preview('{"path":"f","old":"z","new":"c"}', workspace).text
+    assert WriteFile().preview('{"path":"g","content":"c"}', workspace).title == "Create g"
+    assert "-a\n-b\n+c" in WriteFile().preview('{"path":"f","content":"c\\n"}', workspace).diff
+    assert "binary" in WriteFile().preview('{"path":"bin","content":"c"}', workspace).text
+    assert "a folder" in WriteFile().preview('{"path":".","content":"c"}', workspace).text
+    assert (tmp_path / "f").read_text() == "a\nb\n"

@@ -1,0 +1,117 @@
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.tools.support import call
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.encodings import Kind, decode, encode, sniff
+from tui_agent.tools.files import ReadFile
+from tui_agent.tools.paging import PageLimits, PastTheEnd, count_lines, read_page
+from tui_agent.tools.threads import Stop
+
+LINES = st.lists(
+    st.one_of(st.text(max_size=12), st.text(alphabet="aé漢😀\r\u2028\x0b\x85", max_size=80), st.just("x" * 900)),
+    max_size=12,
+)
+TEXTS = st.builds(
+    lambda lines, endings: "".join(line + ending for line, ending in zip(lines, endings, strict=False)),
+    LINES,
+    st.lists(st.sampled_from(["\n", "\r\n", "\r", ""]), min_size=12, max_size=12),
+)
+LIMITS = st.builds(PageLimits, lines=st.integers(1, 20), bytes=st.integers(1, 700), characters=st.integers(1, 700))
+KINDS = st.sampled_from([Kind("utf-8"), Kind("utf-8-sig", b"\xef\xbb\xbf"), Kind("utf-16-le", b"\xff\xfe")])
+
+
+@contextmanager
+def stored(data: bytes) -> Iterator[BinaryIO]:
+    with tempfile.TemporaryFile() as stream:
+        stream.write(data)
+        stream.flush()
+        yield stream
+
+
+@settings(deadline=None)
+@given(TEXTS.filter(bool), KINDS, LIMITS)
+@example("a\r\nb", Kind("utf-8"), PageLimits(1, 1, 1))
+@example("ab\r\n\r\n", Kind("utf-16-le", b"\xff\xfe"), PageLimits(2, 3, 3))
+def test_pages_together_are_the_file(text: str, kind: Kind, limits: PageLimits) -> None:
+    place: tuple[int, int] | None = (1, 0)
+    joined = ""
+    with stored(encode(text, kind)) as stream:
+        while place is not None:
+            page = read_page(stream, kind, *place, limits, Stop())
+            assert page.pieces
+            assert (page.pieces[0].line, page.pieces[0].start) == place
+            joined += "".join(piece.text + piece.ending for piece in page.pieces)
+            assert len(page.pieces) <= limits.lines
+            if len(page.pieces) > 1 or len(page.pieces[0].text) > 1:
+                assert len(page.text) <= limits.characters
+                assert len(page.text.encode()) <= limits.bytes
+            for piece in page.pieces:
+                assert "\n" not in piece.text
+            place = page.following
+        assert joined == text
+        assert count_lines(stream, kind, Stop()) == text.count("\n") + (not text.endswith("\n"))
+
+
+@given(TEXTS, st.integers(1, 40), st.integers(0, 1_000))
+def test_any_start_is_that_place_or_refused(text: str, line: int, character: int) -> None:
+    lines = text.split("\n")
+    with stored(text.encode()) as stream:
+        try:
+            page = read_page(stream, Kind("utf-8"), line, character, PageLimits(), Stop())
+        except PastTheEnd:
+            body = lines[line - 1].removesuffix("\r") if line <= len(lines) else None
+            last = line == len(lines)
+            assert body is None or character > len(body) or (last and not body)
+            return
+    rest = "\n".join(lines[line - 1 :])[character:]
+    assert "".join(piece.text + piece.ending for piece in page.pieces) == rest
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_sniffed_and_text_goes_back_to_the_same_bytes(data: bytes) -> None:
+    assert sniff(data, whole=True) is not None
+    try:
+        text, kind = decode(data)
+    except ValueError:
+        return
+    assert encode(text, kind) == data
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=2_000), LIMITS)
+def test_the_tool_shows_or_refuses_any_file(data: bytes, limits: PageLimits) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "f").write_bytes(data)
+        try:
+            output = asyncio.run(call(ReadFile(limits), Path(folder), path="f"))
+        except ToolFailure:
+            assert sniff(data, whole=True).encoding is None
+            return
+    output.text.encode()
+    assert output.paged
+    assert output.text
+
+
+async def test_a_page_with_its_notice_stays_within_the_limits(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("漢字" * 90_000 + "\n" + "short\n" * 9_000)
+    limits = PageLimits()
+    arguments: dict[str, int] = {}
+    for _ in range(30):
+        output = await call(ReadFile(), tmp_path, path="f", **arguments)
+        assert len(output.text.encode()) <= limits.bytes
+        assert len(output.text.split("\n")) <= limits.lines + 1
+        notice = output.text.rpartition("\n")[2]
+        if "Continue with " not in notice:
+            break
+        place = notice.partition("Continue with ")[2].partition(".")[0]
+        arguments = {key: int(value) for key, value in (part.split("=") for part in place.split(", "))}
+    assert "This is the end of the file" in notice
+    assert "9001" in notice

@@ -1,0 +1,437 @@
+"""The gate: modes, rules, remembered answers, and questions to the user."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_agent.conversation.blocks import ToolCall, ToolDefinition
+from tui_agent.tools.base import (
+    Access,
+    Effect,
+    PermissionAnswer,
+    PermissionQuestion,
+    Preview,
+    ToolContext,
+    ToolFailure,
+    ToolOutput,
+    WorkspaceView,
+)
+from tui_agent.tools.permissions import Mode, NobodyToAsk, PermissionGate, Verdict
+from tui_agent.tools.remembered import RememberedError, RememberedRules
+from tui_agent.tools.rules import Rule, RuleError
+from tui_agent.tools.shell import RunCommand
+from tui_agent.tools.workspace import Workspace, access_to
+
+
+class PathTool:
+    """A tool that touches one path (or URL)."""
+
+    def __init__(self, name: str, effect: Effect) -> None:
+        self.definition = ToolDefinition(name, "", "{}")
+        self.effect: Effect = effect
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        target = json.loads(arguments).get("path")
+        if target is None:
+            raise ToolFailure("the argument `path` is missing")
+        if self.effect in {"network", "none"}:
+            return (Access(self.effect, target, inside=False),)
+        return (access_to(workspace, target, self.effect),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return Preview(title="Do it", text=arguments)
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return ToolOutput(text="")
+
+
+READ, WRITE, FETCH, NOTE, SHELL = (
+    PathTool("read_file", "read"),
+    PathTool("edit_file", "write"),
+    PathTool("fetch_url", "network"),
+    PathTool("note", "none"),
+    RunCommand(),
+)
+URL = "https://docs.python.org/3/library/re.html"
+
+
+class Person:
+    """Answers questions and keeps them."""
+
+    def __init__(self, allowed: bool = True, *, always: bool = False, feedback: str = "") -> None:
+        self.answer = PermissionAnswer(allowed, always, feedback)
+        self.questions: list[PermissionQuestion] = []
+
+    async def __call__(self, question: PermissionQuestion) -> PermissionAnswer:
+        self.questions.append(question)
+        return self.answer
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    root = tmp_path / "work"
+    (root / "src").mkdir(parents=True)
+    (root / ".git").mkdir()
+    return Workspace(root, read_roots=[tmp_path / "session"])
+
+
+def call(target: str, key: str = "path") -> ToolCall:
+    return ToolCall("c1", "x", json.dumps({key: target}))
+
+
+def run(command: str) -> ToolCall:
+    return call(command, "command")
+
+
+async def outcome(gate: PermissionGate, tool: PathTool | RunCommand, of: ToolCall) -> str:
+    person = Person(allowed=True)
+    verdict = await gate.check(tool, of, person)
+    if person.questions:
+        return "ask"
+    return "pass" if verdict.allowed else "deny"
+
+
+CASES: dict[str, tuple[PathTool | RunCommand, ToolCall]] = {
+    "read inside": (READ, call("src/a.py")),
+    "read outside": (READ, call("/etc/hosts")),
+    "write inside": (WRITE, call("src/a.py")),
+    "write outside": (WRITE, call("/etc/hosts")),
+    "write guarded": (WRITE, call(".git/config")),
+    "write instructions": (WRITE, call("AGENTS.md")),
+    "run": (SHELL, run("ls")),
+    "fetch": (FETCH, call(URL)),
+    "nothing": (NOTE, call("x")),
+}
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked", "denied"),
+    [
+        (
+            "ask",
+            {"read outside", "write inside", "write outside", "write guarded", "write instructions", "run", "fetch"},
+            set(),
+        ),
+        ("auto", {"read outside", "write outside", "write guarded", "write instructions", "run", "fetch"}, set()),
+        ("allow", set(), set()),
+        (
+            "plan",
+            {"read outside"},
+            {"write inside", "write outside", "write guarded", "write instructions", "run", "fetch"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("case", list(CASES))
+async def test_modes(workspace: Workspace, mode: Mode, case: str, asked: set[str], denied: set[str]) -> None:
+    expected = "ask" if case in asked else "deny" if case in denied else "pass"
+    assert await outcome(PermissionGate(mode, workspace), *CASES[case]) == expected
+
+
+@pytest.mark.parametrize("mode", ["ask", "auto", "allow", "plan"])
+async def test_what_the_session_owns_is_read_without_a_question(
+    workspace: Workspace, mode: Mode, tmp_path: Path
+) -> None:
+    assert await outcome(PermissionGate(mode, workspace), READ, call(str(tmp_path / "session/raw/x.log"))) == "pass"
+
+
+async def test_plan_mode_says_what_to_do_instead(workspace: Workspace) -> None:
+    gate = PermissionGate("plan", workspace, allow=["run_command", "edit_file"])
+    verdict = await gate.check(SHELL, run("ls"), Person())
+    assert not verdict.allowed
+    assert "plan mode" in verdict.advice
+    gate.mode = "auto"
+    assert (await gate.check(SHELL, run("ls"), Person())).allowed
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("git status", "pass"),
+        ("git status --short && git status | cat", "pass"),
+        ("git status > out.txt", "pass"),
+        ("git status 2>/dev/null", "pass"),
+        ("timeout 5 git status", "pass"),
+        ("bash -c 'git status'", "pass"),
+        ("git statusx", "ask"),
+        ("git status && rm -rf x", "ask"),
+        ("git status; rm x", "ask"),
+        ("git status $(rm x)", "ask"),
+        ("git status `rm x`", "ask"),
+        ("git status <(rm x)", "ask"),
+        ("git status\nrm x", "ask"),
+        ("git status & rm x", "ask"),
+        ("cat <<E\n$(rm x)\nE", "ask"),
+        ("X=1 git status", "ask"),
+        ("PATH=/evil; git status", "ask"),
+        ("env PATH=/evil git status", "ask"),
+        ("sudo git status", "ask"),
+        ("./git status", "ask"),
+        ("$X status", "ask"),
+        ("git status > /etc/passwd", "ask"),
+        ("git status > ../out", "ask"),
+        ("git status > $X", "ask"),
+        ("cat x > .git/hooks/pre-commit", "ask"),
+        ("cat x > AGENTS.md", "ask"),
+        ("> out.txt", "ask"),
+        ("case x in x) git status;; esac", "ask"),
+        ("git status() { rm x; }", "ask"),
+    ],
+)
+async def test_an_allow_rule_covers_every_command_of_a_line(workspace: Workspace, command: str, expected: str) -> None:
+    gate = PermissionGate("auto", workspace, allow=["run_command(git status *)", "run_command(cat *)"])
+    assert await outcome(gate, SHELL, run(command)) == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm x",
+        "ls && rm x",
+        "/bin/rm x",
+        "sudo rm x",
+        "A=1 rm x",
+        "nohup rm x",
+        "$(rm x)",
+        "bash -c 'rm x'",
+        "r\\m x",
+        "xargs rm",
+        "find . -exec rm {} +",
+        "timeout 3 rm x",
+        "case x in x) rm y;; esac",
+        "curl x | sh",
+        "bash <<E\nrm x\nE",
+        "eval $X",
+    ],
+)
+async def test_a_deny_rule_holds_in_every_mode(workspace: Workspace, command: str) -> None:
+    gate = PermissionGate("allow", workspace, allow=["run_command"], deny=["run_command(rm *)"])
+    verdict = await gate.check(SHELL, run(command), Person())
+    assert not verdict.allowed
+    assert verdict.advice
+    assert verdict.reason
+
+
+async def test_a_deny_rule_leaves_the_rest_alone(workspace: Workspace) -> None:
+    gate = PermissionGate("allow", workspace, deny=["run_command(git push *)", "edit_file(*.env)"])
+    assert await outcome(gate, SHELL, run("git status && ls *.py")) == "pass"
+    assert await outcome(gate, SHELL, run("git $X")) == "deny"
+    assert await outcome(gate, WRITE, call("src/a.py")) == "pass"
+    assert await outcome(gate, WRITE, call("src/x.env")) == "deny"
+    assert await outcome(gate, WRITE, call("/srv/.env")) == "deny"
+
+
+async def test_deny_is_stronger_than_ask_and_ask_than_allow(workspace: Workspace) -> None:
+    gate = PermissionGate(
+        "auto", workspace, allow=["*"], ask=["edit_file(src/*)", "run_command(git *)"], deny=["fetch_url"]
+    )
+    assert await outcome(gate, FETCH, call(URL)) == "deny"
+    assert await outcome(gate, WRITE, call("src/a.py")) == "ask"
+    assert await outcome(gate, WRITE, call("a.py")) == "pass"
+    assert await outcome(gate, SHELL, run("ls; git log")) == "ask"
+    assert await outcome(gate, SHELL, run("ls")) == "pass"
+
+
+async def test_path_rules_follow_links_and_dots(workspace: Workspace, tmp_path: Path) -> None:
+    (workspace.root / "src/out").symlink_to(tmp_path)
+    gate = PermissionGate("ask", workspace, allow=["edit_file(src/*)", f"read_file({tmp_path}/shared/*)"])
+    assert await outcome(gate, WRITE, call("src/a.py")) == "pass"
+    assert await outcome(gate, WRITE, call("src/../a.py")) == "ask"
+    assert await outcome(gate, WRITE, call("src/out/a.py")) == "ask"
+    assert await outcome(gate, READ, call("../shared/x")) == "pass"
+    assert await outcome(gate, READ, call("../sharedx/x")) == "ask"
+
+
+async def test_a_guarded_place_must_be_named_whole(workspace: Workspace) -> None:
+    gate = PermissionGate("auto", workspace, allow=["edit_file", "edit_file(*)", "edit_file(.git/config)"])
+    assert await outcome(gate, WRITE, call(".git/hooks/pre-commit")) == "ask"
+    assert await outcome(gate, WRITE, call(".git/config")) == "pass"
+
+
+async def test_url_rules(workspace: Workspace) -> None:
+    gate = PermissionGate("auto", workspace, allow=["fetch_url(https://docs.python.org/*)"])
+    assert await outcome(gate, FETCH, call(URL)) == "pass"
+    assert await outcome(gate, FETCH, call("https://docs.python.org.evil.com/")) == "ask"
+    assert await outcome(gate, FETCH, call("https://evil.com/https://docs.python.org/")) == "ask"
+
+
+@pytest.mark.parametrize("text", ["", "run command", "run_command(", "run_command()", "(x)"])
+def test_a_rule_that_cannot_be_read(workspace: Workspace, text: str) -> None:
+    with pytest.raises(RuleError, match="TOOL"):
+        PermissionGate("auto", workspace, allow=[text])
+
+
+@given(st.text(st.sampled_from("a*?\\b /()"), min_size=1))
+def test_a_rule_reads_back_as_written(pattern: str) -> None:
+    rule = Rule("run_command", pattern)
+    assert Rule.read(rule.text) == rule
+
+
+@pytest.mark.parametrize(
+    ("tool", "of", "pattern", "later", "not_later"),
+    [
+        (SHELL, run("git status -s"), "run_command(git status *)", run("git status"), run("git push")),
+        (
+            SHELL,
+            run("cd src && git log | head"),
+            "run_command(cd *), run_command(git log *), run_command(head *)",
+            run("git log -1; head x"),
+            run("git log; rm x"),
+        ),
+        (
+            SHELL,
+            run("rm -rf 'a b' *.o"),
+            "run_command(rm -rf 'a b' \\*.o)",
+            run("rm -rf 'a b' *.o"),
+            run("rm -rf 'a b' x.o"),
+        ),
+        (WRITE, call("src/a.py"), "edit_file(src/*)", call("src/b.py"), call("b.py")),
+        (WRITE, call(".git/config"), "edit_file(.git/config)", call(".git/config"), call(".git/hooks/x")),
+        (
+            FETCH,
+            call(URL),
+            "fetch_url(https://docs.python.org/*)",
+            call("https://docs.python.org/x"),
+            call("https://a.org/"),
+        ),
+        (READ, call("/usr/include/stdio.h"), "read_file(/usr/include/*)", call("/usr/include/x.h"), call("/usr/x")),
+    ],
+)
+async def test_always_is_remembered_for_the_project(
+    workspace: Workspace,
+    tmp_path: Path,
+    tool: PathTool | RunCommand,
+    of: ToolCall,
+    pattern: str,
+    later: ToolCall,
+    not_later: ToolCall,
+) -> None:
+    store = tmp_path / "home/permissions.json"
+    gate = PermissionGate("ask", workspace, remembered=RememberedRules(store, workspace.root))
+    person = Person(always=True)
+    verdict = await gate.check(tool, of, person)
+    assert person.questions[0].pattern == pattern
+    assert ", ".join(verdict.remembered) == pattern
+    assert store.stat().st_mode & 0o777 == 0o600
+    again = PermissionGate("ask", workspace, remembered=RememberedRules(store, workspace.root))
+    assert await outcome(again, tool, later) == "pass"
+    assert await outcome(again, tool, not_later) == "ask"
+    elsewhere = PermissionGate("ask", workspace, remembered=RememberedRules(store, tmp_path))
+    assert await outcome(elsewhere, tool, later) == "ask"
+
+
+@pytest.mark.parametrize("command", ["$X", "X=1 make", "ls > /etc/x", "curl x | sh", "> f"])
+async def test_what_no_rule_could_allow_offers_no_always(workspace: Workspace, tmp_path: Path, command: str) -> None:
+    gate = PermissionGate("auto", workspace, remembered=RememberedRules(tmp_path / "p.json", workspace.root))
+    person = Person(always=True)
+    assert (await gate.check(SHELL, run(command), person)).allowed
+    assert person.questions[0].pattern == ""
+    assert await outcome(gate, SHELL, run(command)) == "ask"
+
+
+def test_two_programs_remember_in_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    one, two = RememberedRules(path, tmp_path), RememberedRules(path, tmp_path)
+    one.add([Rule("a")])
+    two.add([Rule("b")])
+    assert RememberedRules(path, tmp_path).rules == (Rule("a"), Rule("b"))
+    assert [file.name for file in tmp_path.iterdir() if ".tmp" in file.name] == []
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"projects": {"x": [1]}}', '{"projects": 1}'])
+async def test_a_damaged_file_is_reported_and_left_alone(workspace: Workspace, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "p.json"
+    remembered = RememberedRules(path, workspace.root)
+    path.write_text(content)
+    with pytest.raises(RememberedError, match="damaged"):
+        RememberedRules(path, workspace.root)
+    gate = PermissionGate("auto", workspace, remembered=remembered)
+    verdict = await gate.check(SHELL, run("ls"), Person(always=True))
+    assert verdict.allowed
+    assert "only for this session" in verdict.notice
+    assert path.read_text() == content
+    assert await outcome(gate, SHELL, run("ls")) == "pass"
+
+
+async def test_a_refusal_tells_the_model(workspace: Workspace) -> None:
+    verdict = await PermissionGate("auto", workspace).check(
+        SHELL, run("ls"), Person(allowed=False, feedback="use list_dir")
+    )
+    assert not verdict.allowed
+    assert verdict.source == "user"
+    assert "use list_dir" in verdict.advice
+
+
+async def test_nobody_to_ask(workspace: Workspace) -> None:
+    async def nobody(question: PermissionQuestion) -> PermissionAnswer:
+        raise NobodyToAsk(question)
+
+    gate = PermissionGate("auto", workspace)
+    with pytest.raises(NobodyToAsk) as raised:
+        await gate.check(SHELL, run("ls"), nobody)
+    assert raised.value.question.tool == "run_command"
+    assert await outcome(gate, SHELL, run("ls")) == "ask"
+
+
+async def test_one_question_at_a_time_and_one_answer_may_settle_the_next(workspace: Workspace, tmp_path: Path) -> None:
+    gate = PermissionGate("auto", workspace, remembered=RememberedRules(tmp_path / "p.json", workspace.root))
+    open_now = most = asked = 0
+
+    async def ask(question: PermissionQuestion) -> PermissionAnswer:
+        nonlocal open_now, most, asked
+        open_now, asked = open_now + 1, asked + 1
+        most = max(most, open_now)
+        await asyncio.sleep(0.01)
+        open_now -= 1
+        return PermissionAnswer(True, always=True)
+
+    commands = ["git status", "git status -s", "ls", "ls x"]
+    verdicts = await asyncio.gather(*(gate.check(SHELL, run(command), ask) for command in commands))
+    assert all(verdict.allowed for verdict in verdicts)
+    assert (most, asked) == (1, 2)
+
+
+async def test_a_cancelled_question_lets_the_next_one_through(workspace: Workspace) -> None:
+    gate = PermissionGate("auto", workspace)
+    asked = asyncio.Event()
+
+    async def silent(question: PermissionQuestion) -> PermissionAnswer:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    first = asyncio.create_task(gate.check(SHELL, run("ls"), silent))
+    await asked.wait()
+    second = asyncio.create_task(gate.check(SHELL, run("ls"), Person()))
+    first.cancel()
+    assert (await second).allowed
+    assert first.cancelled() or (await asyncio.wait({first}))[0]
+
+
+async def test_a_link_that_moves_during_the_question(workspace: Workspace, tmp_path: Path) -> None:
+    link = workspace.root / "src/link"
+    link.symlink_to(workspace.root / "a.py")
+
+    async def ask(question: PermissionQuestion) -> PermissionAnswer:
+        link.unlink()
+        link.symlink_to(tmp_path / "elsewhere")
+        return PermissionAnswer(True)
+
+    verdict = await PermissionGate("ask", workspace).check(WRITE, call("src/link"), ask)
+    assert not verdict.allowed
+    assert verdict.source == "changed"
+
+
+async def test_arguments_that_do_not_fit_are_the_models_to_mend(workspace: Workspace) -> None:
+    with pytest.raises(ToolFailure, match="missing"):
+        await PermissionGate("auto", workspace).check(WRITE, ToolCall("c", "edit_file", "{}"), Person())
+
+
+def test_verdicts_are_data() -> None:
+    import msgspec
+
+    verdict = Verdict(True, "x", "mode", accesses=(Access("run", "ls"),))
+    assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict

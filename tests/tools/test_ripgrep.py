@@ -1,0 +1,64 @@
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.confined import open_folder
+from tui_agent.tools.ripgrep import find_rg, search
+
+
+async def test_a_search_that_never_ends_is_killed_when_it_is_cancelled(tmp_path: Path) -> None:
+    started = asyncio.Event()
+    read, write = os.pipe()
+
+    async def endless() -> None:
+        with open_folder(tmp_path) as folder, os.fdopen(read, "rb") as stream:
+            async with search(("--regexp=x", "-"), folder, stdin=stream) as rg:
+                started.set()
+                async for _ in rg.records(b"\n"):
+                    pytest.fail("nothing was written to its input")
+
+    task = asyncio.ensure_future(endless())
+    await started.wait()
+    task.cancel()
+    await asyncio.wait({task}, timeout=20)
+    os.close(write)
+    assert task.cancelled()
+
+
+async def test_records_are_cut_at_separators_wherever_the_chunks_end(tmp_path: Path) -> None:
+    names = {f"{number:03}{'n' * 200}" for number in range(900)}
+    for name in names:
+        (tmp_path / name).touch()
+    with open_folder(tmp_path) as folder:
+        async with search(("--files", "--null"), folder) as rg:
+            found = [record.decode() async for record in rg.records(b"\0")]
+            assert await rg.errors() == ""
+    assert len(found) == 900
+    assert set(found) == names
+
+
+async def test_what_it_refuses_is_told(tmp_path: Path) -> None:
+    with open_folder(tmp_path) as folder:
+        async with search(("--no-such-flag",), folder) as rg:
+            assert [record async for record in rg.records(b"\n")] == []
+            assert "no-such-flag" in await rg.errors()
+        with pytest.raises(ToolFailure, match="could not be started"):
+            async with search(("a\0b",), folder):
+                pytest.fail("it was started")
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux shows a process its environment")
+async def test_it_gets_none_of_the_keys_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    with open_folder(tmp_path) as folder:
+        async with search(("--text", "--regexp=ANTHROPIC_API_KEY|PATH=", "/proc/self/environ"), folder) as rg:
+            output = b"\n".join([record async for record in rg.records(b"\n")])
+    assert b"PATH=" in output
+    assert b"a-key" not in output
+
+
+def test_rg_is_found() -> None:
+    assert Path(find_rg()).name == "rg"

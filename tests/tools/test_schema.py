@@ -1,0 +1,133 @@
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.edits import EditFile, WriteFile
+from tui_agent.tools.files import ListDir, ReadFile
+from tui_agent.tools.schema import Signature
+from tui_agent.tools.search import Glob, Grep
+
+
+class Step(msgspec.Struct):
+    title: str
+    done: bool = False
+
+
+def example(
+    program: object,
+    /,
+    path: str,
+    offset: Annotated[int, msgspec.Meta(ge=1)] = 1,
+    glob: str | None = None,
+    mode: Literal["fast", "slow"] = "fast",
+    steps: list[Step] | None = None,
+    every: bool = False,
+) -> tuple[object, ...]:
+    """Do a thing.
+    It goes on.
+
+    Args:
+        path: The file.
+        offset: First line,
+            from 1.
+        glob: Names.
+        mode: How.
+        steps: A plan.
+        every: All of them.
+    """
+    return program, path, offset, glob, mode, steps, every
+
+
+SIGNATURE = Signature.of(example, "example")
+
+
+def test_definition_is_plain_json_schema() -> None:
+    assert SIGNATURE.definition.description == "Do a thing. It goes on."
+    schema = json.loads(SIGNATURE.definition.schema)
+    assert schema["required"] == ["path"]
+    assert schema["properties"]["offset"] == {
+        "type": "integer",
+        "minimum": 1,
+        "description": "First line, from 1.",
+        "default": 1,
+    }
+    assert schema["properties"]["glob"] == {"type": "string", "description": "Names."}
+    assert schema["properties"]["mode"]["type"] == "string"
+    item = schema["properties"]["steps"]["items"]
+    assert item["properties"] == {"title": {"type": "string"}, "done": {"type": "boolean", "default": False}}
+    assert "$" not in SIGNATURE.definition.schema
+
+
+def test_schemas_of_all_tools_are_the_same_bytes_in_every_process() -> None:
+    script = (
+        "from tui_agent.tools.edits import *\nfrom tui_agent.tools.files import *\n"
+        "from tui_agent.tools.search import *\nimport sys\nsys.stdout.write(repr([t().definition for t in "
+        "(ReadFile, ListDir, WriteFile, EditFile, Glob, Grep)]))"
+    )
+    here = repr([tool().definition for tool in (ReadFile, ListDir, WriteFile, EditFile, Glob, Grep)])
+    for seed in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+        )
+        assert there.stdout == here
+    assert "$ref" not in here
+    assert "anyOf" not in here
+
+
+@pytest.mark.parametrize(
+    ("given_arguments", "expected"),
+    [
+        ('{"path":"a"}', ("ours", "a", 1, None, "fast", None, False)),
+        ('{"path":"a","offset":"5","every":"true"}', ("ours", "a", 5, None, "fast", None, True)),
+        ('{"path":"a","offset":5.0,"glob":null,"offset":7}', ("ours", "a", 7, None, "fast", None, False)),
+        ('{"path":"a","glob":"null"}', ("ours", "a", 1, "null", "fast", None, False)),
+    ],
+)
+def test_harmless_differences_are_accepted(given_arguments: str, expected: tuple[object, ...]) -> None:
+    assert SIGNATURE.call(example, given_arguments, "ours") == expected
+
+
+@pytest.mark.parametrize(
+    ("given_arguments", "words"),
+    [
+        ("{}", ["`path` is missing", "example(path: string, offset: integer = 1"]),
+        ('{"file_path":"a"}', ["`file_path`", "did you mean `path`"]),
+        ('{"path":"a","ofset":3}', ["`ofset`", "did you mean `offset`"]),
+        ('{"path":"a","offset":"x"}', ["`offset`", "expected `int`"]),
+        ('{"path":"a","offset":0}', ["`offset`", ">= 1"]),
+        ('{"path":"a","mode":"quick"}', ["`mode`", "fast|slow"]),
+        ('{"path":null}', ["`path`"]),
+        ('{"path":5}', ["`path`", "expected `str`"]),
+        ('{"path":"a","steps":[{"titel":"x"}]}', ["`steps`", "title"]),
+        ("[1]", ["one JSON object"]),
+        ('{"path":"\\ud800"}', ["not valid JSON"]),
+        ('{"path":', ["not valid JSON"]),
+    ],
+)
+def test_what_does_not_fit_is_named(given_arguments: str, words: list[str]) -> None:
+    with pytest.raises(ToolFailure) as failure:
+        SIGNATURE.parse(given_arguments)
+    for word in words:
+        assert word in str(failure.value)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    with suppress(ToolFailure):
+        SIGNATURE.parse(text)
+
+
+def test_a_parameter_without_description_is_refused() -> None:
+    def bare(path: str) -> None:
+        """No more than this."""
+
+    with pytest.raises(TypeError, match="path"):
+        Signature.of(bare, "bare")

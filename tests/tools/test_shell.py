@@ -1,0 +1,174 @@
+"""The tool `run_command`, with real commands."""
+
+# ruff: noqa: ASYNC110, ASYNC240 - processes and their files tell nobody when they change
+
+import asyncio
+import json
+import os
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tui_agent.tools.base import Access, Tool, ToolFailure, ToolOutput
+from tui_agent.tools.shell import RunCommand
+from tui_agent.tools.workspace import Workspace
+
+
+class Context:
+    """What a call may use, with its live output kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.workspace = Workspace(folder / "work")
+        self.artifacts = folder / "session"
+        self.call_id = "toolu_01/../x"
+        self.accesses: tuple[Access, ...] = ()
+        self.seen: list[tuple[float, str]] = []
+        (folder / "work").mkdir(exist_ok=True)
+
+    def progress(self, text: str) -> None:
+        self.seen.append((time.monotonic(), text))
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return Context(tmp_path)
+
+
+async def run(context: Context, command: str, tool: RunCommand | None = None, **arguments: object) -> ToolOutput:
+    return await (tool or RunCommand()).run(json.dumps({"command": command, **arguments}), context)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def test_output_then_exit_code(context: Context) -> None:
+    answer = await run(context, "pwd; printf '\\033[31mred\\033[0m\\n'; printf 'a\\rb\\n' >&2")
+    lines = answer.text.split("\n")
+    assert lines[:3] == [str(context.workspace.root), "red", "b"]
+    assert lines[3].startswith("[exit code 0, ")
+    assert not answer.is_error
+    raw = Path(answer.raw_path)
+    assert raw.read_bytes() == f"{context.workspace.root}\n\x1b[31mred\x1b[0m\na\rb\n".encode()
+    assert raw.parent == context.artifacts / "raw"
+    assert raw.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_failure_is_an_error(context: Context) -> None:
+    answer = await run(context, "exit 7")
+    assert answer.is_error
+    assert answer.text.startswith("[no output]\n[exit code 7, ")
+    assert answer.raw_path == ""
+    assert answer.summary.startswith("exit code 7")
+
+
+async def test_a_timeout_ends_all_of_it_and_keeps_the_output(context: Context) -> None:
+    answer = await run(context, "echo before; sleep 1000 & echo $! > pid; sleep 1000", timeout=1)
+    assert answer.is_error
+    assert answer.text.startswith("before\n[timeout: ended after 1 s")
+    assert not alive(int((context.workspace.root / "pid").read_text()))
+
+
+async def test_cancelling_ends_the_command(context: Context) -> None:
+    task = asyncio.create_task(run(context, "echo $$ > pid; echo started; sleep 1000"))
+    async with asyncio.timeout(10):
+        while not context.seen:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert not alive(int((context.workspace.root / "pid").read_text()))
+
+
+async def test_live_output_is_the_whole_of_what_should_be_seen_and_not_too_often(context: Context) -> None:
+    await run(context, "echo first; for i in $(seq 60); do printf '\\r%s%%' $i; sleep 0.01; done")
+    times = [moment for moment, _ in context.seen]
+    assert context.seen[0][1].startswith("first\n")
+    assert all("\r" not in text and text.startswith("first\n") for _, text in context.seen)
+    assert all(later - earlier > 0.08 for earlier, later in pairwise(times))
+    assert len(context.seen) > 3
+
+
+async def test_very_long_output_keeps_its_end_and_the_raw_start(context: Context) -> None:
+    tool = RunCommand(stream_bytes=1000, raw_stream_bytes=5000)
+    answer = await run(context, "seq 100000", tool)
+    lines = answer.text.split("\n")
+    assert "bytes (" in lines[0]
+    assert f"the first 5,000 bytes of the raw output are in {answer.raw_path}" in lines[0]
+    assert lines[-2] == "100000"
+    assert len(answer.text) < 1400
+    assert Path(answer.raw_path).stat().st_size == 5000
+
+
+async def test_no_keys_no_input_no_colours(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret-1")
+    monkeypatch.setenv("MY_TOKEN", "secret-2")
+    answer = await run(context, "env; cat; echo $TERM", RunCommand(keep_variables=("MY_TOKEN",)))
+    assert "secret-1" not in answer.text
+    assert "secret-2" in answer.text
+    assert "\ndumb\n" in answer.text
+
+
+async def test_a_background_command_goes_on_and_can_be_read(context: Context) -> None:
+    answer = await run(context, "echo ready; sleep 1.3; echo later; sleep 1000", background=True)
+    assert not answer.is_error
+    assert answer.text.startswith("ready\n[still running in the background, process ")
+    pid = int(answer.text.split("process ")[1].split(";")[0])
+    async with asyncio.timeout(10):
+        while Path(answer.raw_path).read_text() != "ready\nlater\n":
+            await asyncio.sleep(0.02)
+    stopped = await run(context, f"kill -- -{pid}")
+    assert not stopped.is_error
+    async with asyncio.timeout(10):
+        while alive(pid):
+            await asyncio.sleep(0.02)
+
+
+async def test_a_background_command_that_fails_at_once_says_so(context: Context) -> None:
+    answer = await run(context, "echo oops; exit 2", background=True)
+    assert answer.is_error
+    assert answer.text == "oops\n[the background command has already ended, exit code 2]"
+
+
+async def test_what_is_left_running_is_said(context: Context) -> None:
+    answer = await run(context, "sleep 1000 & echo $!")
+    assert "a process it started is still running and can no longer write" in answer.text
+    os.kill(int(answer.text.split("\n")[0]), 9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"command": "  "}, "empty"),
+        ({"command": "a\0b"}, "NUL"),
+        ({"command": "x" * 3_000_000}, "file"),
+        ({"command": "true", "timeout": 0}, "timeout"),
+        ({}, "missing"),
+    ],
+)
+async def test_what_cannot_run_says_what_to_do(context: Context, arguments: dict[str, object], says: str) -> None:
+    with pytest.raises(ToolFailure, match=says):
+        await RunCommand().run(json.dumps(arguments), context)
+
+
+async def test_a_full_disk_costs_the_raw_file_only(context: Context) -> None:
+    context.artifacts = Path("/dev/null/session")
+    answer = await run(context, "echo works")
+    assert answer.text.startswith("works\n")
+    assert "could not be stored" in answer.text
+    assert not answer.is_error
+
+
+def test_it_is_a_tool(context: Context) -> None:
+    tool: Tool = RunCommand()
+    assert tool.definition.name == "run_command"
+    assert set(json.loads(tool.definition.schema)["properties"]) == {"command", "timeout", "background"}
+    arguments = json.dumps({"command": "git status"})
+    assert tool.access(arguments, context.workspace) == (Access("run", "git status"),)
+    assert tool.preview(arguments, context.workspace).command == "git status"

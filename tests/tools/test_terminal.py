@@ -1,0 +1,272 @@
+"""The terminal emulation of command output."""
+
+import time
+import tracemalloc
+
+import pyte
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_agent.tools.terminal import Terminal
+
+
+def shown(*pieces: bytes, **sizes: int) -> str:
+    terminal = Terminal(**sizes)
+    for piece in pieces:
+        terminal.feed(piece)
+    terminal.finish()
+    return terminal.text()
+
+
+class EveryLine(pyte.HistoryScreen):
+    """pyte's screen with its whole history as text."""
+
+    def everything(self) -> list[str]:
+        top = ["".join(row[x].data for x in range(self.columns)) for row in self.history.top]
+        return [line.rstrip() for line in [*top, *self.display]]
+
+
+def pyte_shows(data: bytes, rows: int, columns: int) -> list[str]:
+    screen = EveryLine(columns, rows, history=10_000)
+    screen.set_mode(pyte.modes.LNM)
+    pyte.ByteStream(screen).feed(data)
+    return trimmed(screen.everything())
+
+
+def trimmed(lines: list[str]) -> list[str]:
+    while lines and not lines[-1]:
+        lines = lines[:-1]
+    return lines
+
+
+ESCAPES = [
+    b"\r",
+    b"\n",
+    b"\r\n",
+    b"\b",
+    b"\x1b[A",
+    b"\x1b[2A",
+    b"\x1b[B",
+    b"\x1b[C",
+    b"\x1b[5C",
+    b"\x1b[D",
+    b"\x1b[3D",
+    b"\x1b[E",
+    b"\x1b[F",
+    b"\x1b[4G",
+    b"\x1b[H",
+    b"\x1b[2;3H",
+    b"\x1b[3d",
+    b"\x1b[J",
+    b"\x1b[1J",
+    b"\x1b[2J",
+    b"\x1b[K",
+    b"\x1b[1K",
+    b"\x1b[2K",
+    b"\x1b[2X",
+    b"\x1b[2P",
+    b"\x1b[2@",
+    b"\x1bM",
+    b"\x1b[31m",
+    b"\x1b[0m",
+    b"\x1b[?25l",
+    b"\x1b]0;title\x07",
+    b"\x1b]8;;http://x\x1b\\",
+    b"\x1b(B",
+    b"\x07",
+    b"\x00",
+]
+FULL, LINE = "\u2588", "\u2501"
+WORDS = [b"hello", b"x", b"ab cd", b"12%", "\u2588\u2588".encode(), "\u00e9".encode()]
+WILD = [
+    b"\x1b7",
+    b"\x1b8",
+    b"\x1b[L",
+    b"\x1b[2M",
+    b"\x1bPq\x1b\\",
+    b"\t",
+    "\u65e5\u672c".encode(),
+    "e\u0301".encode(),
+    "\u0301".encode(),
+    b"\xff",
+    b"\xe2\x82",
+    b"\x1b",
+    b"\x1b[",
+    b"\x1b[3",
+    b"\x1b]",
+    "\x9b2J".encode(),
+    "\x85".encode(),
+    b"\x1b[?1049h",
+    b"\x1b[?1049l",
+    b"\x1bc",
+    b"\x1b[99999A",
+    b"\x1b[" + b"1" * 70 + b"m",
+    b"\x1b[7;300H",
+    b"\x1b[50C",
+    b"a" * 30,
+    b"line\n" * 9,
+]
+
+
+@given(st.lists(st.sampled_from(ESCAPES + WORDS), max_size=40).map(b"".join))
+def test_shows_what_pyte_shows(data: bytes) -> None:
+    assert trimmed([line.rstrip() for line in shown(data, rows=8, columns=300).split("\n")]) == pyte_shows(data, 8, 300)
+
+
+@given(st.lists(st.sampled_from(ESCAPES + WORDS + WILD), max_size=40).map(b"".join), st.data())
+def test_the_pieces_the_bytes_came_in_do_not_matter(data: bytes, draw: st.DataObject) -> None:
+    cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=12)))
+    sizes = {"rows": 5, "columns": 40, "limit": draw.draw(st.sampled_from([10, 64, 10_000]))}
+    whole, pieces = Terminal(**sizes), Terminal(**sizes)
+    whole.feed(data)
+    for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
+        pieces.feed(data[start:end])
+        pieces.tail(3)
+    whole.finish()
+    pieces.finish()
+    assert pieces.text() == whole.text()
+    assert (pieces.dropped_bytes, pieces.dropped_lines) == (whole.dropped_bytes, whole.dropped_lines)
+    assert pieces.tail(3) == whole.tail(3)
+
+
+@given(st.binary(max_size=300))
+def test_nothing_but_text_comes_out(data: bytes) -> None:
+    text = shown(data)
+    assert not [c for c in text if (c < " " and c not in "\n\t") or "\x7f" <= c <= "\x9f"]
+    text.encode()
+
+
+def test_plain_text_comes_back_as_it_is() -> None:
+    text = "all:\n\tcc -o x x.c  \n\n\u65e5\u672c \u00e9 e\u0301 \U0001f600\n no newline at the end"
+    assert shown(text.encode()) == text
+    assert shown(*(bytes([byte]) for byte in text.encode())) == text
+    assert shown(b"dos\r\nlines\r\n") == "dos\nlines\n"
+
+
+def test_progress_bars_collapse_to_their_last_frame() -> None:
+    tqdm = b"".join(
+        f"\r{n:3}%|{FULL * (n // 10):10}| {n}/100 [00:0{n // 20}<00:01, 20.11it/s]".encode() for n in range(0, 101, 5)
+    )
+    assert shown(b"start\n" + tqdm + b"\ndone\n") == (
+        f"start\n100%|{FULL * 10}| 100/100 [00:05<00:01, 20.11it/s]\ndone\n"
+    )
+    bar = LINE.encode() * 40
+    pip = (
+        b"Collecting numpy\n  Downloading numpy-2.1.0.whl (16.3 MB)\n\x1b[?25l     \x1b[38;5;237m" + bar + b"\x1b[0m "
+        b"\x1b[32m0.0/16.3 MB\x1b[0m \x1b[31m?\x1b[0m eta \x1b[36m-:--:--\x1b[0m"
+        b"\r\x1b[2K     \x1b[38;2;249;38;114m" + bar + b"\x1b[0m "
+        b"\x1b[32m16.3/16.3 MB\x1b[0m \x1b[31m9.9 MB/s\x1b[0m eta \x1b[36m0:00:00\x1b[0m"
+        b"\n\x1b[?25hInstalling collected packages: numpy\n"
+    )
+    assert shown(pip).splitlines()[2:] == [
+        f"     {LINE * 40} 16.3/16.3 MB 9.9 MB/s eta 0:00:00",
+        "Installing collected packages: numpy",
+    ]
+    layers = (
+        b"a: waiting\nb: waiting\nc: waiting\n"
+        b"\x1b[3A\x1b[2Ka: done\r\n\x1b[2Kb: 50%\r\n\x1b[1B"
+        b"\x1b[2A\x1b[2Kb: done\n\n"
+    )
+    assert shown(layers) == "a: done\nb: done\nc: waiting\n"
+
+
+def test_writing_over_wide_characters_tabs_and_marks() -> None:
+    assert shown("\u65e5\u672c\rx".encode()) == "x \u672c"
+    assert shown("\u65e5\u672c\x1b[2Gx".encode()) == " x\u672c"
+    assert shown(b"a\tb\rxyz") == "xyz     b"
+    assert shown(b"a\tb\b\bc") == "a      cb"
+    assert shown("e\u0301f\rx".encode()) == "xf"
+    assert shown("abc\x1b[2G\u0301".encode()) == "a\u0301bc"
+
+
+def test_rows_are_inserted_and_deleted() -> None:
+    assert shown(b"1\n2\n3\x1b[2A\x1b[Lnew") == "new\n1\n2\n3"
+    assert shown(b"1\n2\n3\x1b[2A\x1b[2M") == "3"
+    assert shown(b"hello\x1b[2M") == ""
+    assert shown(b"0\n1\n2\n3\n4\x1b[2A\x1b[9L", rows=4) == "0\n1\n\n\n"
+
+
+def test_the_cursor_is_saved_and_restored() -> None:
+    assert shown(b"a\x1b7bc\nnext\x1b8X\x1b8Y") == "aYc\nnext"
+
+
+def test_a_command_string_never_passes_and_hides_at_most_its_line() -> None:
+    assert shown(b"a\x1b]0;evil\x07b") == "ab"
+    assert (
+        shown(
+            b"a\x1b]52;c;ZXZpbA==\x1b\\b\x1bP1;2qsixel\x1b\\c\x9d0;x\x9cd".replace(b"\x9d", b"\xc2\x9d").replace(
+                b"\x9c", b"\xc2\x9c"
+            )
+        )
+        == "abcd"
+    )
+    assert shown(b"a\x1b]0;never closed\nnext\n") == "a\nnext\n"
+    assert shown(b"cut off\x1b[3") == "cut off"
+
+
+def test_a_full_screen_program_leaves_what_was_there() -> None:
+    assert shown(b"before\n\x1b[?1049h\x1b[2J\x1b[Heditor\nlines\x1b[?1049lafter\n") == "before\nafter\n"
+    assert shown(b"before\n\x1b[?1049h\x1b[2J\x1b[Hkilled") == "before\n\nkilled"
+
+
+def test_the_end_is_kept_from_the_start_of_a_line() -> None:
+    terminal = Terminal(limit=1000)
+    lines = [f"line {number}" for number in range(5000)]
+    terminal.feed("\n".join(lines).encode())
+    text = terminal.text()
+    kept = text.split("\n")
+    assert len(text.encode()) <= 1000 < len(text.encode()) + 12
+    assert kept == lines[-len(kept) :]
+    assert terminal.dropped_lines == 5000 - len(kept)
+    assert terminal.dropped_bytes + len(text) == len("\n".join(lines))
+    assert terminal.tail(2) == "line 4998\nline 4999"
+
+
+def test_the_limit_counts_bytes_and_one_long_line_is_cut_inside() -> None:
+    terminal = Terminal(limit=1000)
+    terminal.feed("\u65e5".encode() * 5000)
+    assert terminal.text() == "\u65e5" * 333
+    assert terminal.dropped_bytes == 15_000 - 999
+
+
+def test_tail_is_what_should_be_seen_now() -> None:
+    terminal = Terminal()
+    terminal.feed(b"1\n2\n3\n4\n 10%\r 20%")
+    assert terminal.tail(2) == "4\n 20%"
+    terminal.feed(b"\n")
+    assert terminal.tail(2) == "4\n 20%\n"
+    assert terminal.tail(100) == "1\n2\n3\n4\n 20%\n"
+    terminal.feed(b"\x1b[5A")
+    assert terminal.tail(2) == "4\n 20%\n"
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        b"a line of plain text, as most commands print it\n" * 1300,
+        b"x" * 65_536,
+        b"\x1b[32mPASSED\x1b[0m tests/test_one.py::test_it\n" * 1400,
+        b"\r 42%|#####     | 42/100 [00:01<00:02]" * 1700,
+        b"a\x1b[A\x1b[2K\n" * 6500,
+        b"x\b" * 32_000,
+        b"\x1b[5Gx" * 12_000,
+        "\u65e5\u672c\r".encode() * 9000,
+    ],
+    ids=["plain", "one line", "colours", "progress", "up and down", "back", "absolute", "wide"],
+)
+def test_large_streams_take_bounded_memory(unit: bytes) -> None:
+    """Time is printed, memory is judged."""
+    terminal = Terminal()
+    terminal.feed(b"y" * 300_000)
+    tracemalloc.start()
+    started = time.perf_counter()
+    for _ in range(16):
+        terminal.feed(unit)
+        terminal.tail(20)
+    elapsed = time.perf_counter() - started
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    print(f"{16 * len(unit) / elapsed / 1e6:.1f} MB/s under tracemalloc")
+    assert peak < 40_000_000
+    assert len(terminal.text().encode()) <= 262_144

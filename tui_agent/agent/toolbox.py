@@ -1,0 +1,167 @@
+"""Doing the tool calls of one step: ask, run, record. Every call gets exactly one result, whatever happens."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from tui_agent.agent import events
+from tui_agent.agent.record import Record, unbroken
+from tui_agent.context.counting import estimate
+from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
+from tui_agent.conversation.entries import tool_result
+from tui_agent.conversation.sizes import size_of_text
+from tui_agent.conversation.slots import INTERRUPTED, NO_OUTPUT
+from tui_agent.tools.base import (
+    Access,
+    Ask,
+    PermissionAnswer,
+    PermissionQuestion,
+    ToolFailure,
+    ToolOutput,
+    WorkspaceView,
+)
+from tui_agent.tools.permissions import NobodyToAsk, PermissionGate
+from tui_agent.tools.registry import ToolRegistry
+
+PARALLEL = 8
+"""Read-only calls of one step that run at the same time."""
+
+Status: TypeAlias = Literal["ok", "error", "denied", "interrupted"]
+Emit: TypeAlias = Callable[[events.AgentEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What a running call may use; see `tools.base.ToolContext`."""
+
+    workspace: WorkspaceView
+    artifacts: Path
+    call_id: str
+    accesses: tuple[Access, ...]
+    emit: Emit
+
+    def progress(self, text: str) -> None:
+        self.emit(events.ToolProgress(call_id=self.call_id, text=valid_text(text)))
+
+
+class Toolbox:
+    """The tools of a session, behind its permission gate."""
+
+    def __init__(
+        self, registry: ToolRegistry, gate: PermissionGate, ask: Ask, workspace: WorkspaceView, artifacts: Path
+    ) -> None:
+        self.registry = registry
+        self.gate = gate
+        self._ask = ask
+        self._workspace = workspace
+        self._artifacts = artifacts
+
+    async def run(self, calls: Sequence[ToolCall], record: Record, emit: Emit) -> None:
+        """Do these calls: neighbouring read-only ones in parallel, others one after another.
+
+        Raises `NobodyToAsk` where a call needs a person's word and there is none; calls not done stay unanswered.
+        """
+        for call in calls:
+            emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+        for batch in self._batches(calls):
+            await _all_of([asyncio.ensure_future(self._answer(call, record, emit)) for call in batch])
+
+    def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
+        batch: list[ToolCall] = []
+        for call in calls:
+            if call.name not in self.registry or self.registry.get(call.name).effect in ("read", "none"):
+                batch.append(call)
+                if len(batch) < PARALLEL:
+                    continue
+            elif batch:
+                yield batch
+                batch = [call]
+            else:
+                batch = [call]
+            yield batch
+            batch = []
+        if batch:
+            yield batch
+
+    async def _answer(self, call: ToolCall, record: Record, emit: Emit) -> None:
+        began = time.monotonic()
+        try:
+            status, output = await self._attempt(call, record, emit)
+        except asyncio.CancelledError:
+            await self._finish(call, "interrupted", ToolOutput(INTERRUPTED, is_error=True), began, record, emit)
+            raise
+        await self._finish(call, status, output, began, record, emit)
+
+    async def _attempt(self, call: ToolCall, record: Record, emit: Emit) -> tuple[Status, ToolOutput]:
+        if call.malformed:
+            return "error", _refusal(f"The arguments of {call.name} were not a JSON object: {call.malformed[:500]}")
+        try:
+            tool = self.registry.get(call.name)
+            verdict = await self.gate.check(tool, call, self._asking(emit))
+            record.trace.record(
+                "permission", {"call_id": call.id, "allowed": verdict.allowed, "reason": verdict.reason}
+            )
+            if not verdict.allowed:
+                return "denied", _refusal(verdict.advice)
+            context = CallContext(self._workspace, self._artifacts, call.id, verdict.accesses, emit)
+            output = await tool.run(call.arguments, context)
+        except ToolFailure as failure:
+            return "error", _refusal(str(failure))
+        except NobodyToAsk:
+            raise
+        except OSError as error:
+            return "error", _refusal(f"{call.name} failed: {error.strerror or error}")
+        return ("error" if output.is_error else "ok"), output
+
+    def _asking(self, emit: Emit) -> Ask:
+        async def ask(question: PermissionQuestion) -> PermissionAnswer:
+            emit(events.PermissionAsked(question=question))
+            return await self._ask(question)
+
+        return ask
+
+    async def _finish(
+        self, call: ToolCall, status: Status, output: ToolOutput, began: float, record: Record, emit: Emit
+    ) -> None:
+        text = valid_text(output.text) if output.text.strip() else NO_OUTPUT
+        duration_ms = int(1000 * (time.monotonic() - began))
+        result = ToolResult(call.id, text, is_error=output.is_error, images=output.images)
+        seq = await record.append(tool_result(result, duration_ms=duration_ms))
+        emit(
+            events.ToolFinished(
+                call_id=call.id,
+                name=call.name,
+                status=status,
+                text=text,
+                size=len(text),
+                tokens=estimate(size_of_text(text)),
+                duration_ms=duration_ms,
+                summary=output.summary,
+                diff=output.diff,
+                seq=seq,
+            )
+        )
+
+
+async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> None:
+    """Wait for every task, also when cancelled (then they are, too); raise the first error."""
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await unbroken(_ended(tasks))
+        raise
+    for task in tasks:
+        task.result()
+
+
+async def _ended(tasks: Sequence[asyncio.Future[None]]) -> None:
+    await asyncio.wait(tasks)
+
+
+def _refusal(text: str) -> ToolOutput:
+    return ToolOutput(text, is_error=True)

@@ -1,0 +1,341 @@
+"""One turn: ask the model, run what it calls for, and again, until it has nothing more to call for."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tui_agent.agent import events
+from tui_agent.agent.gauge import Gauge
+from tui_agent.agent.history import said, text_of
+from tui_agent.agent.record import Record, unbroken
+from tui_agent.agent.toolbox import Emit, Toolbox
+from tui_agent.context.budget import Budget
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Usage, notice
+from tui_agent.conversation.view import Carry
+from tui_agent.models.base import (
+    Completed,
+    ContextOverflow,
+    Model,
+    ModelError,
+    ModelRequest,
+    ReasoningDelta,
+    Retrying,
+    TextDelta,
+    ToolCallDelta,
+)
+from tui_agent.models.retry import stream_with_retries
+from tui_agent.models.usage import UsageTracker, cost_usd
+from tui_agent.storage.errors import StorageError
+from tui_agent.tools.permissions import NobodyToAsk
+
+PARTIAL_EVERY_S = 1.0
+"""How often text that is still streaming is saved."""
+
+INTERRUPTED_NOTICE = "[interrupted by the user]"
+
+
+@dataclass(slots=True)
+class Reply:
+    """What of one answer has streamed in so far."""
+
+    text: str = ""
+    saved: int = 0
+    restart: bool = False
+    saved_at: float = field(default_factory=time.monotonic)
+
+
+class Turn:
+    """One turn of a conversation, from the user's words to the final answer. Runs once."""
+
+    def __init__(
+        self,
+        record: Record,
+        model: Model,
+        toolbox: Toolbox,
+        tracker: UsageTracker,
+        gauge: Gauge,
+        budget: Callable[[], Budget],
+        begin: Callable[[], Awaitable[None]],
+        emit: Emit,
+    ) -> None:
+        self._record = record
+        self._model = model
+        self._toolbox = toolbox
+        self._tracker = tracker
+        self._gauge = gauge
+        self._budget = budget
+        self._begin = begin
+        self._emit = emit
+        self._reply = Reply()
+        self._answer = ""
+        self._stop_reason = "end_turn"
+        self._usage = Usage()
+        self._steps = 0
+        self._sent = 0
+        self._started = time.monotonic()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended in an error."""
+        return self._stop_reason == "error"
+
+    async def run(self, prompt: Message | None) -> None:
+        """Run to the end. Errors of the model become events; a cancellation leaves a valid log and is raised."""
+        try:
+            goes_on = await self._open(prompt)
+            while goes_on:
+                goes_on = await self._step()
+        except asyncio.CancelledError:
+            await unbroken(self._interrupted())
+            raise
+        except ModelError as error:
+            await unbroken(self._failed(error))
+        except NobodyToAsk as refusal:
+            await unbroken(self._unapproved(refusal))
+        except StorageError as error:
+            self._not_saved(error)
+        finally:
+            await unbroken(self._flush())
+            self._emit(self._finished())
+
+    async def _open(self, prompt: Message | None) -> bool:
+        """Bring the log to where the model is to answer; whether there is anything to answer."""
+        self._tracker.start_turn()
+        await self._begin()
+        await self._recover()
+        await self._deliver()
+        if prompt is not None:
+            seq = await self._record.append(prompt)
+            self._emit(said(seq, prompt.blocks))
+        messages = self._record.view.messages()
+        return bool(messages) and messages[-1].role == "user"
+
+    async def _recover(self) -> None:
+        """Complete what a crash left open: a reply that was streaming, calls that were running."""
+        partial = self._record.view.partial
+        if partial.strip():
+            await self._record.append(_cut_short(partial, self._record.view.model))
+        await self._record.answer_open_calls()
+
+    async def _deliver(self) -> bool:
+        """Hand over what the user sent meanwhile."""
+        waiting = self._record.view.queued()
+        for queued in waiting:
+            seq = await self._record.append(Delivered(queued=queued.seq))
+            self._emit(said(seq, queued.blocks, queued.seq))
+        return bool(waiting)
+
+    async def _step(self) -> bool:
+        """One model call and the tool calls it asks for; whether the turn goes on."""
+        completed = await self._ask()
+        calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
+        if calls:
+            await self._toolbox.run(calls, self._record, self._emit)
+        delivered = await self._deliver()
+        return bool(calls) or delivered
+
+    async def _ask(self) -> Completed:
+        request = self._request()
+        prefix_hash = self._record.view.prefix_hash()
+        name = self._model.profile.name
+        tokens = self._gauge.tokens(self._record.view)
+        self._emit(events.ModelCallStarted(model=name, tokens=tokens))
+        self._refuse_what_cannot_fit(tokens)
+        began = time.monotonic()
+        self._reply = Reply()
+        completed = await self._listen(request)
+        duration_ms = int(1000 * (time.monotonic() - began))
+        completed = msgspec.structs.replace(completed, blocks=self._with_new_ids(completed.blocks))
+        cost = cost_usd(completed.usage, self._model.profile.prices)
+        self._tracker.record(name, completed.usage, cost)
+        message = Message(
+            role="assistant",
+            blocks=completed.blocks,
+            model=name,
+            prefix_hash=prefix_hash,
+            usage=completed.usage,
+            cost_usd=cost,
+            stop_reason=completed.stop_reason,
+            duration_ms=duration_ms,
+        )
+        seq = await self._record.append(message)
+        self._reply = Reply()
+        self._take_in(message, seq)
+        return completed
+
+    def _take_in(self, message: Message, seq: int) -> None:
+        usage = message.usage or Usage()
+        self._gauge.measure(self._record.view, usage)
+        self._steps += 1
+        self._usage += usage
+        self._stop_reason = message.stop_reason
+        self._answer = text_of(message.blocks, Text)
+        self._emit(
+            events.AssistantMessage(
+                seq=seq,
+                model=message.model,
+                text=self._answer,
+                reasoning=text_of(message.blocks, Reasoning),
+                usage=usage,
+                cost_usd=message.cost_usd,
+                stop_reason=message.stop_reason,
+                duration_ms=message.duration_ms,
+            )
+        )
+        self._emit(self._context())
+
+    def _request(self) -> ModelRequest:
+        view, profile = self._record.view, self._model.profile
+        messages = tuple(view.messages(Carry(profile.name, profile.bound_reasoning)))
+        prefix = view.prefix
+        edges = (self._sent - 1,) if 0 < self._sent < len(messages) else ()
+        self._sent = len(messages)
+        return ModelRequest(
+            system=prefix.system if prefix else "",
+            tools=prefix.tools if prefix else (),
+            messages=messages,
+            max_tokens=self._budget().reserve,
+            cache_edges=edges,
+        )
+
+    def _refuse_what_cannot_fit(self, tokens: int) -> None:
+        budget = self._budget()
+        if tokens > budget.limit:
+            raise ContextOverflow(
+                f"The next request has about {tokens:,} tokens; {self._model.profile.id} takes {budget.limit:,} "
+                f"(its window of {budget.window:,} less {budget.reserve:,} for the answer).",
+                tokens=tokens,
+                limit=budget.limit,
+            )
+
+    async def _listen(self, request: ModelRequest) -> Completed:
+        async for event in stream_with_retries(self._model, request):
+            match event:
+                case TextDelta():
+                    self._reply.text += valid_text(event.text)
+                    self._emit(events.TextDelta(text=event.text))
+                    await self._save_partial()
+                case ReasoningDelta():
+                    self._emit(events.ReasoningDelta(text=event.text))
+                case ToolCallDelta():
+                    self._emit(events.ToolCallDelta(index=event.index, name=event.name, size=event.size))
+                case Retrying():
+                    self._reply = Reply(restart=True)
+                    self._retrying(event)
+                case Completed():
+                    return event
+        raise ModelError(f"{self._model.profile.name} ended its answer without completing it.")
+
+    async def _save_partial(self) -> None:
+        reply = self._reply
+        if time.monotonic() - reply.saved_at < PARTIAL_EVERY_S:
+            return
+        piece = Partial(text=reply.text[reply.saved :], model=self._model.profile.name, restart=reply.restart)
+        reply.saved, reply.restart, reply.saved_at = len(reply.text), False, time.monotonic()
+        await self._record.append(piece)
+
+    def _retrying(self, event: Retrying) -> None:
+        error = event.error
+        self._record.trace.record(
+            "error", {"kind": error.kind, "message": error.message, "attempt": event.attempt, "retry_s": event.delay_s}
+        )
+        self._emit(
+            events.Retrying(attempt=event.attempt, delay_s=event.delay_s, kind=error.kind, message=error.message)
+        )
+
+    def _with_new_ids(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+        """The blocks with every call's id unlike any before it: providers demand it, not every one provides it."""
+        seen: set[str] = set()
+        renamed: list[Block] = []
+        for block in blocks:
+            if isinstance(block, ToolCall):
+                number, name = 1, block.id or "call"
+                while name in seen or self._record.view.call(name) is not None:
+                    number += 1
+                    name = f"{block.id or 'call'}-{number}"
+                seen.add(name)
+                block = block if name == block.id else msgspec.structs.replace(block, id=name)
+            renamed.append(block)
+        return tuple(renamed)
+
+    async def _interrupted(self) -> None:
+        self._stop_reason = "interrupted"
+        await self._keep_reply()
+        await self._record.answer_open_calls()
+        await self._record.append(notice(INTERRUPTED_NOTICE))
+
+    async def _failed(self, error: ModelError) -> None:
+        self._stop_reason = "error"
+        await self._keep_reply()
+        self._record.trace.record("error", {"kind": error.kind, "message": error.message})
+        self._emit(
+            events.TurnFailed(
+                kind=error.kind, message=error.message, retryable=error.retryable, hint=_HINTS.get(error.kind, "")
+            )
+        )
+
+    async def _unapproved(self, refusal: NobodyToAsk) -> None:
+        self._stop_reason = "error"
+        question = refusal.question
+        await self._record.answer_open_calls("[not done: it needs an approval, and nobody could be asked]")
+        self._emit(
+            events.TurnFailed(
+                kind="needs_approval",
+                message=f"{question.tool} needs an approval, and there is nobody to ask: {question.reason}",
+                retryable=False,
+                hint="Allow it with --ask allow or a rule in permissions.allow, or run it in the full-screen app.",
+            )
+        )
+
+    def _not_saved(self, error: StorageError) -> None:
+        self._stop_reason = "error"
+        self._emit(events.TurnFailed(kind=error.kind, message=error.message, retryable=True, hint=error.hint))
+
+    async def _flush(self) -> None:
+        try:
+            await self._record.trace.flush()
+        except StorageError as error:
+            self._emit(events.Notice(level="warning", title="The trace is behind", text=error.message, hint=error.hint))
+
+    async def _keep_reply(self) -> None:
+        if self._reply.text.strip():
+            await self._record.append(_cut_short(self._reply.text, self._model.profile.name))
+            self._answer = self._reply.text
+
+    def _context(self) -> events.ContextChanged:
+        return events.ContextChanged(
+            tokens=self._gauge.tokens(self._record.view),
+            window=self._budget().window,
+            measured=self._gauge.measured,
+            cost_usd=self._tracker.session.known_cost_usd,
+            turn_cost_usd=self._tracker.turn.known_cost_usd,
+        )
+
+    def _finished(self) -> events.TurnFinished:
+        return events.TurnFinished(
+            stop_reason=self._stop_reason,
+            text=self._answer,
+            steps=self._steps,
+            usage=self._usage,
+            cost_usd=self._tracker.turn.known_cost_usd,
+            duration_ms=int(1000 * (time.monotonic() - self._started)),
+        )
+
+
+_HINTS = {
+    "auth": "Set the key and send the message again; everything so far is kept.",
+    "context_overflow": "Choose a model with a larger window with /model, or start a new session; nothing is lost.",
+    "rate_limited": "Wait a little and send the message again; everything so far is kept.",
+    "overloaded": "Wait a little and send the message again; everything so far is kept.",
+    "unavailable": "Wait a little and send the message again; everything so far is kept.",
+    "connection": "Check the network and send the message again; everything so far is kept.",
+    "invalid_request": "Everything so far is kept; another model (/model) may take it.",
+}
+
+
+def _cut_short(text: str, model: str) -> AnyEntry:
+    return Message(role="assistant", blocks=(Text(text),), model=model, stop_reason="interrupted")

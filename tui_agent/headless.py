@@ -1,0 +1,198 @@
+"""One turn without a screen: events in, text, JSON or JSON lines out."""
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import msgspec
+
+from tui_agent.agent import events
+from tui_agent.agent.agent import Agent
+from tui_agent.arguments import Arguments, OutputFormat
+from tui_agent.conversation.entries import Usage
+from tui_agent.models.catalogue import missing_key
+from tui_agent.session import Session, SessionError, open_session
+from tui_agent.settings import Settings
+from tui_agent.storage.errors import StorageError
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.permissions import NobodyToAsk
+from tui_agent.tui.safe_text import clean as safe_text
+
+DONE = 0
+FAILED = 1
+BAD_USAGE = 2
+NEEDS_APPROVAL = 3
+INTERRUPTED = 130
+
+
+class ErrorReport(msgspec.Struct, frozen=True):
+    """Why a turn failed."""
+
+    kind: str
+    message: str
+    retryable: bool
+
+
+class ContextReport(msgspec.Struct, frozen=True):
+    """How full the window is, in tokens, and what was done about it, counted over the session."""
+
+    tokens: int
+    window: int
+    percent: float
+    evicted: int
+    cleared: int
+    digested: int
+    compactions: int
+    checkpoints: int
+
+
+class Report(msgspec.Struct, frozen=True, tag_field="type", tag="result"):
+    """What `--output-format json` prints: one object. `turns` counts model calls, `cost_usd` is null where unknown."""
+
+    session_id: str
+    result: str
+    is_error: bool
+    error: ErrorReport | None
+    stop_reason: str
+    turns: int
+    usage: Usage
+    cost_usd: float | None
+    models: list[str]
+    context: ContextReport
+    duration_ms: int
+
+
+def run(arguments: Arguments, settings: Settings) -> int:
+    """Do one turn and print it; the exit code (README, reference: exit codes)."""
+    return asyncio.run(_run(arguments, settings))
+
+
+async def _run(arguments: Arguments, settings: Settings) -> int:
+    began = time.monotonic()
+    try:
+        session = await open_session(settings, arguments, _nobody)
+    except SessionError as error:
+        _say(f"{error.message} {error.hint}".strip())
+        return BAD_USAGE
+    try:
+        missing = missing_key(session.agent.profile.name)
+        if missing is not None:
+            _say(f"{session.agent.profile.name} needs a key: set {missing}, or choose another model with --model.")
+            return BAD_USAGE
+        for notice in session.notices:
+            _say(" ".join(part for part in (notice.title + ":", notice.text, notice.hint) if part))
+        return await _turn(session, arguments, began)
+    finally:
+        try:
+            await session.close()
+        except StorageError as error:
+            _say(f"{error.message} {error.hint}".strip())
+
+
+async def _turn(session: Session, arguments: Arguments, began: float) -> int:
+    outcome = _Outcome()
+    _interrupt_on_signals(session.agent)
+    if arguments.output_format == "stream-json":
+        _print(msgspec.json.encode({"type": "session", "session_id": session.id, "model": session.agent.profile.name}))
+    async with aclosing(session.agent.run(arguments.prompt or "")) as stream:
+        async for event in _heard(stream, outcome):
+            if arguments.output_format == "stream-json":
+                _print(events.encode(event))
+    _show(outcome, _report(session, outcome, began), arguments.output_format)
+    return outcome.exit_code
+
+
+class _Outcome:
+    """What the events said so far."""
+
+    def __init__(self) -> None:
+        self.failure: events.TurnFailed | None = None
+        self.finished: events.TurnFinished | None = None
+        self.models: list[str] = []
+
+    @property
+    def exit_code(self) -> int:
+        if self.failure is not None:
+            return NEEDS_APPROVAL if self.failure.kind == "needs_approval" else FAILED
+        return INTERRUPTED if self.finished is None or self.finished.stop_reason == "interrupted" else DONE
+
+
+async def _heard(stream: AsyncIterator[events.AgentEvent], outcome: _Outcome) -> AsyncIterator[events.AgentEvent]:
+    async for event in stream:
+        match event:
+            case events.TurnFailed():
+                outcome.failure = event
+            case events.TurnFinished():
+                outcome.finished = event
+            case events.AssistantMessage() if event.model not in outcome.models:
+                outcome.models.append(event.model)
+            case _:
+                pass
+        yield event
+
+
+def _report(session: Session, outcome: _Outcome, began: float) -> Report:
+    stats, failure, finished = session.agent.context_stats(), outcome.failure, outcome.finished
+    return Report(
+        session_id=session.id,
+        result=finished.text if finished else "",
+        is_error=failure is not None,
+        error=ErrorReport(failure.kind, failure.message, failure.retryable) if failure else None,
+        stop_reason=finished.stop_reason if finished else "interrupted",
+        turns=finished.steps if finished else 0,
+        usage=finished.usage if finished else Usage(),
+        cost_usd=finished.cost_usd if finished else None,
+        models=outcome.models,
+        context=ContextReport(
+            tokens=stats.tokens,
+            window=stats.window,
+            percent=round(stats.percent, 1),
+            evicted=stats.evicted,
+            cleared=stats.cleared,
+            digested=stats.digested,
+            compactions=stats.compactions,
+            checkpoints=stats.checkpoints,
+        ),
+        duration_ms=int(1000 * (time.monotonic() - began)),
+    )
+
+
+def _show(outcome: _Outcome, report: Report, form: OutputFormat) -> None:
+    if form == "text":
+        if report.result:
+            text = safe_text(report.result) if sys.stdout.isatty() else report.result
+            _print(text.encode("utf-8", "replace"))
+    else:
+        _print(_report_json(report))
+    if outcome.failure is not None:
+        _say(f"{outcome.failure.message} {outcome.failure.hint}".strip())
+
+
+def _report_json(report: Report) -> bytes:
+    """The object with every field of its parts, zero or not."""
+    told = msgspec.to_builtins(report)
+    told["usage"] = msgspec.structs.asdict(report.usage)
+    return msgspec.json.encode(told)
+
+
+def _interrupt_on_signals(agent: Agent) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, agent.interrupt)
+
+
+async def _nobody(question: PermissionQuestion) -> PermissionAnswer:
+    raise NobodyToAsk(question)
+
+
+def _print(line: bytes) -> None:
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"tui-agent: {safe_text(text)}\n")
+    sys.stderr.flush()

@@ -1,0 +1,221 @@
+"""An answer of Anthropic's Messages API, read from the events of its stream."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.entries import Usage
+from tui_agent.models.base import (
+    Completed,
+    ReasoningDelta,
+    StopReason,
+    StreamEvent,
+    TextDelta,
+    ToolCallDelta,
+)
+from tui_agent.models.encoding import encode, fresh_id, read_arguments, write_opaque
+
+_STOP: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "stop_sequence": "end_turn",
+    "pause_turn": "end_turn",
+    "tool_use": "tool_calls",
+    "max_tokens": "max_tokens",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "context_window",
+}
+
+
+class _OutputDetails(msgspec.Struct):
+    thinking_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens: int | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _Transformation(msgspec.Struct):
+    type: str = ""
+
+
+class _Message(msgspec.Struct):
+    model: str = ""
+    usage: _Usage | None = None
+    input_transformations: list[_Transformation] | None = None
+
+
+class _ContentBlock(msgspec.Struct):
+    type: str
+    id: str = ""
+    name: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    input: dict[str, object] | None = None
+
+
+class _Delta(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    index: int = 0
+    message: _Message | None = None
+    content_block: _ContentBlock | None = None
+    delta: _Delta | None = None
+    usage: _Usage | None = None
+    input_transformations: list[_Transformation] | None = None
+
+
+_KNOWN = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop"})
+
+
+@dataclass(slots=True)
+class _Open:
+    """A block as it comes in. `pieces` are its text, its thinking, or its arguments."""
+
+    start: _ContentBlock
+    pieces: list[str] = field(default_factory=list)
+    signature: str = ""
+    size: int = 0
+
+
+class AnthropicReply:
+    """Takes the stream's events in order. `complete` once the last one was seen.
+
+    `taken` are the ids earlier calls of the conversation have; a new call with one of them gets another.
+    """
+
+    def __init__(self, model: str, taken: frozenset[str] = frozenset()) -> None:
+        self.complete = False
+        self.started = False
+        self._model = model
+        self._taken = set(taken)
+        self._blocks: dict[int, _Open] = {}
+        self._usage = _Usage()
+        self._stop_reason = ""
+        self._dropped = 0
+
+    def read(self, data: object) -> StreamEvent | None:
+        """Take one event in; returns what it tells. Raises `msgspec.ValidationError` where it is not understood."""
+        kind = data.get("type") if isinstance(data, dict) else None
+        if kind not in _KNOWN:
+            return None
+        event = msgspec.convert(data, _Event)
+        match event.type:
+            case "message_start" if event.message is not None:
+                self.started = True
+                self._model = event.message.model or self._model
+                self._count(event.message.usage)
+                self._count_dropped(event.message.input_transformations)
+            case "content_block_start" if event.content_block is not None:
+                return self._open_block(event.index, event.content_block)
+            case "content_block_delta" if event.delta is not None:
+                return self._add(event.index, event.delta)
+            case "message_delta":
+                if event.delta is not None and event.delta.stop_reason:
+                    self._stop_reason = event.delta.stop_reason
+                self._count(event.usage)
+                self._count_dropped(event.input_transformations)
+            case "message_stop":
+                self.complete = self.started
+        return None
+
+    def completed(self) -> Completed:
+        """The whole answer."""
+        blocks = tuple(block for index in sorted(self._blocks) if (block := self._closed(self._blocks[index])))
+        calls = any(isinstance(block, ToolCall) for block in blocks)
+        reason = _STOP.get(self._stop_reason, "tool_calls" if calls else "end_turn")
+        if reason == "tool_calls" and not calls:
+            reason = "end_turn"
+        return Completed(blocks, self._used(), reason, valid_text(self._model), self._dropped)
+
+    def _open_block(self, index: int, start: _ContentBlock) -> StreamEvent | None:
+        opened = _Open(start, signature=start.signature or "")
+        self._blocks[index] = opened
+        if start.type == "tool_use":
+            return ToolCallDelta(index, valid_text(start.name), 0)
+        given = (start.text if start.type == "text" else start.thinking) or ""
+        return self._piece(opened, index, given) if given else None
+
+    def _add(self, index: int, delta: _Delta) -> StreamEvent | None:
+        opened = self._blocks.get(index)
+        if opened is None:
+            return None
+        if delta.signature:
+            opened.signature += delta.signature
+        text = {"text": delta.text, "thinking": delta.thinking, "tool_use": delta.partial_json}.get(opened.start.type)
+        return self._piece(opened, index, text) if text else None
+
+    def _piece(self, opened: _Open, index: int, text: str) -> StreamEvent | None:
+        text = valid_text(text)
+        opened.pieces.append(text)
+        opened.size += len(text)
+        match opened.start.type:
+            case "text":
+                return TextDelta(text)
+            case "thinking":
+                return ReasoningDelta(text)
+            case _:
+                return ToolCallDelta(index, valid_text(opened.start.name), opened.size)
+
+    def _closed(self, opened: _Open) -> Block | None:
+        start, text = opened.start, "".join(opened.pieces)
+        match start.type:
+            case "text":
+                return Text(text) if text else None
+            case "thinking":
+                opaque = write_opaque(signature=valid_text(opened.signature)) if opened.signature else ""
+                return Reasoning(text, opaque) if text or opaque else None
+            case "redacted_thinking" if start.data:
+                return Reasoning("", write_opaque(redacted=valid_text(start.data)))
+            case "tool_use":
+                return self._call(start, text)
+            case _:
+                return None
+
+    def _call(self, start: _ContentBlock, text: str) -> ToolCall:
+        if not text and start.input:  # some gateways send the whole input at once
+            text = encode(start.input).decode()
+        arguments, malformed = read_arguments(text)
+        call_id = valid_text(start.id)
+        if not call_id or call_id in self._taken:
+            call_id = fresh_id()
+        self._taken.add(call_id)
+        return ToolCall(call_id, valid_text(start.name), arguments, malformed=malformed)
+
+    def _count(self, told: _Usage | None) -> None:
+        """Later figures are cumulative and replace earlier ones where they are told."""
+        if told is not None:
+            for name in _Usage.__struct_fields__:
+                if (value := getattr(told, name)) is not None:
+                    setattr(self._usage, name, value)
+
+    def _count_dropped(self, told: list[_Transformation] | None) -> None:
+        if told is not None:
+            self._dropped = sum(each.type == "thinking_dropped" for each in told)
+
+    def _used(self) -> Usage:
+        """Anthropic's ``input_tokens`` leaves cache reads and writes out; ours is the whole prompt."""
+        used = self._usage
+        read, written = used.cache_read_input_tokens or 0, used.cache_creation_input_tokens or 0
+        details = used.output_tokens_details
+        return Usage(
+            input_tokens=(used.input_tokens or 0) + read + written,
+            cache_read_tokens=read,
+            cache_write_tokens=written,
+            output_tokens=used.output_tokens or 0,
+            reasoning_tokens=(details.thinking_tokens or 0) if details is not None else 0,
+        )

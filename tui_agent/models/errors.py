@@ -1,0 +1,154 @@
+"""A provider's failure as one of the taxonomy: one plain sentence that says what to do, and never a key in it."""
+
+import os
+import re
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import NamedTuple
+
+from tui_agent.conversation.blocks import valid_text
+from tui_agent.models.base import (
+    AuthFailed,
+    ContextOverflow,
+    InvalidRequest,
+    ModelError,
+    Overloaded,
+    RateLimited,
+    Unavailable,
+    UnknownModel,
+)
+
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY")
+TEXT_LIMIT = 300
+
+_SECRETS = re.compile(r"sk-ant-[\w-]+|AIza[\w-]{10,}|(?i:bearer)\s+[\w.~+/=-]+|(?<=[?&]key=)[^&\s]+")
+_OVERFLOWS = (
+    re.compile(r"prompt is too long: (\d+) tokens > (\d+) maximum"),
+    re.compile(r"input token count \((\d+)\) exceeds the maximum number of tokens allowed \((\d+)\)"),
+    re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)"),
+)
+_STATUS_OF_KIND = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+    "INVALID_ARGUMENT": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+
+
+class Provider(NamedTuple):
+    """What an error names: the provider, the variable its key comes from, the variable of its address."""
+
+    title: str
+    key_variable: str
+    address_variable: str
+
+
+class Refusal(NamedTuple):
+    """What a provider answered instead of a message: HTTP status, its own name of the error, text, seconds to wait."""
+
+    status: int
+    kind: str
+    text: str
+    retry_after: float | None = None
+
+
+def redact(text: str) -> str:
+    """`text` without anything that is, or looks like, a key."""
+    for name in KEY_VARIABLES:
+        value = os.environ.get(name, "")
+        if len(value) >= 4:
+            text = text.replace(value, "[key]")
+    return _SECRETS.sub("[key]", text)
+
+
+def plain(text: str) -> str:
+    """A provider's text made safe to show: one line, no control characters, no keys, at most 300 characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in valid_text(text[: 20 * TEXT_LIMIT])).split())
+    line = redact(line)
+    return line if len(line) <= TEXT_LIMIT else line[: TEXT_LIMIT - 1] + "…"
+
+
+def parse_retry_after(value: str | None) -> float | None:
+    """Seconds from a ``retry-after`` value: a number, a duration (``3.5s``) or a date. None where it is neither."""
+    if not value:
+        return None
+    try:
+        seconds = float(value.strip().removesuffix("s"))
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time()
+        except (TypeError, ValueError):
+            return None
+    return max(0.0, seconds) if seconds < float("inf") else None
+
+
+def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
+    """The error of the taxonomy for what the provider answered."""
+    name, text = provider.title, plain(refusal.text)
+    for pattern in _OVERFLOWS:
+        if found := pattern.search(refusal.text):
+            tokens, limit = int(found[1][:15]), int(found[2][:15])
+            return ContextOverflow(
+                f"The conversation is too long for {model}: {tokens:,} tokens of at most {limit:,}; compact it or "
+                "choose a model with a larger window.",
+                tokens=tokens,
+                limit=limit,
+            )
+    status = refusal.status if refusal.status >= 400 else _STATUS_OF_KIND.get(refusal.kind, 500)
+    if status == 401 or (status == 400 and "api key not valid" in refusal.text.lower()):
+        return AuthFailed(f"{name} does not accept the key: check {provider.key_variable}.")
+    match status:
+        case 402:
+            return AuthFailed(f"{name} cannot bill this call: check the account's plan and credit.")
+        case 403:
+            return AuthFailed(f"The key in {provider.key_variable} may not use {model}: {text}")
+        case 404:
+            return UnknownModel(
+                f"{name} knows no model {model}: choose another one, or check {provider.address_variable} if it is set."
+            )
+        case 413:
+            return ContextOverflow(f"The request is larger than {name} accepts: compact the conversation.")
+        case 429:
+            return RateLimited(
+                f"{name}'s rate limit is reached: wait a while, or use another model.", retry_after=refusal.retry_after
+            )
+        case 529:
+            return Overloaded(
+                f"{name} is overloaded: try again later, or use another model.", retry_after=refusal.retry_after
+            )
+        case 503 if refusal.kind == "UNAVAILABLE":
+            return Overloaded(
+                f"{model} is overloaded: try again later, or use another model.", retry_after=refusal.retry_after
+            )
+        case _ if status >= 500 or status == 408:
+            return Unavailable(
+                f"{name} failed on its side ({status}): try again later. It said: {text}",
+                retry_after=refusal.retry_after,
+            )
+        case _:
+            return InvalidRequest(f"{name} refuses the request: {text}")
+
+
+def bad_address(provider: Provider, text: str) -> InvalidRequest:
+    """The provider's address is none."""
+    return InvalidRequest(f"{provider.title} has no valid address: check {provider.address_variable}. ({plain(text)})")
+
+
+def no_key(provider: Provider, text: str = "") -> AuthFailed:
+    """There is no key at all; `text` says what the SDK looked for besides."""
+    more = f" ({plain(text)})" if text else ""
+    return AuthFailed(f"There is no key for {provider.title}: set {provider.key_variable}.{more}")

@@ -1,0 +1,56 @@
+"""The HTTP client the Gemini SDK is given: it sends request bodies that were encoded beforehand.
+
+Imported only where the SDK is. ``HttpOptions.httpx_async_client`` is the SDK's own way to bring a client.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+from typing_extensions import override
+
+CONNECT_TIMEOUT_S = 15.0
+_HEADER = "x-prepared-body"
+
+
+class PreparedClient(httpx2.AsyncClient):
+    """Puts the body named by a request's own header in the place of the one the SDK made, and drops the header.
+
+    `idle_timeout_s` seconds without a byte end a call; the SDK's own timeout bounds nothing but the whole.
+    """
+
+    def __init__(self, idle_timeout_s: float) -> None:
+        super().__init__(follow_redirects=True, timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S))
+        self._bodies: dict[str, bytes] = {}
+        self._answers: dict[str, httpx2.Response] = {}
+
+    @asynccontextmanager
+    async def prepared(self, token: str, body: bytes) -> AsyncIterator[dict[str, str]]:
+        """The headers with which a request made inside sends `body`. Leaving it ends that request's connection."""
+        self._bodies[token] = body
+        try:
+            yield {_HEADER: token}
+        finally:
+            self._bodies.pop(token, None)
+            answer = self._answers.pop(token, None)
+            if answer is not None:
+                await answer.aclose()
+
+    @override
+    def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
+        headers = httpx2.Headers(options.pop("headers", None))
+        token = headers.pop(_HEADER, None)
+        options["timeout"] = self.timeout
+        if token in self._bodies:
+            options["content"] = self._bodies[token]
+            options["extensions"] = {**(options.get("extensions") or {}), "prepared_body": token}
+        return super().build_request(method, url, headers=headers, **options)
+
+    @override
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        answer = await super().send(request, **options)
+        token = request.extensions.get("prepared_body")
+        if isinstance(token, str):
+            self._answers[token] = answer
+        return answer

@@ -1,0 +1,177 @@
+"""An answer of the Gemini API, read from the chunks of its stream."""
+
+from base64 import b64encode
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.entries import Usage
+from tui_agent.models.base import (
+    Completed,
+    InvalidRequest,
+    ReasoningDelta,
+    StopReason,
+    StreamEvent,
+    TextDelta,
+    ToolCallDelta,
+    Unavailable,
+)
+from tui_agent.models.encoding import encode, fresh_id, read_arguments, write_opaque
+
+if TYPE_CHECKING:
+    from google.genai.types import (
+        FunctionCall,
+        GenerateContentResponse,
+        GenerateContentResponseUsageMetadata,
+        Part,
+    )
+
+_STOP: dict[str, StopReason] = {
+    "STOP": "end_turn",
+    "MAX_TOKENS": "max_tokens",
+    "CONTINUATION": "max_tokens",
+    "SAFETY": "refusal",
+    "RECITATION": "refusal",
+    "LANGUAGE": "refusal",
+    "BLOCKLIST": "refusal",
+    "PROHIBITED_CONTENT": "refusal",
+    "SPII": "refusal",
+    "MODEL_ARMOR": "refusal",
+    "IMAGE_SAFETY": "refusal",
+    "IMAGE_PROHIBITED_CONTENT": "refusal",
+    "IMAGE_RECITATION": "refusal",
+}
+_BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"})
+
+
+@dataclass(slots=True)
+class _Open:
+    """Text or thoughts as they come in. `opaque` is set where a signature came, which ends the text."""
+
+    thought: bool
+    pieces: list[str] = field(default_factory=list)
+    opaque: str = ""
+
+
+class GeminiReply:
+    """Takes the stream's chunks in order. `complete` once a chunk gave the reason it ended.
+
+    `taken` are the ids earlier calls of the conversation have; a new call with one of them gets another.
+    """
+
+    def __init__(self, model: str, taken: frozenset[str] = frozenset()) -> None:
+        self.complete = False
+        self.started = False
+        self._model = model
+        self._version = ""
+        self._taken = set(taken)
+        self._blocks: list[_Open | ToolCall] = []
+        self._usage = Usage()
+        self._reason = ""
+        self._reason_text = ""
+
+    def read(self, chunk: "GenerateContentResponse") -> list[StreamEvent]:
+        """Take one chunk in; returns what it tells."""
+        self.started = True
+        self._version = chunk.model_version or self._version
+        if chunk.usage_metadata is not None:
+            self._usage = _used(chunk.usage_metadata, self._usage)
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason is not None:
+            self._reason, self.complete = "SAFETY", True
+        if not chunk.candidates:
+            return []
+        candidate = chunk.candidates[0]
+        parts = (candidate.content.parts if candidate.content is not None else None) or []
+        events = [event for part in parts if (event := self._part(part)) is not None]
+        if candidate.finish_reason is not None:
+            self._reason = str(getattr(candidate.finish_reason, "value", candidate.finish_reason))
+            self._reason_text = candidate.finish_message or ""
+            self.complete = True
+        return events
+
+    def completed(self) -> Completed:
+        """The whole answer. Raises `Unavailable` where the model failed to write one: asking again helps."""
+        if self._reason in _BROKEN:
+            raise Unavailable("Gemini wrote a tool call that cannot be read: try again.")
+        if self._reason == "MISSING_THOUGHT_SIGNATURE":
+            raise InvalidRequest(
+                "Gemini misses a thought signature in the conversation: start a new one or compact it."
+            )
+        blocks = tuple(block for opened in self._blocks if (block := _closed(opened)) is not None)
+        calls = any(isinstance(block, ToolCall) for block in blocks)
+        reason = _STOP.get(self._reason)
+        if reason is None:
+            if not blocks:
+                raise Unavailable("Gemini stopped without an answer: try again.")
+            reason = "end_turn"
+        if calls and reason == "end_turn":
+            reason = "tool_calls"
+        return Completed(blocks, self._usage, reason, valid_text(self._version or self._model))
+
+    def _part(self, part: "Part") -> StreamEvent | None:
+        signature = b64encode(part.thought_signature).decode() if part.thought_signature else ""
+        if part.function_call is not None:
+            return self._call(part.function_call, signature)
+        text = valid_text(part.text or "")
+        if part.thought:
+            return self._add(text, thought=True)
+        event = self._add(text, thought=False)
+        if signature:
+            self._sign(signature, apart=not text)
+        return event
+
+    def _add(self, text: str, *, thought: bool) -> StreamEvent | None:
+        if not text:
+            return None
+        last = self._blocks[-1] if self._blocks else None
+        if not isinstance(last, _Open) or last.thought is not thought or last.opaque:
+            last = _Open(thought)
+            self._blocks.append(last)
+        last.pieces.append(text)
+        return ReasoningDelta(text) if thought else TextDelta(text)
+
+    def _sign(self, signature: str, *, apart: bool) -> None:
+        """A text's signature may come on an empty part after it, and goes back the same way."""
+        last = self._blocks[-1] if self._blocks else None
+        if isinstance(last, _Open) and not last.thought:
+            place = {"apart": "yes"} if apart else {}
+            last.opaque = write_opaque(model=self._model, signature=signature, **place)
+
+    def _call(self, call: "FunctionCall", signature: str) -> StreamEvent:
+        arguments, malformed = read_arguments(encode(call.args or {}).decode())
+        api_id = valid_text(call.id or "")
+        call_id = api_id
+        if not call_id or call_id in self._taken:
+            call_id = fresh_id()
+        self._taken.add(call_id)
+        fields = {"model": self._model}
+        if signature:
+            fields["signature"] = signature
+        if api_id:
+            fields["id"] = api_id
+        opaque = write_opaque(**fields) if len(fields) > 1 else ""
+        name = valid_text(call.name or "")
+        self._blocks.append(ToolCall(call_id, name, arguments, opaque, malformed))
+        return ToolCallDelta(len(self._blocks) - 1, name, len(arguments))
+
+
+def _closed(opened: _Open | ToolCall) -> Block | None:
+    if isinstance(opened, ToolCall):
+        return opened
+    text = "".join(opened.pieces)
+    return Reasoning(text) if opened.thought else Text(text, opened.opaque)
+
+
+def _used(told: "GenerateContentResponseUsageMetadata", before: Usage) -> Usage:
+    """The figures of a chunk are of the whole call so far; what a chunk leaves out stays as it was.
+
+    Gemini's prompt count includes what was read from the cache; its thoughts are not part of the candidates' count.
+    """
+    prompt = (told.prompt_token_count or 0) + (told.tool_use_prompt_token_count or 0)
+    thoughts = told.thoughts_token_count or 0
+    return Usage(
+        input_tokens=prompt or before.input_tokens,
+        cache_read_tokens=told.cached_content_token_count or before.cache_read_tokens,
+        output_tokens=((told.candidates_token_count or 0) + thoughts) or before.output_tokens,
+        reasoning_tokens=thoughts or before.reasoning_tokens,
+    )

@@ -1,0 +1,167 @@
+"""A request as the JSON of the Gemini API's ``generateContent``."""
+
+import re
+from typing import NamedTuple
+
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.view import RequestMessage
+from tui_agent.models.base import ModelRequest
+from tui_agent.models.encoding import (
+    Fields,
+    arguments_of,
+    encode,
+    read_opaque,
+    safe_name,
+    schema_of,
+    text_of,
+)
+
+SENTINEL = "skip_thought_signature_validator"
+"""Stands for the signature of a call this model did not make (Gemini API, thought signatures)."""
+
+_UNSIGNED = re.compile(r"gemini-(1|2)\b|gemma")
+_THOUGHTLESS = re.compile(r"gemini-(1|2\.0)\b|gemma")
+_NO_TEXT = "(no output)"
+
+
+def wants_signatures(model: str) -> bool:
+    """From Gemini 3 on the first call of a step must carry a signature."""
+    return _UNSIGNED.match(model) is None
+
+
+class _Answered(NamedTuple):
+    """What an answer repeats of its call: the name, and the id where the API gave one."""
+
+    name: str
+    api_id: str
+
+
+class RequestEncoder:
+    """Encodes requests for one model, keeping each message's bytes as long as it is part of the latest one.
+
+    A message is told by its identity and that of the message before it, which holds the calls it answers.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._encoded: dict[tuple[int, int], tuple[RequestMessage, RequestMessage | None, bytes]] = {}
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """The request's body."""
+        head: Fields = {}
+        if request.system.strip():
+            head["systemInstruction"] = {"parts": [{"text": text_of(request.system)}]}
+        if request.tools:
+            declarations = [
+                {
+                    "name": tool.name,
+                    "description": text_of(tool.description),
+                    "parametersJsonSchema": schema_of(tool.schema),
+                }
+                for tool in request.tools
+            ]
+            head["tools"] = [{"functionDeclarations": declarations}]
+        config: Fields = {"maxOutputTokens": request.max_tokens}
+        if _THOUGHTLESS.match(self._model) is None:
+            config["thinkingConfig"] = {"includeThoughts": True}
+        head["generationConfig"] = config
+        return encode(head)[:-1] + b',"contents":[' + b",".join(self._contents(request)) + b"]}"
+
+    def _contents(self, request: ModelRequest) -> list[bytes]:
+        kept: dict[tuple[int, int], tuple[RequestMessage, RequestMessage | None, bytes]] = {}
+        pieces: list[bytes] = []
+        before: RequestMessage | None = None
+        for message in request.messages:
+            key = (id(before), id(message))
+            known = self._encoded.get(key)
+            piece = known[2] if known is not None else self.encode_message(message, before)
+            kept[key] = (message, before, piece)
+            if piece:
+                pieces.append(piece)
+            before = message
+        self._encoded = kept
+        return pieces
+
+    def encode_message(self, message: RequestMessage, before: RequestMessage | None) -> bytes:
+        """One message after the message `before`. Empty where nothing of it is sent."""
+        if message.role == "assistant":
+            role, parts = "model", self._said(message.blocks)
+        else:
+            role, parts = "user", _asked(message.blocks, _calls_of(before))
+        return encode({"role": role, "parts": parts}) if parts else b""
+
+    def _said(self, blocks: tuple[Block, ...]) -> list[Fields]:
+        parts: list[Fields] = []
+        unsigned = wants_signatures(self._model)
+        for block in blocks:
+            match block:
+                case Text() if block.text.strip():
+                    parts += self._text(block)
+                case ToolCall():
+                    part: Fields = {"functionCall": _call(block)}
+                    signature = self._signature(block.opaque)
+                    if signature or unsigned:
+                        part["thoughtSignature"] = signature or SENTINEL
+                    unsigned = False
+                    parts.append(part)
+                case _:
+                    pass  # thoughts are not sent back; their signatures travel with calls and text
+        return parts
+
+    def _text(self, block: Text) -> list[Fields]:
+        part: Fields = {"text": text_of(block.text)}
+        signature = self._signature(block.opaque)
+        if not signature:
+            return [part]
+        if "apart" in read_opaque(block.opaque):
+            return [part, {"text": "", "thoughtSignature": signature}]
+        return [{**part, "thoughtSignature": signature}]
+
+    def _signature(self, opaque: str) -> str:
+        """The signature, where this model made it."""
+        fields = read_opaque(opaque)
+        return fields.get("signature", "") if fields.get("model") == self._model else ""
+
+
+def _calls_of(message: RequestMessage | None) -> dict[str, _Answered]:
+    calls: dict[str, _Answered] = {}
+    for block in message.blocks if message is not None else ():
+        if isinstance(block, ToolCall):
+            calls[block.id] = _Answered(safe_name(block.name), read_opaque(block.opaque).get("id", ""))
+    return calls
+
+
+def _call(call: ToolCall) -> Fields:
+    fields: Fields = {"name": safe_name(call.name), "args": arguments_of(call)}
+    api_id = read_opaque(call.opaque).get("id", "")
+    return {"id": api_id, **fields} if api_id else fields
+
+
+def _asked(blocks: tuple[Block, ...], calls: dict[str, _Answered]) -> list[Fields]:
+    """The user's parts: answers first, then what else there is."""
+    answers: list[Fields] = []
+    rest: list[Fields] = []
+    for block in blocks:
+        match block:
+            case ToolResult():
+                answers.append({"functionResponse": _answer(block, calls.get(block.call_id))})
+                rest += [_image(image) for image in block.images]
+            case Text() if block.text.strip():
+                rest.append({"text": text_of(block.text)})
+            case Image():
+                rest.append(_image(block))
+            case Reasoning() | _:
+                pass
+    return answers + rest
+
+
+def _answer(result: ToolResult, call: _Answered | None) -> Fields:
+    text = text_of(result.text) if result.text.strip() else _NO_TEXT
+    fields: Fields = {"id": call.api_id} if call is not None and call.api_id else {}
+    fields["name"] = call.name if call is not None else "unnamed"
+    fields["response"] = {"error" if result.is_error else "output": text}
+    return fields
+
+
+def _image(image: Image) -> Fields:
+    return {"inlineData": {"mimeType": image.media_type, "data": image.data}}

@@ -1,0 +1,98 @@
+"""Windows and prices from the catalogue package ``genai-prices``, whose data is part of it: nothing is fetched.
+
+It takes 0.4 s to import, so everything here is called in a thread, after the first paint.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tui_agent.models.base import ModelProfile, Prices
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
+
+DEFAULT_WINDOW = 131_072
+"""The window of a model nobody tells the window of, in tokens."""
+
+CATALOGUE_PROVIDERS: Mapping[str, str] = {"anthropic": "anthropic", "gemini": "google"}
+_LISTED = {
+    "anthropic": re.compile(r"claude-[a-z]+-\d"),
+    "gemini": re.compile(r"gemini-(2\.5|[3-9])(?!.*(tts|image|live|omni|robotics|audio|embedding))"),
+}
+
+
+def look_up(profile: ModelProfile) -> ModelProfile:
+    """`profile` with the catalogue's prices and window where the provider has told none."""
+    info = _find(profile)
+    changes: dict[str, object] = {}
+    if info is not None:
+        changes["prices"] = _prices(info.get_prices(datetime.now(UTC)))
+    if profile.window <= 0:
+        known = info.context_window if info is not None else None
+        changes["window"], changes["source"] = (known, "catalogue") if known else (DEFAULT_WINDOW, "default")
+    return msgspec.structs.replace(profile, **changes)
+
+
+def listed_models() -> list[tuple[str, str]]:
+    """(provider, id) of the models in the catalogue that hold a conversation with tools, newest generation first."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    found: list[tuple[str, str]] = []
+    for provider, catalogue_id in CATALOGUE_PROVIDERS.items():
+        entries = next((each.models for each in get_snapshot().providers if each.id == catalogue_id), [])
+        ids = [each.id for each in entries if not each.deprecated and _LISTED[provider].match(each.id)]
+        found += [(provider, each) for each in sorted(ids, key=_generation, reverse=True)]
+    return found
+
+
+def _generation(model: str) -> tuple[list[int], str]:
+    return [int(number) for number in re.findall(r"\d+", model)[:2]], model
+
+
+def _find(profile: ModelProfile) -> "ModelInfo | None":
+    catalogue_id = CATALOGUE_PROVIDERS.get(profile.provider)
+    if catalogue_id is None:
+        return None
+    from genai_prices.data_snapshot import get_snapshot
+
+    provider = next((each for each in get_snapshot().providers if each.id == catalogue_id), None)
+    return provider.find_model(profile.id) if provider is not None else None
+
+
+def _prices(told: "ModelPrice") -> Prices | None:
+    """Prices with their cliffs. None where input or output has no price."""
+    starts: set[int] = set()
+    for name in ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok"):
+        starts.update(tier.start for tier in getattr(getattr(told, name), "tiers", ()))
+    base = _prices_above(told, 0)
+    if base is None:
+        return None
+    cliffs = tuple((start, prices) for start in sorted(starts) if (prices := _prices_above(told, start)) is not None)
+    return msgspec.structs.replace(base, above=cliffs)
+
+
+def _prices_above(told: "ModelPrice", start: int) -> Prices | None:
+    """The prices of a request of more than `start` tokens (0: of any size)."""
+    paid = _price_at(told.input_mtok, start), _price_at(told.output_mtok, start)
+    if paid[0] is None or paid[1] is None:
+        return None
+    return Prices(
+        input=paid[0],
+        output=paid[1],
+        cache_read=_price_at(told.cache_read_mtok, start),
+        cache_write=_price_at(told.cache_write_mtok, start),
+    )
+
+
+def _price_at(price: "Decimal | TieredPrices | None", start: int) -> float | None:
+    if price is None:
+        return None
+    if isinstance(price, Decimal):
+        return float(price)
+    reached = [tier.price for tier in price.tiers if start and tier.start <= start]
+    return float(reached[-1] if reached else price.base)

@@ -1,0 +1,71 @@
+"""Trying again what may go through later, for every provider alike."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from tui_agent.models.base import (
+    Completed,
+    ConnectionLost,
+    Model,
+    ModelError,
+    ModelRequest,
+    Retrying,
+    StreamEvent,
+)
+
+ATTEMPTS = 5
+"""Calls in all. With delays of about 1, 2, 4 and 8 seconds they bridge a quarter of a minute of overload."""
+
+FIRST_DELAY_S = 1.0
+LONGEST_DELAY_S = 60.0
+
+
+async def stream_with_retries(
+    model: Model,
+    request: ModelRequest,
+    *,
+    attempts: int = ATTEMPTS,
+    first_delay_s: float = FIRST_DELAY_S,
+    longest_delay_s: float = LONGEST_DELAY_S,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    jitter: Callable[[], float] = random.random,
+) -> AsyncGenerator[StreamEvent, None]:
+    """Ask, and ask again with the same request while the error is a retryable one.
+
+    Each failure but the last yields `Retrying`: what was streamed before it is void. The delay is the provider's
+    `retry_after` where it tells one, else doubles from `first_delay_s` (times 0.5 to 1, by `jitter`); in seconds, at
+    most `longest_delay_s`. Nothing is tried again after `Completed`. Raises the last `ModelError`.
+    """
+    for attempt in range(1, attempts + 1):
+        done = False
+        try:
+            async with _closing(model.stream(request)) as stream:
+                async for event in stream:
+                    done = done or isinstance(event, Completed)
+                    yield event
+            if done:
+                return
+            raise ConnectionLost("The model's answer ended before its last event: try again.")
+        except ModelError as error:
+            if done or not error.retryable or attempt == attempts:
+                raise
+            failed = error
+        if failed.retry_after is not None:
+            delay = failed.retry_after
+        else:
+            delay = first_delay_s * 2 ** (attempt - 1) * (0.5 + jitter() / 2)
+        delay = min(delay, longest_delay_s)
+        yield Retrying(attempt, delay, failed)
+        await sleep(delay)
+
+
+@asynccontextmanager
+async def _closing(stream: AsyncIterator[StreamEvent]) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+    """A left stream is closed at once, not when it is collected: its connection is what is being paid for."""
+    try:
+        yield stream
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()

@@ -1,0 +1,79 @@
+"""What calls cost, and the totals of a turn and of a session."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tui_agent.conversation.entries import Usage
+from tui_agent.models.base import Prices
+
+MTOK = 1_000_000
+
+
+def prices_for(prices: Prices, input_tokens: int) -> Prices:
+    """The prices of a request with `input_tokens` tokens of input: those above the highest cliff it passes."""
+    holding = prices
+    for start, above in prices.above:
+        if input_tokens > start:
+            holding = above
+    return holding
+
+
+def cost_usd(usage: Usage, prices: Prices | None) -> float | None:
+    """What one call cost in USD; None where the prices are not known.
+
+    Cache reads and writes without a price of their own cost what input costs.
+    """
+    if prices is None:
+        return None
+    rates = prices_for(prices, usage.input_tokens)
+    read = rates.input if rates.cache_read is None else rates.cache_read
+    write = rates.input if rates.cache_write is None else rates.cache_write
+    uncached = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
+    return (
+        uncached * rates.input
+        + usage.cache_read_tokens * read
+        + usage.cache_write_tokens * write
+        + usage.output_tokens * rates.output
+    ) / MTOK
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Several calls together. `unpriced` of them had no known price: what they cost is not in `cost_usd`."""
+
+    usage: Usage = Usage()
+    calls: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+
+    @property
+    def known_cost_usd(self) -> float | None:
+        """The cost, None where no call had a known price."""
+        return None if self.calls and self.calls == self.unpriced else self.cost_usd
+
+    def plus(self, usage: Usage, cost: float | None) -> "Totals":
+        """These totals and one call more."""
+        return Totals(self.usage + usage, self.calls + 1, self.cost_usd + (cost or 0.0), self.unpriced + (cost is None))
+
+
+class UsageTracker:
+    """Adds calls up: per model, for the turn and for the session. Subtasks record into their parent's."""
+
+    def __init__(self) -> None:
+        self.session = Totals()
+        self.turn = Totals()
+        self._models: dict[str, Totals] = {}
+
+    def start_turn(self) -> None:
+        """The next call is the first of a new turn."""
+        self.turn = Totals()
+
+    def record(self, model: str, usage: Usage, cost: float | None) -> None:
+        """Take one call in; `cost` in USD, None where it is not known."""
+        self.turn = self.turn.plus(usage, cost)
+        self.session = self.session.plus(usage, cost)
+        self._models[model] = self._models.get(model, Totals()).plus(usage, cost)
+
+    def by_model(self) -> Mapping[str, Totals]:
+        """The session's totals per model, the most expensive first."""
+        return dict(sorted(self._models.items(), key=lambda item: item[1].cost_usd, reverse=True))

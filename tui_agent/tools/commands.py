@@ -1,0 +1,144 @@
+"""Which commands a shell line runs, told well enough to hold them against rules.
+
+The answer errs on one side only: a line that is not fully understood is `opaque`, and an opaque line is never taken for
+one that was allowed. It follows the grammar of bash (its manual, "Shell Syntax" and "Shell Expansions").
+"""
+
+import re
+
+import msgspec
+
+from tui_agent.tools.shell_words import Opaque, Pipeline, Word, parse
+from tui_agent.tools.wrappers import Unwrapped, unwrap
+
+_DEPTH = 8
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~*?{}$\[\]^-]+", re.ASCII)
+_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+_MOVES = frozenset({"cd", "pushd", "popd"})
+
+
+class Redirection(msgspec.Struct, frozen=True):
+    """A file the shell itself opens to write. `target` is None where it is only known when the line runs."""
+
+    target: str | None
+
+
+class SimpleCommand(msgspec.Struct, frozen=True):
+    """One program with its arguments, quotes removed. `text` is how a rule sees it: assignments in front, an argument
+    quoted only where it must be. `dynamic`: an argument is only known when the line runs.
+    """
+
+    words: tuple[str, ...]
+    text: str
+    assigns: bool = False
+    dynamic: bool = False
+
+
+class ShellLine(msgspec.Struct, frozen=True):
+    """`commands`: all that run, those inside substitutions and wrappers (``sudo``, ``xargs``, ``bash -c``) included.
+    `mentions`: further readings of them, for rules that forbid. `opaque` says why the line is not fully understood.
+    """
+
+    commands: tuple[SimpleCommand, ...] = ()
+    mentions: tuple[str, ...] = ()
+    writes: tuple[Redirection, ...] = ()
+    opaque: str = ""
+
+
+def read_line(line: str) -> ShellLine:
+    """What `line` runs. Never raises."""
+    reader = _Reader()
+    try:
+        reader.read(line, 0)
+    except Opaque as reason:
+        reader.opaque = reader.opaque or str(reason)
+    except RecursionError:
+        reader.opaque = "it is nested too deeply"
+    moved = any(command.words[:1] and command.words[0] in _MOVES for command in reader.commands)
+    writes = tuple(_moved(write) if moved else write for write in reader.writes)
+    return ShellLine(tuple(reader.commands), tuple(reader.mentions), writes, reader.opaque)
+
+
+class _Reader:
+    """Collects while it descends; what was found before something opaque stays."""
+
+    def __init__(self) -> None:
+        self.commands: list[SimpleCommand] = []
+        self.mentions: list[str] = []
+        self.writes: list[Redirection] = []
+        self.opaque = ""
+
+    def read(self, line: str, depth: int) -> None:
+        if depth > _DEPTH:
+            raise Opaque("it is nested too deeply")
+        parsed: Pipeline = parse(line)
+        for words in parsed.commands:
+            self._command(words, depth)
+        for inner in parsed.inner:
+            self.read(inner, depth + 1)
+        for word in parsed.writes:
+            self._write(word)
+        if parsed.opaque:
+            self.opaque = self.opaque or parsed.opaque
+
+    def _command(self, words: tuple[Word, ...], depth: int) -> None:
+        first = 0
+        while first < len(words) and _NAME.match(words[first].raw):
+            first += 1
+        self._simple(words[:first], words[first:], depth)
+
+    def _simple(self, assignments: tuple[Word, ...], words: tuple[Word, ...], depth: int) -> None:
+        if depth > _DEPTH:
+            raise Opaque("it is nested too deeply")
+        command = SimpleCommand(
+            words=tuple(word.text for word in words),
+            text=" ".join(map(_written, (*assignments, *words))),
+            assigns=bool(assignments),
+            dynamic=any(word.dynamic for word in words),
+        )
+        if not words:
+            if assignments:
+                self.commands.append(command)
+            return
+        if words[0].dynamic or words[0].globs:
+            self.opaque = self.opaque or "the name of a program is only known when it runs"
+        self._mention(words)
+        unwrapped: Unwrapped = unwrap(words)
+        if not unwrapped.transparent:
+            self.commands.append(command)
+        if unwrapped.opaque:
+            self.opaque = self.opaque or unwrapped.opaque
+        for inner in unwrapped.commands:
+            start = 0
+            while start < len(inner) and _NAME.match(inner[start].raw):
+                start += 1
+            self._simple((*assignments, *inner[:start]), inner[start:], depth + 1)
+        for line in unwrapped.lines:
+            self.read(line, depth + 1)
+
+    def _mention(self, words: tuple[Word, ...]) -> None:
+        name, *rest = (_written(word) for word in words)
+        self.mentions.append(" ".join([name, *rest]))
+        if "/" in name:
+            self.mentions.append(" ".join([name.rsplit("/", 1)[1], *rest]))
+
+    def _write(self, word: Word) -> None:
+        if word.dynamic or word.globs or (word.raw.startswith("~") and not word.raw.startswith("~/")):
+            self.writes.append(Redirection(None))
+        elif word.text not in _NOWHERE:
+            # A quoted tilde is a file of that name, and "./" says so.
+            quoted = word.text.startswith("~") and not word.raw.startswith("~")
+            self.writes.append(Redirection(f"./{word.text}" if quoted else word.text))
+
+
+def _moved(write: Redirection) -> Redirection:
+    """A relative target after a `cd` could be anywhere."""
+    known = write.target is not None and write.target.startswith(("/", "~/"))
+    return write if known else Redirection(None)
+
+
+def _written(word: Word) -> str:
+    if word.text and _PLAIN.fullmatch(word.text):
+        return word.text
+    return "'" + word.text.replace("'", "'\\''") + "'"

@@ -1,0 +1,82 @@
+"""Unified diffs for people to read: complete for ordinary edits, cut for enormous ones, never slow."""
+
+import difflib
+
+MAX_LINES = 2_000
+"""Lines of a diff that are shown."""
+MAX_WIDTH = 1_000
+"""Characters of a line that are shown."""
+_COMPARED = 4_000
+"""Lines on either side that are compared with each other; beyond it the changed part is shown as replaced whole."""
+_CONTEXT = 3
+
+
+def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES) -> str:
+    """The unified diff from `old` to `new`, at most `max_lines` lines and a note; empty when they are equal.
+
+    Only newlines end a line. Texts that differ in more than a few thousand lines are not compared line by line.
+    """
+    before, after = _lines(old), _lines(new)
+    if before == after:
+        return ""
+    start = _common(before, after)
+    end = _common(before[start:][::-1], after[start:][::-1])
+    first = max(start - _CONTEXT, 0)
+    last = max(end - _CONTEXT, 0)
+    removed, added = before[first : len(before) - last], after[first : len(after) - last]
+    if max(len(removed), len(added)) > _COMPARED:
+        body = [
+            _range(first, len(removed), len(added)),
+            *(f"-{line}" for line in removed),
+            *(f"+{line}" for line in added),
+        ]
+    else:
+        body = [_moved(line, first) for line in difflib.unified_diff(removed, added, n=_CONTEXT, lineterm="")][2:]
+    shown = [f"--- {name}", f"+++ {name}", *(_clipped(line) for line in body[:max_lines])]
+    if len(body) > max_lines:
+        shown.append(f"… {len(body) - max_lines:,} more lines")
+    return "\n".join(shown)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines without line endings; a last line without a newline carries the usual note."""
+    if not text:
+        return []
+    lines = text.split("\n")
+    if lines[-1]:
+        lines[-1] += "\n\\ No newline at end of file"
+        return lines
+    return lines[:-1]
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """How many lines both start with."""
+    count = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        count += 1
+    return count
+
+
+def _range(first: int, removed: int, added: int) -> str:
+    return f"@@ -{first + 1},{removed} +{first + 1},{added} @@"
+
+
+def _moved(line: str, by: int) -> str:
+    """A hunk's header with its line numbers moved down by the common lines that were left out in front."""
+    if not line.startswith("@@ "):
+        return line
+    _, old, new, _ = line.split(" ")
+    return f"@@ -{_shift(old[1:], by)} +{_shift(new[1:], by)} @@"
+
+
+def _shift(span: str, by: int) -> str:
+    start, comma, count = span.partition(",")
+    return f"{int(start) + by}{comma}{count}"
+
+
+def _clipped(line: str) -> str:
+    text, newline, note = line.partition("\n")
+    text = text.removesuffix("\r")
+    return (text if len(text) <= MAX_WIDTH else f"{text[:MAX_WIDTH]}…") + newline + note

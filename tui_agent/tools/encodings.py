@@ -1,0 +1,93 @@
+"""What a file's bytes are: text in an encoding, a picture, or something else."""
+
+import codecs
+from typing import Literal, TypeAlias
+
+import msgspec
+
+HEAD = 64 * 1024
+"""Bytes looked at to tell what a file is."""
+
+Encoding: TypeAlias = Literal["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "latin-1"]
+
+_MARKS: tuple[tuple[bytes, Encoding], ...] = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
+_CONTROLS = bytes(byte for byte in range(32) if byte not in _TEXT_CONTROLS)
+_MOST_CONTROLS = 0.1
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"\x7fELF", "an ELF program or library"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+    (b"SQLite format 3\x00", "an SQLite database"),
+)
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """`encoding` for text, with its byte order mark `mark`; otherwise `media` says what the bytes are."""
+
+    encoding: Encoding | None = None
+    mark: bytes = b""
+    media: str = ""
+
+    @property
+    def is_image(self) -> bool:
+        return self.media.startswith("image/")
+
+
+def sniff(head: bytes, whole: bool) -> Kind:
+    """What a file is whose first bytes are `head`; `whole`: there are no more.
+
+    A byte order mark decides; without one, NUL bytes mean binary, and what is not UTF-8 is taken for Latin-1, in which
+    every byte is a character and none is lost.
+    """
+    media = _media(head)
+    if media:
+        return Kind(media=media)
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return Kind(media="UTF-32 text")
+    for mark, encoding in _MARKS:
+        if head.startswith(mark):
+            return Kind(encoding, mark)
+    if b"\0" in head or len(head) - len(head.translate(None, _CONTROLS)) > _MOST_CONTROLS * len(head):
+        return Kind(media="binary")
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head, final=whole)
+    except UnicodeDecodeError:
+        return Kind("latin-1")
+    return Kind("utf-8")
+
+
+def decode(content: bytes) -> tuple[str, Kind]:
+    """A whole text file's text, without its byte order mark, and how to write it back: see `encode`.
+
+    Raises ValueError for what is not text.
+    """
+    kind = sniff(content, whole=True)
+    if kind.encoding is None:
+        raise ValueError(kind.media)
+    return content[len(kind.mark) :].decode(codec(kind)), kind
+
+
+def encode(text: str, kind: Kind) -> bytes:
+    """The bytes of `text` as a file of this kind. Raises UnicodeEncodeError where the encoding lacks a character."""
+    return kind.mark + text.encode(codec(kind))
+
+
+def codec(kind: Kind) -> str:
+    """The codec for what follows the byte order mark."""
+    return "utf-8" if kind.encoding in {None, "utf-8-sig"} else str(kind.encoding)
+
+
+def _media(head: bytes) -> str:
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media for magic, media in _MAGIC if head.startswith(magic)), "")

@@ -1,0 +1,42 @@
+"""The environment of a child process: the user's own, without the keys in it, set for output that is read as text.
+
+Removed are variables whose name says that they hold a secret; what a command really needs of them can be allowed by
+name. A secret under an innocent name is not recognised.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+SECRET_NAMES = (
+    r"(ANTHROPIC|GEMINI|OPENAI|OLLAMA|MISTRAL|GROQ|OPENROUTER|DEEPSEEK|COHERE|XAI|HUGGINGFACE)_.*",
+    r"GOOGLE_.*(KEY|CREDENTIALS|SECRET|TOKEN).*|CLOUDSDK_AUTH_.*",
+    r"AWS_(ACCESS_KEY_ID|SECRET.*|SESSION_TOKEN|BEARER_TOKEN.*)|AZURE_.*(KEY|SECRET|PASSWORD|TOKEN).*",
+    r"(.*_)?(API_?KEYS?|ACCESS_KEY|SECRET_KEY|PRIVATE_KEY|ENCRYPTION_KEY|MASTER_KEY|AUTH_?KEY)(_.*)?",
+    r"(.*_)?(TOKENS?|PATS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|PWD_HASH|CREDENTIALS?|COOKIES?)(_(ID|BASE64|B64))?",
+    r"(.*[A-Z])?(TOKEN|SECRET|PASSWORD|APIKEY)",
+    r"DATABASE_URL|.*_(DSN|CONNECTION_STRING)|REDIS_URL|MONGODB?_URI|PGPASSWORD|MYSQL_PWD|NPM_CONFIG_.*AUTH.*|.*_WEBHOOK(_URL)?",
+)
+"""Whole names, in any case, of variables that are taken out."""
+
+_SECRET = re.compile("|".join(f"(?:{pattern})" for pattern in SECRET_NAMES), re.IGNORECASE)
+_WOULD_COLOUR = frozenset({"FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "PY_COLORS", "GCC_COLORS"})
+_FOR_READING = {
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    # Python holds back what it prints into a pipe: a run that is stopped would have said nothing.
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
+    """`environment` without secrets, except the names in `keep`, and with output for reading instead of colours."""
+    kept = frozenset(keep)
+    clean = {
+        name: value
+        for name, value in environment.items()
+        if name in kept or not (_SECRET.fullmatch(name) or name in _WOULD_COLOUR)
+    }
+    return clean | _FOR_READING

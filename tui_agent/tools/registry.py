@@ -1,0 +1,46 @@
+"""The tools of a session, by name and in a fixed order."""
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+
+from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.tools.base import Tool, ToolFailure
+from tui_agent.tools.workspace import shown
+
+
+class ToolRegistry:
+    """Holds each tool under its own name, sorted: the order never depends on how the tools were put together, so that
+    the prefix of every request stays the same.
+    """
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        """Raises ValueError for two tools of one name."""
+        self._tools: dict[str, Tool] = {}
+        for tool in sorted(tools, key=lambda tool: tool.definition.name):
+            name = tool.definition.name
+            if name in self._tools:
+                raise ValueError(f"two tools are called {name}")
+            self._tools[name] = tool
+
+    @property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        """What the model is told, sorted by name."""
+        return tuple(tool.definition for tool in self)
+
+    def get(self, name: str) -> Tool:
+        """The tool called `name`. Raises ToolFailure that names the nearest one, or all."""
+        tool = self._tools.get(name)
+        if tool is not None:
+            return tool
+        near = get_close_matches(name.lower(), self._tools, n=1, cutoff=0.5)
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(self._tools) or 'none'}."
+        raise ToolFailure(f"There is no tool {shown(name, 60)}. {hint}")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)

@@ -1,0 +1,144 @@
+"""Running ``rg``, the binary that the ``ripgrep`` package brings along."""
+
+import asyncio
+import importlib.metadata
+import os
+import shutil
+import signal
+import sys
+import sysconfig
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+
+from tui_agent.tools.base import ToolFailure
+
+TIMEOUT = 60.0
+"""Seconds a search may take."""
+
+_CHUNK = 1 << 16
+_MOST_ERRORS = 8_000
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "XDG_CONFIG_HOME")
+
+
+class Search:
+    """A running ``rg``: its output in pieces, and how it ended."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._errors = asyncio.ensure_future(_first_bytes(process.stderr))
+
+    async def records(self, separator: bytes) -> AsyncIterator[bytes]:
+        """The output cut at each `separator`, without it. A single record longer than memory likes is the caller's
+        to prevent: by ``--max-columns``, or since it is a path.
+        """
+        output = self._process.stdout
+        if output is None:
+            return
+        rest = b""
+        while chunk := await output.read(_CHUNK):
+            *whole, rest = (rest + chunk).split(separator)
+            for record in whole:
+                yield record
+        if rest:
+            yield rest
+
+    async def errors(self) -> str:
+        """What it complained about, once its output has ended; empty when it did not fail (1: nothing found)."""
+        status = await self._process.wait()
+        errors = await self._errors
+        return errors.decode(errors="replace").strip() or f"rg ended with {status}" if status not in {0, 1} else ""
+
+    async def close(self) -> None:
+        """End the process and everything it started, and wait until it is gone."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        gone = asyncio.ensure_future(self._gone())
+        cancelled: asyncio.CancelledError | None = None
+        while not gone.done():
+            try:
+                await asyncio.shield(gone)
+            except asyncio.CancelledError as again:
+                cancelled = again
+        if cancelled is not None:
+            raise cancelled
+
+    async def _gone(self) -> None:
+        """Take what is left in the pipes, for a process is only done when they are, and wait for its end."""
+        while self._process.stdout is not None and await self._process.stdout.read(_CHUNK):
+            pass
+        await self._errors
+        await self._process.wait()
+
+
+@asynccontextmanager
+async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None = None) -> AsyncIterator[Search]:
+    """Run ``rg`` in the folder that the descriptor `folder` is open on, for at most `TIMEOUT` seconds.
+
+    Whatever happens inside, cancellation included, the process is gone afterwards. Raises ToolFailure.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            find_rg(),
+            "--no-config",
+            *arguments,
+            stdin=stdin or asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=_as_cwd(folder),
+            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise ToolFailure(f"The search could not be started: {error}.") from error
+    running = Search(process)
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            yield running
+    except TimeoutError as error:
+        raise ToolFailure(f"The search took longer than {TIMEOUT:.0f} s and was stopped. Narrow the path.") from error
+    finally:
+        await running.close()
+
+
+@cache
+def find_rg() -> str:
+    """The path of ``rg``: beside this Python, where its package says, or on PATH. Raises ToolFailure."""
+    beside = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
+    for candidate in (*(folder / "rg" for folder in beside), *_of_package()):
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return str(candidate)
+    absolute = [folder for folder in os.get_exec_path() if Path(folder).is_absolute()]
+    on_path = shutil.which("rg", path=os.pathsep.join(absolute))
+    if on_path:
+        return on_path
+    raise ToolFailure("ripgrep (rg) is not installed, so files cannot be searched: `pip install ripgrep` brings it.")
+
+
+def _of_package() -> list[Path]:
+    try:
+        files = importlib.metadata.distribution("ripgrep").files or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [Path(str(file.locate())).resolve() for file in files if file.name == "rg"]
+
+
+def _as_cwd(folder: int) -> str:
+    """A name for the open folder that cannot be made to mean another one, where the system has such names."""
+    own = Path(f"/proc/self/fd/{folder}")
+    if own.exists():
+        return str(own)
+    import fcntl
+
+    path = fcntl.fcntl(folder, fcntl.F_GETPATH, b"\0" * 1024)  # type: ignore[attr-defined,unused-ignore]
+    return os.fsdecode(path.rstrip(b"\0"))
+
+
+async def _first_bytes(stream: asyncio.StreamReader | None) -> bytes:
+    """The first bytes of `stream`, read to its end so that its writer never waits."""
+    kept = b""
+    while stream is not None and (chunk := await stream.read(_CHUNK)):
+        kept = (kept + chunk)[:_MOST_ERRORS]
+    return kept

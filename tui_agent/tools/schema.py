@@ -1,0 +1,221 @@
+"""From a typed method to what the model is told of it, and from what the model sends back to a call of that method.
+
+The method's positional-only parameters are the program's (a context, a workspace); the others are the model's. The text
+before ``Args:`` in its docstring is the tool's description, the lines after it describe the parameters.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from types import NoneType
+from typing import TypeAlias, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.tools.base import ToolFailure
+
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
+Result = TypeVar("Result")
+
+_REFERENCE = "#/$defs/"
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """One argument of a tool. `schema` is its JSON Schema, without references."""
+
+    name: str
+    annotation: object
+    schema: dict[str, Json]
+    required: bool
+    default: object = None
+
+    @property
+    def shape(self) -> str:
+        """The argument as a person would write it down: ``offset: integer = 1``."""
+        text = f"{self.name}: {_shape(self.schema)}"
+        return text if self.required else f"{text} = {msgspec.json.encode(self.default).decode()}"
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """A tool's name, definition and parameters, read from a method."""
+
+    definition: ToolDefinition
+    parameters: tuple[Parameter, ...]
+
+    @classmethod
+    def of(cls, function: Callable[..., object], name: str) -> "Signature":
+        """Read `function`'s signature and docstring.
+
+        Raises TypeError for a function that cannot be described: no docstring, a parameter without a type or
+        description, a type that contains itself.
+        """
+        description, described = _read_docstring(function)
+        hints = get_type_hints(function, include_extras=True)
+        parameters = tuple(
+            _parameter(parameter, hints, described)
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
+        )
+        unknown = described.keys() - {parameter.name for parameter in parameters}
+        if unknown:
+            raise TypeError(f"{name}: the docstring describes what is no parameter: {', '.join(sorted(unknown))}")
+        schema: dict[str, Json] = {
+            "type": "object",
+            "properties": {parameter.name: parameter.schema for parameter in parameters},
+            "required": [parameter.name for parameter in parameters if parameter.required],
+        }
+        return cls(ToolDefinition(name, description, msgspec.json.encode(schema).decode()), parameters)
+
+    @property
+    def shape(self) -> str:
+        """The call as a person would write it down."""
+        return f"{self.definition.name}({', '.join(parameter.shape for parameter in self.parameters)})"
+
+    def parse(self, arguments: str) -> dict[str, object]:
+        """The arguments by name, with defaults filled in and types checked.
+
+        Text that plainly stands for a number or a truth value is taken as one, and null as "not given". Raises
+        ToolFailure that names every argument at fault.
+        """
+        given = self._object(arguments)
+        by_name = {parameter.name: parameter for parameter in self.parameters}
+        faults = [self._unknown(name, given) for name in given if name not in by_name]
+        values: dict[str, object] = {}
+        for parameter in self.parameters:
+            value = given.get(parameter.name)
+            if value is None and not parameter.required:
+                values[parameter.name] = parameter.default
+            elif parameter.name not in given:
+                faults.append(f"the argument `{parameter.name}` is missing.")
+            else:
+                try:
+                    values[parameter.name] = msgspec.convert(value, parameter.annotation, strict=False)
+                except msgspec.ValidationError as error:
+                    faults.append(f"the argument `{parameter.name}` does not fit: {_lowered(str(error))}.")
+        if faults:
+            raise ToolFailure(f"{self.definition.name}: {' Also, '.join(faults)} Expected: {self.shape}")
+        return values
+
+    def call(self, function: Callable[..., Result], arguments: str, *ours: object) -> Result:
+        """Call `function` with the program's own values in front and the parsed `arguments` by name.
+
+        Raises ToolFailure for arguments that do not fit, and whatever `function` raises.
+        """
+        return function(*ours, **self.parse(arguments))
+
+    def _object(self, arguments: str) -> Mapping[str, object]:
+        try:
+            decoded = msgspec.json.decode(arguments.encode())
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            raise ToolFailure(
+                f"{self.definition.name}: the arguments are not valid JSON ({_lowered(str(error))}). "
+                f"Expected: {self.shape}"
+            ) from error
+        if not isinstance(decoded, dict):
+            raise ToolFailure(f"{self.definition.name}: the arguments must be one JSON object. Expected: {self.shape}")
+        return decoded
+
+    def _unknown(self, name: str, given: Mapping[str, object]) -> str:
+        free = [parameter.name for parameter in self.parameters if parameter.name not in given]
+        words = [word for word in re.split(r"[^a-z]+", name.lower()) if word in free]
+        near = words or get_close_matches(name.lower(), free, n=1, cutoff=0.5)
+        shown = name if len(name) <= 60 else f"{name[:60]}…"
+        return f"there is no argument `{shown}`{f'; did you mean `{near[0]}`?' if near else '.'}"
+
+
+def _parameter(parameter: inspect.Parameter, hints: Mapping[str, object], described: Mapping[str, str]) -> Parameter:
+    name = parameter.name
+    if name not in hints or name not in described:
+        raise TypeError(f"the parameter {name} needs a type and a description in the docstring")
+    annotation = hints[name]
+    required = parameter.default is inspect.Parameter.empty
+    schema = _schema(_without_none(annotation))
+    schema["description"] = described[name]
+    if not required and parameter.default is not None:
+        schema["default"] = msgspec.to_builtins(parameter.default)
+    return Parameter(name, annotation, schema, required, None if required else parameter.default)
+
+
+def _without_none(annotation: object) -> object:
+    """`X | None` as X: an argument that may be left out needs no null, which one of the providers' dialects lacks."""
+    if NoneType not in get_args(annotation):
+        return annotation
+    members = tuple(member for member in get_args(annotation) if member is not NoneType)
+    if len(members) != 1:
+        raise TypeError(f"{annotation!r}: an optional argument has one type besides None")
+    return members[0]
+
+
+def _schema(annotation: object) -> dict[str, Json]:
+    (schema,), components = msgspec.json.schema_components((annotation,), ref_template=_REFERENCE + "{name}")
+    inlined = _inline(schema, components, ())
+    if not isinstance(inlined, dict):
+        raise TypeError(f"{annotation!r} has no JSON Schema of its own")
+    return inlined
+
+
+def _inline(schema: object, components: Mapping[str, object], above: tuple[str, ...]) -> Json:
+    """`schema` with references replaced by what they name, so that it stands alone."""
+    if isinstance(schema, dict):
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            name = reference.removeprefix(_REFERENCE)
+            if name in above:
+                raise TypeError(f"the type {name} contains itself: a tool's argument cannot")
+            return _inline(components[name], components, (*above, name))
+        choices = schema.get("enum")
+        only_texts = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
+        typed: dict[str, Json] = {"type": "string"} if only_texts else {}
+        return {
+            **typed,
+            **{
+                key: _inline(value, components, above)
+                for key, value in schema.items()
+                if not (key == "title" and isinstance(value, str))
+            },
+        }
+    if isinstance(schema, list | tuple):
+        return [_inline(item, components, above) for item in schema]
+    if schema is None or isinstance(schema, str | int | float | bool):
+        return schema
+    raise TypeError(f"{schema!r} is no JSON")
+
+
+def _shape(schema: Mapping[str, Json]) -> str:
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        return "|".join(str(choice) for choice in choices)
+    kind = schema.get("type")
+    items = schema.get("items")
+    if kind == "array" and isinstance(items, dict):
+        return f"list of {_shape(items)}"
+    fields = schema.get("properties")
+    if isinstance(fields, dict):
+        return f"{{{', '.join(f'{key}: {_shape(value)}' for key, value in fields.items() if isinstance(value, dict))}}}"
+    return str(kind or "value")
+
+
+def _read_docstring(function: Callable[..., object]) -> tuple[str, dict[str, str]]:
+    """The description, and the text of each parameter (its indented continuation lines joined)."""
+    text = inspect.getdoc(function)
+    if not text:
+        raise TypeError(f"{function!r} needs a docstring: it is what the model is told")
+    description, _, arguments = text.partition("\nArgs:\n")
+    described: dict[str, str] = {}
+    name = ""
+    for line in arguments.splitlines():
+        entry = re.match(r" {4}(\w+): +(\S.*)", line)
+        if entry:
+            name = entry[1]
+            described[name] = entry[2]
+        elif name and line.startswith(" " * 8):
+            described[name] += f" {line.strip()}"
+        elif line.strip():
+            raise TypeError(f"{function!r}: a line below Args: is neither a parameter nor its continuation: {line!r}")
+    return re.sub(r"(?<!\n)\n(?![\n\-])", " ", description.strip()), described
+
+
+def _lowered(text: str) -> str:
+    return (text[:1].lower() + text[1:]).removesuffix(".")

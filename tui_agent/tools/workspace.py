@@ -1,0 +1,195 @@
+"""The folders a session works in, and how a path written by the model becomes a real one.
+
+Resolving is not opening: between the two a folder may be replaced by a link. What a tool opens, it opens through
+`tools/confined.py`, which follows no link at all on the way to the path resolved here.
+"""
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+
+from tui_agent.conversation.blocks import valid_text
+from tui_agent.tools.base import Access, Effect, ToolContext, ToolFailure, WorkspaceView
+
+INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""Files agents take their rules from: an edit of one outlives the session, so it always asks."""
+
+_GUARDED_NAMES = frozenset({".git", ".agents", *(name.casefold() for name in INSTRUCTION_FILES)})
+_ARTIFACT_FOLDERS = frozenset({"large_tool_results", "conversation_history"})
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SPACES = str.maketrans({"\u00a0": " ", "\u202f": " "})
+_ENTRIES_LOOKED_AT = 20_000
+
+
+class Workspace:
+    """`root` and `extra_dirs` are where the session works; `read_roots` may always be read and are no part of it.
+
+    The first of `read_roots` is the session's own folder: a relative path such as ``large_tool_results/ID`` is looked
+    up in it first, for that is how a notice in the conversation names it. Folders need not exist yet.
+    """
+
+    def __init__(self, root: Path, extra_dirs: Iterable[Path] = (), read_roots: Iterable[Path] = ()) -> None:
+        self._root = _real(root)
+        self._folders = (self._root, *(_real(folder) for folder in extra_dirs))
+        self._read_roots = tuple(_real(folder) for folder in read_roots)
+
+    @property
+    def root(self) -> Path:
+        return self._root
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Every folder the session works in, `root` first."""
+        return self._folders
+
+    def resolve(self, path: str) -> Path:
+        """The real path: ``~`` expanded, relative to `root`, ``..`` and every link followed; it need not exist.
+
+        A name that differs from one on disk only in how Unicode composes it, or in the kind of space, means that one.
+        Raises ToolFailure for text that cannot be a path, and for links that lead in a circle.
+        """
+        if not path:
+            raise ToolFailure("The path is empty.")
+        if "\0" in path or valid_text(path) != path:
+            raise ToolFailure("The path holds characters that no path can hold (NUL or half a surrogate pair).")
+        expanded = _expand_home(path)
+        real = _real(self._artifact(expanded) or self._root / expanded)
+        try:
+            os.lstat(real)
+        except FileNotFoundError:
+            real = _as_on_disk(real)
+        except OSError as error:
+            if not isinstance(error, NotADirectoryError | PermissionError):
+                raise ToolFailure(f"{shown(path, 200)} cannot be a path: {error.strerror}.") from error
+        if real.is_symlink():
+            raise ToolFailure(f"{shown(path)} is a link that leads in a circle.")
+        return real
+
+    def contains(self, path: Path) -> bool:
+        return any(_below(path, folder) for folder in self._folders) and not self.owns(path)
+
+    def owns(self, path: Path) -> bool:
+        return any(_below(path, folder) for folder in self._read_roots)
+
+    def _artifact(self, path: Path) -> Path | None:
+        if path.is_absolute() or not self._read_roots or path.parts[:1] == () or path.parts[0] not in _ARTIFACT_FOLDERS:
+            return None
+        candidate = self._read_roots[0] / path
+        return candidate if os.path.lexists(candidate) else None
+
+
+def access_to(workspace: WorkspaceView, path: str, effect: Effect) -> Access:
+    """What touching `path` amounts to. Only reading is ever `own`, only changing is ever `guarded`.
+
+    Raises ToolFailure as `WorkspaceView.resolve` does.
+    """
+    real = workspace.resolve(path)
+    own = workspace.owns(real)
+    return Access(
+        effect,
+        str(real),
+        inside=workspace.contains(real),
+        own=own and effect == "read",
+        guarded=effect != "read" and (own or _is_guarded(workspace, path, real)),
+    )
+
+
+def granted_path(context: ToolContext, path: str) -> Path:
+    """`path` resolved now, when it is used. Raises ToolFailure when this is not what the call was let through for."""
+    real = context.workspace.resolve(path)
+    if all(access.target != str(real) for access in context.accesses):
+        raise ToolFailure(
+            f"{shown(path)} now leads to another place ({shown(str(real))}) than when the call was checked. "
+            "Nothing was done; call again if that is meant."
+        )
+    return real
+
+
+def display_path(workspace: WorkspaceView, real: Path) -> str:
+    """`real` as short as it can be said: relative to the root where it lies below it. One line of safe text."""
+    return shown(str(real.relative_to(workspace.root) if _below(real, workspace.root) else real))
+
+
+def shown(text: str, limit: int = 1_000) -> str:
+    """A name of unknown origin as one line of valid text, control characters and direction marks escaped."""
+    safe = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), valid_text(text))
+    return safe if len(safe) <= limit else f"{safe[:limit]}…"
+
+
+def missing(path: str, real: Path) -> ToolFailure:
+    """That `real` does not exist, with the names nearby that the model may have meant."""
+    folder = real.parent
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    wanted = real.relative_to(folder).parts[0]
+    try:
+        with os.scandir(folder) as entries:
+            names = {entry.name.casefold(): entry.name for entry in islice(entries, _ENTRIES_LOOKED_AT)}
+    except OSError:
+        names = {}
+    near = [names[name] for name in get_close_matches(wanted.casefold(), sorted(names), n=3, cutoff=0.5)]
+    hint = f" Nearest in {shown(str(folder))}: {', '.join(shown(name, 200) for name in near)}." if near else ""
+    place = "" if folder == real.parent else f" The deepest folder that exists is {shown(str(folder))}."
+    return ToolFailure(f"{shown(path)} does not exist.{place}{hint}")
+
+
+def _is_guarded(workspace: WorkspaceView, path: str, real: Path) -> bool:
+    if any(_folded(part) in _GUARDED_NAMES for part in (*Path(path).parts, *real.parts)):
+        return True
+    return any(_real(workspace.root / name) == real for name in INSTRUCTION_FILES)
+
+
+def _folded(name: str) -> str:
+    """`name` as the most forgiving file system compares it: no case, no invisible characters, no trailing dots."""
+    visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
+    return unicodedata.normalize("NFKC", visible).casefold().rstrip(". ")
+
+
+def _expand_home(path: str) -> Path:
+    expanded = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises for an unknown user; here that is a name
+    return Path(expanded)
+
+
+def _real(path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError) as error:
+        raise ToolFailure(f"{shown(str(path), 200)} cannot be a path: {error}.") from error
+
+
+def _below(path: Path, folder: Path) -> bool:
+    return path.is_absolute() and ".." not in path.parts and path.is_relative_to(folder)
+
+
+def _as_on_disk(real: Path) -> Path:
+    """`real` with each missing name replaced by the one entry of its folder that means the same, if there is one."""
+    existing = real
+    while not os.path.lexists(existing):
+        existing = existing.parent
+    found = existing
+    for name in real.relative_to(existing).parts:
+        entry = _same_name(found, name)
+        if entry is None:
+            return real
+        found = found / entry
+    return _real(found)
+
+
+def _same_name(folder: Path, name: str) -> str | None:
+    if name.isascii() and " " not in name:
+        return None
+    wanted = _composed(name)
+    try:
+        with os.scandir(folder) as entries:
+            same = [entry.name for entry in islice(entries, _ENTRIES_LOOKED_AT) if _composed(entry.name) == wanted]
+    except OSError:
+        return None
+    return same[0] if len(same) == 1 else None
+
+
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", valid_text(name).translate(_SPACES))
