@@ -101,7 +101,7 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
         raise UsageError("the full-screen app needs a terminal; `tui-agent -p PROMPT` answers once without one")
     arguments, settings = _load(parsed, folder, home, environ)
     if not one_shot:
-        from tui_agent.tui.app import run as run_app
+        from tui_agent.tui.start import run as run_app
 
         return run_app(arguments, settings)
     from tui_agent.headless import run as run_once

@@ -14,12 +14,12 @@ from tui_agent.agent.agent import Agent
 from tui_agent.arguments import Arguments, OutputFormat
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.catalogue import missing_key
+from tui_agent.safe_text import clean
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.permissions import NobodyToAsk
-from tui_agent.tui.safe_text import clean as safe_text
 
 DONE = 0
 FAILED = 1
@@ -163,7 +163,7 @@ def _report(session: Session, outcome: _Outcome, began: float) -> Report:
 def _show(outcome: _Outcome, report: Report, form: OutputFormat) -> None:
     if form == "text":
         if report.result:
-            text = safe_text(report.result) if sys.stdout.isatty() else report.result
+            text = clean(report.result) if sys.stdout.isatty() else report.result
             _print(text.encode("utf-8", "replace"))
     else:
         _print(_report_json(report))
@@ -194,5 +194,5 @@ def _print(line: bytes) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"tui-agent: {safe_text(text)}\n")
+    sys.stderr.write(f"tui-agent: {clean(text)}\n")
     sys.stderr.flush()

@@ -52,19 +52,22 @@ class SessionError(Exception):
 
 @dataclass(slots=True)
 class Session:
-    """An open session. `resumed`: it has a conversation already; `notices` are for the user to see."""
+    """An open session. `resumed`: it has a conversation already; `fresh`: its folder was made for it, and goes again
+    where nothing was said; `notices` are for the user to see.
+    """
 
     id: str
     folder: Path
     agent: Agent
     notices: tuple[Notice, ...]
     resumed: bool
+    fresh: bool
     record: Record
     store: CheckpointStore
 
     async def close(self) -> None:
         """End what runs, write what is pending, close the files. Raises `StorageError`; all is closed all the same."""
-        unused = not len(self.record.view.log)
+        unused = self.fresh and not len(self.record.view.log)
         try:
             await self.agent.close()
         finally:
@@ -85,6 +88,8 @@ async def open_session(settings: Settings, arguments: Arguments, ask: Ask) -> Se
             return await _open(settings, arguments, ask, store)
         except BaseException:
             await store.close()
+            if _is_new(arguments):
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
     except StorageError as error:
         raise SessionError(error.message, error.hint) from error
@@ -92,6 +97,10 @@ async def open_session(settings: Settings, arguments: Arguments, ask: Ask) -> Se
         raise SessionError(str(error)) from error
     except ModelError as error:
         raise SessionError(error.message, "`tui-agent --help` shows the forms a model's name can take.") from error
+
+
+def _is_new(arguments: Arguments) -> bool:
+    return not arguments.resume and not arguments.continue_last
 
 
 async def _folder(arguments: Arguments) -> Path:
@@ -140,7 +149,9 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
         raise
     notices = [Notice(level="warning", title="Session", text=text) for text in store.notices]
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
-    return Session(store.folder.name, store.folder, agent, tuple(notices), bool(entries), record, store)
+    return Session(
+        store.folder.name, store.folder, agent, tuple(notices), bool(entries), _is_new(arguments), record, store
+    )
 
 
 def _model_name(settings: Settings, view: View) -> str:

@@ -1,0 +1,53 @@
+"""A real session in this process: a home and a project of its own, and a person who answers every question alike."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.servers.coding_task import make_coding_workspace
+from tui_agent.agent.events import AgentEvent
+from tui_agent.arguments import Arguments
+from tui_agent.conversation.entries import AnyEntry
+from tui_agent.session import Session, open_session
+from tui_agent.settings_sources import Override, load_settings
+from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+
+
+async def yes(question: PermissionQuestion) -> PermissionAnswer:
+    """Allow everything."""
+    return PermissionAnswer(allowed=True)
+
+
+@asynccontextmanager
+async def talking(
+    folder: Path, settings: Mapping[str, str] | None = None, *, resume: str | None = None, trusted: bool = False
+) -> AsyncIterator[Session]:
+    """An open session below `folder`; `settings` are keys and values as `--set` takes them."""
+    home, project = folder / "home", folder / "project"
+    home.mkdir(exist_ok=True)
+    if not project.exists():
+        make_coding_workspace(project)
+    overrides = [Override("--set", key, value) for key, value in {"model.id": "offline", **(settings or {})}.items()]
+    loaded = load_settings(home, project, trusted=trusted, environ={}, overrides=overrides)
+    arguments = Arguments(folder=project, home=home, project=project, resume=resume, trusted=trusted)
+    session = await open_session(loaded, arguments, yes)
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+async def say(session: Session, prompt: str = "") -> list[AgentEvent]:
+    """One turn; its events."""
+    return [event async for event in session.agent.run(prompt)]
+
+
+async def saved(folder: Path) -> list[AnyEntry]:
+    """What lies on disk of the one session below `folder`."""
+    (session,) = (folder / "home" / "sessions").iterdir()
+    store = await CheckpointStore.open(session)
+    try:
+        return await store.load()
+    finally:
+        await store.close()

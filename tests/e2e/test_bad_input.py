@@ -1,0 +1,139 @@
+"""What goes wrong is said in one clear line, with the right exit code, and nothing is lost."""
+
+import json
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.program import Program
+from tests.servers.running import in_process
+from tests.servers.script import Call, Script, Step
+
+HOSTILE = "\x1b]0;owned\x07 [bold]not bold[/bold] \x1b[2J \u202egnp.exe \x1b[31mred"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program.in_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--model", "claud-opus"), 'no model "claud-opus"'),
+        (("--model", "claude-opus-5-5"), "set ANTHROPIC_API_KEY"),
+        (("--model", "gemini-3.8-flash"), "set GEMINI_API_KEY"),
+        (("--ask", "sometimes"), "--ask"),
+        (("--set", "compaction.treshold=0.5"), "compaction.threshold"),
+        (("-r", "no-such-session"), "There is no session"),
+        (("-c",), "no session to continue"),
+    ],
+)
+def test_what_cannot_start_says_why_in_one_line(program: Program, arguments: tuple[str, ...], said: str) -> None:
+    done = program.run("-p", "hello", *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert not list(program.home.glob("sessions/*"))
+
+
+def test_a_malformed_config_is_named_with_its_line(program: Program) -> None:
+    (program.home / "config.json").write_text('{\n  "compaction": {"threshold": 0.5,,}\n}')
+    done = program.run("-p", "hello")
+    assert done.returncode == 2
+    assert "config.json" in done.stderr
+    assert "2" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_no_terminal(program: Program) -> None:
+    done = program.run()
+    assert done.returncode == 2
+    assert "-p PROMPT" in done.stderr
+
+
+def test_a_damaged_session_is_set_aside_and_said(program: Program) -> None:
+    session = str(program.ask("-p", "read calc.py")["session_id"])
+    damaged = program.home / "sessions" / session / "checkpoints.sqlite"
+    for file in damaged.parent.glob("checkpoints.sqlite-*"):
+        file.unlink()
+    damaged.write_bytes(b"not a database at all" * 500)
+    again = program.ask("-r", session, "-p", "read calc.py")
+    assert again["exit"] == 0
+    assert "damaged" in again["stderr"]
+    assert any(b"not a database" in kept.read_bytes()[:30] for kept in damaged.parent.glob("*damaged*"))
+
+
+def test_a_full_disk_keeps_what_was_saved(program: Program) -> None:
+    first = program.ask("-p", "read calc.py")
+    full = subprocess.run(
+        [*program.command, "-c", "-p", "--output-format", "json"],
+        cwd=program.project,
+        env=program.environment,
+        input="x " * 1_000_000,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000)),
+        check=False,
+    )
+    answer = json.loads(full.stdout)
+    assert full.returncode == 1
+    assert answer["error"]["kind"] == "disk_full"
+    assert "Traceback" not in full.stderr
+    again = program.ask("-c", "-p", "read test_calc.py")
+    assert (again["exit"], again["session_id"]) == (0, first["session_id"])
+
+
+def test_a_second_process_is_told_of_the_first(tmp_path: Path) -> None:
+    script = Script.of(Step(text="slowly " * 200, delay=0.05))
+    with in_process("anthropic", tmp_path, script) as server:
+        program = Program.in_folder(tmp_path, server.environment)
+        first = program.start("-p", "go", "--model", "claude-opus-5-5", "--output-format", "stream-json")
+        try:
+            assert first.stdout is not None
+            session = json.loads(first.stdout.readline())["session_id"]
+            second = program.run("-r", session, "-p", "hello")
+        finally:
+            first.kill()
+            first.communicate()
+        assert second.returncode == 2
+        assert str(first.pid) in second.stderr
+
+
+def test_a_binary_file_and_invalid_text_are_handled(program: Program) -> None:
+    (program.project / "data.bin").write_bytes(bytes(range(256)) * 20)
+    assert "binary" in program.ask("-p", "read data.bin")["result"]
+    done = subprocess.run(
+        [*program.command, "-p", "-"],
+        cwd=program.project,
+        env=program.environment,
+        input=b"read calc.py \xff\xed\xa0\x80",
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert b"not valid UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "gemini"])
+def test_hostile_text_from_a_model_and_a_tool_breaks_nothing(provider: str, tmp_path: Path) -> None:
+    script = Script.of(
+        Step(
+            text=HOSTILE, reasoning=HOSTILE, calls=(Call("read_file", {"path": "evil.txt"}), Call("no_such", {"a": 1}))
+        ),
+        Step(text=HOSTILE),
+    )
+    model = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}[provider]
+    with in_process(provider, tmp_path, script) as server:
+        program = Program.in_folder(tmp_path, server.environment)
+        (program.project / "evil.txt").write_bytes(HOSTILE.encode() + b"\xff\xfe\xed\xa0\x80")
+        answer = program.ask("-p", "go", "--model", model)
+        again = program.ask("-c", "-p", "and again")
+        assert (answer["exit"], again["exit"]) == (0, 0)
+        assert server.violations == []

@@ -1,0 +1,77 @@
+import unicodedata
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len, get_character_cell_size
+
+from tui_agent.safe_text import StreamCleaner, clean, displayed, one_line
+
+_HOSTILE = st.text(
+    st.sampled_from(
+        "ab \n\r\t\x1b[]0;mP\\\x07\x9b\x9d\x9c\x00\x7f\u202e\u2066\u200d\ufe0f\ud800\u0301\U000e0041é日👩31?"
+    )
+    | st.characters(),
+    max_size=80,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1bPq#0\x1b\\after", "after"),
+        ("\x9b2Jcleared \x9d0;t\x9cx", "cleared x"),
+        ("a\x00b\x08c\x7fd", "abcd"),
+        ("one\r\ntwo\rthree\u2028four", "one\ntwo\nthree\nfour"),
+        ("user\u202egnp.exe\u2066", "usergnp.exe"),
+        ("lone \ud83d surrogate", "lone \ufffd surrogate"),
+        ("[bold]not markup[/]", "[bold]not markup[/]"),
+        ("hidden\U000e0041tag\ufeff", "hiddentag"),
+        ("tab\tstays", "tab\tstays"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_removed(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+def test_an_escape_sequence_that_never_ends_hides_nothing() -> None:
+    assert clean("\x1b]0;" + "x" * 5000) == "0;" + "x" * 5000
+    assert clean("before \x1b]0;unfinished\nnext line") == "before 0;unfinished\nnext line"
+    assert clean("ends here \x1b[3") == "ends here [3"
+
+
+@given(_HOSTILE)
+def test_nothing_dangerous_is_left(text: str) -> None:
+    shown = clean(text)
+    assert not any(unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t" for character in shown)
+    assert not set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069") & set(shown)
+    assert clean(shown) == shown
+
+
+@given(_HOSTILE, st.lists(st.integers(0, 80), max_size=6))
+def test_cleaning_does_not_depend_on_where_a_stream_was_cut(text: str, cuts: list[int]) -> None:
+    cleaner = StreamCleaner()
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    streamed = "".join(cleaner.feed(text[start:end]) for start, end in pairwise(edges))
+    assert streamed + cleaner.finish() == clean(text)
+
+
+@given(_HOSTILE)
+def test_a_displayed_line_is_as_wide_as_its_characters(text: str) -> None:
+    for line in clean(text).split("\n"):
+        shown = displayed(line)
+        assert "\t" not in shown
+        assert cell_len(shown) == sum(get_character_cell_size(character) for character in shown)
+
+
+def test_combining_marks_do_not_pile_up() -> None:
+    assert displayed("Z" + "\u0301" * 50) == "Z" + "\u0301" * 3
+
+
+def test_a_label_is_one_short_line() -> None:
+    assert one_line("  a\n\n\tb\x1b[1m  c ") == "a b c"
+    assert len(one_line("x" * 10_000)) == 400

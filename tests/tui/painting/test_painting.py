@@ -1,0 +1,309 @@
+"""Blocks painted to lines: streaming equals painting at once, nothing is wider than the column, nothing is lost."""
+
+import re
+import unicodedata
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from tui_agent.tui.blocks import Level, ResultSize, ToolState
+from tui_agent.tui.painting.block_painting import BlockPainting
+from tui_agent.tui.painting.diffs import counts, read_diff, unified_diff
+from tui_agent.tui.painting.lines import Line, Run, breaks, wrap
+from tui_agent.tui.painting.markdown import paint_markdown
+from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.theme import ASCII, THEMES, UNICODE
+from tui_agent.tui.transcript import Transcript
+
+LOOK = Look(Palette.from_theme(THEMES[0].to_color_system().generate()), UNICODE)
+
+_MARKDOWN = st.lists(
+    st.sampled_from(
+        [
+            "# Title",
+            "A paragraph with **bold** and `code` that goes on for a good while.",
+            "- item",
+            "  - nested",
+            "* other",
+            "1. one",
+            "   continued",
+            "```python",
+            "```",
+            "~~~",
+            "    indented",
+            "  ```",
+            "> quote",
+            "| a | b |",
+            "|---|--:|",
+            "| 1 | 2 |",
+            "---",
+            "===",
+            "",
+            "",
+            "def f(): pass",
+            "[link](http://x.y) <b>html</b> &amp; &#x202e;",
+            "word " * 30,
+        ]
+    ),
+    max_size=14,
+).map("\n".join)
+_HOSTILE = st.text(
+    st.sampled_from("ab \n\t\x1b[]0;m*_`#>|-\u202e\u200d\ufe0f\u0301é日本👩👧") | st.characters(), max_size=120
+)
+
+
+def paint(painting: BlockPainting) -> list[Line]:
+    return [line for section in range(len(painting.heights)) for line in painting.lines(section)]
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return [line.text.rstrip() for line in lines]
+
+
+def prose(text: str, width: int = 60) -> list[str]:
+    return texts(paint(BlockPainting(Transcript().add_prose(text), None, width, LOOK)))
+
+
+@given(_MARKDOWN, st.lists(st.integers(0, 600), max_size=8), st.integers(20, 90))
+@settings(max_examples=150, deadline=None)
+def test_streaming_in_any_pieces_paints_what_painting_at_once_does(text: str, cuts: list[int], width: int) -> None:
+    transcript = Transcript()
+    block = transcript.start_prose()
+    painting = BlockPainting(block, None, width, LOOK)
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    for start, end in pairwise(edges):
+        transcript.stream(block, text[start:end])
+        painting.refresh()
+        paint(painting)
+    transcript.finish_prose(block)
+    painting.refresh()
+
+    assert paint(painting) == paint(BlockPainting(transcript.add_prose(text), None, width, LOOK))
+    assert painting.height == len(paint(painting))
+
+
+@given(_MARKDOWN)
+@example("- item\n\n  more\n\n- other\n\n  - nested\n\nafter")
+@example("1. one\n\n   ```\n   code\n\n   - code\n   ```\n\n2. two\n```\ntop\n```")
+@settings(max_examples=300, deadline=None)
+def test_an_answer_in_chunks_reads_as_it_does_whole(text: str) -> None:
+    whole = texts(paint_markdown(text, 60, LOOK))
+    assert [line for line in prose(text) if line] == [line for line in whole if line]
+
+
+@given(_HOSTILE, st.integers(1, 40), st.sampled_from([UNICODE, ASCII]))
+@settings(max_examples=150, deadline=None)
+def test_no_line_is_wider_than_the_column(text: str, width: int, glyphs: object) -> None:
+    look = LOOK if glyphs is UNICODE else Look(LOOK.palette, ASCII)
+    transcript = Transcript(cards_open=len(text) % 2 == 0)
+    transcript.add_user(text, queued=True)
+    transcript.add_prose(text)
+    transcript.add_prose(f"```\n{text}\n```\n- {text}\n\n| {text} | b |\n|---|---|\n| c | {text} |")
+    transcript.add_reasoning(text, seconds=1, tokens=5)
+    for state in ToolState:
+        tool = transcript.add_tool(text, text, summary=text, arguments=text, depth=2)
+        transcript.finish_tool(tool, state, text, note=text, diff=unified_diff(text, text + "x"), seconds=5)
+    transcript.add_notice(Level.ERROR, text, text, text)
+    transcript.add_boundary(text, before=1, after=2, reason=text, text=text)
+
+    for block in transcript:
+        for line in paint(BlockPainting(block, None, width, look)):
+            assert line.width == sum(cell_len(segment.text) for segment in line.segments) <= width
+            assert not any(unicodedata.category(character) in ("Cc", "Cs") for character in line.text)
+
+
+def test_only_the_open_end_of_an_answer_is_painted_again() -> None:
+    transcript = Transcript()
+    block = transcript.start_prose("First paragraph.\n\n```python\nx = 1\n```\n\nOpen")
+    painting = BlockPainting(block, None, 60, LOOK)
+    before = paint(painting)
+    transcript.stream(block, " end grows")
+    painting.refresh()
+    after = paint(painting)
+
+    kept = [line for line in after if any(line is old for old in before)]
+    assert texts(kept) == ["  First paragraph.", "", "   x = 1"]
+    assert after[-1].text == "  Open end grows"
+
+
+def test_markdown_is_read() -> None:
+    shown = prose(
+        "# Title\n\nSome *emphasis*, `code` and [a guide](https://x.y/z).\n\n"
+        "1. one\n2. two\n   - [x] nested\n\n> quoted\n\n| a | n |\n|---|--:|\n| bb | 10 |\n\n***\n\nLast  \nbroken"
+    )
+    assert shown == [
+        "  Title",
+        "",
+        "  Some emphasis, code and a guide (https://x.y/z).",
+        "",
+        "  1. one",
+        "  2. two",
+        "     • ☑ nested",
+        "",
+        "  │ quoted",
+        "",
+        "  a  │  n",
+        "  ───┼───",
+        "  bb │ 10",
+        "",
+        "  " + "─" * 24,
+        "",
+        "  Last",
+        "  broken",
+    ]
+
+
+def test_html_and_markup_are_text() -> None:
+    assert prose("<script>alert(1)</script> [bold]x[/bold] &#x202e;y") == [
+        "  <script>alert(1)</script> [bold]x[/bold] y",
+    ]
+
+
+def test_a_long_fence_is_painted_in_parts_that_lose_nothing() -> None:
+    code = [f"line_{number} = {number}" for number in range(500)]
+    painting = BlockPainting(Transcript().add_prose("```python\n" + "\n".join(code) + "\n```"), None, 60, LOOK)
+    assert len(painting.heights) > 5
+    assert [line.strip() for line in texts(paint(painting))] == code
+    painting.forget()
+    painting.lines(0)
+    assert painting.painted <= 60
+
+
+def test_a_long_table_is_cut_and_its_head_repeated() -> None:
+    rows = [f"| {number} | text |" for number in range(400)]
+    shown = prose("| n | t |\n|---|---|\n" + "\n".join(rows))
+    assert [line.split()[0] for line in shown if "text" in line] == [str(number) for number in range(400)]
+    assert 1 < sum(line.split()[:1] == ["n"] for line in shown) < 10
+
+
+def test_a_line_of_a_megabyte_costs_only_what_is_painted() -> None:
+    painting = BlockPainting(Transcript().add_prose("x" * 1_000_000), None, 80, LOOK)
+    first = painting.lines(0)
+    assert len(first) < 100
+    assert "".join(line.text[line.gutter :] for line in paint(painting)) == "x" * 1_000_000
+
+
+def test_a_collapsed_card_shows_a_header_and_three_lines() -> None:
+    transcript = Transcript()
+    tool = transcript.add_tool("1", "read_file", summary="pyproject.toml", arguments='{"path": "pyproject.toml"}')
+    result = "\n".join(f"row {number}" for number in range(1200))
+    transcript.finish_tool(tool, ToolState.OK, result, size=ResultSize(lines=1200, tokens=3210), seconds=2.04)
+    painting = BlockPainting(tool, None, 80, LOOK)
+    assert texts(paint(painting)) == [
+        "  ● read_file pyproject.toml  1,200 lines · 3.2k tokens · 2.0s",
+        "    row 0",
+        "    row 1",
+        "    row 2",
+    ]
+    transcript.toggle(tool)
+    painting.refresh()
+    assert texts(paint(painting))[-1] == "    row 1199"
+
+
+@pytest.mark.parametrize("width", [12, 24, 40, 79])
+def test_a_header_gives_way_in_order(width: int) -> None:
+    transcript = Transcript()
+    tool = transcript.add_tool("1", "run_command", summary="pytest -q " + "very long " * 20)
+    transcript.finish_tool(tool, ToolState.ERROR, "")
+    (header,) = paint(BlockPainting(tool, None, width, LOOK))
+    assert header.text.startswith("  ✗ run_com")
+    assert ("failed" in header.text) == (width >= 24)
+    assert header.header
+
+
+def test_a_running_tool_shows_the_end_of_its_output() -> None:
+    transcript = Transcript()
+    tool = transcript.add_tool("1", "run_command", state=ToolState.RUNNING)
+    transcript.show_tool_output(tool, "one\ntwo\n\nthree\nfour\n")
+    assert texts(paint(BlockPainting(tool, None, 60, LOOK)))[1:] == ["    two", "    three", "    four"]
+
+
+def test_reasoning_is_one_line_until_it_is_opened() -> None:
+    transcript = Transcript()
+    block = transcript.add_reasoning("Because **of** this.", seconds=3.21, tokens=412)
+    painting = BlockPainting(block, None, 60, LOOK)
+    assert texts(paint(painting)) == ["  ▸ Thought for 3.2s · 412 tokens"]
+    transcript.toggle(block)
+    painting.refresh()
+    assert texts(paint(painting)) == ["  ▾ Thought for 3.2s · 412 tokens", "    Because of this."]
+
+
+def test_an_error_says_what_was_kept_and_what_to_do() -> None:
+    notice = Transcript().add_notice(Level.ERROR, "Overloaded", "Everything is kept.", "Press Enter to try again.")
+    assert texts(paint(BlockPainting(notice, None, 60, LOOK))) == [
+        "  ✗ Overloaded",
+        "    Everything is kept.",
+        "    → Press Enter to try again.",
+    ]
+
+
+def test_a_boundary_is_a_rule_with_tokens_and_reason() -> None:
+    boundary = Transcript().add_boundary("Cleared 3 results", before=84_200, after=61_000, reason="cache is cold")
+    (line,) = paint(BlockPainting(boundary, None, 70, LOOK))
+    assert "── Cleared 3 results · 84k → 61k tokens · cache is cold ──" in line.text
+    assert line.width == 70
+
+
+def test_a_diff_has_numbers_signs_and_changed_words() -> None:
+    diff = unified_diff("a\nx = 1\nc\n", "a\nx = 2\nc\nd\n")
+    assert counts(diff) == (2, 1)
+    rows = read_diff(diff)
+    assert [(row.sign, row.number, row.text) for row in rows] == [
+        (" ", 1, "a"),
+        ("-", 2, "x = 1"),
+        ("+", 2, "x = 2"),
+        (" ", 3, "c"),
+        ("+", 4, "d"),
+    ]
+    assert rows[1].changed == rows[2].changed == (4, 5)
+
+
+@given(st.text(st.sampled_from("ab  日\u0301👩"), max_size=60), st.integers(2, 20))
+def test_wrapped_lines_fit_and_join_to_the_text_again(text: str, width: int) -> None:
+    joined = ""
+    for start, end, ending in breaks(text, width):
+        assert cell_len(text[start:end]) <= width
+        joined += text[start:end] + ("" if ending == "\n" else ending)
+    assert joined in (text, text[:-1])
+
+
+def test_words_are_kept_whole_where_they_fit() -> None:
+    lines = wrap([Run("the quick brown fox", LOOK.palette.base)], 11, first=(), rest=())
+    assert [line.text for line in lines] == ["the quick", "brown fox"]
+    assert [line.ending for line in lines] == [" ", "\n"]
+
+
+def test_every_theme_colours_the_text_apart_from_its_ground() -> None:
+    for theme in THEMES:
+        palette = Palette.from_theme(theme.to_color_system().generate())
+        for style in (
+            palette.base,
+            palette.muted,
+            palette.faint,
+            palette.accent,
+            palette.error,
+            palette.comment,
+            palette.added_word,
+        ):
+            assert style.color is not None
+            assert style.bgcolor is not None
+            assert _contrast(style.color.get_truecolor(), style.bgcolor.get_truecolor()) >= 3
+
+
+def test_ascii_glyphs_are_ascii() -> None:
+    assert all(re.fullmatch(r"[ -~]+", getattr(ASCII, name)) for name in ASCII.__dataclass_fields__)
+    assert all(cell_len(getattr(UNICODE, name)) == 1 for name in UNICODE.__dataclass_fields__)
+
+
+def _contrast(ink: tuple[int, int, int], ground: tuple[int, int, int]) -> float:
+    """The contrast ratio of WCAG 2.2."""
+    lighter, darker = sorted((_luminance(ink), _luminance(ground)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: tuple[int, int, int]) -> float:
+    linear = [part / 3294.6 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

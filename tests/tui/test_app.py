@@ -1,0 +1,368 @@
+"""The app with a real session and the offline model, driven by keys."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tui_agent.arguments import Arguments
+from tui_agent.settings import Model, Permissions, Settings
+from tui_agent.tui.app import TuiAgent
+from tui_agent.tui.blocks import Block, NoticeBlock, ProseBlock, ToolBlock, ToolState, UserBlock
+from tui_agent.tui.dialogs import HelpScreen, TrustScreen
+from tui_agent.tui.pickers import PickerScreen
+from tui_agent.tui.transcript import plain_text
+
+SIZES = [(20, 5), (40, 12), (80, 24), (120, 40)]
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST")
+OFFLINE = Settings(model=Model(id="offline"))
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "hello.txt").write_text("hello from the file\n")
+    monkeypatch.chdir(folder)
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> Arguments:
+    folder = tmp_path / "project"
+    return Arguments(folder=folder, home=tmp_path / "home", project=folder)
+
+
+def blocks(app: TuiAgent) -> list[Block]:
+    return app.pane.transcript.blocks
+
+
+def said(app: TuiAgent) -> str:
+    return "\n".join(plain_text(block) for block in blocks(app))
+
+
+async def until(pilot: Pilot[object], true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not true():
+            await pilot.pause(0.02)
+
+
+async def opened(app: TuiAgent, pilot: Pilot[object]) -> None:
+    await until(pilot, lambda: app.session_folder is not None and bool(app.status.status.model))
+
+
+async def write(pilot: Pilot[object], text: str) -> None:
+    await pilot.press(*("space" if character == " " else character for character in text))
+
+
+async def send(pilot: Pilot[object], text: str) -> None:
+    await write(pilot, text)
+    await pilot.press("enter")
+
+
+async def idle(app: TuiAgent, pilot: Pilot[object]) -> None:
+    await until(pilot, lambda: not app.conductor.busy and not app.status.ticking)
+
+
+async def test_a_question_is_answered_with_a_tool_card(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "read hello.txt")
+        await until(pilot, lambda: any(isinstance(block, ProseBlock) for block in blocks(app)))
+        await idle(app, pilot)
+        (tool,) = (block for block in blocks(app) if isinstance(block, ToolBlock))
+        assert (tool.name, tool.state, tool.summary) == ("read_file", ToolState.OK, "hello.txt")
+        assert "hello from the file" in tool.result
+        assert app.status.status.tokens > 0
+        assert app.status.status.measured
+
+
+async def test_the_first_frame_takes_keys_before_there_is_a_session(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        assert app.focused is app.entry.prompt
+        await send(pilot, "read hello.txt")
+        await until(pilot, lambda: any(isinstance(block, ToolBlock) for block in blocks(app)))
+        await idle(app, pilot)
+        assert [block.text for block in blocks(app) if isinstance(block, UserBlock)] == ["read hello.txt"]
+
+
+async def test_a_prompt_of_the_command_line_is_sent(arguments: Arguments) -> None:
+    app = TuiAgent(replace(arguments, prompt="read hello.txt"), OFFLINE)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: "hello from the file" in said(app))
+        await idle(app, pilot)
+
+
+async def test_a_command_asks_and_always_is_remembered(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run echo first")
+        await until(pilot, lambda: app.permission.has_focus)
+        (tool,) = (block for block in blocks(app) if isinstance(block, ToolBlock))
+        assert tool.state is ToolState.ASKING
+        await pilot.press("2")
+        await until(pilot, lambda: tool.state is ToolState.OK)
+        await idle(app, pilot)
+        assert app.focused is app.entry.prompt
+        await send(pilot, "run echo second")
+        await until(pilot, lambda: "second" in [b for b in blocks(app) if isinstance(b, ToolBlock)][-1].result)
+        assert not app.permission.display
+        await idle(app, pilot)
+
+
+async def test_a_refusal_is_shown_on_its_card(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run echo no")
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.press("3")
+        await idle(app, pilot)
+        (tool,) = (block for block in blocks(app) if isinstance(block, ToolBlock))
+        assert tool.state is ToolState.DENIED
+
+
+async def test_escape_stops_the_turn_and_leaves_nothing_open(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings(model=Model(id="offline"), permissions=Permissions(mode="allow")))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run sleep 60")
+        await until(pilot, lambda: any(isinstance(block, ToolBlock) for block in blocks(app)))
+        assert app.status.ticking
+        await pilot.press("escape")
+        await idle(app, pilot)
+        (tool,) = (block for block in blocks(app) if isinstance(block, ToolBlock))
+        assert tool.state is ToolState.INTERRUPTED
+        assert "Stopped" in said(app)
+        await send(pilot, "read hello.txt")
+        await until(pilot, lambda: "hello from the file" in said(app))
+        await idle(app, pilot)
+
+
+async def test_a_text_sent_during_a_turn_waits_and_comes_back_when_it_is_stopped(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings(model=Model(id="offline"), permissions=Permissions(mode="allow")))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run sleep 60")
+        await until(pilot, lambda: any(isinstance(block, ToolBlock) for block in blocks(app)))
+        await send(pilot, "and then this")
+        await until(pilot, lambda: app.entry.waiting.texts == ("and then this",))
+        await pilot.press("up")
+        await until(pilot, lambda: app.entry.prompt.text == "and then this")
+        assert app.entry.waiting.texts == ()
+        await pilot.press("enter")
+        await until(pilot, lambda: app.entry.waiting.texts == ("and then this",))
+        await pilot.press("escape")
+        await idle(app, pilot)
+        await until(pilot, lambda: app.entry.prompt.text == "and then this")
+        assert app.entry.waiting.texts == ()
+
+
+async def test_a_text_sent_during_a_turn_is_delivered(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings(model=Model(id="offline"), permissions=Permissions(mode="allow")))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run sleep 1")
+        await until(pilot, lambda: any(isinstance(block, ToolBlock) for block in blocks(app)))
+        await send(pilot, "read hello.txt")
+        await until(pilot, lambda: "hello from the file" in said(app))
+        await idle(app, pilot)
+        assert app.entry.waiting.texts == ()
+
+
+async def test_ctrl_c_empties_first_and_quits_when_pressed_again(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await write(pilot, "draft")
+        await pilot.press("ctrl+c")
+        assert app.entry.prompt.text == ""
+        assert "again to quit" in app.status.status.hint
+        assert app.is_running
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not app.is_running)
+    assert app.return_code == 0
+
+
+async def test_a_resumed_session_shows_what_was_said(arguments: Arguments) -> None:
+    first = TuiAgent(replace(arguments, prompt="read hello.txt"), OFFLINE)
+    async with first.run_test() as pilot:
+        await until(pilot, lambda: "hello from the file" in said(first))
+        await idle(first, pilot)
+        folder = first.session_folder
+        assert folder is not None
+        await pilot.press("ctrl+c", "ctrl+c")
+        await until(pilot, lambda: not first.is_running)
+    again = TuiAgent(replace(arguments, resume=folder.name), OFFLINE)
+    async with again.run_test() as pilot:
+        await opened(again, pilot)
+        kinds = [type(block) for block in blocks(again)]
+        assert UserBlock in kinds
+        assert ToolBlock in kinds
+        assert ProseBlock in kinds
+        assert "hello from the file" in said(again)
+
+
+async def test_an_unused_session_leaves_nothing_behind(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: not app.is_running)
+    assert app.session_folder is not None
+    assert not app.session_folder.exists()
+
+
+async def test_a_session_that_cannot_be_opened_is_a_card_and_nothing_is_lost(arguments: Arguments) -> None:
+    app = TuiAgent(replace(arguments, resume="20200101-000000-dead"), OFFLINE)
+    async with app.run_test() as pilot:
+        await send(pilot, "hello")
+        await until(pilot, lambda: "could not be opened" in said(app))
+        await until(pilot, lambda: app.entry.prompt.text == "hello")
+        await send(pilot, " again")
+        await until(pilot, lambda: "no session" in said(app))
+        assert app.entry.prompt.text == "hello again"
+
+
+async def test_an_unknown_model_is_a_card(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings(model=Model(id="nonsense:1")))
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: "could not be opened" in said(app))
+
+
+async def test_without_a_key_the_welcome_says_how_to_set_one(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings())
+    async with app.run_test() as pilot:
+        assert "ANTHROPIC_API_KEY" in said(app)
+        await opened(app, pilot)
+        assert app.status.status.model.startswith("offline")
+
+
+async def test_help_tools_and_mistakes(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "/help")
+        await until(pilot, lambda: "/model" in said(app))
+        assert "Ctrl+O" in said(app)
+        await send(pilot, "/tools ")
+        await until(pilot, lambda: "run_command" in said(app))
+        await send(pilot, "/modle ")
+        await until(pilot, lambda: "did you mean /mode" in said(app))
+        assert not any(isinstance(block, UserBlock) for block in blocks(app))
+
+
+async def test_the_mode_can_be_changed(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "/mode plan")
+        await until(pilot, lambda: app.status.status.mode == "plan")
+        await send(pilot, "/mode nonsense")
+        await until(pilot, lambda: "no mode nonsense" in said(app))
+
+
+async def test_the_model_picker_keeps_a_model_without_a_key(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "/model ")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, PickerScreen))
+        await send(pilot, "/model claude-sonnet-5-5")
+        await until(pilot, lambda: "ANTHROPIC_API_KEY" in said(app))
+        assert app.status.status.model.startswith("offline")
+
+
+async def test_the_theme_can_be_changed(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await send(pilot, "/theme paper")
+        await until(pilot, lambda: app.theme == "paper")
+
+
+async def test_ctrl_o_opens_every_card(arguments: Arguments) -> None:
+    app = TuiAgent(replace(arguments, prompt="read hello.txt"), OFFLINE)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: "hello from the file" in said(app))
+        await idle(app, pilot)
+        cards = [block for block in blocks(app) if isinstance(block, ToolBlock)]
+        assert all(card.collapsed for card in cards)
+        await pilot.press("ctrl+o")
+        assert not any(card.collapsed for card in cards)
+
+
+async def test_help_takes_keys_from_the_app_while_it_is_open(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await write(pilot, "draft")
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not isinstance(app.screen, HelpScreen))
+        assert app.entry.prompt.text == "draft"
+        assert app.status.status.hint == ""
+
+
+@pytest.mark.parametrize(("keys", "trusted"), [(("down", "enter"), True), (("enter",), False), (("escape",), False)])
+async def test_trust_is_asked_before_the_session_opens(
+    arguments: Arguments, keys: tuple[str, ...], trusted: bool
+) -> None:
+    app = TuiAgent(replace(arguments, ask_trust=True), OFFLINE)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: isinstance(app.screen, TrustScreen))
+        assert app.session_folder is None
+        await pilot.press(*keys)
+        await opened(app, pilot)
+        assert (arguments.home / "trusted.json").exists() is trusted
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_every_part_fits_on_every_screen(arguments: Arguments, size: tuple[int, int]) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=size) as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run echo x")
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.pause()
+        for part in (app.permission, app.entry.prompt, app.status):
+            assert app.screen.region.contains_region(part.region)
+            assert part.region.height >= 1
+        assert app.status.region.bottom == size[1]
+        await pilot.press("3")
+        await idle(app, pilot)
+        await write(pilot, "/")
+        await pilot.pause()
+        assert app.screen.region.contains_region(app.entry.prompt.region)
+        assert app.entry.prompt.region.height >= 1
+
+
+async def test_resizing_at_any_moment(arguments: Arguments) -> None:
+    app = TuiAgent(replace(arguments, prompt="read hello.txt"), OFFLINE)
+    async with app.run_test() as pilot:
+        for size in [(1, 1), (20, 5), (200, 60), (7, 3), (80, 24)] * 2:
+            await pilot.resize_terminal(*size)
+            await pilot.press("a")
+        await until(pilot, lambda: "hello from the file" in said(app))
+        await idle(app, pilot)
+        assert app.entry.prompt.text == "a" * 10
+
+
+async def test_an_error_nobody_expected_is_a_card_with_a_log(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        app.report(ZeroDivisionError("division by zero"))
+        (card,) = (block for block in blocks(app) if isinstance(block, NoticeBlock) and "wrong" in block.title)
+        assert "Traceback" not in plain_text(card)
+        (log,) = (arguments.home / "logs").iterdir()
+        assert "ZeroDivisionError" in log.read_text()

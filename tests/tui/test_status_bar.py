@@ -1,0 +1,116 @@
+"""The status line: what it tells, and what it leaves out where there is no room."""
+
+import pytest
+from rich.cells import cell_len
+from textual.app import App, ComposeResult
+
+from tui_agent.tui.status_bar import Status, StatusBar, Thresholds, cost_text, elapsed_text, status_line
+from tui_agent.tui.theme import ASCII, UNICODE, Glyphs
+
+FULL = Status(
+    model="anthropic:claude-sonnet-5-5",
+    mode="auto",
+    tokens=84_000,
+    window=200_000,
+    measured=True,
+    cost_usd=0.1234,
+    activity="running run_command",
+    since=100.0,
+)
+
+
+def text(status: Status, width: int, glyphs: Glyphs = UNICODE, now: float = 112.5) -> str:
+    return "".join(span.text for span in status_line(status, width, glyphs, Thresholds(), now))
+
+
+@pytest.mark.parametrize("width", range(1, 160))
+def test_the_line_is_as_wide_as_the_screen(width: int) -> None:
+    for status in (FULL, Status(), Status(model="offline:offline", hint="Ctrl+C again to quit")):
+        assert cell_len(text(status, width)) == width
+
+
+def test_a_wide_screen_shows_every_fact() -> None:
+    line = text(FULL, 120)
+    for fact in ("12s", "running run_command", "esc stops", "auto", "claude-sonnet-5-5", "━━━━──────", "42%", "$0.123"):
+        assert fact in line
+    assert "anthropic:" not in line
+
+
+def test_facts_go_in_the_order_of_their_worth() -> None:
+    seen = {
+        fact: min(width for width in range(1, 160) if fact in text(FULL, width))
+        for fact in ("esc stops", "━", "auto", "running", "sonnet-5-5", "$0.123", "claude-sonn", "42%")
+    }
+    assert sorted(seen.values(), reverse=True) == list(seen.values())
+
+
+def test_an_estimate_is_marked() -> None:
+    assert "~42%" in text(Status(model="m", tokens=84_000, window=200_000), 80)
+    assert "~" not in text(Status(model="m", tokens=84_000, window=200_000, measured=True), 80)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "color"), [(69_400, "$foreground"), (70_000, "$text-warning"), (90_000, "$text-error")]
+)
+def test_the_gauge_changes_colour_at_its_thresholds(tokens: int, color: str) -> None:
+    status = Status(model="m", tokens=tokens, window=100_000, measured=True)
+    spans = status_line(status, 80, UNICODE, Thresholds(), 0.0)
+    assert next(span.color for span in spans if "%" in span.text) == color
+
+
+def test_an_unknown_window_shows_tokens_instead_of_a_share() -> None:
+    line = text(Status(model="m", tokens=12_345, window=0), 80)
+    assert "12k tokens" in line
+    assert "%" not in line
+
+
+def test_elapsed_time_does_not_move_what_follows_it() -> None:
+    columns = {text(FULL, 120, now=100.0 + seconds).index("running") for seconds in (0, 9, 10, 59)}
+    assert len(columns) == 1
+
+
+def test_a_hint_stands_where_the_activity_was() -> None:
+    line = text(Status(model="m", hint="Ctrl+C again to quit"), 80)
+    assert line.startswith("Ctrl+C again to quit")
+    assert "ready" not in line
+
+
+def test_an_ascii_terminal_gets_ascii() -> None:
+    line = text(FULL, 120, ASCII)
+    assert line.isascii()
+    assert "####------" in line
+
+
+def test_a_hostile_model_name_stays_on_its_line() -> None:
+    line = text(Status(model="ollama:\x1b]0;x\x07a\nb"), 80)
+    assert "\x1b" not in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("cost", "shown"),
+    [(None, "$?"), (0.0, "$0"), (0.0004, "<$0.001"), (0.0512, "$0.051"), (3.456, "$3.46"), (1234.5, "$1,234.50")],
+)
+def test_costs(cost: float | None, shown: str) -> None:
+    assert cost_text(cost) == shown
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(-1, "  0s"), (59.9, " 59s"), (60, "1m00s"), (3_661, "1h01m")])
+def test_durations(seconds: float, shown: str) -> None:
+    assert elapsed_text(seconds) == shown
+
+
+class BarApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield StatusBar()
+
+
+async def test_no_timer_runs_while_nothing_is_going_on() -> None:
+    app = BarApp()
+    async with app.run_test():
+        bar = app.query_one(StatusBar)
+        assert not bar.ticking
+        bar.show(activity="thinking", since=0.0)
+        assert bar.ticking
+        bar.show(activity="")
+        assert not bar.ticking

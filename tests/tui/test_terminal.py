@@ -1,0 +1,65 @@
+"""Reading pastes, however the terminal cuts them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
+
+from tui_agent.tui.terminal import PASTE_END, PASTE_START, PasteParser
+
+
+def read(*pieces: str) -> list[tuple[str, str]]:
+    parser = PasteParser()
+    found: list[tuple[str, str]] = []
+    for piece in pieces:
+        for message in parser.feed(piece):
+            if isinstance(message, events.Key):
+                found.append(("key", message.key))
+            elif isinstance(message, events.Paste):
+                found.append(("paste", message.text))
+    return found
+
+
+def test_keys_before_and_after_a_paste() -> None:
+    assert read(f"a{PASTE_START}two\nlines\x00{PASTE_END}b") == [
+        ("key", "a"),
+        ("paste", "two\nlines"),
+        ("key", "b"),
+    ]
+
+
+def test_an_empty_paste() -> None:
+    assert ("key", "b") in read(f"{PASTE_START}{PASTE_END}b")
+
+
+def test_escape_sequences_inside_a_paste_are_text() -> None:
+    text = "\x1b[A and \x1b]0;title\x07"
+    assert read(f"{PASTE_START}{text}{PASTE_END}") == [("paste", text)]
+
+
+@pytest.mark.parametrize("cut", range(1, len(PASTE_START)))
+def test_an_opening_mark_in_two_pieces(cut: int) -> None:
+    assert read(f"a{PASTE_START[:cut]}", f"{PASTE_START[cut:]}text{PASTE_END}b{PASTE_START}more{PASTE_END}") == [
+        ("key", "a"),
+        ("paste", "text"),
+        ("key", "b"),
+        ("paste", "more"),
+    ]
+
+
+@given(
+    st.lists(st.text(alphabet="ab\n[~0é\x1b", min_size=1, max_size=20), min_size=1, max_size=3),
+    st.lists(st.integers(1, 30), max_size=20),
+)
+def test_where_the_terminal_cuts_makes_no_difference_to_a_long_paste(texts: list[str], cuts: list[int]) -> None:
+    # The closing mark is what a text may not contain or complete; a terminal filters it out as well.
+    texts = [text.replace("\x1b", "") for text in texts]
+    stream = "".join(f"{PASTE_START}{text}{PASTE_END}" for text in texts)
+    pieces, position = [], len(PASTE_START)
+    first = stream[:position]
+    for size in cuts:
+        pieces.append(stream[position : position + size])
+        position += size
+    pieces.append(stream[position:])
+    pasted = [text for kind, text in read(first, *(piece for piece in pieces if piece)) if kind == "paste"]
+    assert pasted == texts

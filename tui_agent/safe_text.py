@@ -1,0 +1,115 @@
+"""Text that came from a model, a tool, a file or a server, made safe to show in a terminal.
+
+Two stages. `clean` (and `StreamCleaner` for text that arrives in pieces) runs once, when text enters the transcript: it
+removes terminal escape sequences, control characters, bidirectional overrides and invisible tag characters, and
+replaces lone surrogates. `displayed` runs when a line is painted: it makes the width of the line the sum of the widths
+of its characters, whatever the terminal thinks of joined emoji.
+"""
+
+import re
+from typing import Final
+
+TAB_SIZE: Final = 4
+MAX_COMBINING: Final = 3
+"""Combining marks kept on one character; more of them paint over the neighbouring lines."""
+
+# ECMA-48 control sequences. An operating system command or a device string that is longer than this, or that holds a
+# line break, is taken for text whose introducer was forged: swallowing it would hide what follows.
+_MAX_COMMAND: Final = 1000
+_BODY = rf"[^\x07\x1b\n\r\x9c]{{0,{_MAX_COMMAND}}}"
+_CONTROL = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*"
+_COMMAND = rf"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_BODY}"
+_COMPLETE = rf"{_CONTROL}[@-~]|{_COMMAND}(?:\x07|\x1b\\|\x9c)"
+_UNFINISHED = rf"(?:{_CONTROL}|{_COMMAND}\x1b?|\x1b[ -/]*|\r)\Z"
+_SHORT = r"\x1b[ -/]*[0-~]|\x1b"
+_LINE_BREAK = r"\r\n|\r|[\x0b\x0c\x85\u2028\u2029]"
+_SURROGATE = r"[\ud800-\udfff]"
+_REMOVED = (
+    r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+    r"|[\U000e0000-\U000e0fff]"
+)
+_UNSAFE: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+_UNSAFE_ASCII: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_TOKENS: Final = re.compile(
+    rf"(?P<complete>{_COMPLETE})|(?P<unfinished>{_UNFINISHED})|(?P<short>{_SHORT})"
+    rf"|(?P<line>{_LINE_BREAK})|(?P<surrogate>{_SURROGATE})|(?P<removed>{_REMOVED})"
+)
+
+# Variation selectors and joiners change the width of their neighbours in some terminals and not in others.
+_WIDTH_CHANGERS: Final = dict.fromkeys([0x200C, 0x200D, *range(0xFE00, 0xFE10)])
+_PILED_COMBINING: Final = re.compile(
+    rf"([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{{{MAX_COMBINING}}})[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
+)
+
+
+class StreamCleaner:
+    """Cleans text that arrives in pieces: the result does not depend on where the pieces were cut."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """The clean text that is certain so far; the start of an escape sequence is held back until it is decided."""
+        text = self._held + piece
+        self._held = ""
+        if not _is_unsafe(text):
+            return text
+        parts: list[str] = []
+        position = 0
+        for match in _TOKENS.finditer(text):
+            parts.append(text[position : match.start()])
+            position = match.end()
+            if match.lastgroup == "unfinished":
+                self._held = match.group()
+                break
+            parts.append(_replacement(match))
+        parts.append(text[position:])
+        return "".join(parts)
+
+    def finish(self) -> str:
+        """What was held back, shown as the text it turned out to be."""
+        held, self._held = self._held, ""
+        if held == "\r":
+            return "\n"
+        return clean(held[1:]) if held else ""
+
+
+def clean(text: str) -> str:
+    """`text` without escape sequences, control characters, bidirectional overrides or lone surrogates.
+
+    Line breaks of every kind become a line feed; tabs stay.
+    """
+    if not _is_unsafe(text):
+        return text
+    cleaner = StreamCleaner()
+    return cleaner.feed(text) + cleaner.finish()
+
+
+def displayed(line: str) -> str:
+    """One line of clean text as it is painted: tabs expanded, every character as wide as it is alone."""
+    if "\t" in line:
+        line = line.expandtabs(TAB_SIZE)
+    if line.isascii():
+        return line
+    return _PILED_COMBINING.sub(r"\1", line.translate(_WIDTH_CHANGERS))
+
+
+def one_line(text: str, limit: int = 400) -> str:
+    """Clean `text` on a single line of at most `limit` characters, for labels and summaries."""
+    flat = " ".join(clean(text[: limit * 4]).split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def _is_unsafe(text: str) -> bool:
+    pattern = _UNSAFE_ASCII if text.isascii() else _UNSAFE
+    return pattern.search(text) is not None
+
+
+def _replacement(match: re.Match[str]) -> str:
+    if match.lastgroup == "line":
+        return "\n"
+    return "\ufffd" if match.lastgroup == "surrogate" else ""

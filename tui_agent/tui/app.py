@@ -1,0 +1,358 @@
+"""The full-screen app: what is on the screen, and which key does what."""
+
+import gc
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen, Screen
+from typing_extensions import override
+
+from tui_agent import __version__
+from tui_agent.arguments import Arguments
+from tui_agent.crash_log import write_crash_log
+from tui_agent.resources import styles_folder
+from tui_agent.settings import Settings
+from tui_agent.tui.blocks import Level, ToolState
+from tui_agent.tui.commands import default_commands, keys_text
+from tui_agent.tui.conductor import Conductor, SessionUnavailable
+from tui_agent.tui.conversation import ConversationPane
+from tui_agent.tui.dialogs import HelpScreen
+from tui_agent.tui.history import PromptHistory
+from tui_agent.tui.opening import learn_model, open_for_screen, welcome
+from tui_agent.tui.permission import PermissionPanel
+from tui_agent.tui.pickers import Option, PickerScreen
+from tui_agent.tui.prompt import Prompt, PromptArea
+from tui_agent.tui.status_bar import StatusBar, Thresholds
+from tui_agent.tui.theme import ASCII, DEFAULT_DARK, DEFAULT_LIGHT, THEMES, glyphs_for, register_themes
+from tui_agent.tui.transcript import Transcript
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+    from tui_agent.agent.agent import Agent
+    from tui_agent.session import Session
+    from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+    from tui_agent.tui.turns import TurnView
+
+AGAIN_S: Final = 2.0
+"""Seconds within which a second Ctrl+C quits."""
+
+FAILED: Final = 1
+
+
+class TuiAgent(App[object]):
+    """The conversation, the prompt, and the status bar below them."""
+
+    CSS_PATH = sorted(styles_folder().glob("*.tcss"))
+    ENABLE_COMMAND_PALETTE = False
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (14, "-high")]  # noqa: RUF012 (not declared as a class variable there)
+    TITLE = "tui-agent"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "break", "Stop, or quit", show=False, priority=True),
+        Binding("escape", "interrupt", "Stop the turn", show=False),
+        Binding("ctrl+o", "toggle_cards", "Open or close all cards", show=False),
+        Binding("f1", "help", "Help", show=False),
+        Binding("ctrl+q", "leave", "Quit", show=False),
+    ]
+
+    def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
+        super().__init__(driver_class=driver_class)
+        self.arguments = arguments
+        self.settings = settings
+        self.session_folder: Path | None = None
+        self.crash = ""
+        self._transcript = Transcript()
+        self._commands = default_commands()
+        self._break_at = 0.0
+        glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
+        self.pane = ConversationPane(self._transcript, glyphs=glyphs)
+        self.entry = PromptArea(PromptHistory(arguments.home / "history.jsonl"), self._commands.complete)
+        self.permission = PermissionPanel(lambda: self.entry.prompt.last_key)
+        self.status = StatusBar(glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
+        register_themes(self)
+        self.theme = DEFAULT_DARK if settings.ui.theme == "dark" else DEFAULT_LIGHT
+
+    @override
+    def compose(self) -> ComposeResult:
+        yield self.pane
+        yield self.permission
+        yield self.entry
+        yield self.status
+
+    def on_mount(self) -> None:
+        """Show the first picture; everything slow comes after it."""
+        self.conductor = Conductor(self, self._open)
+        self.status.show(mode=self.settings.permissions.mode, hint="")
+        self._greet()
+        self.entry.prompt.focus()
+        self.call_after_refresh(self._begin)
+
+    def _greet(self) -> None:
+        text = welcome(self.settings, os.environ)
+        self.say(
+            Level.INFO,
+            f"tui-agent {__version__} · {_short_path(self.arguments.folder)}",
+            text,
+            "F1 shows keys and commands",
+        )
+
+    async def _begin(self) -> None:
+        gc.enable()
+        gc.freeze()
+        self.run_worker(self._open_and_send(), name="open", exit_on_error=True)
+
+    async def _open_and_send(self) -> None:
+        if self.arguments.prompt:
+            await self.conductor.send(self.arguments.prompt)
+        await self.conductor.open()
+
+    async def _open(self) -> "tuple[Session, TurnView]":
+        from tui_agent.tui.turns import TurnView
+
+        session = await open_for_screen(self.arguments, self.settings, self, self.ask)
+        self.session_folder = session.folder
+        view = TurnView(self._transcript, self.status, self.conductor)
+        view.show_history(session.agent.history())
+        for notice in session.notices:
+            view.show(notice)
+        self._show_agent(session.agent)
+        self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
+        return session, view
+
+    async def _learn(self, agent: "Agent") -> None:
+        await learn_model(agent, self)
+        self._show_agent(agent)
+
+    # What the user does
+
+    async def on_prompt_sent(self, message: Prompt.Sent) -> None:
+        """Run a command, or give the text to the agent."""
+        self.pane.scroll_to_tail()
+        if self._commands.is_command(message.written):
+            self.run_worker(self._run_command(message.written), name="command", exit_on_error=True)
+        else:
+            await self.conductor.send(message.text)
+
+    async def _run_command(self, text: str) -> None:
+        try:
+            await self._commands.run(self, text)
+        except SessionUnavailable:
+            self.say(Level.WARNING, "There is no session, so this cannot be done")
+        except Exception as error:
+            self.report(error)
+
+    async def on_prompt_recalled(self) -> None:
+        """Give back the newest text that waits."""
+        text = await self.conductor.take_back()
+        if text:
+            self.entry.prompt.put(text)
+
+    def on_prompt_left(self) -> None:
+        """Ctrl+D in an empty prompt."""
+        self.quit()
+
+    async def action_interrupt(self) -> None:
+        """Stop the turn; when none runs, go back to the prompt."""
+        self.entry.prompt.focus()
+        self.run_worker(self.conductor.stop(), name="stop")
+
+    def action_break(self) -> None:
+        """Copy what is selected, empty the prompt, or stop the turn; pressed again: quit."""
+        if self._copied_selection():
+            return
+        now = monotonic()
+        if now - self._break_at < AGAIN_S:
+            self.quit()
+            return
+        self._break_at = now
+        if self.entry.prompt.clear_draft():
+            done = "emptied"
+        elif self.conductor.busy:
+            done = "stopping"
+            self.run_worker(self.conductor.stop(), name="stop")
+        else:
+            done = ""
+        self.status.show(hint=f"{done}; Ctrl+C again to quit" if done else "Ctrl+C again to quit")
+        self.set_timer(AGAIN_S, self._forget_break)
+
+    def _forget_break(self) -> None:
+        if monotonic() - self._break_at >= AGAIN_S:
+            self.status.show(hint="")
+
+    def _copied_selection(self) -> bool:
+        text = self.entry.prompt.selected_text or self.screen.get_selected_text()
+        if not text:
+            return False
+        self.copy_to_clipboard(text)
+        self.screen.clear_selection()
+        self._hint("copied")
+        return True
+
+    def on_conversation_pane_copied(self) -> None:
+        """A block went to the clipboard."""
+        self._hint("copied")
+
+    def action_toggle_cards(self) -> None:
+        """Open or close every card."""
+        self.pane.toggle_all()
+
+    def action_page(self, direction: int) -> None:
+        """Turn a page of the conversation without leaving the prompt."""
+        self.pane.action_page(direction)
+
+    @override
+    def action_focus_next(self) -> None:
+        if self.permission.asking and not self.permission.has_focus_within:
+            self.permission.focus()
+        else:
+            super().action_focus_next()
+
+    def action_help(self) -> None:
+        """Show what can be typed and pressed."""
+        self.push_screen(HelpScreen({"Commands": self._commands.help_text(), "Keys": keys_text()}))
+
+    def action_leave(self) -> None:
+        """Quit."""
+        self.quit()
+
+    @override
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of the app belong to a dialog while there is one."""
+        return not (action == "break" and isinstance(self.screen, ModalScreen))
+
+    # What the agent asks
+
+    async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
+        """Put a question to the user."""
+        answer = await self.permission.ask(question)
+        block = self._transcript.tool(question.call_id)
+        if answer.allowed and block is not None:
+            self._transcript.set_tool_state(block, ToolState.RUNNING)
+            self.status.show(activity=f"running {question.tool}")
+        return answer
+
+    def on_permission_panel_typed(self, message: PermissionPanel.Typed) -> None:
+        """A letter that was no answer belongs to the prompt."""
+        self.entry.prompt.focus()
+        self.entry.prompt.type(message.character)
+
+    def on_permission_panel_closed(self, message: PermissionPanel.Closed) -> None:
+        """The keyboard goes back to the prompt."""
+        if message.had_focus:
+            self.entry.prompt.focus()
+
+    # What commands and the conductor may do
+
+    async def agent(self) -> "Agent":
+        """The agent, once the session is open. Raises SessionUnavailable."""
+        return await self.conductor.agent()
+
+    def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
+        """Show a notice in the pane."""
+        self._transcript.add_notice(level, title, text, hint)
+
+    async def question(self, screen: "Screen[str | None]") -> str | None:
+        """Show a dialog and wait for its result. Only ever from a worker."""
+        return await self.push_screen_wait(screen)
+
+    async def pick(self, title: str, options: Iterable[Option], current: str) -> str | None:
+        """Let the user choose one; None: they did not."""
+        return await self.question(PickerScreen(title, options, current))
+
+    def give_back(self, text: str) -> None:
+        """Put a text that was not sent back into the prompt."""
+        self.entry.prompt.put(text)
+
+    def show_waiting(self, texts: tuple[str, ...]) -> None:
+        """Show the texts that wait."""
+        self.entry.waiting.show(texts)
+        self.entry.prompt.recall_first = bool(texts)
+
+    def turn_changed(self) -> None:
+        """A turn began or ended."""
+        if self.conductor.session is not None:
+            self._show_agent(self.conductor.session.agent)
+
+    def refresh_status(self) -> None:
+        """Bring what the agent is now to the status bar."""
+        self.turn_changed()
+
+    def theme_names(self) -> tuple[str, ...]:
+        """The shipped themes."""
+        return tuple(theme.name for theme in THEMES)
+
+    def theme_name(self) -> str:
+        """The theme in use."""
+        return self.theme
+
+    def use_theme(self, name: str) -> None:
+        """Change the colours."""
+        self.theme = name
+
+    def report(self, error: Exception) -> None:
+        """Show an error as a card; one that nobody expected leaves its details in a log."""
+        from tui_agent.tui.errors import explain
+
+        told = explain(error)
+        if told is not None:
+            self.say(Level.ERROR, *told)
+            return
+        self.say(
+            Level.ERROR,
+            "Something went wrong inside the program",
+            f"{type(error).__name__}: {error}\nEverything up to here is kept.",
+            write_crash_log(error, os.environ),
+        )
+
+    def quit(self) -> None:
+        """Close the session, then leave."""
+        self.run_worker(self._leave(), name="leave", exclusive=True, group="leave")
+
+    async def _leave(self) -> None:
+        self.status.show(hint="closing")
+        try:
+            await self.conductor.close()
+        except Exception as error:
+            self.crash = self.crash or f"the session was not closed in order: {error}"
+        finally:
+            self.exit()
+
+    def _show_agent(self, agent: "Agent") -> None:
+        stats = agent.context_stats()
+        self.status.show(
+            model=agent.profile.name,
+            mode=agent.mode,
+            tokens=stats.tokens,
+            window=stats.window,
+            measured=stats.measured,
+            cost_usd=stats.cost_usd,
+        )
+
+    def _hint(self, text: str) -> None:
+        self.status.show(hint=text)
+        self.set_timer(AGAIN_S, self._clear_hint)
+
+    def _clear_hint(self) -> None:
+        self.status.show(hint="")
+
+    @override
+    def _handle_exception(self, error: Exception) -> None:
+        """An error that leaves the screen unusable: keep its details, and leave with a line instead of a traceback."""
+        if not self.crash:
+            kept = write_crash_log(error, os.environ)
+            self.crash = f"stopped by an unexpected error ({type(error).__name__}); {kept}"
+            self._exception = error
+            self._exception_event.set()
+        self._return_code = FAILED
+        self._close_messages_no_wait()
+
+
+def _short_path(folder: Path) -> str:
+    home = Path.home()
+    return f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) and folder != home else str(folder)

@@ -1,0 +1,176 @@
+"""What the conversation pane shows: blocks of data, no widget.
+
+A block belongs to one `Transcript`, which alone changes it. All text in a block is clean (see `safe_text`).
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from typing_extensions import override
+
+from tui_agent.safe_text import StreamCleaner
+
+
+class ToolState(StrEnum):
+    """Where a tool call is between being asked for by the model and its result."""
+
+    PENDING = "pending"
+    ASKING = "asking"
+    RUNNING = "running"
+    OK = "ok"
+    ERROR = "error"
+    DENIED = "denied"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the state will not change any more."""
+        return self not in (ToolState.PENDING, ToolState.ASKING, ToolState.RUNNING)
+
+
+class Level(StrEnum):
+    """How much a notice asks for attention."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class StreamedText:
+    """Text that arrives in pieces, cleaned as it comes. Reading it joins the pieces once."""
+
+    __slots__ = ("_cleaner", "_pieces")
+
+    def __init__(self, text: str = "") -> None:
+        self._pieces: list[str] = []
+        self._cleaner: StreamCleaner | None = StreamCleaner()
+        if text:
+            self.append(text)
+
+    def append(self, piece: str) -> None:
+        """Add a piece at the end."""
+        if self._cleaner is None:
+            self._cleaner = StreamCleaner()
+        cleaned = self._cleaner.feed(piece)
+        if cleaned:
+            self._pieces.append(cleaned)
+
+    def finish(self) -> None:
+        """Nothing more will come."""
+        if self._cleaner is not None:
+            rest = self._cleaner.finish()
+            if rest:
+                self._pieces.append(rest)
+            self._cleaner = None
+
+    @override
+    def __str__(self) -> str:
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Block:
+    """What every block has.
+
+    id: stable and unique in its transcript, counted up from 1.
+    index: its place in the transcript, from 0.
+    version: counts every change of what it shows.
+    collapsed: shows its summary only.
+    """
+
+    id: int
+    index: int
+    version: int = 0
+    collapsed: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class UserBlock(Block):
+    """What the user asked; `queued` while it waits for the running turn's next step."""
+
+    text: str
+    queued: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ProseBlock(Block):
+    """The model's answer, Markdown; `streaming` until it is whole."""
+
+    content: StreamedText
+    streaming: bool = False
+
+    @property
+    def text(self) -> str:
+        """The Markdown source so far."""
+        return str(self.content)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ReasoningBlock(Block):
+    """The model's reasoning; `seconds` and `tokens` are known when it is over."""
+
+    content: StreamedText
+    streaming: bool = False
+    seconds: float | None = None
+    tokens: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The reasoning so far; a provider may send none."""
+        return str(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSize:
+    """How large a tool result is. `tokens` may be an estimate."""
+
+    lines: int = 0
+    tokens: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ToolBlock(Block):
+    """One tool call and, later, its result.
+
+    summary: the arguments on one line. arguments: the whole of them.
+    tail: the last lines printed while it runs. result: what the model was given.
+    diff: a unified diff, for edits. note: one line on why it was denied or failed.
+    seconds: how long it ran.
+    """
+
+    call_id: str
+    name: str
+    summary: str = ""
+    arguments: str = ""
+    state: ToolState = ToolState.PENDING
+    tail: str = ""
+    result: str = ""
+    size: ResultSize = field(default_factory=ResultSize)
+    diff: str = ""
+    note: str = ""
+    seconds: float | None = None
+    depth: int = 0
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class NoticeBlock(Block):
+    """Something the user should know: what happened, what was kept, what to do next (`hint`)."""
+
+    level: Level
+    title: str
+    text: str = ""
+    hint: str = ""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class BoundaryBlock(Block):
+    """A step of the context manager: tokens before and after it, and why it was taken."""
+
+    kind: str
+    before: int | None = None
+    after: int | None = None
+    reason: str = ""
+    text: str = ""

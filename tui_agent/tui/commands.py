@@ -1,0 +1,240 @@
+"""The slash commands: what there is, how it is called, and what it does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tui_agent.settings import PermissionMode
+from tui_agent.tui.blocks import Level
+from tui_agent.tui.completion import Choice, Completion
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.tui.pickers import Option
+
+_MODES: Final[dict[PermissionMode, str]] = {
+    "plan": "read only",
+    "ask": "every change and every command is asked about",
+    "auto": "edits inside the project pass; commands, network and outside paths are asked about",
+    "allow": "nothing is asked",
+}
+
+KEYS: Final = (
+    ("Enter", "send; while a turn runs, the text waits for its next step"),
+    ("Ctrl+J", "a new line (Shift+Enter too, in most terminals)"),
+    ("Up, Down", "earlier texts that begin like what is written"),
+    ("Esc", "stop the turn"),
+    ("Ctrl+C", "empty the prompt or stop the turn; twice: quit"),
+    ("Ctrl+D", "quit, when the prompt is empty"),
+    ("Tab", "between prompt and conversation"),
+    ("Ctrl+O", "open or close all cards"),
+    ("F1", "this help"),
+)
+
+
+class Host(Protocol):
+    """What a command may use of the app."""
+
+    async def agent(self) -> "Agent":
+        """The agent, once the session is open. Raises SessionUnavailable."""
+        ...
+
+    def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
+        """Show a notice in the pane."""
+        ...
+
+    async def pick(self, title: str, options: "Iterable[Option]", current: str) -> str | None:
+        """Let the user choose; None: they did not."""
+        ...
+
+    def refresh_status(self) -> None:
+        """Bring what the agent is now to the status bar."""
+        ...
+
+    def theme_names(self) -> tuple[str, ...]:
+        """The themes there are."""
+        ...
+
+    def theme_name(self) -> str:
+        """The theme in use."""
+        ...
+
+    def use_theme(self, name: str) -> None:
+        """Change the colours."""
+        ...
+
+    def quit(self) -> None:
+        """Leave the program."""
+        ...
+
+
+Handler = Callable[[Host, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """name, aliases: without the slash. argument: how what follows is called in the help; empty: nothing may follow."""
+
+    name: str
+    description: str
+    handler: Handler
+    argument: str = ""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def usage(self) -> str:
+        """As it is typed."""
+        return f"/{self.name} {self.argument}".rstrip()
+
+
+class Commands:
+    """The commands by name."""
+
+    def __init__(self, commands: Iterable[Command]) -> None:
+        self.all = tuple(commands)
+        self._by_name = {name: command for command in self.all for name in (command.name, *command.aliases)}
+
+    def is_command(self, text: str) -> bool:
+        """Whether a text asks for a command: `/name`, and not a path."""
+        name = text.strip().split(maxsplit=1)[0] if text.strip() else ""
+        return name.startswith("/") and "/" not in name[1:] and "\n" not in text.strip()
+
+    async def run(self, host: Host, text: str) -> None:
+        """Do what `/name argument` says; a name that nothing goes by is told with the nearest one."""
+        word, _, argument = text.strip()[1:].partition(" ")
+        command = self._by_name.get(word.lower())
+        if command is None:
+            close = get_close_matches(word.lower(), self._by_name, n=1)
+            hint = f"did you mean /{close[0]}?" if close else "/help lists the commands"
+            host.say(Level.WARNING, f"There is no command /{word}", hint=hint)
+        elif argument.strip() and not command.argument:
+            host.say(Level.WARNING, f"/{command.name} takes nothing after it")
+        else:
+            await command.handler(host, argument.strip())
+
+    def complete(self, before_cursor: str) -> Completion | None:
+        """The commands that begin like what stands before the cursor."""
+        if not before_cursor.startswith("/") or " " in before_cursor:
+            return None
+        typed = before_cursor[1:].lower()
+        found = [command for command in self.all if any(n.startswith(typed) for n in (command.name, *command.aliases))]
+        return Completion(0, tuple(_choice(command) for command in found)) if found else None
+
+    def help_text(self) -> str:
+        """Every command on a line, as Markdown is not needed for it."""
+        width = max(len(command.usage) for command in self.all) + 2
+        lines = [f"{command.usage:<{width}}{_described(command)}" for command in self.all]
+        return "\n".join(lines)
+
+
+def keys_text() -> str:
+    """Every key on a line."""
+    width = max(len(key) for key, _ in KEYS) + 2
+    return "\n".join(f"{key:<{width}}{meaning}" for key, meaning in KEYS)
+
+
+def _choice(command: Command) -> Choice:
+    needs_more = command.argument.startswith("<")
+    return Choice(f"/{command.name}{' ' if needs_more else ''}", command.usage, command.description, not needs_more)
+
+
+def _described(command: Command) -> str:
+    also = f" (also {', '.join(f'/{alias}' for alias in command.aliases)})" if command.aliases else ""
+    return command.description + also
+
+
+async def _tools(host: Host, argument: str) -> None:
+    tools = (await host.agent()).tools()
+    width = max((len(tool.name) for tool in tools), default=0) + 2
+    lines = [f"{tool.name:<{width}}{_first_sentence(tool.description)}" for tool in tools]
+    host.say(Level.INFO, f"{len(tools)} tools", "\n".join(lines))
+
+
+def _first_sentence(text: str) -> str:
+    line = " ".join(text.split())
+    return line.split(". ", 1)[0].rstrip(".")
+
+
+async def _model(host: Host, argument: str) -> None:
+    from tui_agent.models.base import ModelError
+    from tui_agent.models.catalogue import create_model, missing_key
+    from tui_agent.tui.pickers import model_options
+
+    agent = await host.agent()
+    before = agent.profile.name
+    name = argument or await host.pick("Model", await asyncio.to_thread(model_options, before), before)
+    if name is None or name == before:
+        return
+    if agent.busy:
+        host.say(Level.WARNING, f"The model stays {before} while a turn runs", hint="Esc stops the turn")
+        return
+    try:
+        model = await asyncio.to_thread(create_model, name)
+        missing = missing_key(model.profile.name)
+        if missing is not None:
+            await model.close()
+            hint = f"set {missing} and start again with -c"
+            host.say(Level.WARNING, f"The model stays {before}", f"There is no key for {name}.", hint)
+            return
+        await agent.swap_model(model)
+    except ModelError as error:
+        host.say(Level.ERROR, f"The model stays {before}", error.message, "/model without a name lists what there is")
+        return
+    await agent.connect()
+    host.refresh_status()
+    host.say(Level.INFO, f"{agent.profile.name} answers from here on")
+
+
+async def _mode(host: Host, argument: str) -> None:
+    from tui_agent.tui.pickers import Option
+
+    agent = await host.agent()
+    options = [Option(mode, mode, meaning) for mode, meaning in _MODES.items()]
+    name = argument or await host.pick("What may happen without asking", options, agent.mode)
+    if name is None:
+        return
+    mode = next((known for known in _MODES if known == name), None)
+    if mode is None:
+        host.say(Level.WARNING, f"There is no mode {name}", hint=f"one of {', '.join(_MODES)}")
+        return
+    agent.mode = mode
+    host.refresh_status()
+    host.say(Level.INFO, f"Mode {mode}: {_MODES[mode]}")
+
+
+async def _theme(host: Host, argument: str) -> None:
+    from tui_agent.tui.pickers import Option
+
+    names = host.theme_names()
+    name = argument or await host.pick("Theme", [Option(name, name) for name in names], host.theme_name())
+    if name is None:
+        return
+    if name not in names:
+        host.say(Level.WARNING, f"There is no theme {name}", hint=f"one of {', '.join(names)}")
+        return
+    host.use_theme(name)
+
+
+async def _quit(host: Host, argument: str) -> None:
+    host.quit()
+
+
+def default_commands() -> Commands:
+    """The commands of the app."""
+
+    async def show_help(host: Host, argument: str) -> None:
+        host.say(Level.INFO, "Commands and keys", f"{commands.help_text()}\n\n{keys_text()}")
+
+    commands = Commands(
+        (
+            Command("help", "what can be typed and pressed", show_help, aliases=("?",)),
+            Command("model", "choose who answers", _model, argument="[name]"),
+            Command("mode", "choose what may happen without asking", _mode, argument="[name]"),
+            Command("tools", "what the model can use", _tools),
+            Command("theme", "choose the colours", _theme, argument="[name]"),
+            Command("quit", "leave; the conversation is kept", _quit, aliases=("exit", "q")),
+        )
+    )
+    return commands

@@ -1,0 +1,100 @@
+"""What could be typed next: a short list over the prompt."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from textual.content import Content
+from textual.geometry import Size
+from textual.widget import Widget
+from typing_extensions import override
+
+from tui_agent.safe_text import one_line
+from tui_agent.tui.painting.lines import fit
+
+MAX_ROWS: Final = 8
+_LABEL_CELLS: Final = 24
+_LEAST_DESCRIPTION: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One completion. insert: what stands in the prompt when it is taken. final: nothing needs to follow."""
+
+    insert: str
+    label: str
+    description: str = ""
+    final: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """Choices for the text from character `start` up to the cursor."""
+
+    start: int
+    choices: tuple[Choice, ...]
+
+
+Completer: TypeAlias = Callable[[str], Completion | None]
+"""Given the text before the cursor: what could stand there instead, or None."""
+
+
+class CompletionList(Widget):
+    """Shows a completion, with one choice marked; hidden while there is none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.completion: Completion | None = None
+        self._marked = 0
+        self.display = False
+
+    def show(self, completion: Completion | None) -> None:
+        """Show these choices, or hide."""
+        if completion is not None and not completion.choices:
+            completion = None
+        self.completion = completion
+        self._marked = 0
+        self.display = completion is not None
+        self.refresh(layout=True)
+
+    def move(self, step: int) -> None:
+        """Mark another choice; the ends meet."""
+        if self.completion is not None:
+            self._marked = (self._marked + step) % len(self.completion.choices)
+            self.refresh()
+
+    @property
+    def marked(self) -> Choice | None:
+        """The marked choice."""
+        return None if self.completion is None else self.completion.choices[self._marked]
+
+    @override
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as choices, up to `MAX_ROWS` and a third of the screen."""
+        if self.completion is None:
+            return 0
+        return min(MAX_ROWS, len(self.completion.choices), max(1, viewport.height // 3))
+
+    @override
+    def render(self) -> Content:
+        """The choices around the marked one."""
+        if self.completion is None:
+            return Content("")
+        rows = max(1, self.size.height)
+        first = max(0, min(self._marked - rows // 2, len(self.completion.choices) - rows))
+        visible = self.completion.choices[first : first + rows]
+        longest = max(len(choice.label) for choice in self.completion.choices) + 2
+        width = self.size.width
+        return Content("\n").join(
+            _row(choice, width, min(longest, _LABEL_CELLS), marked=index == self._marked)
+            for index, choice in enumerate(visible, first)
+        )
+
+
+def _row(choice: Choice, width: int, label_width: int, *, marked: bool) -> Content:
+    label = fit(choice.label, min(width, label_width)).ljust(label_width)
+    room = width - label_width
+    description = fit(one_line(choice.description), room) if room >= _LEAST_DESCRIPTION else ""
+    return Content.assemble(
+        (label, "$accent" if marked else "$foreground"), (description, "$foreground" if marked else "$foreground 60%")
+    )

@@ -1,0 +1,94 @@
+"""Prompts, notices and context boundaries."""
+
+from functools import partial
+
+from rich.cells import cell_len
+from rich.style import Style
+
+from tui_agent.tui.blocks import BoundaryBlock, Level, NoticeBlock, UserBlock
+from tui_agent.tui.painting.lines import GUTTER, Line, Run, fit, make_line, wrap
+from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.sections import Section, pieces, text_sections
+from tui_agent.tui.transcript import boundary_label, can_open
+
+_TEXT_INDENT = GUTTER + 2
+
+
+def user_sections(block: UserBlock) -> list[Section]:
+    """What the user asked, beside a bar."""
+    parts = pieces(block.text)
+    return [
+        Section(
+            partial(_draw_user, lines, joined, block.queued, number == len(parts) - 1),
+            sum(len(line) for line in lines),
+            len(lines) - 1,
+        )
+        for number, (lines, joined) in enumerate(parts)
+    ]
+
+
+def notice_sections(block: NoticeBlock) -> list[Section]:
+    """What happened, what was kept, what to do next."""
+    sections = [Section(partial(_draw_title, block), len(block.title))]
+    if block.text:
+        sections += text_sections(block.text, _muted, indent=_TEXT_INDENT)
+    if block.hint:
+        sections.append(Section(partial(_draw_hint, block), len(block.hint)))
+    return sections
+
+
+def boundary_sections(block: BoundaryBlock) -> list[Section]:
+    """A rule across the column that says what left the context."""
+    sections = [Section(partial(_draw_rule, block))]
+    if block.text and not block.collapsed:
+        sections += text_sections(block.text, _muted, indent=_TEXT_INDENT)
+    return sections
+
+
+def _draw_user(lines: list[str], joined: bool, queued: bool, last: bool, width: int, look: Look) -> list[Line]:
+    palette = look.palette
+    bar = (Run(look.glyphs.bar, palette.faint if queued else palette.accent), Run(" ", palette.base))
+    style = palette.muted if queued else palette.user
+    painted = [drawn for line in lines for drawn in wrap([Run(line, style)], width, first=bar, rest=bar)]
+    if joined:
+        painted[-1] = painted[-1]._replace(ending="")
+    if queued and last:
+        painted += wrap([Run("queued until the next step", palette.faint)], width, first=bar, rest=bar)
+    return painted
+
+
+def _draw_title(block: NoticeBlock, width: int, look: Look) -> list[Line]:
+    palette, glyphs = look.palette, look.glyphs
+    sign, style = {
+        Level.INFO: (glyphs.info, palette.accent),
+        Level.WARNING: (glyphs.warning, palette.warning),
+        Level.ERROR: (glyphs.failure, palette.error),
+    }[block.level]
+    gutter = Run(" " * GUTTER, palette.base)
+    title = palette.base if block.level is Level.INFO else style
+    return wrap(
+        [Run(block.title, title)], width, first=(gutter, Run(f"{sign} ", style)), rest=(gutter, Run("  ", palette.base))
+    )
+
+
+def _draw_hint(block: NoticeBlock, width: int, look: Look) -> list[Line]:
+    palette = look.palette
+    margin = Run(" " * _TEXT_INDENT, palette.base)
+    arrow = Run(f"{look.glyphs.arrow} ", palette.accent)
+    return wrap([Run(block.hint, palette.base)], width, first=(margin, arrow), rest=(margin, Run("  ", palette.base)))
+
+
+def _draw_rule(block: BoundaryBlock, width: int, look: Look) -> list[Line]:
+    palette, glyphs = look.palette, look.glyphs
+    sign = f"{glyphs.closed if block.collapsed else glyphs.opened} " if can_open(block) else ""
+    label = fit(
+        sign + boundary_label(block, arrow=glyphs.arrow, dot=glyphs.dot), max(1, width - GUTTER - 6), glyphs.ellipsis
+    )
+    start = [Run(" " * GUTTER, palette.base), Run(glyphs.rule * 2 + " ", palette.faint)]
+    rest = max(0, width - GUTTER - 4 - cell_len(label))
+    runs = [*start, Run(label, palette.muted), Run(" " + glyphs.rule * rest, palette.faint)]
+    return [make_line(runs, gutter=GUTTER + 3, header=True)]
+
+
+def _muted(look: Look) -> Style:
+    return look.palette.muted

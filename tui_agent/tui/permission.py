@@ -1,0 +1,263 @@
+"""The question whether a tool call may happen."""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import ClassVar, Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, Static
+from typing_extensions import override
+
+from tui_agent.safe_text import clean, displayed, one_line
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+
+QUIET_S: Final = 0.3
+"""Seconds without a key press before the question takes the keyboard."""
+
+MAX_PREVIEW_LINES: Final = 400
+
+LOW_SCREEN: Final = 14
+"""A screen with fewer lines gets the question in three of them."""
+
+OTHER_LINES: Final = 13
+"""Lines of the panel beside the preview: padding, title, reason, choices, a field for the user's words."""
+
+_SHORT_CHOICES: Final = ("yes", "always", "no", "why")
+_CHOICES: Final = ("Yes, this once", "Yes, always for {pattern}", "No", "No, and say why")
+
+
+class PermissionPanel(Vertical, can_focus=True):
+    """Asks one question at a time, over the prompt.
+
+    It takes the keyboard only once nobody has typed for `QUIET_S`; until then every key belongs to the prompt, and a
+    letter that answers nothing goes back there.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "choose(0)", "Once", show=False),
+        Binding("2", "choose(1)", "Always", show=False),
+        Binding("3", "choose(2)", "No", show=False),
+        Binding("4", "choose(3)", "No, because", show=False),
+        Binding("up", "mark(-1)", "Up", show=False),
+        Binding("down", "mark(1)", "Down", show=False),
+        Binding("enter", "choose_marked", "Choose", show=False),
+        Binding("pageup", "scroll_preview(-1)", "Preview up", show=False),
+        Binding("pagedown", "scroll_preview(1)", "Preview down", show=False),
+    ]
+
+    class Closed(Message):
+        """No question waits any more; `had_focus`: the keyboard was here."""
+
+        def __init__(self, had_focus: bool) -> None:
+            super().__init__()
+            self.had_focus = had_focus
+
+    class Typed(Message):
+        """The user typed something that is no answer."""
+
+        def __init__(self, character: str) -> None:
+            super().__init__()
+            self.character = character
+
+    def __init__(self, typed_at: Callable[[], float]) -> None:
+        """`typed_at`: when a key last went to the prompt, on the monotonic clock."""
+        super().__init__()
+        self.display = False
+        self._typed_at = typed_at
+        self._one_at_a_time = asyncio.Lock()
+        self._answer: asyncio.Future[PermissionAnswer] | None = None
+        self._title = self._reason = self._pattern = ""
+        self._marked = 0
+
+    @override
+    def compose(self) -> ComposeResult:
+        yield Static(id="permission-title")
+        with VerticalScroll(id="permission-preview", can_focus=False):
+            yield Static(id="permission-text")
+        yield Static(id="permission-choices")
+        yield Static(id="permission-keys")
+        yield Input(placeholder="What should be done instead?", id="permission-reason", compact=True)
+
+    @property
+    def asking(self) -> bool:
+        """Whether a question waits."""
+        return self._answer is not None
+
+    async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
+        """Show the question and wait for the answer. Cancelling it takes the question away."""
+        async with self._one_at_a_time:
+            self._answer = asyncio.get_running_loop().create_future()
+            self._show(question)
+            try:
+                return await self._answer
+            finally:
+                self._answer = None
+                had_focus = self.has_focus_within
+                self._set_open(False)
+                self.post_message(self.Closed(had_focus))
+
+    def action_choose(self, index: int) -> None:
+        """Answer with the choice of this number, counted from 0."""
+        if self._answer is None or self._answer.done():
+            return
+        match index:
+            case 0:
+                self._answer.set_result(PermissionAnswer(allowed=True))
+            case 1 if self._pattern:
+                self._answer.set_result(PermissionAnswer(allowed=True, always=True))
+            case 2:
+                self._answer.set_result(PermissionAnswer(allowed=False))
+            case 3:
+                self._marked = 3
+                self._paint_choices()
+                reason = self.query_one(Input)
+                reason.display = True
+                reason.focus()
+            case _:
+                self.app.bell()
+
+    def action_choose_marked(self) -> None:
+        """Answer with the marked choice."""
+        self.action_choose(self._marked)
+
+    def action_mark(self, step: int) -> None:
+        """Mark another choice."""
+        self._marked = (self._marked + step) % len(_CHOICES)
+        if self._marked == 1 and not self._pattern:
+            self._marked += step
+        self._paint_choices()
+
+    def action_scroll_preview(self, pages: int) -> None:
+        """Show more of what is asked about."""
+        preview = self.query_one(VerticalScroll)
+        preview.scroll_relative(y=pages * max(1, preview.size.height - 1), animate=False)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """The reason is written."""
+        event.stop()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(PermissionAnswer(allowed=False, feedback=event.value.strip()))
+
+    def on_key(self, event: events.Key) -> None:
+        """Let what answers nothing go where it was meant to go."""
+        if isinstance(self.app.focused, Input):
+            if event.key == "escape":
+                event.stop()
+                self.query_one(Input).display = False
+                self.focus()
+            return
+        if event.is_printable and event.character is not None and event.key not in {"1", "2", "3", "4"}:
+            event.stop()
+            self.post_message(self.Typed(event.character))
+
+    def _show(self, question: PermissionQuestion) -> None:
+        self._pattern = one_line(question.pattern, 200)
+        self._marked = 0
+        self._title = one_line(question.preview.title) or one_line(question.tool, 80)
+        self._reason = one_line(question.reason)
+        self.query_one("#permission-text", Static).update(_preview(question))
+        self.query_one(VerticalScroll).scroll_home(animate=False)
+        self._paint()
+        field = self.query_one(Input)
+        field.value = ""
+        field.display = False
+        self._set_open(True)
+        self._take_keyboard_after(QUIET_S, self._answer)
+
+    def _set_open(self, is_open: bool) -> None:
+        self.display = is_open
+        # A screen of five lines has no room for the conversation as well.
+        self.screen.set_class(is_open, "-asking")
+
+    def _take_keyboard_after(self, seconds: float, asked: object) -> None:
+        self.set_timer(seconds, lambda: self._take_keyboard(asked))
+
+    def _take_keyboard(self, asked: object) -> None:
+        if asked is not self._answer or self.has_focus_within:
+            return
+        remaining = self._typed_at() + QUIET_S - monotonic()
+        if remaining > 0:
+            self._take_keyboard_after(remaining, asked)
+        else:
+            self.focus()
+
+    def on_resize(self) -> None:
+        """Give what is asked about the lines that title and choices leave."""
+        self._paint()
+
+    def on_descendant_focus(self) -> None:
+        """Say which keys work now."""
+        self._paint()
+
+    def on_focus(self) -> None:
+        """Say which keys work now."""
+        self._paint()
+
+    def on_blur(self) -> None:
+        """Say which key leads back here."""
+        self._paint()
+
+    def _paint(self) -> None:
+        title = Content.assemble(("Allow this? ", "$accent bold"), (self._title, "$foreground bold"))
+        if self._reason and not self._low:
+            title += Content.styled(f"\n{self._reason}", "$foreground 60%")
+        self.query_one("#permission-title", Static).update(title)
+        keys = "Enter or a number answers, Esc stops the turn" if self.has_focus_within else "Tab to answer"
+        self.query_one("#permission-keys", Static).update(Content(keys))
+        self._paint_choices()
+        self._bound_preview()
+
+    @property
+    def _low(self) -> bool:
+        return self.app.size.height < LOW_SCREEN
+
+    def _bound_preview(self) -> None:
+        screen = self.app.size.height
+        preview = self.query_one(VerticalScroll)
+        preview.styles.max_height = 1 if self._low else max(1, screen * 7 // 10 - OTHER_LINES)
+
+    def _paint_choices(self) -> None:
+        choices = self.query_one("#permission-choices", Static)
+        if self._low:
+            choices.update(Content("  ").join(self._choice(index, name) for index, name in enumerate(_SHORT_CHOICES)))
+            return
+        labels = [choice.format(pattern=self._pattern) for choice in _CHOICES]
+        if not self._pattern:
+            labels[1] = "Yes, always (not for this one)"
+        choices.update(Content("\n").join(self._choice(index, label) for index, label in enumerate(labels)))
+
+    def _choice(self, index: int, label: str) -> Content:
+        possible = index != 1 or bool(self._pattern)
+        marked = index == self._marked
+        color = "$accent" if marked else "$foreground" if possible else "$foreground 40%"
+        number = f"{index + 1} " if self._low else f"{index + 1}  "
+        return Content.assemble((number, "$accent" if marked else "$foreground 60%"), (label, color))
+
+
+def _preview(question: PermissionQuestion) -> Content:
+    preview = question.preview
+    if preview.diff:
+        return _lines(preview.diff, _diff_color)
+    if preview.command:
+        return _lines(preview.command, lambda line: "$foreground")
+    return _lines(preview.text or question.arguments, lambda line: "$foreground 60%")
+
+
+def _lines(text: str, color: Callable[[str], str]) -> Content:
+    lines = clean(text).rstrip("\n").split("\n")
+    shown = [Content.styled(displayed(line), color(line)) for line in lines[:MAX_PREVIEW_LINES]]
+    if len(lines) > len(shown):
+        shown.append(Content.styled(f"… {len(lines) - len(shown):,} more lines", "$foreground 60%"))
+    return Content("\n").join(shown)
+
+
+def _diff_color(line: str) -> str:
+    if line.startswith(("+++", "---", "@@")):
+        return "$foreground 60%"
+    return "$text-success" if line.startswith("+") else "$text-error" if line.startswith("-") else "$foreground"

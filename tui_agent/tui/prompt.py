@@ -1,0 +1,244 @@
+"""Where the user writes: several lines, history, completion, large pastes as chips."""
+
+from time import monotonic
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import TextArea
+from typing_extensions import override
+
+from tui_agent.safe_text import one_line
+from tui_agent.tui.completion import Choice, Completer, CompletionList
+from tui_agent.tui.history import PromptHistory
+from tui_agent.tui.painting.lines import fit
+from tui_agent.tui.pastes import Pastes
+
+MAX_QUEUED_ROWS = 3
+
+
+class Prompt(TextArea):
+    """The text being written. Nothing but sending it or the user's own keys takes it away."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", show=False),
+        Binding("pageup", "app.page(-1)", "Conversation up", show=False),
+        Binding("pagedown", "app.page(1)", "Conversation down", show=False),
+        Binding("ctrl+d", "delete_or_leave", "Delete, or leave when empty", show=False),
+    ]
+
+    class Sent(Message):
+        """The user sent `text`; `written` is the same with its large pastes as chips."""
+
+        def __init__(self, text: str, written: str) -> None:
+            super().__init__()
+            self.text = text
+            self.written = written
+
+    class Recalled(Message):
+        """The user looked back in an empty prompt, where a text that waits comes before the history."""
+
+    class Left(Message):
+        """The user wants to leave the program."""
+
+    def __init__(self, history: PromptHistory, completer: Completer, completions: CompletionList) -> None:
+        super().__init__(
+            soft_wrap=True, compact=True, highlight_cursor_line=False, placeholder="Ask, or / for commands", id="prompt"
+        )
+        self.cursor_blink = False
+        self.last_key = 0.0
+        self.recall_first = False
+        self._pastes = Pastes()
+        self._sent = history
+        self._completer = completer
+        self._completions = completions
+
+    def put(self, text: str) -> None:
+        """Give a text back to the user, above what they have written since; a long one as a chip."""
+        written = self.text
+        self.text = self._pastes.fold(text) + (f"\n{written}" if written.strip() else "")
+        self.move_cursor(self.document.end)
+
+    def clear_draft(self) -> bool:
+        """Empty the prompt; what stood in it can be had back from the history. False: it was empty."""
+        if not self.text:
+            return False
+        if self.text.strip():
+            self._sent.add(self.text, saved=self._pastes.unfold(self.text))
+        self._replace_all("")
+        return True
+
+    def type(self, text: str) -> None:
+        """Insert text at the cursor, as if it had been typed here."""
+        self._replace_via_keyboard(text, *self.selection)
+
+    @override
+    async def _on_key(self, event: events.Key) -> None:
+        self.last_key = monotonic()
+        if self._for_completions(event.key) or self._for_history(event.key) or self._for_sending(event.key):
+            event.stop()
+            event.prevent_default()
+            return
+        await super()._on_key(event)
+
+    @override
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        self.last_key = monotonic()
+        self.type(self._pastes.fold(event.text))
+        self.focus()
+
+    def on_text_area_changed(self) -> None:
+        """Offer what could stand before the cursor."""
+        row, column = self.cursor_location
+        self._completions.show(self._completer(self.document.get_line(row)[:column]) if row == 0 else None)
+
+    def on_blur(self) -> None:
+        """A list that takes keys from nobody is no use."""
+        self._completions.show(None)
+
+    @override
+    def action_delete_left(self) -> None:
+        chip = self._pastes.chip_before(self._around_cursor()[0]) if self.selection.is_empty else ""
+        self._delete_chip(-len(chip)) if chip else super().action_delete_left()
+
+    @override
+    def action_delete_right(self) -> None:
+        chip = self._pastes.chip_after(self._around_cursor()[1]) if self.selection.is_empty else ""
+        self._delete_chip(len(chip)) if chip else super().action_delete_right()
+
+    def action_newline(self) -> None:
+        """Begin another line."""
+        self.last_key = monotonic()
+        self.type("\n")
+
+    def action_delete_or_leave(self) -> None:
+        """Ctrl+D: as in a shell."""
+        if self.text:
+            self.action_delete_right()
+        else:
+            self.post_message(self.Left())
+
+    def _for_sending(self, key: str) -> bool:
+        if key != "enter":
+            return False
+        self._send()
+        return True
+
+    def _send(self) -> None:
+        written = self.text
+        if not written.strip():
+            return
+        text = self._pastes.unfold(written)
+        # A chip means nothing to the next run of the program, so the file gets the whole text.
+        self._sent.add(written, saved=text)
+        self._replace_all("")
+        self.post_message(self.Sent(text, written))
+
+    def _for_completions(self, key: str) -> bool:
+        choice = self._completions.marked
+        if choice is None:
+            return False
+        match key:
+            case "up" | "down":
+                self._completions.move(-1 if key == "up" else 1)
+            case "tab":
+                self._take(choice)
+            case "enter":
+                self._take(choice)
+                if choice.final:
+                    self._send()
+            case "escape":
+                self._completions.show(None)
+            case _:
+                return False
+        return True
+
+    def _take(self, choice: Choice) -> None:
+        completion = self._completions.completion
+        if completion is not None:
+            row, column = self.cursor_location
+            self._replace_via_keyboard(choice.insert, (row, completion.start), (row, column))
+            self._completions.show(None)
+
+    def _for_history(self, key: str) -> bool:
+        if key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
+            if self.recall_first and not self.text:
+                self.post_message(self.Recalled())
+                return True
+            text = self._sent.older(self.text)
+        elif key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
+            text = self._sent.newer(self.text)
+        else:
+            if key not in {"up", "down"}:
+                self._sent.reset()
+            return False
+        if text is not None:
+            self._replace_all(text)
+            self._completions.show(None)
+        return text is not None
+
+    def _replace_all(self, text: str) -> None:
+        self._replace_via_keyboard(text, self.document.start, self.document.end)
+        self.move_cursor(self.document.end)
+
+    def _around_cursor(self) -> tuple[str, str]:
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        return line[:column], line[column:]
+
+    def _delete_chip(self, length: int) -> None:
+        row, column = self.cursor_location
+        start, end = sorted((column, column + length))
+        self._delete_via_keyboard((row, start), (row, end))
+
+
+class WaitingTexts(Widget):
+    """The texts that were sent and wait for the next step, the newest last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: tuple[str, ...] = ()
+        self.display = False
+
+    def show(self, texts: tuple[str, ...]) -> None:
+        """Show these texts, each on one line."""
+        if texts != self.texts:
+            self.texts = texts
+            self.display = bool(texts)
+            self.styles.height = min(MAX_QUEUED_ROWS, len(texts)) or None
+            self.refresh(layout=True)
+
+    @override
+    def render(self) -> Content:
+        """The newest texts; how many more there are stands before them."""
+        shown = self.texts[-MAX_QUEUED_ROWS:]
+        hidden = len(self.texts) - len(shown)
+        rows: list[Content] = []
+        for text in shown:
+            label = f"waits (+{hidden}) " if hidden and not rows else "waits "
+            room = max(1, self.size.width - len(label))
+            rows.append(Content.assemble((label, "$foreground 60%"), (fit(one_line(text), room), "$foreground")))
+        return Content("\n").join(rows)
+
+
+class PromptArea(Vertical):
+    """The prompt with what belongs over it: texts that wait, and completions."""
+
+    def __init__(self, history: PromptHistory, completer: Completer) -> None:
+        super().__init__()
+        self.waiting = WaitingTexts()
+        self.completions = CompletionList()
+        self.prompt = Prompt(history, completer, self.completions)
+
+    @override
+    def compose(self) -> ComposeResult:
+        yield self.waiting
+        yield self.completions
+        yield self.prompt

@@ -1,0 +1,28 @@
+"""From the command line to the app and back."""
+
+import gc
+import sys
+
+from tui_agent.arguments import Arguments
+from tui_agent.settings import Settings
+
+DONE, FAILED = 0, 1
+
+
+def run(arguments: Arguments, settings: Settings) -> int:
+    """Show the app until the user leaves; the exit code."""
+    # Until the first paint hardly anything becomes garbage, and looking for it costs a tenth of that time.
+    gc.disable()
+    from tui_agent.tui.app import TuiAgent
+    from tui_agent.tui.terminal import terminal_driver
+
+    app = TuiAgent(arguments, settings, driver_class=terminal_driver())
+    try:
+        app.run(mouse=settings.ui.mouse)
+    finally:
+        gc.enable()
+    if app.crash:
+        sys.stderr.write(f"tui-agent: {app.crash}\n")
+    if app.session_folder is not None and app.session_folder.exists():
+        sys.stdout.write(f"To go on with this conversation: tui-agent -r {app.session_folder.name}\n")
+    return FAILED if app.crash else app.return_code or DONE

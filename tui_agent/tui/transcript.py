@@ -1,0 +1,339 @@
+"""The data of the conversation pane: an ordered list of blocks, and every way it changes."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypedDict, TypeVar
+
+from tui_agent.safe_text import clean, one_line
+from tui_agent.tui.blocks import (
+    Block,
+    BoundaryBlock,
+    Level,
+    NoticeBlock,
+    ProseBlock,
+    ReasoningBlock,
+    ResultSize,
+    StreamedText,
+    ToolBlock,
+    ToolState,
+    UserBlock,
+)
+
+Listener = Callable[[int | None], None]
+"""Called with the index of a block that was appended or changed; with None when any of them may have."""
+
+AnyBlock = TypeVar("AnyBlock", bound=Block)
+
+
+class _Place(TypedDict):
+    id: int
+    index: int
+    collapsed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One search hit: characters `start` to `end` of the plain text of a block."""
+
+    block_id: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Transcript:
+    """Blocks in the order they are shown. It alone changes them, and tells one listener about each change."""
+
+    blocks: list[Block] = field(default_factory=list)
+    cards_open: bool = False
+    _by_id: dict[int, Block] = field(default_factory=dict)
+    _by_call: dict[str, ToolBlock] = field(default_factory=dict)
+    _next_id: int = 1
+    _listener: Listener | None = None
+
+    def listen(self, listener: Listener | None) -> None:
+        """Give every later change to `listener`; there is one listener at a time."""
+        self._listener = listener
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self.blocks)
+
+    # What was said
+
+    def add_user(self, text: str, *, queued: bool = False) -> UserBlock:
+        """Append what the user asked."""
+        return self._append(UserBlock(**self._place(), text=clean(text), queued=queued))
+
+    def deliver(self, block: UserBlock) -> None:
+        """A queued text reached the model."""
+        block.queued = False
+        self._changed(block)
+
+    def start_prose(self, text: str = "") -> ProseBlock:
+        """Append an answer that will stream."""
+        return self._append(ProseBlock(**self._place(), content=StreamedText(text), streaming=True))
+
+    def add_prose(self, text: str) -> ProseBlock:
+        """Append a whole answer."""
+        block = ProseBlock(**self._place(), content=StreamedText(text))
+        block.content.finish()
+        return self._append(block)
+
+    def start_reasoning(self, text: str = "") -> ReasoningBlock:
+        """Append reasoning that will stream."""
+        place = self._place(collapsed=not self.cards_open)
+        return self._append(ReasoningBlock(**place, content=StreamedText(text), streaming=True))
+
+    def add_reasoning(self, text: str, *, seconds: float | None = None, tokens: int | None = None) -> ReasoningBlock:
+        """Append reasoning that is over."""
+        place = self._place(collapsed=not self.cards_open)
+        block = ReasoningBlock(**place, content=StreamedText(text), seconds=seconds, tokens=tokens)
+        block.content.finish()
+        return self._append(block)
+
+    def stream(self, block: ProseBlock | ReasoningBlock, delta: str) -> None:
+        """Add text to a streaming block."""
+        block.content.append(delta)
+        self._changed(block)
+
+    def finish_prose(self, block: ProseBlock) -> None:
+        """The answer is whole."""
+        block.content.finish()
+        block.streaming = False
+        self._changed(block)
+
+    def finish_reasoning(
+        self, block: ReasoningBlock, *, seconds: float | None = None, tokens: int | None = None
+    ) -> None:
+        """The reasoning is over."""
+        block.content.finish()
+        block.streaming = False
+        block.seconds, block.tokens = seconds, tokens
+        self._changed(block)
+
+    # Tools
+
+    def add_tool(
+        self,
+        call_id: str,
+        name: str,
+        *,
+        summary: str = "",
+        arguments: str = "",
+        state: ToolState = ToolState.PENDING,
+        depth: int = 0,
+    ) -> ToolBlock:
+        """Append a tool call; its later changes find it by `call_id`."""
+        block = ToolBlock(
+            **self._place(collapsed=not self.cards_open),
+            call_id=call_id,
+            name=one_line(name, 80),
+            summary=one_line(summary),
+            arguments=clean(arguments),
+            state=state,
+            depth=depth,
+        )
+        self._by_call[call_id] = block
+        return self._append(block)
+
+    def tool(self, call_id: str) -> ToolBlock | None:
+        """The newest block of a tool call, or None when the call was never shown."""
+        return self._by_call.get(call_id)
+
+    def describe_tool(self, block: ToolBlock, *, summary: str, arguments: str = "", diff: str = "") -> None:
+        """Say what a call will do, once its arguments are whole."""
+        block.summary = one_line(summary)
+        block.arguments = clean(arguments)
+        block.diff = clean(diff)
+        self._changed(block)
+
+    def set_tool_state(self, block: ToolBlock, state: ToolState, note: str = "") -> None:
+        """Move a call to another state; `note` says why it was denied or interrupted."""
+        block.state = state
+        block.note = one_line(note)
+        self._changed(block)
+
+    def show_tool_output(self, block: ToolBlock, tail: str) -> None:
+        """Show the last lines that a running tool printed."""
+        block.tail = clean(tail)
+        self._changed(block)
+
+    def finish_tool(
+        self,
+        block: ToolBlock,
+        state: ToolState,
+        result: str,
+        *,
+        size: ResultSize | None = None,
+        diff: str = "",
+        note: str = "",
+        seconds: float | None = None,
+    ) -> None:
+        """Give a call its result. Without `size` the lines and bytes of `result` are counted."""
+        block.state = state
+        block.result = clean(result)
+        block.size = size or _size_of(block.result)
+        block.diff = clean(diff) or block.diff
+        block.note = one_line(note)
+        block.seconds = seconds
+        block.tail = ""
+        self._changed(block)
+
+    # What happened
+
+    def add_notice(self, level: Level, title: str, text: str = "", hint: str = "") -> NoticeBlock:
+        """Append a notice, warning or error; `hint` says what to do next."""
+        notice = NoticeBlock(
+            **self._place(), level=level, title=one_line(title), text=clean(text).rstrip("\n"), hint=one_line(hint)
+        )
+        return self._append(notice)
+
+    def add_boundary(
+        self, kind: str, *, before: int | None = None, after: int | None = None, reason: str = "", text: str = ""
+    ) -> BoundaryBlock:
+        """Append a step of the context manager; `text` is what opens under it, such as a summary."""
+        place = self._place(collapsed=not self.cards_open)
+        boundary = BoundaryBlock(
+            **place, kind=one_line(kind), before=before, after=after, reason=one_line(reason), text=clean(text)
+        )
+        return self._append(boundary)
+
+    def clear(self) -> None:
+        """Forget every block."""
+        self.blocks.clear()
+        self._by_id.clear()
+        self._by_call.clear()
+        self._notify(None)
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` blocks, as a rewind does."""
+        for block in self.blocks[count:]:
+            del self._by_id[block.id]
+            if isinstance(block, ToolBlock):
+                self._by_call.pop(block.call_id, None)
+        del self.blocks[count:]
+        self._notify(None)
+
+    # Cards
+
+    def toggle(self, block: Block) -> bool:
+        """Open a collapsed card or collapse an open one. False when the block has nothing to open."""
+        if not can_open(block):
+            return False
+        block.collapsed = not block.collapsed
+        self._changed(block)
+        return True
+
+    def toggle_all(self) -> bool:
+        """Open every card, or collapse every card when they were opened; returns whether they are open now."""
+        self.cards_open = not self.cards_open
+        collapsed = not self.cards_open
+        for block in self.blocks:
+            if isinstance(block, (ToolBlock, ReasoningBlock, BoundaryBlock)) and block.collapsed != collapsed:
+                block.collapsed = collapsed
+                block.version += 1
+        self._notify(None)
+        return self.cards_open
+
+    # Finding
+
+    def get(self, block_id: int) -> Block | None:
+        """The block with an id."""
+        return self._by_id.get(block_id)
+
+    def previous_prompt(self, index: int) -> int | None:
+        """The index of the nearest user block before `index`."""
+        earlier = range(min(index, len(self.blocks)) - 1, -1, -1)
+        return next((place for place in earlier if isinstance(self.blocks[place], UserBlock)), None)
+
+    def next_prompt(self, index: int) -> int | None:
+        """The index of the nearest user block after `index`."""
+        later = range(index + 1, len(self.blocks))
+        return next((place for place in later if isinstance(self.blocks[place], UserBlock)), None)
+
+    def search(self, words: str, *, limit: int = 1000) -> list[Match]:
+        """Where `words` occur, letter case ignored, oldest first; at most `limit` places."""
+        if not words:
+            return []
+        pattern = re.compile(re.escape(words), re.IGNORECASE)
+        matches: list[Match] = []
+        for block in self.blocks:
+            for found in pattern.finditer(plain_text(block)):
+                matches.append(Match(block.id, found.start(), found.end()))
+                if len(matches) >= limit:
+                    return matches
+        return matches
+
+    def _place(self, *, collapsed: bool = False) -> _Place:
+        return {"id": self._next_id, "index": len(self.blocks), "collapsed": collapsed}
+
+    def _append(self, block: AnyBlock) -> AnyBlock:
+        self._next_id += 1
+        self.blocks.append(block)
+        self._by_id[block.id] = block
+        self._notify(block.index)
+        return block
+
+    def _changed(self, block: Block) -> None:
+        block.version += 1
+        self._notify(block.index)
+
+    def _notify(self, index: int | None) -> None:
+        if self._listener is not None:
+            self._listener(index)
+
+
+def can_open(block: Block) -> bool:
+    """Whether a block is a card with something inside."""
+    match block:
+        case ToolBlock():
+            return True
+        case ReasoningBlock() | BoundaryBlock():
+            return bool(block.text)
+        case _:
+            return False
+
+
+def plain_text(block: Block) -> str:
+    """The whole text of a block, for copying and searching: Markdown source, complete results."""
+    match block:
+        case UserBlock() | ProseBlock() | ReasoningBlock():
+            return block.text
+        case ToolBlock():
+            call = f"{block.name} {block.arguments or block.summary}".rstrip()
+            body = block.diff or block.result or block.tail
+            return "\n".join(part for part in (call, block.note, body) if part)
+        case NoticeBlock():
+            return "\n".join(part for part in (block.title, block.text, block.hint) if part)
+        case BoundaryBlock():
+            return "\n".join(part for part in (boundary_label(block), block.text) if part)
+        case _:
+            return ""
+
+
+def boundary_label(block: BoundaryBlock, *, arrow: str = "→", dot: str = "·") -> str:
+    """A context step in one line: what, tokens before and after, why."""
+    parts = [block.kind]
+    if block.before is not None and block.after is not None:
+        parts.append(f"{compact_count(block.before)} {arrow} {compact_count(block.after)} tokens")
+    if block.reason:
+        parts.append(block.reason)
+    return f" {dot} ".join(parts)
+
+
+def compact_count(count: int) -> str:
+    """A count in at most five characters: 950, 1.2k, 84k, 1.3M."""
+    if count < 1000:
+        return str(count)
+    if count < 999_500:
+        return f"{count / 1000:.1f}k" if count < 9_950 else f"{count / 1000:.0f}k"
+    return f"{count / 1_000_000:.1f}M"
+
+
+def _size_of(result: str) -> ResultSize:
+    lines = result.count("\n") + (not result.endswith("\n") if result else 0)
+    return ResultSize(lines=lines, bytes=len(result.encode()))
