@@ -8,37 +8,41 @@ from datetime import date
 from pathlib import Path
 
 from tui_agent import __version__
-from tui_agent.agent.agent import Agent, Limits
+from tui_agent.agent.agent import Agent
 from tui_agent.agent.events import Notice
 from tui_agent.agent.record import Record
+from tui_agent.agent.summarizer import Summarizer
 from tui_agent.agent.system_prompt import instructions, news, system_prompt
 from tui_agent.agent.toolbox import Toolbox
+from tui_agent.agent.upkeep import Upkeep
 from tui_agent.arguments import Arguments
-from tui_agent.conversation.blocks import Text
-from tui_agent.conversation.entries import AnyEntry, Checkpointed, Message, Prefix, Summarized
+from tui_agent.context.manager import ContextManager
+from tui_agent.conversation.entries import Prefix
 from tui_agent.conversation.view import View
 from tui_agent.models.base import ModelError
-from tui_agent.models.catalogue import create_model, missing_key
-from tui_agent.models.usage import UsageTracker
+from tui_agent.models.catalogue import create_model
 from tui_agent.resources import prompt_text
-from tui_agent.settings import PermissionMode, Settings, TaskClass
+from tui_agent.session_parts import (
+    SmallModel,
+    gate_of,
+    keep_ratios,
+    manager_of,
+    model_name,
+    told_notices,
+    tools_of,
+    usage_so_far,
+)
+from tui_agent.settings import Settings
+from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.sessions import create_session, find_session, newest_session
 from tui_agent.storage.trace import Trace
-from tui_agent.tools.base import Ask, Tool
-from tui_agent.tools.edits import EditFile, WriteFile
-from tui_agent.tools.files import ListDir, ReadFile
-from tui_agent.tools.paging import PageLimits
-from tui_agent.tools.permissions import PermissionGate
+from tui_agent.tools.base import Ask
 from tui_agent.tools.registry import ToolRegistry
-from tui_agent.tools.remembered import RememberedError, RememberedRules
+from tui_agent.tools.remembered import RememberedError
 from tui_agent.tools.rules import RuleError
-from tui_agent.tools.search import Glob, Grep
-from tui_agent.tools.shell import RunCommand
 from tui_agent.tools.workspace import Workspace
-
-REMEMBERED_FILE = "permissions.json"
 
 
 class SessionError(Exception):
@@ -64,13 +68,18 @@ class Session:
     fresh: bool
     record: Record
     store: CheckpointStore
+    manager: ContextManager
+    small: SmallModel
+    home: Path
 
     async def close(self) -> None:
         """End what runs, write what is pending, close the files. Raises `StorageError`; all is closed all the same."""
         unused = self.fresh and not len(self.record.view.log)
         try:
             await self.agent.close()
+            await self.small.close()
         finally:
+            await asyncio.to_thread(keep_ratios, self.manager, self.home)
             try:
                 await self.record.trace.close()
             finally:
@@ -119,27 +128,33 @@ async def _folder(arguments: Arguments) -> Path:
 async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: CheckpointStore) -> Session:
     entries = await store.load()
     view = await asyncio.to_thread(View, entries)
-    model = await asyncio.to_thread(create_model, _model_name(settings, view))
+    model = await asyncio.to_thread(create_model, model_name(settings, view))
     trace = await Trace.open(store)
     try:
         workspace = Workspace(arguments.folder, map(Path, settings.permissions.folders), read_roots=(store.folder,))
-        registry = ToolRegistry(_tools(settings))
-        toolbox = Toolbox(registry, _gate(settings, arguments, workspace), ask, workspace, store.folder)
+        registry = ToolRegistry(tools_of(settings))
+        record, tracker = Record(view, store, trace), usage_so_far(entries)
+        manager = manager_of(settings, arguments.home)
+        artifacts = Artifacts(store.folder)
         project = ""
         if arguments.trusted:
             project = await asyncio.to_thread(
                 instructions, arguments.project, arguments.folder.resolve(), settings.context.instruction_files
             )
         prompt = system_prompt(prompt_text("system"), project, arguments.folder, date.today())
-        record = Record(view, store, trace)
+        prefix = Prefix(system=prompt, tools=registry.definitions)
+        small = SmallModel(settings, model.profile.provider)
+        upkeep = Upkeep(record, manager, Summarizer(manager, tracker, settings), artifacts, small, prefix)
+        gate = gate_of(settings, arguments, workspace)
+        toolbox = Toolbox(registry, gate, ask, workspace, artifacts)
         agent = Agent(
             record,
             model,
             toolbox,
-            _tracker(entries),
-            _limits(settings),
-            Prefix(system=prompt, tools=registry.definitions),
-            news(view.prefix.system, project, _told(entries)) if view.prefix else "",
+            tracker,
+            upkeep,
+            prefix,
+            news(view.prefix.system, project, told_notices(entries)) if view.prefix else "",
         )
         if not entries and not store.read_only:
             await store.set_meta({"cwd": str(arguments.folder)})
@@ -150,70 +165,15 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
     notices = [Notice(level="warning", title="Session", text=text) for text in store.notices]
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
     return Session(
-        store.folder.name, store.folder, agent, tuple(notices), bool(entries), _is_new(arguments), record, store
+        store.folder.name,
+        store.folder,
+        agent,
+        tuple(notices),
+        bool(entries),
+        _is_new(arguments),
+        record,
+        store,
+        manager,
+        small,
+        arguments.home,
     )
-
-
-def _model_name(settings: Settings, view: View) -> str:
-    """A flag's model, else the conversation's own, else the configured one, else the best there is a key for."""
-    if settings.source("model.id").startswith("--") or (settings.model.id and not view.model):
-        return settings.model.id
-    if view.model:
-        return view.model
-    task = _task(settings)
-    tier = task.tier if task else "mid"
-    for provider, models in (("anthropic", settings.models.anthropic), ("gemini", settings.models.gemini)):
-        name = f"{provider}:{getattr(models, tier)}"
-        if missing_key(name) is None:
-            return name
-    return "offline"
-
-
-def _task(settings: Settings) -> TaskClass | None:
-    name = settings.session.task_class
-    return getattr(settings.tasks, name) if name else None
-
-
-def _mode(settings: Settings) -> PermissionMode:
-    task = _task(settings)
-    return task.mode if task and not settings.is_set("permissions.mode") else settings.permissions.mode
-
-
-def _limits(settings: Settings) -> Limits:
-    context = settings.context
-    return Limits(context.context_window, context.default_window, context.max_tokens, context.max_tokens_share)
-
-
-def _told(entries: list[AnyEntry]) -> list[str]:
-    """The notices the model was given."""
-    notices = (entry for entry in entries if isinstance(entry, Message) and entry.kind == "notice")
-    return [block.text for message in notices for block in message.blocks if isinstance(block, Text)]
-
-
-def _tools(settings: Settings) -> list[Tool]:
-    output = settings.output
-    pages = PageLimits(output.max_lines, output.max_bytes, output.max_chars)
-    commands = RunCommand(stream_bytes=output.stream_bytes, raw_stream_bytes=output.raw_stream_bytes)
-    return [ReadFile(pages), WriteFile(), EditFile(), ListDir(), Glob(), Grep(), commands]
-
-
-def _gate(settings: Settings, arguments: Arguments, workspace: Workspace) -> PermissionGate:
-    rules = settings.permissions
-    return PermissionGate(
-        _mode(settings),
-        workspace,
-        allow=rules.allow,
-        ask=rules.ask,
-        deny=rules.deny,
-        remembered=RememberedRules(arguments.home / REMEMBERED_FILE, arguments.project),
-    )
-
-
-def _tracker(entries: list[AnyEntry]) -> UsageTracker:
-    """What the conversation has cost so far, on every branch."""
-    tracker = UsageTracker()
-    for entry in entries:
-        if isinstance(entry, Message | Summarized | Checkpointed) and entry.usage is not None:
-            tracker.record(entry.model, entry.usage, entry.cost_usd)
-    tracker.start_turn()
-    return tracker

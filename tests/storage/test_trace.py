@@ -174,3 +174,17 @@ async def test_a_session_of_a_newer_version_records_nothing(tmp_path: Path) -> N
     await recorded(tmp_path, 3)
     assert path.read_bytes() == before
     assert verify(tmp_path).ok
+
+
+async def test_what_no_longer_fits_in_memory_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui_agent.storage.trace.PENDING_BYTES", 100)
+    store = await CheckpointStore.open(tmp_path)
+    trace = await Trace.open(store)
+    for _ in range(5):
+        trace.record("message", {"text": "x" * 40})
+    await trace.close()
+    await store.close()
+    *kept, gap = read_events(tmp_path)
+    assert (len(kept), gap.kind) == (1, "trace_gap")
+    assert '"lost":4' in gap.body
+    assert "not complete" in verify(tmp_path).problems[0]

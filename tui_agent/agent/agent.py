@@ -1,22 +1,38 @@
 """The agent: the verbs a front end has. One conversation, one turn at a time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from typing import TypeVar
 
 from tui_agent.agent import events
-from tui_agent.agent.gauge import Gauge
 from tui_agent.agent.history import replay, text_of
 from tui_agent.agent.record import Record, unbroken
+from tui_agent.agent.snapshot import snapshot
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.turn import Turn
-from tui_agent.context.budget import Budget, budget
-from tui_agent.context.counting import categories
+from tui_agent.agent.upkeep import CompactionResult, Upkeep
+from tui_agent.context.compaction import CompactionPlan
+from tui_agent.context.manager import ModelFacts, Outlook, PreviewedStep
+from tui_agent.context.refusal import Refusal
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.blocks import Image, Text, ToolDefinition, valid_text
-from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Queued, Withdrawn, notice, user_message
+from tui_agent.conversation.entries import (
+    AnyContextEntry,
+    Message,
+    ModelSwitched,
+    Prefix,
+    Queued,
+    Withdrawn,
+    notice,
+    user_message,
+)
+from tui_agent.conversation.view import Item
 from tui_agent.models.base import Model, ModelProfile
 from tui_agent.models.usage import UsageTracker
 from tui_agent.tools.permissions import Mode
+
+Plan = TypeVar("Plan")
 
 
 class AgentBusy(RuntimeError):
@@ -25,22 +41,6 @@ class AgentBusy(RuntimeError):
 
 class NotRunning(RuntimeError):
     """No turn is running that could take a queued text: start one with `Agent.run`."""
-
-
-class Limits:
-    """The token limits of a session: `window` 0 asks the model's profile, else `default_window`; all in tokens."""
-
-    def __init__(self, window: int, default_window: int, max_tokens: int, max_tokens_share: float) -> None:
-        self._window = window
-        self._default_window = default_window
-        self._max_tokens = max_tokens
-        self._max_tokens_share = max_tokens_share
-
-    def budget(self, profile: ModelProfile, fixed: int) -> Budget:
-        """What fits for this model."""
-        window = self._window if self._window > 0 else profile.window or self._default_window
-        most = min(self._max_tokens, profile.max_output) if profile.max_output else self._max_tokens
-        return budget(window, fixed, most, max_share=self._max_tokens_share)
 
 
 class Agent:
@@ -57,7 +57,7 @@ class Agent:
         model: Model,
         toolbox: Toolbox,
         tracker: UsageTracker,
-        limits: Limits,
+        upkeep: Upkeep,
         prefix: Prefix,
         news: str = "",
     ) -> None:
@@ -65,11 +65,12 @@ class Agent:
         self._record = record
         self._model = model
         self._toolbox = toolbox
-        self._limits = limits
+        self._upkeep = upkeep
+        self._manager = upkeep.manager
         self._prefix = prefix
         self._news = news
-        self._gauge = Gauge()
         self._finishing = asyncio.Lock()
+        self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self._worker: asyncio.Task[None] | None = None
         self._connecting: asyncio.Future[ModelProfile] | None = None
 
@@ -111,8 +112,7 @@ class Agent:
                     self._model,
                     self._toolbox,
                     self.tracker,
-                    self._gauge,
-                    self.budget,
+                    self._upkeep,
                     self._begin,
                     emit,
                 )
@@ -194,24 +194,9 @@ class Agent:
         """What waits for delivery: its number and text."""
         return tuple((queued.seq, text_of(queued.blocks, Text)) for queued in self._record.view.queued())
 
-    def budget(self) -> Budget:
-        """What fits in the model's window."""
-        sizes = categories(self._record.view)
-        return self._limits.budget(self._model.profile, sizes["system"] + sizes["tools"])
-
     def context_stats(self) -> ContextStats:
-        """How full the window is and what the session has cost."""
-        view, room = self._record.view, self.budget()
-        return ContextStats(
-            model=self._model.profile.name,
-            tokens=self._gauge.tokens(view),
-            window=room.window,
-            reserve=room.reserve,
-            measured=self._gauge.measured,
-            categories=categories(view),
-            cost_usd=self.tracker.session.known_cost_usd,
-            turn_cost_usd=self.tracker.turn.known_cost_usd,
-        )
+        """How full the window is, what happens next, and what the session has cost. Looks through the whole view."""
+        return snapshot(self._record.view, self._manager, self._upkeep.facts(self._model), self.tracker)
 
     async def swap_model(self, model: Model) -> None:
         """Let another model answer from the next call on. Raises `AgentBusy` while a turn runs, and `StorageError`."""
@@ -219,9 +204,95 @@ class Agent:
             raise AgentBusy("a turn is running")
         before, self._model = self._model, model
         self._connecting = None
-        self._gauge.forget()
+        self._manager.gauge.forget()
         await self._begin()
         await before.close()
+
+    # Steering the context
+
+    async def compact(self, focus: str = "") -> CompactionResult:
+        """Summarise the older turns now. Raises `AgentBusy`, `StorageError`."""
+        plan = self._planned(lambda model, now: self._manager.compaction(self._record.view, model, now, focus=focus))
+        return await self._summarized(plan)
+
+    async def compact_if_needed(self, focus: str = "") -> CompactionResult:
+        """Summarise the older turns if a threshold or the price says so. Raises `AgentBusy`, `StorageError`."""
+        self._must_be_idle()
+        due = self._upkeep.is_due(self._model, between_turns=True).summary
+        if due is None:
+            return CompactionResult(*(2 * (self._manager.tokens(self._record.view),)), error="nothing is due")
+        return await self.compact(focus)
+
+    async def checkpoint(self, note: str = "") -> CompactionResult:
+        """Write the completion record of the task that just ended. Raises `AgentBusy`, `StorageError`."""
+        plan = self._planned(lambda model, now: self._manager.checkpoint(self._record.view, model, now, note=note))
+        return await self._summarized(plan)
+
+    async def clear_results(self) -> events.ContextStep | Refusal:
+        """Clear all old tool results now. Raises `AgentBusy`, `StorageError`."""
+        plan = self._planned(lambda model, now: self._manager.clear_results(self._record.view, model, now))
+        return await self._changed(plan, "cleared")
+
+    async def pin(self, items: Sequence[int], *, pinned: bool = True) -> events.ContextStep | Refusal:
+        """Pin messages or results by number, each with its group, or take the pins off. Raises as `clear_results`."""
+        return await self._changed(self._planned(self._manager.pin(self._record.view, items, pinned)), "pinned")
+
+    async def restore(self, items: Sequence[int]) -> events.ContextStep | Refusal:
+        """Show messages or results whole again. Raises as `clear_results`."""
+        self._must_be_idle()
+        texts = [await self._upkeep.whole_text(seq) for seq in items]
+        return await self._changed(self._planned(self._manager.restore(self._record.view, items, texts)), "restored")
+
+    async def undo(self, target: int | None = None) -> events.ContextStep | Refusal:
+        """Undo a context step, by default the newest. Raises as `clear_results`."""
+        return await self._changed(self._planned(self._manager.undo(self._record.view, target)), "undone")
+
+    def preview(self, step: PreviewedStep, focus: str = "") -> Outlook | Refusal:
+        """What ``compact``, ``clear`` or ``checkpoint`` would do, before it is done. Looks through the whole view."""
+        facts, now, view = self._upkeep.facts(self._model), time.time(), self._record.view
+        return self._manager.preview(view, facts, now, step, focus=focus)
+
+    def items(self) -> list[Item]:
+        """Every message and result with its size and state, oldest first."""
+        return self._record.view.items()
+
+    @property
+    def has_compactor(self) -> bool:
+        """Whether `compact` can be used."""
+        return True
+
+    @property
+    def has_checkpointer(self) -> bool:
+        """Whether `checkpoint` and ``mark_task_done`` can be used."""
+        return self._manager.has_checkpoints
+
+    def _must_be_idle(self) -> None:
+        if self.busy:
+            raise AgentBusy("a turn is running")
+
+    def _planned(self, plan: Callable[[ModelFacts, float], Plan]) -> Plan:
+        self._must_be_idle()
+        return plan(self._upkeep.facts(self._model), time.time())
+
+    async def _summarized(self, plan: CompactionPlan | Refusal) -> CompactionResult:
+        if isinstance(plan, Refusal):
+            tokens = self._manager.tokens(self._record.view)
+            return CompactionResult(tokens, tokens, error=plan.reason)
+        await self.connect()
+        return await self._upkeep.summarize(plan, self._model, self._tell)
+
+    async def _changed(self, plan: AnyContextEntry | Refusal, step: str) -> events.ContextStep | Refusal:
+        if isinstance(plan, Refusal):
+            return plan
+        return await self._upkeep.change(plan, self._tell, step)
+
+    def _tell(self, event: events.AgentEvent) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    def listen(self, listener: Callable[[events.AgentEvent], None]) -> None:
+        """Have what happens outside a turn told: the steps of `compact`, `undo` and their like."""
+        self._listeners.append(listener)
 
     async def connect(self) -> ModelProfile:
         """Learn what the provider tells of the model, once; slow (it imports an SDK). Never raises."""

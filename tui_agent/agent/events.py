@@ -131,6 +131,33 @@ class ContextChanged(Event, frozen=True, kw_only=True, tag="context_changed"):
     turn_cost_usd: float | None
 
 
+class ContextStepStarted(Event, frozen=True, kw_only=True, tag="context_step_started"):
+    """A step that asks a model begins: ``summary``, ``checkpoint`` or ``digest``; `tokens` is the view's size now."""
+
+    step: str
+    tokens: int
+    reason: str
+
+
+class ContextStep(Event, frozen=True, kw_only=True, tag="context_step"):
+    """The context was changed, or (`error`) a step came to nothing and the view is as it was.
+
+    `step`: ``evicted``, ``cleared``, ``digest``, ``summary``, ``checkpoint``, ``pinned``, ``restored`` or ``undone``;
+    `before` and `after` are the view's size in tokens, `items` how many messages or results it covers, `text` what is
+    shown in their place, `seq` the entry to undo.
+    """
+
+    step: str
+    seq: int
+    before: int
+    after: int
+    items: int = 0
+    reason: str = ""
+    text: str = ""
+    error: str = ""
+    cost_usd: float | None = None
+
+
 class ModelChanged(Event, frozen=True, kw_only=True, tag="model_changed"):
     """Another model answers from here on, or more became known of the present one."""
 
@@ -145,6 +172,19 @@ class Notice(Event, frozen=True, kw_only=True, tag="notice"):
     level: str
     title: str
     text: str = ""
+    hint: str = ""
+
+
+class Alert(Event, frozen=True, kw_only=True, tag="alert"):
+    """The watchdog takes the model for stuck: `signal` names the pattern, `text` is for people.
+
+    `action`: ``warn`` (nothing else happens), ``ask`` (the turn waits for the user's word) or ``escalate`` (a larger
+    model goes on).
+    """
+
+    signal: str
+    text: str
+    action: str
     hint: str = ""
 
 
@@ -186,8 +226,11 @@ AgentEvent: TypeAlias = (
     | ToolFinished
     | Queued
     | ContextChanged
+    | ContextStepStarted
+    | ContextStep
     | ModelChanged
     | Notice
+    | Alert
     | TurnFailed
     | TurnFinished
 )

@@ -68,6 +68,11 @@ def said(seq: int, blocks: tuple[Block, ...], queued: int = 0) -> events.UserMes
     return events.UserMessage(seq=seq, text=text_of(blocks, Text), images=images, queued=queued)
 
 
+def told(blocks: tuple[Block, ...]) -> tuple[Text | Image, ...]:
+    """The blocks a user can say."""
+    return tuple(block for block in blocks if isinstance(block, Text | Image))
+
+
 def text_of(blocks: tuple[Block, ...], kind: type[Text] | type[Reasoning]) -> str:
     """The text of all blocks of a kind."""
     return "\n\n".join(block.text for block in blocks if isinstance(block, kind) and block.text)

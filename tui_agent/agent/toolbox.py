@@ -10,10 +10,12 @@ from typing import Literal, TypeAlias
 from tui_agent.agent import events
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.context.counting import estimate
+from tui_agent.context.output import Evicted, Shortened, Whole
 from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
-from tui_agent.conversation.entries import tool_result
+from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.slots import INTERRUPTED, NO_OUTPUT
+from tui_agent.storage.artifacts import Artifacts
 from tui_agent.tools.base import (
     Access,
     Ask,
@@ -31,6 +33,8 @@ PARALLEL = 8
 
 Status: TypeAlias = Literal["ok", "error", "denied", "interrupted"]
 Emit: TypeAlias = Callable[[events.AgentEvent], None]
+Shorten: TypeAlias = Callable[[str, bool], Shortened]
+"""Decides what of a raw result enters the conversation; the second argument: its tool has paged it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,12 @@ class Toolbox:
     """The tools of a session, behind its permission gate."""
 
     def __init__(
-        self, registry: ToolRegistry, gate: PermissionGate, ask: Ask, workspace: WorkspaceView, artifacts: Path
+        self,
+        registry: ToolRegistry,
+        gate: PermissionGate,
+        ask: Ask,
+        workspace: WorkspaceView,
+        artifacts: Artifacts,
     ) -> None:
         self.registry = registry
         self.gate = gate
@@ -59,7 +68,7 @@ class Toolbox:
         self._workspace = workspace
         self._artifacts = artifacts
 
-    async def run(self, calls: Sequence[ToolCall], record: Record, emit: Emit) -> None:
+    async def run(self, calls: Sequence[ToolCall], record: Record, shorten: Shorten, emit: Emit) -> None:
         """Do these calls: neighbouring read-only ones in parallel, others one after another.
 
         Raises `NobodyToAsk` where a call needs a person's word and there is none; calls not done stay unanswered.
@@ -67,7 +76,7 @@ class Toolbox:
         for call in calls:
             emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         for batch in self._batches(calls):
-            await _all_of([asyncio.ensure_future(self._answer(call, record, emit)) for call in batch])
+            await _all_of([asyncio.ensure_future(self._answer(call, record, shorten, emit)) for call in batch])
 
     def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         batch: list[ToolCall] = []
@@ -86,14 +95,16 @@ class Toolbox:
         if batch:
             yield batch
 
-    async def _answer(self, call: ToolCall, record: Record, emit: Emit) -> None:
+    async def _answer(self, call: ToolCall, record: Record, shorten: Shorten, emit: Emit) -> None:
         began = time.monotonic()
         try:
             status, output = await self._attempt(call, record, emit)
         except asyncio.CancelledError:
-            await self._finish(call, "interrupted", ToolOutput(INTERRUPTED, is_error=True), began, record, emit)
+            await self._finish(
+                call, "interrupted", ToolOutput(INTERRUPTED, is_error=True), began, record, shorten, emit
+            )
             raise
-        await self._finish(call, status, output, began, record, emit)
+        await self._finish(call, status, output, began, record, shorten, emit)
 
     async def _attempt(self, call: ToolCall, record: Record, emit: Emit) -> tuple[Status, ToolOutput]:
         if call.malformed:
@@ -106,7 +117,7 @@ class Toolbox:
             )
             if not verdict.allowed:
                 return "denied", _refusal(verdict.advice)
-            context = CallContext(self._workspace, self._artifacts, call.id, verdict.accesses, emit)
+            context = CallContext(self._workspace, self._artifacts.folder, call.id, verdict.accesses, emit)
             output = await tool.run(call.arguments, context)
         except ToolFailure as failure:
             return "error", _refusal(str(failure))
@@ -124,26 +135,43 @@ class Toolbox:
         return ask
 
     async def _finish(
-        self, call: ToolCall, status: Status, output: ToolOutput, began: float, record: Record, emit: Emit
+        self,
+        call: ToolCall,
+        status: Status,
+        output: ToolOutput,
+        began: float,
+        record: Record,
+        shorten: Shorten,
+        emit: Emit,
     ) -> None:
-        text = valid_text(output.text) if output.text.strip() else NO_OUTPUT
+        raw = valid_text(output.text) if output.text.strip() else NO_OUTPUT
+        text, artifact = await self._fit(call, raw, output.paged, shorten)
         duration_ms = int(1000 * (time.monotonic() - began))
         result = ToolResult(call.id, text, is_error=output.is_error, images=output.images)
-        seq = await record.append(tool_result(result, duration_ms=duration_ms))
+        seq = await record.append(tool_result(result, artifact=artifact, duration_ms=duration_ms))
         emit(
             events.ToolFinished(
                 call_id=call.id,
                 name=call.name,
                 status=status,
                 text=text,
-                size=len(text),
+                size=len(raw),
                 tokens=estimate(size_of_text(text)),
                 duration_ms=duration_ms,
                 summary=output.summary,
                 diff=output.diff,
                 seq=seq,
+                artifact=artifact.path if artifact else "",
             )
         )
+
+    async def _fit(self, call: ToolCall, raw: str, paged: bool, shorten: Shorten) -> tuple[str, Artifact | None]:
+        """What of a result enters the conversation; the whole is on disk before the entry that points at it."""
+        shortened = shorten(raw, paged)
+        if isinstance(shortened, Whole):
+            return raw, None
+        artifact = await self._artifacts.save(call.id, raw, evicted=isinstance(shortened, Evicted))
+        return shortened.text(artifact.path), artifact
 
 
 async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> None:

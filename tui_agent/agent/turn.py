@@ -3,18 +3,19 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import msgspec
 
 from tui_agent.agent import events
-from tui_agent.agent.gauge import Gauge
-from tui_agent.agent.history import said, text_of
+from tui_agent.agent.history import said, text_of, told
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.toolbox import Emit, Toolbox
+from tui_agent.agent.upkeep import Upkeep
 from tui_agent.context.budget import Budget
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
-from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Usage, notice
+from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, notice
 from tui_agent.conversation.view import Carry
 from tui_agent.models.base import (
     Completed,
@@ -34,6 +35,9 @@ from tui_agent.tools.permissions import NobodyToAsk
 
 PARTIAL_EVERY_S = 1.0
 """How often text that is still streaming is saved."""
+
+ANSWER_TOKENS = 16_384
+"""The longest answer asked for where the window is unknown."""
 
 INTERRUPTED_NOTICE = "[interrupted by the user]"
 
@@ -57,8 +61,7 @@ class Turn:
         model: Model,
         toolbox: Toolbox,
         tracker: UsageTracker,
-        gauge: Gauge,
-        budget: Callable[[], Budget],
+        upkeep: Upkeep,
         begin: Callable[[], Awaitable[None]],
         emit: Emit,
     ) -> None:
@@ -66,8 +69,8 @@ class Turn:
         self._model = model
         self._toolbox = toolbox
         self._tracker = tracker
-        self._gauge = gauge
-        self._budget = budget
+        self._upkeep = upkeep
+        self._manager = upkeep.manager
         self._begin = begin
         self._emit = emit
         self._reply = Reply()
@@ -76,6 +79,7 @@ class Turn:
         self._usage = Usage()
         self._steps = 0
         self._sent = 0
+        self._recoveries = 0
         self._started = time.monotonic()
 
     @property
@@ -99,6 +103,7 @@ class Turn:
         except StorageError as error:
             self._not_saved(error)
         finally:
+            self._manager.turn_ended()
             await unbroken(self._flush())
             self._emit(self._finished())
 
@@ -107,6 +112,13 @@ class Turn:
         self._tracker.start_turn()
         await self._begin()
         await self._recover()
+        for warning in self._manager.warnings(self._record.view, self._upkeep.facts(self._model)):
+            self._emit(events.Notice(level="warning", title="A context layer rests", text=warning))
+        if prompt is not None and self._upkeep.is_due(self._model, between_turns=True):
+            # What takes a while comes first; the user's words are on disk meanwhile.
+            await self._record.append(Queued(blocks=told(prompt.blocks)))
+            prompt = None
+        await self._upkeep.run(self._model, self._emit, between_turns=True)
         await self._deliver()
         if prompt is not None:
             seq = await self._record.append(prompt)
@@ -131,20 +143,35 @@ class Turn:
 
     async def _step(self) -> bool:
         """One model call and the tool calls it asks for; whether the turn goes on."""
-        completed = await self._ask()
+        await self._upkeep.run(self._model, self._emit, between_turns=False)
+        completed = await self._ask_within_the_window()
         calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
         if calls:
-            await self._toolbox.run(calls, self._record, self._emit)
+            await self._toolbox.run(calls, self._record, self._upkeep.shortening(self._model), self._emit)
         delivered = await self._deliver()
         return bool(calls) or delivered
+
+    async def _ask_within_the_window(self) -> Completed:
+        """Ask; where the request does not fit after all, make it smaller and ask again, as often as is allowed."""
+        while True:
+            try:
+                if not self._fits():
+                    await self._upkeep.recover(self._model, self._emit)
+                self._refuse_what_cannot_fit()
+                return await self._ask()
+            except ContextOverflow as overflow:
+                self._manager.learn_limit(self._upkeep.facts(self._model), overflow.limit)
+                self._recoveries += 1
+                if self._recoveries > self._manager.most_recoveries:
+                    raise
+                if not await self._upkeep.recover(self._model, self._emit):
+                    raise
 
     async def _ask(self) -> Completed:
         request = self._request()
         prefix_hash = self._record.view.prefix_hash()
         name = self._model.profile.name
-        tokens = self._gauge.tokens(self._record.view)
-        self._emit(events.ModelCallStarted(model=name, tokens=tokens))
-        self._refuse_what_cannot_fit(tokens)
+        self._emit(events.ModelCallStarted(model=name, tokens=self._manager.tokens(self._record.view)))
         began = time.monotonic()
         self._reply = Reply()
         completed = await self._listen(request)
@@ -169,7 +196,7 @@ class Turn:
 
     def _take_in(self, message: Message, seq: int) -> None:
         usage = message.usage or Usage()
-        self._gauge.measure(self._record.view, usage)
+        self._manager.gauge.measure(self._record.view, usage)
         self._steps += 1
         self._usage += usage
         self._stop_reason = message.stop_reason
@@ -192,19 +219,26 @@ class Turn:
         view, profile = self._record.view, self._model.profile
         messages = tuple(view.messages(Carry(profile.name, profile.bound_reasoning)))
         prefix = view.prefix
-        edges = (self._sent - 1,) if 0 < self._sent < len(messages) else ()
+        protected = self._manager.protected_edge(view, self._upkeep.facts(self._model), messages)
+        edges = tuple(sorted({edge for edge in (protected, self._sent - 1) if 0 <= edge < len(messages) - 1}))
         self._sent = len(messages)
         return ModelRequest(
             system=prefix.system if prefix else "",
             tools=prefix.tools if prefix else (),
             messages=messages,
-            max_tokens=self._budget().reserve,
+            max_tokens=self._budget().reserve or ANSWER_TOKENS,
             cache_edges=edges,
         )
 
-    def _refuse_what_cannot_fit(self, tokens: int) -> None:
-        budget = self._budget()
-        if tokens > budget.limit:
+    def _budget(self) -> Budget:
+        return self._manager.budget(self._record.view, self._upkeep.facts(self._model))
+
+    def _fits(self) -> bool:
+        return self._budget().fits(self._manager.tokens(self._record.view))
+
+    def _refuse_what_cannot_fit(self) -> None:
+        budget, tokens = self._budget(), self._manager.tokens(self._record.view)
+        if not budget.fits(tokens):
             raise ContextOverflow(
                 f"The next request has about {tokens:,} tokens; {self._model.profile.id} takes {budget.limit:,} "
                 f"(its window of {budget.window:,} less {budget.reserve:,} for the answer).",
@@ -213,21 +247,22 @@ class Turn:
             )
 
     async def _listen(self, request: ModelRequest) -> Completed:
-        async for event in stream_with_retries(self._model, request):
-            match event:
-                case TextDelta():
-                    self._reply.text += valid_text(event.text)
-                    self._emit(events.TextDelta(text=event.text))
-                    await self._save_partial()
-                case ReasoningDelta():
-                    self._emit(events.ReasoningDelta(text=event.text))
-                case ToolCallDelta():
-                    self._emit(events.ToolCallDelta(index=event.index, name=event.name, size=event.size))
-                case Retrying():
-                    self._reply = Reply(restart=True)
-                    self._retrying(event)
-                case Completed():
-                    return event
+        async with aclosing(stream_with_retries(self._model, request)) as stream:
+            async for event in stream:
+                match event:
+                    case TextDelta():
+                        self._reply.text += valid_text(event.text)
+                        self._emit(events.TextDelta(text=event.text))
+                        await self._save_partial()
+                    case ReasoningDelta():
+                        self._emit(events.ReasoningDelta(text=event.text))
+                    case ToolCallDelta():
+                        self._emit(events.ToolCallDelta(index=event.index, name=event.name, size=event.size))
+                    case Retrying():
+                        self._reply = Reply(restart=True)
+                        self._retrying(event)
+                    case Completed():
+                        return event
         raise ModelError(f"{self._model.profile.name} ended its answer without completing it.")
 
     async def _save_partial(self) -> None:
@@ -308,9 +343,9 @@ class Turn:
 
     def _context(self) -> events.ContextChanged:
         return events.ContextChanged(
-            tokens=self._gauge.tokens(self._record.view),
+            tokens=self._manager.tokens(self._record.view),
             window=self._budget().window,
-            measured=self._gauge.measured,
+            measured=self._manager.gauge.measured,
             cost_usd=self._tracker.session.known_cost_usd,
             turn_cost_usd=self._tracker.turn.known_cost_usd,
         )

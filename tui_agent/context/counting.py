@@ -1,8 +1,8 @@
 """Raw sizes and texts into tokens, before any provider has counted.
 
 Without a tokenizer a character-class rule stands in: 0.33 token per ASCII character and 1.5 per other one, an image
-1,200 (README, reference: token budget). With one, texts are counted by it, and running sizes, whose text is not at hand,
-by the rule times how dense the texts seen so far were. What a model really counts corrects both (`calibration`).
+1,200 (README, reference: token budget). With one, texts are counted by it, and running sizes, whose text is not at
+hand, by the rule times how dense the texts seen so far were. What a model really counts corrects both (`calibration`).
 """
 
 import math

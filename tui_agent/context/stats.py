@@ -1,14 +1,102 @@
 """What people see of the context: one frozen snapshot."""
 
+from collections.abc import Callable, Mapping
+from textwrap import wrap
+from unicodedata import combining, east_asian_width
+
 import msgspec
+
+from tui_agent.context.pricing import spoken_time
+from tui_agent.context.thresholds import Thresholds
+from tui_agent.conversation.entries import Checkpointed, Summarized
+from tui_agent.conversation.sizes import CATEGORIES, Category
+from tui_agent.conversation.view import View
+
+LABELS: dict[Category, str] = {
+    "system": "System prompt",
+    "tools": "Tool definitions",
+    "user": "Your messages",
+    "notices": "Notices",
+    "assistant": "Answers",
+    "reasoning": "Reasoning",
+    "calls": "Tool calls",
+    "results": "Tool results",
+    "summaries": "Summaries",
+}
+BAR_WIDTH = 20
+WIDTH = 80
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """A threshold as shown: the layer (``clear``, ``compact`` or ``limit``), where it starts, and why it rests."""
+
+    layer: str
+    tokens: int
+    percent: float
+    source: str = ""
+    warning: str = ""
+
+
+class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
+    """The layer that fires next, in how many tokens, and what it would free (0: not known)."""
+
+    layer: str
+    distance: int
+    frees: int = 0
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of boundary: how many there are, when the newest was made (seconds since the epoch), and its focus or
+    note.
+    """
+
+    count: int = 0
+    last: float = 0.0
+    note: str = ""
+
+
+class Subtasks(msgspec.Struct, frozen=True, kw_only=True):
+    """What the subtasks used; part of the session's cost already."""
+
+    count: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+
+
+class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model was used for."""
+
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """What context work has done to the conversation, undone steps left out.
+
+    `evicted`, `cleared` and `digested` count results as they are shown now; `summarised_chars` is what stood in the log
+    of all that boundaries cover.
+    """
+
+    messages: int = 0
+    evicted: int = 0
+    cleared: int = 0
+    digested: int = 0
+    summarised_chars: int = 0
+    compactions: Activity = Activity()
+    checkpoints: Activity = Activity()
 
 
 class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How full the window is and what that costs.
+    """How full the window is, what happens next, and what all of it costs.
 
     `tokens` is the size of the next request (`measured`: counted by the provider, else estimated), `window` the model's
-    input capacity, `reserve` the room for an answer; `categories` splits the request, in estimated tokens. Costs are in
-    USD, None where the model's prices are not known.
+    input capacity (0: unknown), `reserve` the room for an answer; `categories` splits the request, in estimated tokens.
+    Costs are in USD, None where the model's prices are not known. `cache_share` is the share of all input that was read
+    from the provider's cache; `models` are sorted by descending cost.
     """
 
     model: str
@@ -16,17 +104,174 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     window: int
     reserve: int
     measured: bool
-    categories: dict[str, int]
+    categories: Mapping[Category, int]
     cost_usd: float | None = 0.0
     turn_cost_usd: float | None = 0.0
+    cache_share: float | None = None
     messages: int = 0
     evicted: int = 0
     cleared: int = 0
     digested: int = 0
     compactions: int = 0
     checkpoints: int = 0
+    summarised_chars: int = 0
+    reasoning_dropped: int = 0
+    last_compaction: Activity = Activity()
+    last_checkpoint: Activity = Activity()
+    marks: tuple[Mark, ...] = ()
+    upcoming: Upcoming | None = None
+    subtasks: Subtasks = Subtasks()
+    models: tuple[ModelUse, ...] = ()
 
     @property
     def percent(self) -> float:
         """The share of the window in use, in percent."""
         return 100 * self.tokens / self.window if self.window else 0.0
+
+
+def counts(view: View) -> Counts:
+    """What context work has done to this conversation so far."""
+    items = view.items()
+    results = [item for item in items if item.category == "results"]
+    active = [entry for entry, counting in view.context_entries() if counting]
+    summaries = [entry for entry in active if isinstance(entry, Summarized)]
+    checkpoints = [entry for entry in active if isinstance(entry, Checkpointed)]
+    return Counts(
+        messages=len(view.messages()),
+        evicted=sum(item.state == "preview" for item in results),
+        cleared=sum(item.state == "cleared" for item in results),
+        digested=sum(item.state == "digested" for item in results),
+        summarised_chars=sum(item.full.characters for item in items if item.state in ("summarized", "checkpointed")),
+        compactions=Activity(
+            count=len(summaries),
+            last=max((entry.time for entry in summaries), default=0.0),
+            note=summaries[-1].focus if summaries else "",
+        ),
+        checkpoints=Activity(
+            count=len(checkpoints),
+            last=max((entry.time for entry in checkpoints), default=0.0),
+            note=checkpoints[-1].note if checkpoints else "",
+        ),
+    )
+
+
+def marks(thresholds: Thresholds, window: int) -> tuple[Mark, ...]:
+    """The thresholds as they are shown, lowest first."""
+    return tuple(
+        Mark(
+            layer=each.layer,
+            tokens=each.tokens,
+            percent=each.share(window),
+            source=each.source,
+            warning=each.warning,
+        )
+        for each in thresholds.all()
+    )
+
+
+def upcoming(tokens: int, thresholds: Thresholds, frees: Callable[[str], int]) -> Upcoming | None:
+    """The next layer that a growing request of `tokens` reaches; `frees(layer)` says what it would free now."""
+    ahead = [each for each in thresholds.all() if not each.rests and each.tokens > tokens and each.layer != "limit"]
+    if not ahead:
+        return None
+    return Upcoming(layer=ahead[0].layer, distance=ahead[0].tokens - tokens, frees=max(0, frees(ahead[0].layer)))
+
+
+def text(stats: ContextStats, now: float) -> str:
+    """The snapshot as lines of at most 80 columns; `now` in seconds since the epoch."""
+    lines = [*_window(stats), "", *_thresholds(stats), "", *_activity(stats, now)]
+    return "\n".join(_clipped(line).rstrip() for line in lines)
+
+
+def _window(stats: ContextStats) -> list[str]:
+    about = "" if stats.measured else "~"
+    if not stats.window:
+        return [f"Context: {about}{stats.tokens:,} tokens, window unknown, {_plain(stats.model)}", *_categories(stats)]
+    filled = min(BAR_WIDTH, round(BAR_WIDTH * stats.percent / 100))
+    bar = "#" * filled + "." * (BAR_WIDTH - filled)
+    return [
+        f"Context: {about}{stats.tokens:,} of {stats.window:,} tokens ({stats.percent:.0f}%), {_plain(stats.model)}",
+        f"  [{bar}] {'measured' if stats.measured else 'estimated'}, {stats.reserve:,} reserved for an answer",
+        *_categories(stats),
+    ]
+
+
+def _categories(stats: ContextStats) -> list[str]:
+    whole = sum(stats.categories.values())
+    return [
+        f"  {LABELS[category]:<18}{tokens:>10,}  {100 * tokens / whole:>3.0f}%"
+        for category in CATEGORIES
+        if (tokens := stats.categories.get(category, 0))
+    ]
+
+
+def _thresholds(stats: ContextStats) -> list[str]:
+    lines = ["Thresholds:"]
+    for mark in stats.marks:
+        where = f"{mark.tokens:>10,}  {mark.percent:>3.0f}%" if mark.percent else f"{mark.tokens:>10,}      "
+        lines.append(f"  {_LAYERS[mark.layer]:<18}{where}  {'rests' if mark.warning else mark.source}")
+    lines += [f"  ! {line}" for mark in stats.marks if mark.warning for line in wrap(mark.warning, WIDTH - 4)]
+    if stats.upcoming is not None:
+        frees = f", frees about {stats.upcoming.frees:,}" if stats.upcoming.frees else ""
+        lines.append(f"  Next: {_LAYERS[stats.upcoming.layer].lower()} in {stats.upcoming.distance:,} tokens{frees}")
+    return lines
+
+
+def _activity(stats: ContextStats, now: float) -> list[str]:
+    lines = [
+        "Context-management activity:",
+        f"  Compactions:  {_boundary(stats.last_compaction, stats.compactions, 'focus', now)}",
+        f"  Checkpoints:  {_boundary(stats.last_checkpoint, stats.checkpoints, 'note', now)}",
+        f"  Summarized:   {stats.summarised_chars:,} chars across all boundaries",
+        f"  Results:      {stats.evicted:,} evicted, {stats.cleared:,} cleared, {stats.digested:,} digested",
+    ]
+    if stats.reasoning_dropped:
+        lines.append(f"  Reasoning:    {stats.reasoning_dropped:,} blocks left out since the prefix changed")
+    if stats.cache_share is not None:
+        lines.append(f"  Cache:        {100 * stats.cache_share:.0f}% of all input was read from it")
+    if stats.subtasks.count:
+        used = stats.subtasks
+        tokens = f"{used.input_tokens:,} in / {used.output_tokens:,} out tokens"
+        lines.append(f"  Subtasks:     {used.count:,} ({tokens}, {_usd(used.cost_usd)} in the /stats total)")
+    if len(stats.models) > 1:
+        for number, use in enumerate(stats.models):
+            lines.append(f"{'              + ' if number else '  Models:       '}{_use(use)}")
+    return lines
+
+
+def _boundary(activity: Activity, count: int, label: str, now: float) -> str:
+    if not count or not activity.last:
+        return f"{count:,}"
+    note = f", {label}: {_plain(activity.note)}" if activity.note.strip() else ""
+    line = f"{count:,} (last {spoken_time(now - activity.last)} ago{note}"
+    return f"{_clipped(line, WIDTH - 17)})"
+
+
+def _use(use: ModelUse) -> str:
+    calls = f"{use.calls:,} call{'' if use.calls == 1 else 's'}"
+    told = f" ({calls}, {use.input_tokens:,} in / {use.output_tokens:,} out, {_usd(use.cost_usd)})"
+    return f"{_clipped(_plain(use.model), WIDTH - 16 - len(told))}{told}"
+
+
+def _usd(cost: float | None) -> str:
+    return "price unknown" if cost is None else f"${cost:.4f}"
+
+
+def _plain(untrusted: str) -> str:
+    """Text on one line, without characters that move the cursor or hide others."""
+    return " ".join("".join(each if each.isprintable() else " " for each in untrusted).split())
+
+
+def _columns(text: str) -> int:
+    return sum(2 if east_asian_width(each) in "WF" else 0 if combining(each) else 1 for each in text)
+
+
+def _clipped(line: str, width: int = WIDTH) -> str:
+    if _columns(line) <= width:
+        return line
+    while line and _columns(line) > width - 3:
+        line = line[:-1]
+    return f"{line}..."
+
+
+_LAYERS = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}

@@ -135,6 +135,10 @@ class Fold:
             case Undone():
                 pass
 
+    def index_of(self, seq: int) -> int:
+        """The place of the slot with this number."""
+        return bisect_left(self._numbers, seq)
+
     def _set_active(self, seq: int, *, active: bool) -> None:
         entry = self.context.get(seq)
         if entry is None or (seq in self.active) == active:

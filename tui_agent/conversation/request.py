@@ -13,7 +13,10 @@ from tui_agent.conversation.blocks import Block, Text
 from tui_agent.conversation.entries import Role
 from tui_agent.conversation.fold import Fold
 from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, size_of_text, size_of_tools
-from tui_agent.conversation.slots import Piece, Slot, paint, text_piece
+from tui_agent.conversation.slots import Piece, Slot, State, paint, text_piece
+
+LIVE: frozenset[State] = frozenset(("verbatim", "preview", "restored"))
+"""States in which a result says more than where to find it."""
 
 OPENING = "[The conversation goes on from here.]"
 
@@ -37,11 +40,14 @@ class Carry(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """Where the request stood after a slot: its messages, the blocks of the newest one, and the prefix hash."""
+    """Where the request stood after a slot: its messages, the blocks of the newest one, the prefix hash, and how large
+    the messages were.
+    """
 
     messages: int
     blocks: int
     prefix: bytes
+    size: Size
 
 
 class Request:
@@ -52,6 +58,7 @@ class Request:
         self.messages: list[RequestMessage] = []
         self.sizes: dict[Category, Size] = dict.fromkeys(CATEGORIES, NOTHING)
         self.prefix = b""
+        self.live: dict[int, Slot] = {}
         self._root = b""
         self._seen_prefix = -1
         self._marks: list[_Mark] = []
@@ -61,18 +68,25 @@ class Request:
         """Paint what changed since the last call."""
         self._read_prefix(fold)
         start = min(fold.dirty, len(self._marks))
-        mark = self._marks[start - 1] if start else _Mark(0, 0, self._root)
+        mark = self._marks[start - 1] if start else _Mark(0, 0, self._root, NOTHING)
         if start < len(fold.slots):
             self._rewind(start, mark)
-        prefix = mark.prefix
+        prefix, total = mark.prefix, mark.size
         for slot in fold.slots[start:]:
             for seq in slot.anchored:
                 prefix = self._emit_boundary(fold, seq, prefix)
+                total = total.plus(self._boundary_sizes[seq])
             prefix = self._emit_slot(fold, slot, prefix)
+            for size in slot.sizes.values():
+                total = total.plus(size)
             newest = len(self.messages[-1].blocks) if self.messages else 0
-            self._marks.append(_Mark(len(self.messages), newest, prefix))
+            self._marks.append(_Mark(len(self.messages), newest, prefix, total))
         self.prefix = prefix
         fold.dirty = len(fold.slots)
+
+    def after(self, index: int) -> Size:
+        """The size of all messages that follow the slot at `index`."""
+        return self._marks[-1].size.minus(self._marks[index].size)
 
     def _read_prefix(self, fold: Fold) -> None:
         seq = fold.prefix.seq if fold.prefix else 0
@@ -93,11 +107,12 @@ class Request:
 
     def _emit_boundary(self, fold: Fold, seq: int, prefix: bytes) -> bytes:
         text = fold.anchors[seq].text if fold.owned.get(seq) else ""
+        text = text if text.strip() else ""
         size, before = size_of_text(text), self._boundary_sizes.get(seq, NOTHING)
         if size != before:
             self.sizes["summaries"] = self.sizes["summaries"].minus(before).plus(size)
-            self._boundary_sizes[seq] = size
-        return self._emit(text_piece(text), prefix) if text.strip() else prefix
+        self._boundary_sizes[seq] = size
+        return self._emit(text_piece(text), prefix) if text else prefix
 
     def _emit_slot(self, fold: Fold, slot: Slot, prefix: bytes) -> bytes:
         with_reasoning = (
@@ -122,6 +137,10 @@ class Request:
         for category, size in slot.sizes.items():
             self.sizes[category] = self.sizes[category].plus(size)
         slot.stale = False
+        if slot.pieces and any(place.state in LIVE for place in slot.results.values()):
+            self.live[slot.seq] = slot
+        else:
+            self.live.pop(slot.seq, None)
 
     def _emit(self, piece: Piece, prefix: bytes) -> bytes:
         messages = self.messages

@@ -8,11 +8,12 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, Digested, Kind, Message, Restored, Role
-from tui_agent.conversation.sizes import Category, Size, size_of_block
+from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block, size_of_text
 
 State: TypeAlias = Literal["verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored"]
 
 INTERRUPTED = "[interrupted: this call was stopped before it gave a result]"
+INTERRUPTED_SIZE = size_of_text(INTERRUPTED)
 NO_OUTPUT = "(no output)"
 NOT_SHOWN = "[not shown]"
 
@@ -29,7 +30,10 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ResultPlace:
-    """One call's result and the clearings, digests and restorations that name it, oldest first."""
+    """One call's result and the clearings, digests and restorations that name it, oldest first.
+
+    `state` and `size` are those of what the next request says of it.
+    """
 
     seq: int
     result: ToolResult
@@ -37,6 +41,8 @@ class ResultPlace:
     agent_visible: bool
     time: float
     covers: list[Cleared | Digested | Restored] = field(default_factory=list)
+    state: State = "verbatim"
+    size: Size = NOTHING
 
 
 @dataclass(slots=True, eq=False)
@@ -158,15 +164,22 @@ def paint(slot: Slot, *, active: set[int]) -> None:
         place = slot.results.get(call.id)
         if place is None:
             answer = ToolResult(call.id, INTERRUPTED, is_error=True)
+            count("results", answer)
         else:
-            answer = shown_result(place, pinned=slot.pinned, active=active)[0]
-            if not answer.text.strip() and not answer.images:
-                answer = _with_text(answer, NO_OUTPUT)
-        count("results", answer)
+            answer = _answer(place, pinned=slot.pinned, active=active)
+            sizes["results"] = sizes.get("results", NOTHING).plus(place.size)
         answers.append(answer)
     if answers:
         pieces.append(_piece("user", answers))
     slot.pieces, slot.sizes = tuple(pieces), sizes
+
+
+def _answer(place: ResultPlace, *, pinned: bool, active: set[int]) -> ToolResult:
+    answer, place.state = shown_result(place, pinned=pinned, active=active)
+    if not answer.text.strip() and not answer.images:
+        answer = _with_text(answer, NO_OUTPUT)
+    place.size = size_of_block(answer)
+    return answer
 
 
 def _piece(role: Role, blocks: list[Block]) -> Piece:

@@ -21,11 +21,11 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.fold import Fold
 from tui_agent.conversation.groups import Group, group_of
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.request import Carry, Request, RequestMessage
+from tui_agent.conversation.request import LIVE, Carry, Request, RequestMessage
 from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block
-from tui_agent.conversation.slots import Slot, State, shown_result
+from tui_agent.conversation.slots import INTERRUPTED_SIZE, Slot, State, shown_result
 
-__all__ = ["Carry", "Item", "RequestMessage", "View"]
+__all__ = ["Carry", "Item", "LiveResult", "RequestMessage", "View"]
 
 
 class Item(NamedTuple):
@@ -43,6 +43,20 @@ class Item(NamedTuple):
     full: Size
     time: float
     name: str = ""
+
+
+class LiveResult(NamedTuple):
+    """A tool result that the next request shows more of than where to find it.
+
+    `size` is what is shown of it, `after` all that follows it in the request.
+    """
+
+    seq: int
+    call: ToolCall
+    state: State
+    pinned: bool
+    size: Size
+    after: Size
 
 
 class View:
@@ -94,6 +108,20 @@ class View:
         self._painted()
         return [group_of(slot) for slot in self._fold.slots if slot.shown and not slot.covered_by]
 
+    def live_results(self) -> list[LiveResult]:
+        """The results the next request shows, newest first; costs their number, not the conversation's length."""
+        request, fold = self._painted(), self._fold
+        found: list[LiveResult] = []
+        for seq in sorted(request.live, reverse=True):
+            slot = request.live[seq]
+            after = request.after(fold.index_of(seq))
+            for call in reversed(slot.calls.values()):
+                place = slot.results.get(call.id)
+                if place is not None and place.state in LIVE:
+                    found.append(LiveResult(place.seq, call, place.state, slot.pinned, place.size, after))
+                after = after.plus(place.size if place is not None else INTERRUPTED_SIZE)
+        return found
+
     def boundaries(self) -> list[Boundary]:
         """The summaries and checkpoints that the next request shows, in the order they stand there."""
         fold = self._fold
@@ -112,6 +140,11 @@ class View:
             if slot.reasons and slot.model == carry.model and not slot.covered_by and not slot.with_reasoning
             for block in slot.blocks
         )
+
+    @property
+    def carry(self) -> Carry:
+        """Which reasoning goes back, as `messages` was last told."""
+        return self._request.carry
 
     @property
     def prefix(self) -> Prefix | None:

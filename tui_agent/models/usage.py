@@ -57,12 +57,19 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class UsageTracker:
-    """Adds calls up: per model, for the turn and for the session. Subtasks record into their parent's."""
+    """Adds calls up: per model, for the turn and for the session.
 
-    def __init__(self) -> None:
+    A subtask's tracker has a `parent`: each call is taken in there too, at once, and counts in its totals; so nothing
+    is to be added up when the subtask ends.
+    """
+
+    def __init__(self, parent: "UsageTracker | None" = None) -> None:
         self.session = Totals()
         self.turn = Totals()
+        self.subtasks = Totals()
+        """The part of `session` that subtasks used."""
         self._models: dict[str, Totals] = {}
+        self._parent = parent
 
     def start_turn(self) -> None:
         """The next call is the first of a new turn."""
@@ -73,6 +80,13 @@ class UsageTracker:
         self.turn = self.turn.plus(usage, cost)
         self.session = self.session.plus(usage, cost)
         self._models[model] = self._models.get(model, Totals()).plus(usage, cost)
+        if self._parent is not None:
+            self._parent.record_subtask(model, usage, cost)
+
+    def record_subtask(self, model: str, usage: Usage, cost: float | None) -> None:
+        """Take in one call of a subtask."""
+        self.subtasks = self.subtasks.plus(usage, cost)
+        self.record(model, usage, cost)
 
     def by_model(self) -> Mapping[str, Totals]:
         """The session's totals per model, the most expensive first."""

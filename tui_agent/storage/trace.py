@@ -149,7 +149,7 @@ class Trace:
             return
         self._pending.append(_Pending(time.time(), kind, text))
         self._pending_bytes += len(text)
-        if len(self._pending) >= BATCH_EVENTS:
+        if len(self._pending) % BATCH_EVENTS == 0:
             self._write_soon()
         elif self._due is None:
             self._due = asyncio.get_running_loop().call_later(BATCH_DELAY_S, self._write_soon)
@@ -192,16 +192,17 @@ class Trace:
                 self.failure = error
 
     async def _write(self, database: Database) -> None:
-        pending = list(self._pending)
-        if self._lost:
-            gap = msgspec.json.encode(TraceGap("the disk took nothing for too long", lost=self._lost)).decode()
+        pending, lost = list(self._pending), self._lost
+        taken = len(pending)
+        if lost:
+            gap = msgspec.json.encode(TraceGap("the disk took nothing for too long", lost=lost)).decode()
             pending.append(_Pending(time.time(), "trace_gap", gap))
         if not pending:
             return
         rows, head = await asyncio.to_thread(_chain, pending, self._head)
         await database.write([("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)])
-        taken = len(pending) - (1 if self._lost else 0)
-        self._head, self._lost = head, 0
+        self._head = head
+        self._lost -= lost
         del self._pending[:taken]
         self._pending_bytes = sum(len(event.body) for event in self._pending)
 

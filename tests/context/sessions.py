@@ -1,0 +1,64 @@
+"""Sessions that grow call by call, with a provider that counts in its own way."""
+
+import json
+
+from tui_agent.context.budget import Budget
+from tui_agent.context.counting import estimate
+from tui_agent.context.situation import Rates, Situation
+from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import AnyEntry, Artifact, Message, ModelSwitched, Prefix, Usage, tool_result
+from tui_agent.conversation.sizes import Size
+from tui_agent.conversation.view import View
+
+MODEL = "anthropic:claude-opus-5-5"
+
+
+class Session:
+    """A log that grows; every verb answers with the number of its newest entry."""
+
+    def __init__(self, system: str = "s" * 3_000) -> None:
+        self.view = View()
+        self.calls = 0
+        self.add(ModelSwitched(model=MODEL))
+        self.add(Prefix(system=system))
+
+    def add(self, entry: AnyEntry, time: float | None = None) -> int:
+        self.view.apply(self.view.log.stamp(entry, float(len(self.view.log)) if time is None else time))
+        return len(self.view.log)
+
+    def answer(self, usage: Usage | None = None, *, text: str = "", call: str = "", **arguments: object) -> int:
+        blocks: list[Block] = [Text(text)] if text else []
+        if call:
+            self.calls += 1
+            blocks.append(ToolCall(f"c{self.calls}", call, json.dumps(arguments)))
+        return self.add(Message(role="assistant", blocks=tuple(blocks), model=self.view.model, usage=usage))
+
+    def result(self, text: str, artifact: Artifact | None = None) -> int:
+        return self.add(tool_result(ToolResult(self.view.unanswered()[0].id, text), artifact=artifact))
+
+    def step(self, text: str, call: str = "read_file", artifact: Artifact | None = None, **arguments: object) -> int:
+        self.answer(None, text="", call=call, **(arguments or {"path": f"f{self.calls}.py"}))
+        return self.result(text, artifact)
+
+
+def tokens_of(size: Size) -> int:
+    return estimate(size)
+
+
+def tokens(view: View) -> int:
+    return sum(estimate(size) for size in view.sizes().values())
+
+
+def situation(
+    view: View, budget: Budget, *, cold: bool = False, rates: Rates | None = None, growth: float = 0.0
+) -> Situation:
+    """The moment before the next call of a view that was never measured."""
+    return Situation(
+        budget=budget,
+        tokens=tokens(view),
+        growth=growth,
+        cold=cold,
+        between_turns=False,
+        rates=rates,
+        tokens_of=tokens_of,
+    )

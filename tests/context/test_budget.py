@@ -1,0 +1,140 @@
+"""Windows, budgets and thresholds at their documented numbers."""
+
+import pytest
+
+from tui_agent.context.budget import Budget, Window, budget, budget_of, resolve_window
+from tui_agent.context.thresholds import KnownTier, Thresholds, keep_tokens, thresholds
+from tui_agent.settings import Clearing, Compaction, Context, ThresholdByTier
+
+
+@pytest.mark.parametrize(
+    ("setting", "provider", "catalogue", "window"),
+    [
+        (0, 200_000, 1_000_000, Window(200_000, "provider")),
+        (0, 0, 1_000_000, Window(1_000_000, "catalogue")),
+        (0, 0, 0, Window(131_072, "default")),
+        (60_000, 200_000, 0, Window(60_000, "setting")),
+        (-1, 200_000, 1_000_000, Window(0, "unknown")),
+    ],
+)
+def test_whose_word_the_window_is(setting: int, provider: int, catalogue: int, window: Window) -> None:
+    assert resolve_window(Context(context_window=setting), provider=provider, catalogue=catalogue) == window
+
+
+@pytest.mark.parametrize(
+    ("window", "max_output", "reserve"),
+    [(200_000, 0, 16_384), (65_536, 0, 16_384), (60_000, 0, 15_000), (8_192, 0, 2_048), (200_000, 4_096, 4_096)],
+)
+def test_the_reserve_is_at_most_a_quarter_of_the_window(window: int, max_output: int, reserve: int) -> None:
+    room = budget_of(Context(), Window(window, "provider"), 5_000, max_output=max_output)
+    assert room == Budget(window, 5_000, reserve)
+    assert room.limit == window - reserve
+    assert room.history == max(0, window - reserve - 5_000)
+    assert room.fits(room.limit)
+    assert not room.fits(room.limit + 1)
+
+
+def test_an_unknown_window_is_limited_by_tokens_or_by_messages_and_refuses_nothing() -> None:
+    room = budget_of(Context(), Window(0, "unknown"), 3_000)
+    assert (room.known, room.limit, room.history, room.reserve) == (False, 8_000, 5_000, 16_384)
+    assert room.fits(1_000_000)
+    found = thresholds(room, Clearing(), Compaction(), tier="small")
+    assert not found.compact.reached(7_999)
+    assert found.compact.reached(8_000)
+    assert not found.clear.reached(5_600)
+    assert found.clear.reached(5_601)
+
+    room = budget_of(Context(max_context_tokens=0), Window(0, "unknown"), 3_000)
+    found = thresholds(room, Clearing(), Compaction())
+    assert not found.compact.reached(10**9, messages=49)
+    assert found.compact.reached(0, messages=50)
+    assert not found.clear.reached(10**9, messages=10**9)
+
+
+def at(window: int, tier: KnownTier, fixed: int = 0) -> Thresholds:
+    return thresholds(budget(window, fixed, 16_384), Clearing(), Compaction(), tier=tier)
+
+
+@pytest.mark.parametrize(
+    ("window", "tier", "clear", "compact", "limit"),
+    [
+        (200_000, "frontier", 119_000, 170_000, 183_616),
+        (200_000, "mid", 91_000, 130_000, 183_616),
+        (200_000, "small", 49_000, 70_000, 183_616),
+        (200_000, "unknown", 119_000, 170_000, 183_616),
+        (1_000_000, "frontier", 595_000, 850_000, 983_616),
+        (1_000_000, "mid", 455_000, 650_000, 983_616),
+        (1_000_000, "small", 245_000, 350_000, 983_616),
+        (60_000, "frontier", 31_500, 45_000, 45_000),
+        (100_000, "small", 24_500, 35_000, 83_616),
+        (20_000, "frontier", 10_500, 15_000, 15_000),
+        (20_000, "mid", 9_100, 13_000, 15_000),
+    ],
+)
+def test_each_trigger_fires_at_its_number_and_not_before(
+    window: int, tier: KnownTier, clear: int, compact: int, limit: int
+) -> None:
+    found = at(window, tier)
+    assert (found.clear.tokens, found.compact.tokens, found.limit.tokens) == (clear, compact, limit)
+    assert (found.clear.reached(clear), found.clear.reached(clear + 1)) == (False, True)
+    assert (found.compact.reached(compact - 1), found.compact.reached(compact)) == (False, True)
+    assert found.warnings() == ()
+
+
+def test_clearing_starts_at_its_own_share_where_that_is_lower() -> None:
+    found = thresholds(budget(200_000, 0, 16_384), Clearing(), Compaction(threshold=0.9), tier="unknown")
+    assert (found.clear.tokens, found.clear.source) == (120_000, "clearing.threshold")
+
+
+@pytest.mark.parametrize(
+    ("tier", "task", "set_tiers", "share", "source"),
+    [
+        ("small", 0.65, ("small",), 0.30, "threshold_by_tier.small"),
+        ("small", 0.65, ("mid",), 0.65, "task class"),
+        ("small", None, (), 0.30, "small tier"),
+        ("unknown", 0.70, ("small",), 0.70, "task class"),
+        ("unknown", None, ("small",), 0.80, "compaction.threshold"),
+    ],
+)
+def test_whose_word_the_compaction_threshold_is(
+    tier: KnownTier, task: float | None, set_tiers: tuple[str, ...], share: float, source: str
+) -> None:
+    compaction = Compaction(threshold=0.8, threshold_by_tier=ThresholdByTier(small=0.30))
+    found = thresholds(budget(1_000_000, 0, 16_384), Clearing(), compaction, tier=tier, task=task, set_tiers=set_tiers)
+    assert (found.compact.tokens, found.compact.source) == (round(1_000_000 * share), source)
+
+
+def test_a_price_cliff_is_a_threshold_of_its_own() -> None:
+    room = budget(1_000_000, 8_000, 16_384)
+    found = thresholds(room, Clearing(), Compaction(), tier="frontier", cliffs=(200_000,))
+    assert (found.clear.tokens, found.compact.tokens) == (200_000, 200_000)
+    assert found.compact.source == "price cliff"
+    lower = thresholds(room, Clearing(), Compaction(), tier="small", cliffs=(600_000,))
+    assert (lower.clear.tokens, lower.compact.tokens) == (245_000, 350_000)
+    below = thresholds(room, Clearing(), Compaction(), tier="small", cliffs=(24_384, 300_000))
+    assert below.compact.tokens == 300_000
+
+
+def test_a_layer_whose_threshold_is_always_passed_rests_with_one_warning() -> None:
+    found = at(20_000, "small", fixed=2_000)
+    assert found.compact.tokens == 7_000
+    assert found.compact.rests
+    assert found.clear.rests
+    assert not found.compact.reached(19_000)
+    assert len(found.warnings()) == 2
+    assert "2,000" in found.compact.warning
+    assert "5,000" in found.compact.warning
+    assert not at(20_000, "small", fixed=1_999).compact.rests
+
+    crowded = at(20_000, "frontier", fixed=15_000)
+    assert crowded.limit.rests
+    assert not at(20_000, "frontier", fixed=14_999).limit.rests
+
+
+def test_thresholds_are_listed_lowest_first() -> None:
+    assert [each.layer for each in at(200_000, "mid").all()] == ["clear", "compact", "limit"]
+
+
+@pytest.mark.parametrize(("trigger", "fixed", "keep"), [(170_000, 8_000, 20_000), (30_000, 8_000, 11_000), (7, 9, 0)])
+def test_a_compaction_keeps_at_most_half_of_what_its_trigger_leaves(trigger: int, fixed: int, keep: int) -> None:
+    assert keep_tokens(Compaction(), budget(200_000, fixed, 16_384), trigger) == keep

@@ -1,0 +1,289 @@
+"""Clearing of old tool results."""
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from tests.context.sessions import Session, situation, tokens, tokens_of
+from tui_agent.context.budget import Budget, budget
+from tui_agent.context.clearing import Watch, batch_of, candidates, plan, stays
+from tui_agent.context.pricing import clearing_size, rates
+from tui_agent.context.thresholds import Threshold, thresholds
+from tui_agent.conversation.blocks import ToolResult
+from tui_agent.conversation.entries import Artifact, Cleared, HeadMoved, Pinned, Restored, Undone, user_message
+from tui_agent.conversation.sizes import size_of_text
+from tui_agent.conversation.view import LiveResult, View
+from tui_agent.settings import Clearing, Compaction
+
+OPUS = rates(4, 20, 0.20, 5)
+SETTINGS = Clearing()
+ROOM = budget(200_000, 0, 16_384)
+RESULT = "r" * 9_000
+FEW = Clearing(protect_tokens=0, min_batch_share=0.0)
+
+
+def trigger(room: Budget = ROOM, settings: Clearing = SETTINGS) -> Threshold:
+    return thresholds(room, settings, Compaction(), tier="frontier").clear
+
+
+def session(results: int, text: str = RESULT) -> Session:
+    made = Session("rules")
+    made.add(user_message("do it"))
+    for _ in range(results):
+        made.step(text)
+    return made
+
+
+def shown(view: View) -> dict[str, str]:
+    return {
+        block.call_id: block.text
+        for message in view.messages()
+        for block in message.blocks
+        if isinstance(block, ToolResult)
+    }
+
+
+def test_it_fires_one_token_above_its_threshold_and_not_before() -> None:
+    room, grown = budget(200_000, 0, 16_384), session(45)
+    for extra, due in ((0, False), (1, True)):
+        threshold = Threshold("clear", tokens(grown.view) - extra, "test")
+        found = plan(grown.view, situation(grown.view, room), SETTINGS, threshold)
+        assert (found is not None) is due
+
+
+def test_it_fires_at_the_documented_number_in_a_growing_session() -> None:
+    made, threshold = session(0), trigger()
+    assert threshold.tokens == 119_000
+    while plan(made.view, situation(made.view, ROOM), SETTINGS, threshold) is None:
+        before = tokens(made.view)
+        made.step(RESULT)
+    assert before <= 119_000 < tokens(made.view)
+
+
+def test_a_plan_frees_what_it_says_and_the_protected_stay() -> None:
+    made = session(45)
+    moment = situation(made.view, ROOM)
+    found = plan(made.view, moment, SETTINGS, trigger())
+    assert found is not None
+    before = tokens(made.view)
+    assert found.before == before
+    made.add(found)
+    assert abs(tokens(made.view) - found.after) <= len(found.results)
+    kept = [text for text in shown(made.view).values() if text == RESULT]
+    assert 40_000 <= sum(tokens_of(item.size) for item in made.view.items()[-2 * len(kept) :]) < 44_000
+    assert found.results == tuple(sorted(found.results))
+
+
+def test_nothing_is_cleared_twice_and_a_threshold_that_stays_exceeded_does_not_clear_call_by_call() -> None:
+    made, cleared_at = session(0), []
+    threshold = Threshold("clear", 5_000, "always exceeded")
+    for call in range(120):
+        made.step(RESULT)
+        found = plan(made.view, situation(made.view, ROOM), SETTINGS, threshold)
+        if found is not None:
+            assert found.before - found.after >= 10_000
+            made.add(found)
+            cleared_at.append(call)
+    assert len(cleared_at) >= 20
+    assert min(later - sooner for sooner, later in pairwise(cleared_at)) >= 4
+    results = [seq for entry, _ in made.view.context_entries() if isinstance(entry, Cleared) for seq in entry.results]
+    assert len(results) == len(set(results))
+
+
+def test_the_same_log_loaded_again_is_not_cleared_again() -> None:
+    made = session(45)
+    found = plan(made.view, situation(made.view, ROOM), SETTINGS, trigger())
+    assert found is not None
+    made.add(found)
+    again = View(made.view.log)
+    assert plan(again, situation(again, ROOM), SETTINGS, Threshold("clear", 10, "test")) is None
+
+
+def test_pins_named_tools_memory_and_skills_stay() -> None:
+    made = session(0)
+    done = made.step(RESULT, "mark_task_done", detail="x")
+    skill = made.step(RESULT, path="/home/someone/.agents/skills/a/SKILL.md")
+    memory = made.step(RESULT, path="/home/someone/memory/notes.md")
+    mine = made.step(RESULT, "my_log")
+    pinned = made.step(RESULT)
+    made.add(Pinned(items=(pinned,)))
+    plain = made.step(RESULT)
+    newest = [made.step(RESULT) for _ in range(3)]
+    settings_ = Clearing(never_clear=("mark_task_done", "my_log"), protect_tokens=0)
+    never = stays(settings_, ("/home/someone/memory",))
+    for force in (False, True):
+        found = candidates(made.view, situation(made.view, ROOM), settings_, never=never, force=force)
+        assert [each.seq for each in found] == [plain]
+    everything = candidates(made.view, situation(made.view, ROOM), Clearing(never_clear=(), protect_tokens=0, keep=0))
+    assert {each.seq for each in everything} == {done, memory, mine, plain, *newest}
+    assert skill not in {each.seq for each in everything}
+
+
+def test_what_the_user_took_back_is_not_cleared_again_unasked() -> None:
+    made = session(6)
+    moment = situation(made.view, ROOM)
+    found = plan(made.view, moment, FEW, Threshold("clear", 10, "test"))
+    assert found is not None
+    cleared = made.add(found)
+    made.add(Restored(items=(found.results[0],), texts=("",)))
+    assert candidates(made.view, moment, FEW) == []
+    assert [each.seq for each in candidates(made.view, moment, FEW, force=True)] == [found.results[0]]
+    made.add(Undone(target=cleared))
+    assert candidates(made.view, moment, FEW) == []
+    assert [each.seq for each in candidates(made.view, moment, FEW, force=True)] == list(found.results)
+
+
+def test_asked_for_it_clears_all_but_the_newest() -> None:
+    made = session(6, "r" * 900)
+    moment = situation(made.view, ROOM)
+    assert plan(made.view, moment, SETTINGS, trigger()) is None
+    found = plan(made.view, moment, SETTINGS, trigger(), force=True)
+    assert found is not None
+    assert len(found.results) == 3
+    assert found.reason == "asked for by the user"
+
+
+def test_a_cold_cache_is_used_at_once_but_only_for_a_batch_and_only_where_prices_are_known() -> None:
+    made = session(20)
+    cold = situation(made.view, ROOM, cold=True, rates=OPUS)
+    found = plan(made.view, cold, SETTINGS, trigger())
+    assert found is not None
+    assert found.reason == "cache is cold: clearing is free"
+    assert plan(made.view, situation(made.view, ROOM, rates=OPUS, growth=3_000), SETTINGS, trigger()) is None
+    assert plan(made.view, situation(made.view, ROOM, cold=True), SETTINGS, trigger()) is None
+    assert plan(made.view, cold, Clearing(by_price=False), trigger()) is None
+    small = session(15)
+    assert plan(small.view, situation(small.view, ROOM, cold=True, rates=OPUS), SETTINGS, trigger()) is None
+
+
+def test_by_price_it_clears_once_the_freed_tokens_reach_their_size_and_never_after_the_threshold() -> None:
+    wide, watch, made = budget(1_000_000, 0, 16_384), Watch(), session(0)
+    room_threshold = trigger(wide)
+    while True:
+        made.step(RESULT)
+        moment = situation(made.view, wide, rates=OPUS, growth=3_000)
+        exact = plan(made.view, moment, SETTINGS, room_threshold)
+        if exact is not None:
+            break
+        assert plan(made.view, moment, SETTINGS, room_threshold, watch=watch) is None
+    assert exact.reason.startswith("it pays")
+    assert tokens(made.view) < room_threshold.tokens
+    batch = batch_of(candidates(made.view, moment, SETTINGS), moment)
+    assert batch is not None
+    needed = clearing_size(OPUS, batch.tail, 3_000)
+    assert needed is not None
+    assert needed <= batch.freed < needed + 3_500
+    for _ in range(3):
+        found = plan(
+            made.view, situation(made.view, wide, rates=OPUS, growth=3_000), SETTINGS, room_threshold, watch=watch
+        )
+        if found is not None:
+            break
+        made.step(RESULT)
+    assert found is not None
+
+
+def test_the_tail_is_what_follows_the_first_cleared_result_and_stays() -> None:
+    made = session(10)
+    moment = situation(made.view, ROOM)
+    batch = batch_of(candidates(made.view, moment, FEW), moment)
+    assert batch is not None
+    assert len(batch.results) == 7
+    calls = tokens_of(made.view.sizes()["calls"])
+    stubs = sum(tokens_of(size_of_text(stub)) for stub in batch.texts[1:])
+    assert abs(batch.tail - (3 * tokens_of(size_of_text(RESULT)) + 0.9 * calls + stubs)) <= 5
+
+
+def test_a_watch_looks_rarely() -> None:
+    watch, looks = Watch(), 0
+    for everything in range(0, 100_000, 500):
+        if not watch.waits(everything):
+            looks += 1
+            watch.missed(max(0, 100_000 - everything))
+    assert looks <= 12
+    assert not watch.waits(50)
+
+
+def test_a_placeholder_says_how_to_get_the_result_back() -> None:
+    made = session(0)
+    made.step(RESULT, path="a.py")
+    made.step(RESULT, "run_command", command="make\ntest " + "x" * 500)
+    made.step(RESULT, artifact=Artifact("large_tool_results/c3", 90_000, "0", evicted=True))
+    found = candidates(
+        made.view,
+        situation(made.view, ROOM),
+        Clearing(keep=0, protect_tokens=0),
+        locate=lambda artifact: f"/sessions/s/{artifact.path}",
+    )
+    read, command, kept = (each.text for each in found)
+    assert read.startswith('[cleared] read_file {"path":') or read.startswith("[cleared] read_file {")
+    assert "9,000 characters" in read
+    assert "Call it again" in read
+    assert "recall" in command
+    assert "\n" not in command
+    assert len(command) < 400
+    assert 'read_file(path="/sessions/s/large_tool_results/c3")' in kept
+
+
+def test_it_costs_nothing_to_look_while_nothing_can_be_due() -> None:
+    made = session(10)
+
+    class Unread(View):
+        @override
+        def live_results(self) -> list[LiveResult]:
+            raise AssertionError("looked")
+
+    unread = Unread(made.view.log)
+    assert plan(unread, situation(unread, ROOM), SETTINGS, trigger()) is None
+
+
+@st.composite
+def grown(draw: st.DrawFn) -> Session:
+    made = session(0)
+    for _ in range(draw(st.integers(0, 25))):
+        match draw(st.integers(0, 9)):
+            case 0:
+                made.add(user_message("u" * draw(st.integers(1, 3_000))))
+            case 1:
+                made.add(Pinned(items=(draw(st.integers(1, len(made.view.log))),)))
+            case 2:
+                made.add(HeadMoved(to=draw(st.integers(2, len(made.view.log)))))
+                for _call in made.view.unanswered():
+                    made.result("r" * 2_000)
+            case 3:
+                made.step("d" * 4_000, "mark_task_done", detail="x")
+            case _:
+                made.step(draw(st.sampled_from("ré漢")) * draw(st.integers(1, 6_000)))
+    return made
+
+
+@given(grown(), st.integers(0, 4), st.integers(0, 8_000), st.booleans(), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_clearing_never_touches_what_stays_and_frees_what_it_says(
+    made: Session, keep: int, protect: int, force: bool, cold: bool
+) -> None:
+    settings_ = Clearing(keep=keep, protect_tokens=protect, min_batch_share=0.01)
+    room = budget(60_000, 0, 4_000)
+    moment = situation(made.view, room, cold=cold, rates=OPUS if cold else None)
+    live = made.view.live_results()
+    texts = shown(made.view)
+    found = plan(made.view, moment, settings_, Threshold("clear", 2_000, "test"), force=force)
+    if found is None:
+        return
+    before = tokens(made.view)
+    chosen = [each for each in live if each.seq in found.results]
+    assert len(chosen) == len(found.results) == len(found.texts)
+    assert not {each.seq for each in live[:keep]} & set(found.results)
+    assert not any(each.pinned or each.call.name == "mark_task_done" for each in chosen)
+    if not force:
+        assert all(tokens_of(each.after) >= min(protect, 15_000) for each in chosen)
+        assert found.before - found.after >= 600
+    made.add(found)
+    assert abs(tokens(made.view) - found.after) <= 2
+    assert tokens(made.view) < before
+    after = shown(made.view)
+    untouched = set(texts) - {each.call.id for each in chosen}
+    assert all(after[call] == texts[call] for call in untouched)
+    assert candidates(made.view, moment, settings_, force=force) == []

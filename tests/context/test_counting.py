@@ -1,0 +1,137 @@
+"""Token shapes: the rule, and a tokenizer whose ranks are on disk."""
+
+import base64
+import math
+from hashlib import sha1, sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiktoken_ext.openai_public as public  # type: ignore[import-untyped]
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_agent.context.counting import CACHED_COUNTS, Counter, estimate
+from tui_agent.context.tokenizer import KNOWN, PIECE_CHARS, Ranks, Tokenizer, load_tokenizer
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.sizes import Size, size_of_text
+
+PATTERN = KNOWN[0].pattern
+URL = "https://ranks.invalid/tiny.tiktoken"
+
+
+def tiny(folder: Path, *, damaged: bool = False) -> Ranks:
+    """Ranks of all bytes and a few merges, where tiktoken would have cached them."""
+    tokens = [bytes([number]) for number in range(256)] + [b"he", b"ll", b"hell", b"hello", b" w", b"or", b" wor"]
+    data = b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(tokens))
+    (folder / sha1(URL.encode(), usedforsecurity=False).hexdigest()).write_bytes(
+        data[: data[:-1].rindex(b"\n") + 1] if damaged else data
+    )
+    return Ranks("tiny", URL, sha256(data).hexdigest(), PATTERN)
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> Tokenizer:
+    found = load_tokenizer([tiny(tmp_path)], tmp_path)
+    assert found is not None
+    return found
+
+
+def test_the_rule_is_a_third_per_ascii_character_and_one_and_a_half_per_other() -> None:
+    assert estimate(Size(1_000, 0, 0)) == 330
+    assert estimate(Size(0, 1_000, 0)) == 1_500
+    assert estimate(Size(100, 100, 2)) == 33 + 150 + 2_400
+    assert Counter().text("x" * 100) == 33
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_counts_grow_with_the_text_and_add_up(one: str, other: str) -> None:
+    counter = Counter()
+    both = counter.text(one + other)
+    assert both >= max(counter.text(one), counter.text(other))
+    assert abs(both - counter.text(one) - counter.text(other)) <= 1
+    assert counter.size(size_of_text(one)) == counter.text(one)
+
+
+def test_ranks_are_found_under_their_names_and_only_if_they_are_what_they_should_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    assert load_tokenizer() is None
+    assert list(tmp_path.iterdir()) == []
+    ranks = tiny(tmp_path, damaged=True)
+    assert load_tokenizer([ranks]) is None
+    assert len(list(tmp_path.iterdir())) == 1
+    found = load_tokenizer([Ranks("missing", "https://ranks.invalid/other", "0", PATTERN), tiny(tmp_path)])
+    assert found is not None
+    assert found.name == "tiny"
+    assert found.count("hello world") == 4
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
+    assert load_tokenizer([ranks]) is None
+
+
+@pytest.mark.parametrize("ranks", KNOWN, ids=lambda ranks: ranks.name)
+def test_known_ranks_are_those_of_tiktoken(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def record(url: str, expected_hash: str) -> dict[bytes, int]:
+        asked.append((url, expected_hash))
+        return {}
+
+    monkeypatch.setattr(public, "load_tiktoken_bpe", record)
+    made: dict[str, Any] = getattr(public, ranks.name)()
+    assert asked == [(ranks.url, ranks.sha256)]
+    assert made["pat_str"] == ranks.pattern
+
+
+def test_long_texts_are_counted_in_bounded_time(tokenizer: Tokenizer) -> None:
+    assert tokenizer.count("a" * 100_000) == 100_000
+    assert tokenizer.count("é" * PIECE_CHARS * 3) == 2 * PIECE_CHARS * 3
+    huge = "hello world\n" * 500_000
+    assert tokenizer.count(huge) == pytest.approx(5 * 500_000, rel=0.01)
+
+
+class Counting:
+    """A tokenizer that says how often it was asked."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def count(self, text: str) -> int:
+        self.asked += 1
+        return len(text)
+
+
+def test_counts_are_kept_by_content_and_the_cache_is_bounded() -> None:
+    asked = Counting()
+    counter = Counter(asked)
+    for _ in range(3):
+        assert counter.text("same " * 10) == 50
+    assert asked.asked == 1
+    for number in range(CACHED_COUNTS):
+        counter.text(f"{number}")
+    counter.text("same " * 10)
+    assert asked.asked == CACHED_COUNTS + 2
+
+
+def test_sizes_follow_the_density_of_the_texts_seen_of_their_class() -> None:
+    counter = Counter(Counting())
+    assert counter.size(Size(3_000, 0, 0), "results") == 990
+    counter.block(ToolResult("c1", "dense " * 200))
+    assert counter.size(Size(3_000, 0, 0), "results") == pytest.approx(3_000, rel=0.01)
+    assert counter.size(Size(3_000, 0, 0), "prose") == 990
+    counter = Counter()
+    counter.use(Counting())
+    assert counter.shape == "counting"
+
+
+def test_every_kind_of_block_counts() -> None:
+    counter = Counter(image_tokens=1_200)
+    image = Image("image/png", "A" * 50_000)
+    assert counter.block(image) == 1_200
+    assert counter.block(ToolResult("c1", "x" * 300, images=(image,))) == 99 + 1_200
+    assert counter.block(ToolCall("c1", "read_file", "x" * 300)) >= math.ceil(309 * 0.33)
+    assert counter.block(Reasoning("x" * 100, "s" * 200)) == 99
+    assert counter.block(Text("x" * 300)) == 99

@@ -1,0 +1,171 @@
+"""What `/context` shows."""
+
+import unicodedata
+
+import pytest
+
+from tests.context.sessions import Session
+from tui_agent.context.budget import budget
+from tui_agent.context.counting import categories
+from tui_agent.context.stats import (
+    Activity,
+    ContextStats,
+    ModelUse,
+    Subtasks,
+    Upcoming,
+    counts,
+    marks,
+    text,
+    upcoming,
+)
+from tui_agent.context.thresholds import thresholds
+from tui_agent.conversation.entries import Artifact, Checkpointed, Cleared, Digested, Summarized, Undone, user_message
+from tui_agent.settings import Clearing, Compaction
+
+NOW = 1_000_000.0
+
+
+def worked() -> Session:
+    session = Session()
+    ask = session.add(user_message("u" * 300))
+    one, two, three = (session.step("r" * 900) for _ in range(3))
+    session.step("preview", artifact=Artifact("large_tool_results/c4", 90_000, "0", evicted=True))
+    session.add(Cleared(results=(two,), texts=("[cleared]",)))
+    session.add(Digested(results=(three,), placeholder="[archived: see digest]", text="digest"))
+    session.add(Summarized(first=ask, last=one, text="summary", focus="auth module"), NOW - 252)
+    session.add(user_message("next"))
+    last = session.step("r" * 100)
+    session.add(Checkpointed(first=last - 2, last=last, text="record", note="done surveying"), NOW - 51)
+    return session
+
+
+def test_counts_are_those_of_the_view() -> None:
+    found = counts(worked().view)
+    assert (found.evicted, found.cleared, found.digested) == (1, 1, 1)
+    assert found.compactions == Activity(count=1, last=NOW - 252, note="auth module")
+    assert found.checkpoints == Activity(count=1, last=NOW - 51, note="done surveying")
+    assert found.summarised_chars >= 300 + 900 + 100
+
+
+def test_what_was_undone_does_not_count() -> None:
+    session = worked()
+    for entry, _ in session.view.context_entries():
+        session.add(Undone(target=entry.seq))
+    found = counts(session.view)
+    assert (found.cleared, found.digested, found.summarised_chars) == (0, 0, 0)
+    assert (found.compactions.count, found.checkpoints.count) == (0, 0)
+
+
+def stats(**changes: object) -> ContextStats:
+    found = counts(worked().view)
+    limits = thresholds(budget(200_000, 7_500, 16_384), Clearing(), Compaction(), tier="frontier")
+    values: dict[str, object] = {
+        "model": "anthropic:claude-opus-5-5",
+        "tokens": 84_210,
+        "window": 200_000,
+        "reserve": 16_384,
+        "measured": True,
+        "categories": {"system": 3_100, "tools": 4_400, "user": 1_200, "results": 75_510},
+        "evicted": found.evicted,
+        "cleared": found.cleared,
+        "compactions": 1,
+        "checkpoints": 3,
+        "summarised_chars": 8_420,
+        "last_compaction": found.compactions,
+        "last_checkpoint": found.checkpoints,
+        "marks": marks(limits, 200_000),
+        "upcoming": upcoming(84_210, limits, lambda layer: 12_000),
+        "subtasks": Subtasks(count=2, input_tokens=32_919, output_tokens=338, cost_usd=0.0107),
+        "models": (
+            ModelUse(
+                model="gemini-3.1-pro-preview-customtools",
+                calls=5,
+                input_tokens=30_822,
+                output_tokens=558,
+                cost_usd=0.0683,
+            ),
+            ModelUse(model="gemini-2.5-flash", calls=2, input_tokens=16_520, output_tokens=206, cost_usd=0.0055),
+        ),
+    }
+    return ContextStats(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_the_text_form() -> None:
+    assert text(stats(), NOW).splitlines() == [
+        "Context: 84,210 of 200,000 tokens (42%), anthropic:claude-opus-5-5",
+        "  [########............] measured, 16,384 reserved for an answer",
+        "  System prompt          3,100    4%",
+        "  Tool definitions       4,400    5%",
+        "  Your messages          1,200    1%",
+        "  Tool results          75,510   90%",
+        "",
+        "Thresholds:",
+        "  Clearing             119,000   60%  share of the compaction trigger",
+        "  Compaction           170,000   85%  frontier tier",
+        "  Limit                183,616   92%  window - reserve",
+        "  Next: clearing in 34,790 tokens, frees about 12,000",
+        "",
+        "Context-management activity:",
+        "  Compactions:  1 (last 4m12s ago, focus: auth module)",
+        "  Checkpoints:  3 (last 51s ago, note: done surveying)",
+        "  Summarized:   8,420 chars across all boundaries",
+        "  Results:      1 evicted, 1 cleared, 0 digested",
+        "  Subtasks:     2 (32,919 in / 338 out tokens, $0.0107 in the /stats total)",
+        "  Models:       gemini-3.1-pro-previe... (5 calls, 30,822 in / 558 out, $0.0683)",
+        "              + gemini-2.5-flash (2 calls, 16,520 in / 206 out, $0.0055)",
+    ]
+
+
+def test_one_model_and_no_subtasks_need_no_row() -> None:
+    shown = text(stats(models=stats().models[:1], subtasks=Subtasks()), NOW)
+    assert "Models:" not in shown
+    assert "Subtasks:" not in shown
+
+
+def columns(line: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in line)
+
+
+@pytest.mark.parametrize("note", ["long " * 60, "漢字" * 60, "\x1b[31mred\nline\u202e", "[bold]markup[/]"])
+def test_it_fits_80_columns_and_shows_foreign_text_on_one_line(note: str) -> None:
+    shown = text(
+        stats(
+            model=note,
+            last_compaction=Activity(count=1, last=NOW - 5, note=note),
+            cache_share=0.913,
+            reasoning_dropped=3,
+            measured=False,
+            subtasks=Subtasks(count=1, cost_usd=None),
+        ),
+        NOW,
+    )
+    assert all(columns(line) <= 80 for line in shown.splitlines())
+    assert all(each.isprintable() or each == "\n" for each in shown)
+    assert len(shown.splitlines()) == len(text(stats(cache_share=0.5, reasoning_dropped=1), NOW).splitlines())
+    assert "~84,210" in shown
+    assert "91% of all input" in shown
+    assert "price unknown" in shown
+
+
+def test_a_layer_that_rests_says_why() -> None:
+    limits = thresholds(budget(20_000, 4_000, 16_384), Clearing(), Compaction(), tier="small")
+    shown = text(stats(window=20_000, tokens=5_000, marks=marks(limits, 20_000), upcoming=None), NOW)
+    assert "  Compaction             7,000   35%  rests" in shown
+    assert "! Compaction rests: the system prompt and tools (4,000 tokens)" in shown
+    assert upcoming(5_000, limits, lambda layer: 1) is None
+
+
+def test_what_fires_next() -> None:
+    limits = thresholds(budget(200_000, 0, 16_384), Clearing(), Compaction(), tier="frontier")
+    assert upcoming(119_000, limits, lambda layer: 7) == Upcoming(layer="compact", distance=51_000, frees=7)
+    assert upcoming(175_000, limits, lambda layer: 7) is None
+
+
+def test_an_unknown_window_has_no_share() -> None:
+    session = Session()
+    shown = text(
+        ContextStats(model="m", tokens=990, window=0, reserve=0, measured=False, categories=categories(session.view)),
+        NOW,
+    )
+    assert shown.startswith("Context: ~990 tokens, window unknown, m\n")
+    assert "%" not in shown.splitlines()[0]

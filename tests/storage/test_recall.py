@@ -1,0 +1,421 @@
+"""The index behind `recall`: whatever a model once saw is found by quoting it."""
+
+import asyncio
+import json
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.storage.entries import LOGS, stamped
+from tests.storage.files import names
+from tests.tools.support import call
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Artifact,
+    Checkpointed,
+    Delivered,
+    Digested,
+    Message,
+    Queued,
+    Summarized,
+    Withdrawn,
+    notice,
+    tool_result,
+    user_message,
+)
+from tui_agent.storage.artifacts import Artifacts
+from tui_agent.storage.recall import RECALL_NAME, Hit, RecallIndex
+from tui_agent.storage.recall_indexing import OVERLAP, STRIDE
+from tui_agent.tools.files import ReadFile
+
+EVERYTHING = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+PLANTED = st.one_of(
+    EVERYTHING,
+    st.text("ab \n", min_size=1, max_size=8),
+    st.text(st.sampled_from("\"*-(){}:^'~./\\äß漢字😀\0\u0301"), min_size=1, max_size=12),
+    st.builds(lambda text, times: text * times, EVERYTHING, st.integers(1, 300)),
+)
+
+
+@asynccontextmanager
+async def session() -> AsyncIterator[Artifacts]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Artifacts(Path(folder))
+
+
+async def index_of(entries: list[AnyEntry], artifacts: Artifacts) -> RecallIndex:
+    index = RecallIndex(artifacts.folder)
+    await index.update(entries, artifacts)
+    return index
+
+
+def said(*texts: str) -> list[AnyEntry]:
+    return stamped([user_message(text) for text in texts])
+
+
+def called(
+    tool: str, arguments: str, result: str, *, call_id: str = "c1", artifact: Artifact | None = None
+) -> list[AnyEntry]:
+    return [
+        Message(role="assistant", blocks=(ToolCall(call_id, tool, arguments),)),
+        tool_result(ToolResult(call_id, result), artifact=artifact),
+    ]
+
+
+async def quoted(index: RecallIndex, text: str) -> list[Hit]:
+    """The hits that hold `text` exactly."""
+    hits = (await index.search(text, 10)).hits
+    return [hit for hit in hits if hit.match == "exact" and hit.excerpt.startswith(text[:2_000], hit.offset)]
+
+
+def placed(text: str) -> list[tuple[str, AnyEntry]]:
+    """Entries that hold `text`, each in another place."""
+    return [
+        ("user", user_message(text)),
+        ("assistant", Message(role="assistant", blocks=(Text(f"So: {text}."),))),
+        ("reasoning", Message(role="assistant", blocks=(Reasoning(text), Text("Right.")))),
+        ("tool_call", Message(role="assistant", blocks=(ToolCall("c1", "write_file", json.dumps({"content": text})),))),
+        ("tool_call", Message(role="assistant", blocks=(ToolCall("c1", "t", json.dumps({"a": [{text: 1}]})),))),
+        ("tool_call", Message(role="assistant", blocks=(ToolCall("c1", "t", "{}", malformed=text),))),
+        ("tool_result", tool_result(ToolResult("c1", text))),
+        ("notice", notice(text)),
+        ("user", Queued(blocks=(Text(text),))),
+        ("summary", Summarized(first=1, last=1, text=text)),
+        ("checkpoint", Checkpointed(first=1, last=1, text=text)),
+        ("digest", Digested(results=(), placeholder="", text=text)),
+    ]
+
+
+@pytest.mark.parametrize("which", range(len(placed(""))))
+@given(planted=PLANTED, before=st.integers(0, 2 * STRIDE), after=st.integers(0, STRIDE))
+@settings(max_examples=12, deadline=None)
+async def test_what_is_planted_anywhere_is_found_by_quoting_it(
+    which: int, planted: str, before: int, after: int
+) -> None:
+    role, entry = placed("x\n" * (before // 2) + planted + "y " * (after // 2))[which]
+    async with session() as artifacts:
+        index = await index_of(stamped([user_message("hello"), entry]), artifacts)
+        hits = await quoted(index, planted)
+        assert (2, role) in {(hit.seq, hit.role) for hit in hits}
+
+
+@given(planted=PLANTED, before=st.integers(0, 2 * STRIDE), after=st.integers(0, STRIDE))
+@settings(max_examples=60, deadline=None)
+async def test_what_is_planted_in_an_artifact_is_found_and_paged(planted: str, before: int, after: int) -> None:
+    async with session() as artifacts:
+        text = "line\n" * (before // 5) + planted + " end" * (after // 4)
+        saved = await artifacts.save("c1", text, evicted=True)
+        index = await index_of(stamped(called("grep", "{}", "[preview]", artifact=saved)), artifacts)
+        hits = [hit for hit in await quoted(index, planted) if hit.read]
+        assert [hit.seq for hit in hits][:1] == [2]
+        assert all(str(artifacts.folder / saved.path) in json.loads(_argument(hit.read)) for hit in hits)
+
+
+def _argument(read: str) -> str:
+    return read.removeprefix("read_file(path=").partition(", offset=")[0]
+
+
+@pytest.mark.parametrize("length", [OVERLAP - 1, OVERLAP, OVERLAP + 1, STRIDE, 10_000, 30_000])
+@pytest.mark.parametrize("before", [0, STRIDE - 1, STRIDE, STRIDE + OVERLAP, 2 * STRIDE - OVERLAP])
+async def test_a_quote_over_any_border_is_found_once(tmp_path: Path, length: int, before: int) -> None:
+    planted = "".join(f"<{number}>" for number in range(length))[:length]
+    index = await index_of(said("-" * before + planted + "+" * 5_000), Artifacts(tmp_path))
+    found = await index.search(planted, 10)
+    assert (found.total, [hit.match for hit in found.hits]) == (1, ["exact"])
+    assert found.hits[0].excerpt.startswith(planted[:2_000], found.hits[0].offset)
+    assert found.hits[0].place.startswith(f"characters {max(before - 200, 0):,}-")
+
+
+async def test_a_long_quote_is_not_missed_where_it_only_begins_elsewhere(tmp_path: Path) -> None:
+    begun = "a" * OVERLAP
+    index = await index_of(said(f"{begun}x {begun}y"), Artifacts(tmp_path))
+    assert await quoted(index, f"{begun}y")
+    assert not await quoted(index, f"{begun}z")
+
+
+@given(log=LOGS, query=st.one_of(st.text(), PLANTED, EVERYTHING.map(lambda text: f'"{text}" OR NEAR({text})')))
+@settings(max_examples=80, deadline=None)
+async def test_any_query_is_safe(log: list[AnyEntry], query: str) -> None:
+    async with session() as artifacts:
+        index = await index_of(log, artifacts)
+        for hidden in (None, {1, 3}):
+            found = await index.search(query, 5, hidden=hidden)
+            assert len(found.hits) <= min(found.total, 5)
+
+
+ODD = [
+    "",
+    " ",
+    "\0",
+    'a"b',
+    '"',
+    "*",
+    "a AND",
+    "NOT",
+    "col:x",
+    "^",
+    "a* (b",
+    "😀" * 9,
+    "\ud800",
+    "x" * 10_000,
+    "é " * 5_000,
+    "_",
+]
+
+
+@pytest.mark.parametrize("query", ODD)
+async def test_odd_queries_find_nothing_and_do_no_harm(tmp_path: Path, query: str) -> None:
+    index = await index_of(said("nothing here"), Artifacts(tmp_path))
+    hits = (await index.search(query, 5)).hits
+    assert all(hit.match != "exact" or query in hit.excerpt for hit in hits)
+
+
+@pytest.mark.parametrize(
+    "fact", ["a-42", "a/b", "foo(bar)", "x::y", "Größenwahn", "漢字", "漢", "naïve", "C:\\dir", "100%", "it's", "😀"]
+)
+async def test_names_are_found_as_they_are_written(tmp_path: Path, fact: str) -> None:
+    index = await index_of(said("other words", f"the fact is {fact}, remember", "more words"), Artifacts(tmp_path))
+    for query in (fact, f" {fact}\n", f'"{fact}"'):
+        (hit,) = (await index.search(query, 5)).hits
+        assert (hit.seq, hit.match, hit.excerpt) == (2, "exact", f"the fact is {fact}, remember")
+
+
+async def test_words_are_looked_for_where_nothing_quotes_the_query(tmp_path: Path) -> None:
+    texts = ("the timeout of the proxy is 31 s", "the proxy is new", "nothing of the sort", "Timeouts are bad")
+    index = await index_of(said(*texts), Artifacts(tmp_path))
+    found = await index.search("proxy timeout?", 5)
+    assert [(hit.seq, hit.match) for hit in found.hits] == [(1, "all_words")]
+    some = (await index.search("proxy banana", 5)).hits
+    assert {(hit.seq, hit.match) for hit in some} == {(1, "some_words"), (2, "some_words")}
+    assert (await index.search("timeout elephant", 5)).hits[0].seq in {1, 4}
+    assert (await index.search("elephant", 5)).hits == ()
+
+
+async def test_words_are_shown_where_most_of_them_stand(tmp_path: Path) -> None:
+    text = "alpha " + "- " * 600 + "alpha of beta and gamma" + " -" * 100
+    index = await index_of(said(text), Artifacts(tmp_path))
+    (hit,) = (await index.search("gamma alpha beta", 5)).hits
+    assert hit.excerpt[hit.offset :].startswith("alpha of beta and gamma")
+
+
+async def test_what_left_the_view_comes_first_and_is_marked(tmp_path: Path) -> None:
+    index = await index_of(said("port 8421", "port 8421 again", "port 8421 once more"), Artifacts(tmp_path))
+    found = await index.search("port 8421", 5, hidden={1, 2})
+    assert [(hit.seq, hit.hidden) for hit in found.hits] == [(2, True), (1, True), (3, False)]
+    assert not any(hit.hidden for hit in (await index.search("port 8421", 5)).hits)
+
+
+async def test_a_question_in_view_does_not_stand_in_front_of_its_answer(tmp_path: Path) -> None:
+    index = await index_of(said("our gateway port is 8421", "which gateway port?"), Artifacts(tmp_path))
+    found = await index.search("gateway port?", 5, hidden={1})
+    assert [(hit.seq, hit.match, hit.hidden) for hit in found.hits] == [
+        (2, "exact", False),
+        (1, "all_words", True),
+    ]
+
+
+async def test_the_file_of_a_result_is_shown_in_place_of_its_preview(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+    saved = await artifacts.save("c1", "head\n" + "x\n" * 9_000 + "needle-7\n", evicted=True)
+    index = await index_of(stamped(called("grep", '{"pattern": "x"}', "head … needle-7", artifact=saved)), artifacts)
+    (seen,) = (await index.search("needle-7", 5, hidden=set())).hits
+    assert (seen.seq, seen.tool, seen.call, seen.hidden) == (2, "grep", 'pattern="x"', False)
+    assert seen.read.startswith("read_file(")
+    (unseen,) = (await index.search("x\nx\nneedle-7\n", 5, hidden=set())).hits
+    assert unseen.hidden
+
+
+@pytest.mark.parametrize("filler", ["one line\n", "no line end "])
+async def test_the_call_given_with_a_hit_reads_it(tmp_path: Path, filler: str) -> None:
+    artifacts = Artifacts(tmp_path / "session")
+    saved = await artifacts.save("c1", filler * 2_000 + "fact=Größe-42" + filler * 500, evicted=True)
+    index = await index_of(stamped(called("grep", "{}", "[preview]", artifact=saved)), artifacts)
+    (hit,) = (await index.search("fact=Größe-42", 5)).hits
+    paging = dict(part.split("=") for part in hit.read[:-1].split(", ")[1:])
+    page = await call(
+        ReadFile(),
+        tmp_path,
+        path=json.loads(_argument(hit.read)),
+        limit=30,
+        **{name: int(value) for name, value in paging.items()},
+    )
+    assert "fact=Größe-42" in page.text
+    body = page.text.partition("\t")[2]
+    assert body.startswith(hit.excerpt.partition("\n")[0])
+
+
+async def test_a_search_does_not_find_itself(tmp_path: Path) -> None:
+    log = stamped([*called("recall", '{"query": "needle"}', "1. Entry 9: needle"), user_message("Go on.")])
+    index = await index_of(log, Artifacts(tmp_path))
+    assert (await index.search("needle", 5)).total == 0
+
+
+async def test_what_no_model_was_shown_is_not_found(tmp_path: Path) -> None:
+    hidden = msgspec.structs.replace(user_message("my secret"), agent_visible=False)
+    index = await index_of(stamped([hidden]), Artifacts(tmp_path))
+    assert (await index.search("secret", 5)).total == 0
+
+
+async def test_a_queued_text_moves_to_where_it_was_delivered(tmp_path: Path) -> None:
+    log = stamped(
+        [
+            Queued(blocks=(Text("first thought"),)),
+            Queued(blocks=(Text("second thought"),)),
+            Delivered(queued=1),
+            Withdrawn(queued=2),
+        ]
+    )
+    for upto in (2, 4):
+        index = await index_of(log[:upto], Artifacts(tmp_path))
+    assert [hit.seq for hit in (await index.search("thought", 5)).hits] == [3]
+
+
+async def test_the_raw_stream_of_a_command_is_followed_as_it_grows(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+    log = stamped(called("run_command", '{"command": "make"}', "left running", call_id="toolu:1"))
+    path = artifacts.raw_path("x").parent / "toolu_1-ab_cd12.log"
+    index = RecallIndex(tmp_path)
+    written = b""
+    for number in range(8):
+        written += b"\x1b[1mstep " + b"\xff\xc3\xa4 " * 900 + f"done-{number}\n".encode() + "ä".encode()[: number % 2]
+        path.write_bytes(written)
+        await index.update(log, artifacts)
+    for number in range(8):
+        (hit,) = await quoted(index, f"done-{number}\n")
+        assert (hit.seq, hit.role, hit.tool) == (2, "raw_output", "run_command")
+        assert f"offset={max(number, 1)}" in hit.read or f"offset={number + 1}" in hit.read
+    path.write_bytes(b"another")
+    await index.update(log, artifacts)
+    assert await quoted(index, "another")
+    assert not await quoted(index, "done-3")
+
+
+async def test_written_out_history_is_found_where_the_log_has_no_more(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+    log = stamped([user_message("fact-1"), Summarized(first=1, last=1, text="...", path="conversation_history/m.md")])
+    for number in range(3):
+        path = await artifacts.append_history("m", f"## Turn {number}\nfact-1\n" + "filler\n" * 700)
+        assert path == "conversation_history/m.md"
+        index = await index_of(log, artifacts)
+    assert [hit.role for hit in (await index.search("fact-1", 5)).hits] == ["user"]
+    (hit,) = (await index.search("## Turn 2", 5)).hits
+    assert (hit.role, hit.excerpt.splitlines()[1 + hit.excerpt[: hit.offset].count("\n")]) == ("history", "fact-1")
+
+
+@given(log=LOGS, cuts=st.lists(st.integers(0, 12), max_size=4))
+@settings(max_examples=40, deadline=None)
+async def test_bit_by_bit_is_the_same_as_at_once(log: list[AnyEntry], cuts: list[int]) -> None:
+    async with session() as artifacts, session() as others:
+        await artifacts.save("a", "the file of them all")
+        at_once = await index_of(log, artifacts)
+        for upto in [*sorted(cuts), len(log)]:
+            index = await index_of(log[:upto], others)
+        assert _rows(at_once) == _rows(index)
+
+
+def _rows(index: RecallIndex) -> list[object]:
+    with closing(sqlite3.connect(index.path)) as connection:
+        return [
+            connection.execute(sql).fetchall()
+            for sql in (
+                "SELECT * FROM passages ORDER BY id",
+                "SELECT * FROM chunks ORDER BY id",
+                "SELECT * FROM state",
+            )
+        ]
+
+
+@pytest.mark.parametrize("damage", ["deleted", "emptied", "garbage", "middle", "foreign", "table", "newer"])
+async def test_a_lost_or_damaged_index_is_made_again(tmp_path: Path, damage: str) -> None:
+    artifacts = Artifacts(tmp_path)
+    log = said(*(f"message number {number} says fact-{number}" for number in range(300)))
+    index = await index_of(log, artifacts)
+    path = tmp_path / RECALL_NAME
+    for reader in (index, RecallIndex(tmp_path)):
+        data = bytearray(path.read_bytes())
+        match damage:
+            case "deleted":
+                path.unlink()
+            case "emptied":
+                path.write_bytes(b"")
+            case "garbage":
+                path.write_bytes(b"\x07garbage" * 999)
+            case "middle":
+                data[4096:] = b"\xa5" * (len(data) - 4096)
+                path.write_bytes(data)
+            case _:
+                with closing(sqlite3.connect(path)) as connection:
+                    sql = {"foreign": "PRAGMA application_id=7", "table": "DROP TABLE chunks"}
+                    connection.execute(sql.get(damage, "PRAGMA user_version=99"))
+        if reader is not index:
+            await reader.update(log, artifacts)
+        assert [hit.seq for hit in (await reader.search("fact-217", 5)).hits] == [218]
+
+
+async def test_an_index_of_another_log_is_made_again(tmp_path: Path) -> None:
+    await index_of(said("one", "two", "three"), Artifacts(tmp_path))
+    for log in (said("eins", "zwei", "drei"), said("uno")):
+        index = await index_of(log, Artifacts(tmp_path))
+        assert (await index.search("two", 5)).total == 0
+        assert (await index.search(log[0].blocks[0].text, 5)).total == 1  # type: ignore[union-attr]
+
+
+async def test_a_missing_or_changed_artifact_leaves_what_the_message_shows(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+    saved = await artifacts.save("c1", "the whole", evicted=True)
+    artifacts.path_of(saved).write_text("forged!!!")
+    outside = Artifact("../../etc/passwd", 1, "0")
+    log = [*called("t", "{}", "shown-1", artifact=saved), *called("t", "{}", "shown-2", call_id="c2", artifact=outside)]
+    index = await index_of(stamped(log), artifacts)
+    assert [hit.seq for hit in (await index.search("shown-", 5)).hits] == [4, 2]
+    assert (await index.search("forged", 5)).total == 0
+
+
+async def test_the_index_is_private_and_only_made_when_asked_for(tmp_path: Path) -> None:
+    index = RecallIndex(tmp_path)
+    assert not (tmp_path / RECALL_NAME).exists()
+    await index.update(said("hello"), Artifacts(tmp_path))
+    assert (tmp_path / RECALL_NAME).stat().st_mode & 0o777 == 0o600
+    assert names(tmp_path) == [RECALL_NAME]
+
+
+async def test_a_cancelled_update_goes_on_later(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+    log = said(*(f"fact-{number} " + "x" * 500 for number in range(8_000)))
+    index = RecallIndex(tmp_path)
+    first = asyncio.create_task(index.update(log, artifacts))
+    await asyncio.to_thread(_until_it_exists, tmp_path / RECALL_NAME)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await index.update(log, artifacts)
+    assert [hit.seq for hit in (await index.search("fact-7777 ", 5)).hits] == [7778]
+    assert (await index.search("fact-", 5)).total == 8_000
+
+
+def _until_it_exists(path: Path) -> None:
+    deadline = time.monotonic() + 10
+    while not path.exists() and time.monotonic() < deadline:
+        os.sched_yield()
+
+
+async def test_parallel_searches_share_one_index(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+    log = said(*(f"fact-{number}." for number in range(500)))
+    index = RecallIndex(tmp_path)
+
+    async def look(number: int) -> list[int]:
+        await index.update(log, artifacts)
+        return [hit.seq for hit in (await index.search(f"fact-{number}.", 5)).hits]
+
+    assert await asyncio.gather(*map(look, range(20))) == [[number + 1] for number in range(20)]

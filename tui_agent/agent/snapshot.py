@@ -1,0 +1,51 @@
+"""What `/context` shows, put together from the view, the manager and the usage."""
+
+from tui_agent.context.manager import ContextManager, ModelFacts
+from tui_agent.context.stats import ContextStats, ModelUse, counts, marks, upcoming
+from tui_agent.conversation.view import View
+from tui_agent.models.usage import Totals, UsageTracker
+
+
+def snapshot(view: View, manager: ContextManager, model: ModelFacts, tracker: UsageTracker) -> ContextStats:
+    """One frozen picture of the context."""
+    tokens, budget = manager.tokens(view), manager.budget(view, model)
+    limits, done = manager.thresholds(view, model), counts(view)
+    return ContextStats(
+        model=model.name,
+        tokens=tokens,
+        window=budget.window,
+        reserve=budget.reserve,
+        measured=manager.gauge.measured,
+        categories=manager.gauge.categories(view),
+        cost_usd=tracker.session.known_cost_usd,
+        turn_cost_usd=tracker.turn.known_cost_usd,
+        cache_share=_cache_share(tracker.session),
+        messages=done.messages,
+        evicted=done.evicted,
+        cleared=done.cleared,
+        digested=done.digested,
+        compactions=done.compactions.count,
+        checkpoints=done.checkpoints.count,
+        summarised_chars=done.summarised_chars,
+        reasoning_dropped=view.reasoning_dropped(),
+        last_compaction=done.compactions,
+        last_checkpoint=done.checkpoints,
+        marks=marks(limits, budget.window),
+        upcoming=upcoming(tokens, limits, lambda layer: manager.would_free(view, model, layer)),
+        models=tuple(_use(name, totals) for name, totals in tracker.by_model().items()),
+    )
+
+
+def _cache_share(totals: Totals) -> float | None:
+    usage = totals.usage
+    return usage.cache_read_tokens / usage.input_tokens if usage.input_tokens else None
+
+
+def _use(name: str, totals: Totals) -> ModelUse:
+    return ModelUse(
+        model=name,
+        calls=totals.calls,
+        input_tokens=totals.usage.input_tokens,
+        output_tokens=totals.usage.output_tokens,
+        cost_usd=totals.known_cost_usd,
+    )

@@ -1,0 +1,190 @@
+"""Having a summary written: the ways in order, until one gives a text that is accepted."""
+
+import math
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import NamedTuple
+
+from tui_agent.agent.model_facts import rates_of
+from tui_agent.context import pricing
+from tui_agent.context.compaction import EXTRACTED, Accepted, Author, CompactionPlan, accept
+from tui_agent.context.digests import DigestPlan
+from tui_agent.context.manager import ContextManager
+from tui_agent.context.refusal import Refusal
+from tui_agent.context.situation import Rates
+from tui_agent.context.summarising import Attempt, attempts, joined, merged
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.sizes import size_of_text
+from tui_agent.conversation.view import Carry, RequestMessage, View
+from tui_agent.models.base import Completed, Model, ModelError, ModelRequest, StreamEvent
+from tui_agent.models.retry import stream_with_retries
+from tui_agent.models.usage import UsageTracker, cost_usd
+from tui_agent.settings import Settings
+
+ATTEMPTS = 2
+"""How often one request is tried before the next way is taken."""
+ANSWER_TOKENS = 4_096
+"""The longest summary a model may write."""
+
+
+class Written(NamedTuple):
+    """A summary that was accepted, the way it came about, and what failed before."""
+
+    accepted: Accepted
+    how: str
+    failures: tuple[str, ...]
+
+
+class _Answer(NamedTuple):
+    text: str
+    model: str
+    usage: Usage
+    cost_usd: float | None
+
+
+class Summarizer:
+    """Asks models for summaries of one conversation. `small` is a cheaper model on its own, or None."""
+
+    def __init__(self, manager: ContextManager, tracker: UsageTracker, settings: Settings) -> None:
+        self._manager = manager
+        self._tracker = tracker
+        self.settings = settings
+
+    async def write(
+        self, plan: CompactionPlan, view: View, model: Model, small: Model | None, *, path: str, cold: bool
+    ) -> Written | Refusal:
+        """The summary of `plan`; `path` is where its archive lies. Never raises but when cancelled.
+
+        Every failure of a model leads to the next way, the last of which needs none.
+        """
+        choice = self._choose(plan, model, small, cold=cold)
+        room = self._room(small) if small is not None else self._room(model)
+        tokens_of = self._manager.tokens_of(view)
+        ways = attempts(plan, same_prefix=choice.way == "same_prefix", room=room, tokens_of=tokens_of)
+        failures: list[str] = []
+        for way in ways:
+            try:
+                text, author = await self._try(way, plan, view, model, small or model)
+            except ModelError as error:
+                failures.append(f"{way.way}: {error.message}")
+                continue
+            accepted = accept(plan, text, self.settings.compaction, path=path, tokens_of=tokens_of, author=author)
+            if isinstance(accepted, Accepted):
+                how = choice.reason if way.way == "same_prefix" else way.way
+                return Written(accepted, how, tuple(failures))
+            failures.append(f"{way.way}: {accepted.reason}")
+        return Refusal(failures[-1] if failures else "No way to a summary was found.")
+
+    async def digest(self, plan: DigestPlan, model: Model) -> str:
+        """The digest's text; empty where the model failed or none is to be asked."""
+        if self.settings.digests.strategy != "llm":
+            return ""
+        try:
+            answer = await self._ask(model, _alone(plan.instruction, plan.material))
+        except ModelError:
+            return ""
+        return answer.text
+
+    async def _try(
+        self, way: Attempt, plan: CompactionPlan, view: View, model: Model, separate: Model
+    ) -> tuple[str, Author]:
+        match way.way:
+            case "same_prefix":
+                return _as_written([await self._ask(model, self._same_prefix(view, model, way.instruction))])
+            case "whole":
+                return _as_written([await self._ask(separate, _alone(way.instruction, way.materials[0]))])
+            case "parts":
+                return await self._in_parts(way, plan, separate)
+            case "extract":
+                return way.text, EXTRACTED
+
+    async def _in_parts(self, way: Attempt, plan: CompactionPlan, separate: Model) -> tuple[str, Author]:
+        answers = [await self._ask(separate, _alone(way.instruction, part)) for part in way.materials]
+        texts = [answer.text for answer in answers]
+        putting = merged(plan, texts)
+        try:
+            whole = await self._ask(separate, _alone(putting.instruction, putting.materials[0]))
+        except ModelError:
+            return joined(plan, texts), _as_written(answers)[1]
+        return whole.text, _as_written([*answers, whole])[1]
+
+    def _choose(self, plan: CompactionPlan, model: Model, small: Model | None, *, cold: bool) -> pricing.Choice:
+        instruction = math.ceil(size_of_text(plan.questions.same_prefix).characters / 3)
+        same = pricing.Summariser(
+            model=model.profile.name,
+            rates=_rates(model, plan.before),
+            reads=plan.before,
+            instruction=instruction,
+            writes=ANSWER_TOKENS // 2,
+            limit=self._room(model),
+            cached=not cold,
+        )
+        if small is None or small.profile.name == model.profile.name:
+            return pricing.choose_summariser(same, None)
+        material = math.ceil(sum(map(len, plan.parts)) / 3)
+        alone = pricing.Summariser(
+            model=small.profile.name,
+            rates=_rates(small, material),
+            reads=material,
+            instruction=instruction,
+            writes=ANSWER_TOKENS // 2,
+            limit=self._room(small),
+            cached=False,
+        )
+        return pricing.choose_summariser(same, alone)
+
+    def _room(self, model: Model) -> int:
+        window = model.profile.window or self.settings.context.default_window
+        return window - min(ANSWER_TOKENS, window // 4)
+
+    def _same_prefix(self, view: View, model: Model, instruction: str) -> ModelRequest:
+        profile, prefix = model.profile, view.prefix
+        messages = view.messages(Carry(profile.name, profile.bound_reasoning))
+        asked = RequestMessage("user", (Text(instruction),))
+        if messages and messages[-1].role == "user":
+            asked = RequestMessage("user", (*messages.pop().blocks, *asked.blocks))
+        return ModelRequest(
+            system=prefix.system if prefix else "",
+            tools=prefix.tools if prefix else (),
+            messages=(*messages, asked),
+            max_tokens=ANSWER_TOKENS,
+            cache_edges=(len(messages) - 1,) if messages else (),
+        )
+
+    async def _ask(self, model: Model, request: ModelRequest) -> _Answer:
+        completed = await _completed(stream_with_retries(model, request, attempts=ATTEMPTS))
+        cost = cost_usd(completed.usage, model.profile.prices)
+        self._tracker.record(model.profile.name, completed.usage, cost)
+        text = "\n\n".join(block.text for block in completed.blocks if isinstance(block, Text))
+        return _Answer(text, model.profile.name, completed.usage, cost)
+
+
+async def _completed(stream: AsyncGenerator[StreamEvent, None]) -> Completed:
+    async with aclosing(stream) as told:
+        async for event in told:
+            if isinstance(event, Completed):
+                return event
+    raise ModelError("The model ended its answer without completing it.")
+
+
+def _alone(instruction: str, material: str) -> ModelRequest:
+    return ModelRequest(
+        system=instruction,
+        tools=(),
+        messages=(RequestMessage("user", (Text(material),)),),
+        max_tokens=ANSWER_TOKENS,
+    )
+
+
+def _as_written(answers: list[_Answer]) -> tuple[str, Author]:
+    usage = Usage()
+    for answer in answers:
+        usage += answer.usage
+    costs = [answer.cost_usd for answer in answers]
+    total = None if None in costs else sum(cost for cost in costs if cost is not None)
+    return answers[-1].text, Author(answers[-1].model, usage, total)
+
+
+def _rates(model: Model, tokens: float) -> Rates | None:
+    return rates_of(model.profile.prices, int(tokens))

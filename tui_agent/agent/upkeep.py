@@ -1,0 +1,218 @@
+"""Carrying out what the context manager decides: one pass, appended entry by entry, and told of as events.
+
+A summary's text is written before anything is appended, so a cancellation, a crash or a failing model leaves the view
+as it was.
+"""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tui_agent.agent import events
+from tui_agent.agent.model_facts import model_facts
+from tui_agent.agent.record import Record
+from tui_agent.agent.summarizer import Summarizer, Written
+from tui_agent.agent.toolbox import Emit, Shorten
+from tui_agent.context.compaction import CompactionPlan, accept
+from tui_agent.context.digests import DigestPlan, accept_digest
+from tui_agent.context.handover import CHECKPOINT
+from tui_agent.context.manager import RECOVERIES, ContextManager, ModelFacts, Pass
+from tui_agent.context.refusal import Refusal
+from tui_agent.conversation.entries import (
+    AnyContextEntry,
+    Cleared,
+    Message,
+    Pinned,
+    Prefix,
+    Restored,
+)
+from tui_agent.models.base import Model
+from tui_agent.storage.artifacts import Artifacts
+
+SmallModel = Callable[[], Model | None]
+
+
+class CompactionResult(NamedTuple):
+    """What a compaction or checkpoint came to: the view's tokens before and after, the entry (0: none), and why not."""
+
+    before: int
+    after: int
+    seq: int = 0
+    text: str = ""
+    error: str = ""
+
+
+class Upkeep:
+    """Does the context work of one conversation. `renewed` is what the prefix should say where it is renewed."""
+
+    def __init__(
+        self,
+        record: Record,
+        manager: ContextManager,
+        summarizer: Summarizer,
+        artifacts: Artifacts,
+        small: SmallModel,
+        renewed: Prefix,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.manager = manager
+        self._record = record
+        self._summarizer = summarizer
+        self._artifacts = artifacts
+        self._small = small
+        self._renewed = renewed
+        self._clock = clock
+
+    def facts(self, model: Model) -> ModelFacts:
+        """What the layers must know of the model that answers."""
+        return model_facts(model.profile, self.manager.tokens(self._record.view))
+
+    def is_due(self, model: Model, *, between_turns: bool) -> Pass:
+        """What is to be done before the next call."""
+        return self.manager.due(self._record.view, self.facts(model), self._clock(), between_turns=between_turns)
+
+    def shortening(self, model: Model) -> Shorten:
+        """How this model's tool results are shortened."""
+        view = self._record.view
+        history = self.manager.budget(view, self.facts(model)).history
+        return lambda text, paged: self.manager.shorten(view, text, history_budget=history, paged=paged)
+
+    async def run(self, model: Model, emit: Emit, *, between_turns: bool) -> None:
+        """Do all that is due, in one pass."""
+        due = self.is_due(model, between_turns=between_turns)
+        plan = due.checkpoint or due.summary
+        if plan is not None:
+            await self.summarize(plan, model, emit)
+            return
+        await self._do(due, model, emit)
+
+    async def summarize(self, plan: CompactionPlan, model: Model, emit: Emit) -> CompactionResult:
+        """Have the plan's text written and take it in, and with it all else that is due at such a point."""
+        step = "checkpoint" if plan.form is CHECKPOINT else "summary"
+        emit(events.ContextStepStarted(step=step, tokens=plan.before, reason=plan.reason))
+        view = self._record.view
+        path = await self._artifacts.append_history("main", plan.archive)
+        cold = self.manager.cache(view, self.facts(model), self._clock()).cold
+        written = await self._summarizer.write(plan, view, model, self._small(), path=path, cold=cold)
+        if isinstance(written, Refusal):
+            self.manager.backoff = self.manager.backoff.failed()
+            self._trace_failure(step, written.reason)
+            emit(
+                events.ContextStep(
+                    step=step, seq=0, before=plan.before, after=plan.before, reason=plan.reason, error=written.reason
+                )
+            )
+            return CompactionResult(plan.before, plan.before, error=written.reason)
+        result = await self._accept(plan, written, emit)
+        await self._do(
+            self.manager.follow_up(view, self.facts(model), self._clock(), kept_from=plan.kept_from), model, emit
+        )
+        return result
+
+    async def recover(self, model: Model, emit: Emit) -> bool:
+        """Make the request smaller without asking a model; whether it is now smaller and fits."""
+        view = self._record.view
+        start = self.manager.tokens(view)
+        for way in RECOVERIES:
+            plan = self.manager.recovery(view, self.facts(model), self._clock(), way)
+            match plan:
+                case None:
+                    continue
+                case Cleared():
+                    await self._append(plan, emit, "cleared", len(plan.results), plan.texts[0])
+                case _:
+                    await self._extract(plan, emit)
+            tokens = self.manager.tokens(view)
+            if tokens < start and self.manager.budget(view, self.facts(model)).fits(tokens):
+                return True
+        return self.manager.tokens(view) < start
+
+    async def change(self, entry: AnyContextEntry, emit: Emit, step: str) -> events.ContextStep:
+        """Append what the user asked for."""
+        match entry:
+            case Cleared():
+                return await self._append(entry, emit, step, len(entry.results), entry.texts[0])
+            case Pinned() | Restored():
+                return await self._append(entry, emit, step, len(entry.items))
+            case _:
+                return await self._append(entry, emit, step, 1)
+
+    async def whole_text(self, seq: int) -> str:
+        """The whole of a result that entered shortened; empty where the log has it whole."""
+        view = self._record.view
+        entry = view.log[seq] if 1 <= seq <= len(view.log) else None
+        if not isinstance(entry, Message) or entry.artifact is None:
+            return ""
+        return await self._artifacts.read(entry.artifact)
+
+    async def _do(self, due: Pass, model: Model, emit: Emit) -> None:
+        if due.digest is not None:
+            await self._digest(due.digest, model, emit)
+        if due.cleared is not None:
+            await self._append(due.cleared, emit, "cleared", len(due.cleared.results), due.cleared.texts[0])
+
+    async def _accept(self, plan: CompactionPlan, written: Written, emit: Emit) -> CompactionResult:
+        boundary, accepted = written.accepted.boundary, written.accepted
+        prefix = self._record.view.prefix
+        renewing: tuple[Prefix, ...] = ()
+        if prefix is None or (prefix.system, prefix.tools) != (self._renewed.system, self._renewed.tools):
+            renewing = (self._renewed,)
+        last = await self._record.append(*accepted.entries, *renewing)
+        seq = last - len(accepted.entries) - len(renewing) + 1
+        self.manager.backoff = self.manager.backoff.succeeded()
+        self._record.trace.record(
+            "context",
+            {
+                "seq": seq,
+                "how": written.how,
+                "failures": written.failures,
+                "facts_missing": accepted.facts_missing,
+                "sections_added": accepted.sections_added,
+            },
+        )
+        emit(
+            events.ContextStep(
+                step=boundary.compaction,
+                seq=seq,
+                before=plan.before,
+                after=accepted.after,
+                items=len(plan.parts),
+                reason=f"{plan.reason}; {written.how}",
+                text=boundary.text,
+                cost_usd=boundary.cost_usd,
+            )
+        )
+        return CompactionResult(plan.before, accepted.after, seq, boundary.text)
+
+    async def _extract(self, plan: CompactionPlan, emit: Emit) -> None:
+        path = await self._artifacts.append_history("main", plan.archive)
+        tokens_of = self.manager.tokens_of(self._record.view)
+        accepted = accept(plan, plan.extract, self._summarizer.settings.compaction, path=path, tokens_of=tokens_of)
+        if not isinstance(accepted, Refusal):
+            await self._accept(plan, Written(accepted, "an extract, without a model", ()), emit)
+
+    async def _digest(self, plan: DigestPlan, model: Model, emit: Emit) -> None:
+        before = self.manager.tokens(self._record.view)
+        emit(events.ContextStepStarted(step="digest", tokens=before, reason=plan.reason))
+        text = await self._summarizer.digest(plan, self._small() or model)
+        entry = accept_digest(plan, text, before=before, after=before)
+        await self._append(entry, emit, "digest", len(plan.results), entry.text)
+
+    async def _append(
+        self, entry: AnyContextEntry, emit: Emit, step: str, items: int, text: str = ""
+    ) -> events.ContextStep:
+        seq = await self._record.append(entry)
+        happened = events.ContextStep(
+            step=step,
+            seq=seq,
+            before=entry.before,
+            after=entry.after,
+            items=items,
+            reason=entry.reason,
+            text=text,
+        )
+        emit(happened)
+        return happened
+
+    def _trace_failure(self, step: str, reason: str) -> None:
+        self._record.trace.record("error", {"kind": "context", "step": step, "message": reason})

@@ -1,0 +1,89 @@
+"""Checkpoints: a finished task becomes its completion record.
+
+The task is what was said since the last boundary, up to and including the step that declared it done; `plan_checkpoint`
+gives the same kind of plan as a compaction, and `compaction.accept` takes its text. The model declares with the tool
+`mark_task_done`, which only sets a pending flag: the next run writes the record before anything else. What the model
+said after it declared stays in view.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tui_agent.context.compaction import SHORTEST_GAIN, CompactionPlan, plan_summary
+from tui_agent.context.handover import CHECKPOINT, Prompts
+from tui_agent.context.refusal import Refusal
+from tui_agent.context.situation import Situation
+from tui_agent.context.spans import Span
+from tui_agent.conversation.blocks import ToolCall
+from tui_agent.conversation.entries import Checkpointed
+from tui_agent.conversation.groups import Group
+from tui_agent.conversation.view import View
+from tui_agent.settings import Compaction
+
+TASK_DONE: Final = "mark_task_done"
+
+
+class Declared(NamedTuple):
+    """The model said that a task is done: the first entry of the step in which it did, and what it said of it."""
+
+    step: int
+    detail: str
+
+
+def declared(view: View) -> Declared | None:
+    """The newest declaration in view that no record answers, be it undone or not. Looks through the whole view."""
+    recorded = [entry for entry, _ in view.context_entries() if isinstance(entry, Checkpointed)]
+    for group in reversed(view.groups()):
+        detail = _detail(group)
+        if detail is None:
+            continue
+        if any(entry.first <= group.first <= entry.last for entry in recorded):
+            return None
+        return Declared(group.first, detail)
+    return None
+
+
+def plan_checkpoint(
+    view: View,
+    situation: Situation,
+    settings: Compaction,
+    prompts: Prompts,
+    *,
+    step: int | None = None,
+    note: str = "",
+    reason: str = "",
+) -> CompactionPlan | Refusal:
+    """The record of the task that ended with the step that begins at entry `step`; None: it ended just now.
+
+    Pins stay. A tool step that is still running stays too, with what comes after it.
+    """
+    groups, boundaries = view.groups(), view.boundaries()
+    start = max((boundary.last for boundary in boundaries), default=0)
+    task = [group for group in groups if group.first > start and (step is None or group.first <= step)]
+    running = next((index for index, group in enumerate(task) if group.open), len(task))
+    task = task[:running]
+    if not any(group.role == "assistant" for group in task):
+        return Refusal("There is no finished work since the last checkpoint or summary.")
+    kept = tuple(group for group in groups if group.first > task[-1].first)
+    return plan_summary(
+        view,
+        situation,
+        settings,
+        prompts,
+        span=Span((), tuple(task), kept),
+        form=CHECKPOINT,
+        subject=note,
+        least_gain=SHORTEST_GAIN,
+        reason=reason,
+    )
+
+
+def _detail(group: Group) -> str | None:
+    for piece in group.pieces:
+        for block in piece.blocks:
+            if isinstance(block, ToolCall) and block.name == TASK_DONE:
+                arguments = msgspec.json.decode(block.arguments)
+                detail = arguments.get("detail", "") if isinstance(arguments, dict) else ""
+                return detail if isinstance(detail, str) else ""
+    return None

@@ -1,0 +1,137 @@
+"""Digests: the oldest tool results give way to one short text about all of them.
+
+Only the number of results in view counts, not their size. A result that is pinned, brought back, cleared or already
+archived neither counts nor is archived. Each archived result is shown as a placeholder, so its call stays answered.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tui_agent.context.handover import fill
+from tui_agent.context.refusal import Refusal
+from tui_agent.context.rendering import cut, material
+from tui_agent.conversation.blocks import ToolCall, ToolResult
+from tui_agent.conversation.entries import Digested, Message
+from tui_agent.conversation.view import LiveResult, View
+from tui_agent.settings import Digests
+
+PLACEHOLDER: Final = "[archived: see digest]"
+PREFIX: Final = "[Tool digest]"
+COMPACTION_PREFIX: Final = "[Compaction tool digest]"
+
+_VISIBLE: Final = ("verbatim", "preview")
+_ARGUMENTS_CHARS: Final = 120
+
+
+class DigestPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Results to archive, decided but for the digest's text.
+
+    `instruction` and `material` are the system prompt and the user message for a model; `by_rule` is the digest that
+    needs none. `prefix` is the line the digest begins with.
+    """
+
+    results: tuple[int, ...]
+    prefix: str
+    instruction: str
+    material: str
+    by_rule: str
+    output_chars: int
+    reason: str
+
+
+class _Result(NamedTuple):
+    call: ToolCall
+    text: str
+    is_error: bool
+
+
+def plan_digest(
+    view: View, settings: Digests, prompt: str, *, first: int = 0, prefix: str = PREFIX
+) -> DigestPlan | Refusal:
+    """The digest that brings the number of visible results down to the cutoff.
+
+    `prompt` is the prompt file ``digest``. Inside a compaction, `first` is the first entry kept and `prefix` is
+    `COMPACTION_PREFIX`.
+    """
+    if settings.strategy == "off":
+        return Refusal("Digests are off.")
+    visible = [result for result in reversed(view.live_results()) if result.seq >= first and _counts(result)]
+    excess = len(visible) - settings.cutoff
+    if excess <= 0:
+        return Refusal(f"{len(visible)} tool results are in view, {settings.cutoff} may be.")
+    oldest = visible[:excess]
+    results = [_result(view, live) for live in oldest]
+    return DigestPlan(
+        results=tuple(live.seq for live in oldest),
+        prefix=prefix,
+        instruction=fill(prompt, {"characters": str(settings.output_chars)}),
+        material=_material(results, settings.input_chars),
+        by_rule=cut("\n".join(_by_rule(results, settings.heuristic_chars)), settings.heuristic_chars),
+        output_chars=settings.output_chars,
+        reason=f"{len(visible)} tool results were in view, more than {settings.cutoff}.",
+    )
+
+
+def accept_digest(plan: DigestPlan, text: str = "", *, before: int = 0, after: int = 0) -> Digested:
+    """The entry for a digest a model wrote; without a usable text, the one made by rule takes its place."""
+    text = text.strip().removeprefix(plan.prefix).strip()
+    usable = any(character.isalnum() for character in text)
+    body = cut(text, plan.output_chars) if usable else plan.by_rule
+    return Digested(
+        results=plan.results,
+        placeholder=PLACEHOLDER,
+        text=f"{plan.prefix}\n{body}",
+        reason=plan.reason,
+        before=before,
+        after=after,
+    )
+
+
+def _counts(result: LiveResult) -> bool:
+    return result.state in _VISIBLE and not result.pinned
+
+
+def _result(view: View, live: LiveResult) -> _Result:
+    entry = view.log[live.seq]
+    blocks = entry.blocks if isinstance(entry, Message) else ()
+    for block in blocks:
+        if isinstance(block, ToolResult) and block.call_id == live.call.id:
+            return _Result(live.call, block.text, block.is_error)
+    return _Result(live.call, "", False)
+
+
+def _title(result: _Result) -> str:
+    failed = " failed" if result.is_error else ""
+    arguments = cut(result.call.arguments, _ARGUMENTS_CHARS).replace("\n", " ")
+    return f"{result.call.name} {arguments}{failed}"
+
+
+def _material(results: list[_Result], limit: int) -> str:
+    """All results within `limit` characters, frame included; each may use what shorter ones leave."""
+    titles = [f"[{_title(result)}]\n" for result in results]
+    left = limit - len(material(())) - sum(len(title) + 2 for title in titles)
+    room = dict(_shares((len(result.text) for result in results), max(0, left)))
+    parts = [
+        title + cut(result.text, room[index]) for index, (title, result) in enumerate(zip(titles, results, strict=True))
+    ]
+    return cut(material(parts), limit)
+
+
+def _by_rule(results: list[_Result], limit: int) -> list[str]:
+    share = max(60, limit // len(results))
+    lines = []
+    for result in results:
+        title = _title(result)
+        lines.append(f"- {cut(title, share)}: {cut(' '.join(result.text.split()), max(20, share - len(title)))}")
+    return lines
+
+
+def _shares(wanted: Iterable[int], room: int) -> Iterable[tuple[int, int]]:
+    """How much of `room` each gets: the smallest first get all they want, the rest is shared evenly."""
+    waiting = sorted((want, index) for index, want in enumerate(wanted))
+    for position, (want, index) in enumerate(waiting):
+        given = min(want, room // (len(waiting) - position))
+        room -= given
+        yield index, given

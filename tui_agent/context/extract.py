@@ -1,0 +1,178 @@
+"""A summary that no model has to write: what was asked, touched, run, failed and decided, taken from the turns as is.
+
+It is always there: the last step when a summariser fails, and the source of a section that a summary left out.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from tui_agent.context.handover import CHECKPOINT, FIVE, OUTLINE, Form, compose, sections
+from tui_agent.context.rendering import cut
+from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
+from tui_agent.conversation.groups import Group
+
+Topic: TypeAlias = Literal["state", "files", "technical", "strategy", "next", "where"]
+
+_TOPICS: Final[dict[str, Topic]] = {
+    "Current state": "state",
+    "Session intent": "state",
+    "Task": "state",
+    "Files & changes": "files",
+    "Artifacts": "files",
+    "Technical context": "technical",
+    "Strategy & approach": "strategy",
+    "Key decisions": "strategy",
+    "Exact next steps": "next",
+    "Next steps": "next",
+    "Verification & next steps": "next",
+    "Where we are": "where",
+}
+_ALL_SECTIONS: Final = FIVE._replace(
+    sections=tuple(dict.fromkeys(FIVE.sections + OUTLINE.sections + CHECKPOINT.sections))
+)
+_PATH_KEYS: Final = ("path", "file_path", "filename", "file", "notebook_path")
+_CHANGES: Final = re.compile(r"write|edit|patch|create|replace|insert|delete|move", re.IGNORECASE)
+_DECISION: Final = re.compile(
+    r"\b(?:because|instead|decid\w+|chose|choose|rather than|root cause|turns out|the reason|so that|will use|rejected"
+    r"|approach|trade-?off|workaround|weil|statt|entschieden)\b",
+    re.IGNORECASE,
+)
+_NEXT: Final = re.compile(
+    r"^\s*(?:\d+[.)]|[-*•])\s+|\b(?:next|remaining|still to|to do|then I|I[’']?ll|nächste)\b", re.IGNORECASE
+)
+_SENTENCE_END: Final = re.compile(r"\n+|(?<=[.!?])\s+")
+_REQUEST_CHARS: Final = 2_000
+_LINE_CHARS: Final = 300
+
+
+def extract(form: Form, groups: Sequence[Group], *, earlier: Sequence[str] = (), note: str = "", limit: int) -> str:
+    """A text of exactly the form's sections, of about `limit` characters at most, its headings aside.
+
+    `earlier`: the bodies of the summaries and records that are summarised along, oldest first; `note`: what was said of
+    the task's end.
+    """
+    found = _Findings()
+    for group in groups:
+        found.take(group)
+    share = max(120, limit // len(form.sections))
+    old = [sections(_ALL_SECTIONS, text) for text in earlier]
+    bodies = {}
+    for name in form.sections:
+        topic = _TOPICS[name]
+        before = [] if topic == "next" else [_by_topic(bodies_before, topic) for bodies_before in old]
+        carried = cut("\n".join(text for text in before if text), share // 2)
+        lines = found.lines(topic, with_where=not any(_TOPICS[other] == "where" for other in form.sections))
+        if topic == "files" and not any(_TOPICS[other] == "technical" for other in form.sections):
+            lines = found.lines("technical") + lines
+        if topic == "state" and note.strip():
+            lines.append(f"- Said when it was done: {cut(note.strip(), _REQUEST_CHARS)}")
+        bodies[name] = "\n".join(part for part in (carried, *_newest(lines, share - len(carried))) if part)
+    return compose(form, bodies)
+
+
+class _Findings:
+    """What a pass over the turns has found, each list oldest first."""
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+        self.changed: dict[str, None] = {}
+        self.read: dict[str, None] = {}
+        self.commands: list[str] = []
+        self.errors: list[str] = []
+        self.decisions: list[str] = []
+        self.spoken = ""
+
+    def take(self, group: Group) -> None:
+        calls: dict[str, ToolCall] = {}
+        for piece in group.pieces:
+            for block in piece.blocks:
+                match block:
+                    case Text() if group.role == "assistant":
+                        self._take_answer(block.text)
+                    case Text() if group.starts_turn:
+                        self.requests.append(f"- The user: {cut(block.text.strip(), _REQUEST_CHARS)}")
+                    case ToolCall():
+                        calls[block.id] = block
+                        self._take_call(block)
+                    case ToolResult():
+                        self._take_result(calls.get(block.call_id), block)
+                    case _:
+                        pass
+
+    def lines(self, topic: Topic, *, with_where: bool = False) -> list[str]:
+        match topic:
+            case "state":
+                return self.requests + (self._last_words() if with_where else [])
+            case "files":
+                read = [path for path in self.read if path not in self.changed]
+                return [f"- read {path}" for path in read] + [f"- changed {path}" for path in self.changed]
+            case "technical":
+                return self.commands + self.errors
+            case "strategy":
+                return self.decisions
+            case "next":
+                steps = [line.strip() for line in self.spoken.splitlines() if _NEXT.search(line)]
+                return [cut(line, _LINE_CHARS) for line in steps] or ["1. Go on with the user's newest request above."]
+            case "where":
+                return self._last_words()
+
+    def _last_words(self) -> list[str]:
+        return [f"- Said last: {cut(self.spoken.strip(), _REQUEST_CHARS)}"] if self.spoken.strip() else []
+
+    def _take_answer(self, text: str) -> None:
+        self.spoken = text
+        self.decisions += [
+            f"- {cut(sentence.strip(), _LINE_CHARS)}"
+            for sentence in _SENTENCE_END.split(text)
+            if _DECISION.search(sentence)
+        ]
+
+    def _take_call(self, call: ToolCall) -> None:
+        arguments = _arguments(call)
+        for key in _PATH_KEYS:
+            path = arguments.get(key)
+            if isinstance(path, str) and path:
+                paths = self.changed if _CHANGES.search(call.name) else self.read
+                paths.pop(path, None)
+                paths[path] = None
+
+    def _take_result(self, call: ToolCall | None, result: ToolResult) -> None:
+        command = _arguments(call).get("command") if call else None
+        last = _last_lines(result.text)
+        if isinstance(command, str):
+            failed = "failed" if result.is_error else "gave"
+            self.commands.append(f"- `{cut(command.strip(), _LINE_CHARS)}` {failed}: {last}")
+        elif result.is_error:
+            self.errors.append(f"- {call.name if call else 'a call'} failed: {last}")
+
+
+def _arguments(call: ToolCall) -> dict[str, object]:
+    decoded = msgspec.json.decode(call.arguments)
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _last_lines(text: str) -> str:
+    lines = [line.strip() for line in text[-2_000:].splitlines() if line.strip()]
+    return cut(" / ".join(lines[-2:]), _LINE_CHARS)
+
+
+def _by_topic(bodies: dict[str, str], topic: Topic) -> str:
+    texts = [text for name, text in bodies.items() if (_TOPICS[name] if name else "state") == topic and text]
+    return "\n".join(texts)
+
+
+def _newest(lines: Iterable[str], limit: int) -> list[str]:
+    """The newest lines that fit, in their order, each once; the newest of all is cut to fit."""
+    kept: list[str] = []
+    for line in reversed(list(dict.fromkeys(lines))):
+        room = limit - sum(len(other) + 1 for other in kept)
+        if len(line) > room:
+            if not kept and room > 0:
+                kept.append(cut(line, room))
+            break
+        kept.append(line)
+    kept.reverse()
+    return kept

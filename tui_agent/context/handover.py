@@ -1,0 +1,153 @@
+"""The form of a summary: which sections it has, how it begins, and how a model is asked for one.
+
+Five sections are the handover to a teammate, the outline its short form, six sections the record of a finished task
+(README, reference: summaries). A text that a model returns is brought into its form here: what it echoed is removed,
+headings are written one way, and a section it left out is filled from the extract.
+"""
+
+import re
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from tui_agent.context.facts import without_listing
+
+SUMMARY_PREFIX: Final = "[Previous conversation summary]"
+RECORD_PREFIX: Final = "[Completed task]"
+ARCHIVE_LINE: Final = "The turns in full: "
+
+_HEADING: Final = re.compile(r"^\s{0,3}(?:#{1,6}\s+|\*\*)(?:\d+[.)]\s*)?(.+?)\s*(?:\*\*)?:?\s*$")
+
+
+class Form(NamedTuple):
+    """A kind of summary: the line it begins with, and its sections in order."""
+
+    name: Literal["five", "outline", "checkpoint"]
+    prefix: str
+    sections: tuple[str, ...]
+
+
+FIVE: Final = Form(
+    "five",
+    SUMMARY_PREFIX,
+    ("Current state", "Files & changes", "Technical context", "Strategy & approach", "Exact next steps"),
+)
+OUTLINE: Final = Form("outline", SUMMARY_PREFIX, ("Session intent", "Key decisions", "Artifacts", "Next steps"))
+CHECKPOINT: Final = Form(
+    "checkpoint",
+    RECORD_PREFIX,
+    (
+        "Task",
+        "Files & changes",
+        "Technical context",
+        "Strategy & approach",
+        "Verification & next steps",
+        "Where we are",
+    ),
+)
+
+
+class Prompts(msgspec.Struct, frozen=True, kw_only=True):
+    """The texts a model is asked with; each field is the prompt file of that name.
+
+    `summarizer` is the system prompt of a separate model, `same_prefix` wraps a form as one more user message at the
+    end of the running request, `summary_merge` asks for one summary out of several; the forms describe the sections.
+    Filled in are ``{form}``, ``{focus}``, ``{kept}``, ``{words}`` and ``{characters}``.
+    """
+
+    summarizer: str
+    same_prefix: str
+    summary_merge: str
+    summary_five: str
+    summary_outline: str
+    checkpoint: str
+    digest: str
+
+    def form(self, form: Form) -> str:
+        """The text that describes a form's sections."""
+        return {"five": self.summary_five, "outline": self.summary_outline, "checkpoint": self.checkpoint}[form.name]
+
+
+class Questions(NamedTuple):
+    """One summary, asked for in each way there is. `merging` stands in for `separate` when parts are put together."""
+
+    separate: str
+    merging: str
+    same_prefix: str
+
+
+def questions(prompts: Prompts, form: Form, *, words: int, focus: str, kept: str) -> Questions:
+    """The instructions for a summary of at most `words` words. `kept` says what stays in view word for word."""
+    wish = f"The user asks to keep above all: {focus.strip()}" if focus.strip() else ""
+    asked = {"form": prompts.form(form).strip(), "focus": wish, "kept": kept, "words": str(words)}
+    return Questions(*(fill(text, asked) for text in (prompts.summarizer, prompts.summary_merge, prompts.same_prefix)))
+
+
+def fill(template: str, values: dict[str, str]) -> str:
+    """`template` with each ``{name}`` replaced, what was inserted left alone; empty lines in a row become one."""
+    pattern = re.compile("|".join(re.escape(f"{{{name}}}") for name in values))
+    text = pattern.sub(lambda found: values[found[0][1:-1]], template)
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def sections(form: Form, text: str) -> dict[str, str]:
+    """The sections of `text` that belong to `form`, by their proper headings; what stands before them under ``""``."""
+    proper = {_plain(name): name for name in form.sections}
+    found: dict[str, list[str]] = {"": []}
+    current = ""
+    for line in text.splitlines():
+        match = _HEADING.match(line)
+        name = proper.get(_plain(match[1])) if match else None
+        if name is None:
+            found[current].append(line)
+        else:
+            current = name
+            found.setdefault(name, [])
+    return {name: "\n".join(lines).strip() for name, lines in found.items()}
+
+
+def compose(form: Form, bodies: dict[str, str]) -> str:
+    """A text of exactly the form's sections, in order."""
+    return "\n\n".join(f"# {name}\n{bodies.get(name) or '(nothing)'}" for name in form.sections)
+
+
+def completed(form: Form, text: str, extract: str) -> str:
+    """`text` in its form; a section that is missing or empty is taken from `extract`, a text of the same form.
+
+    Prose before the first section belongs to the first section, or, when that exists, stays above it within it.
+    """
+    bodies = sections(form, without_listing(_without_frame(form, text)))
+    spare = sections(form, extract)
+    first = form.sections[0]
+    told = "\n\n".join(part for part in (bodies.pop("", ""), bodies.get(first, "")) if part)
+    if told:
+        bodies[first] = told
+    return compose(form, {name: bodies.get(name) or spare.get(name, "") for name in form.sections})
+
+
+def framed(form: Form, body: str, listing: str, path: str) -> str:
+    """The whole text of a boundary: its prefix, the sections, the facts, and where the turns lie in full."""
+    where = f"{ARCHIVE_LINE}{path}" if path else ""
+    return "\n\n".join(part for part in (form.prefix, body, listing, where) if part)
+
+
+def body_of(text: str) -> str:
+    """A boundary's sections alone: without prefix, list of facts and path."""
+    for form in (FIVE, CHECKPOINT):
+        text = text.removeprefix(form.prefix)
+    return without_listing(_without_path(text)).strip()
+
+
+def _without_frame(form: Form, text: str) -> str:
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```") and "\n" in text:
+        text = text[text.index("\n") + 1 : -3].strip()
+    return _without_path(text.removeprefix(form.prefix)).strip()
+
+
+def _without_path(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.startswith(ARCHIVE_LINE))
+
+
+def _plain(heading: str) -> str:
+    return " ".join(re.sub(r"[^\w]+", " ", heading.replace("&", " and ").casefold()).split())

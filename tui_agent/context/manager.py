@@ -1,0 +1,461 @@
+"""What is to be done about the context, and when: all layers decided together, at the moments where that costs least.
+
+The manager looks before every model call. It changes nothing itself: it answers with one pass of steps, which the agent
+carries out and reports back. Between two passes a request only grows, byte for byte (README, reference: cost).
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from tui_agent.context import clearing, pricing
+from tui_agent.context.budget import Budget, Window, budget_of, resolve_window
+from tui_agent.context.calibration import Ratios
+from tui_agent.context.checkpoints import declared, plan_checkpoint
+from tui_agent.context.compaction import CompactionPlan, expected_summary, plan_compaction
+from tui_agent.context.digests import COMPACTION_PREFIX, PREFIX, DigestPlan, plan_digest
+from tui_agent.context.gauge import Gauge
+from tui_agent.context.handover import CHECKPOINT, Prompts
+from tui_agent.context.output import Shortened, shorten
+from tui_agent.context.refusal import Refusal
+from tui_agent.context.situation import Rates, Situation
+from tui_agent.context.steering import Preview, plan_pin, plan_restore, plan_undo, plan_unpin, what_if
+from tui_agent.context.summarising import Backoff
+from tui_agent.context.thresholds import KnownTier, Thresholds, keep_tokens, thresholds
+from tui_agent.conversation.entries import Checkpointed, Cleared, Pinned, Restored, Summarized, Undone
+from tui_agent.conversation.sizes import NOTHING, Size, size_of_block
+from tui_agent.conversation.view import RequestMessage, View
+from tui_agent.settings import Settings
+
+Recovery: TypeAlias = Literal["clear_old", "extract", "clear_newest"]
+RECOVERIES: tuple[Recovery, ...] = ("clear_old", "extract", "clear_newest")
+"""The ways out of an overflow, mildest first."""
+
+TOO_LARGE = "the request was too large for the model"
+RECOVERY_SHARE = 0.5
+"""How much of the limit a recovery from an overflow may keep word for word."""
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What layers must know of the model that answers; tokens, seconds, and USD per million tokens.
+
+    `window` is 0 where nobody knows it; `told_by_provider`: the provider said so, else the catalogue did.
+    """
+
+    name: str
+    window: int = 0
+    told_by_provider: bool = False
+    max_output: int = 0
+    tier: KnownTier = "unknown"
+    rates: Rates | None = None
+    cliffs: tuple[int, ...] = ()
+    cache_ttl_s: float = 300.0
+
+
+PreviewedStep: TypeAlias = Literal["compact", "clear", "checkpoint"]
+
+
+class Outlook(NamedTuple):
+    """What a step would do, before it is done. `exact`: counted, else expected; `payback` None: prices are unknown."""
+
+    step: PreviewedStep
+    preview: Preview
+    exact: bool
+    payback: pricing.Payback | None
+    reason: str
+
+
+class Pass(NamedTuple):
+    """The steps of one maintenance point, in the order they are carried out. `summary` still lacks its text."""
+
+    checkpoint: CompactionPlan | None = None
+    summary: CompactionPlan | None = None
+    digest: DigestPlan | None = None
+    cleared: Cleared | None = None
+
+    def __bool__(self) -> bool:
+        return any(step is not None for step in self)
+
+
+class ContextManager:
+    """Decides for one conversation. Owns its gauge, its back-off and what it has warned of."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        prompts: Prompts,
+        *,
+        ratios: Ratios | None = None,
+        task_threshold: float | None = None,
+        memory_folders: Collection[str] = (),
+        checkpoints: bool = True,
+    ) -> None:
+        self.gauge = Gauge(ratios=ratios)
+        self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
+        self._settings = settings
+        self._prompts = prompts
+        self._task_threshold = task_threshold
+        self._never = clearing.stays(settings.clearing, memory_folders)
+        self._checkpoints = checkpoints
+        self._watch = clearing.Watch()
+        self._caps: dict[str, int] = {}
+        self._warned: set[str] = set()
+        self._set_tiers = [
+            tier for tier in ("frontier", "mid", "small") if settings.is_set(f"compaction.threshold_by_tier.{tier}")
+        ]
+
+    # What fits
+
+    def window(self, model: ModelFacts) -> Window:
+        """The window in force; an overflow that told a smaller one counts."""
+        known = model.window if model.told_by_provider else 0
+        window = resolve_window(
+            self._settings.context, provider=known, catalogue=0 if model.told_by_provider else model.window
+        )
+        cap = self._caps.get(model.name, 0)
+        return Window(cap, "provider") if cap and window.tokens > cap else window
+
+    def budget(self, view: View, model: ModelFacts) -> Budget:
+        """What fits in the model's window."""
+        sizes = self.gauge.categories(view)
+        fixed = sizes["system"] + sizes["tools"]
+        return budget_of(self._settings.context, self.window(model), fixed, max_output=model.max_output)
+
+    def thresholds(self, view: View, model: ModelFacts) -> Thresholds:
+        """Where the layers start."""
+        return thresholds(
+            self.budget(view, model),
+            self._settings.clearing,
+            self._settings.compaction,
+            tier=model.tier,
+            task=self._task_threshold,
+            set_tiers=self._set_tiers,
+            cliffs=model.cliffs,
+        )
+
+    def tokens(self, view: View) -> int:
+        """The size of the next request."""
+        return self.gauge.tokens(view)
+
+    def situation(self, view: View, model: ModelFacts, now: float, *, between_turns: bool) -> Situation:
+        """This moment; `now` in seconds since the epoch."""
+        return Situation(
+            budget=self.budget(view, model),
+            tokens=self.tokens(view),
+            growth=self.gauge.growth.clearable,
+            cold=self.cache(view, model, now).cold,
+            between_turns=between_turns,
+            rates=model.rates,
+            tokens_of=self.tokens_of(view),
+        )
+
+    def cache(self, view: View, model: ModelFacts, now: float) -> pricing.CacheState:
+        """Whether the provider still has the prefix of the next request."""
+        call, prefix = view.last_call, view.prefix
+        return pricing.cache_state(
+            now=now,
+            last_call=call.time if call else None,
+            ttl_s=model.cache_ttl_s,
+            same_model=call is not None and call.model == model.name,
+            same_prefix=call is None or prefix is None or prefix.seq < call.seq,
+        )
+
+    def tokens_of(self, view: View) -> Callable[[Size], int]:
+        """Raw sizes into tokens of the model that answers."""
+        return lambda size: self.gauge.tokens_of(view, size)
+
+    def warnings(self, view: View, model: ModelFacts) -> tuple[str, ...]:
+        """Why layers rest, each said once."""
+        new = tuple(each for each in self.thresholds(view, model).warnings() if each not in self._warned)
+        self._warned.update(new)
+        return new
+
+    @property
+    def most_recoveries(self) -> int:
+        """How often a turn may recover from an overflow that the provider reports."""
+        return self._settings.compaction.max_compaction_recoveries
+
+    def protected_edge(self, view: View, model: ModelFacts, messages: Sequence[RequestMessage]) -> int:
+        """The index of the last message before the protected tail, in which nothing is cleared; -1: there is none.
+
+        Costs the length of that tail. What stands before the edge stays cached when the tail moves on.
+        """
+        tokens_of = self.tokens_of(view)
+        left = clearing.protected_tokens(self._settings.clearing, self.window(model).tokens)
+        for index in range(len(messages) - 1, -1, -1):
+            size = NOTHING
+            for block in messages[index].blocks:
+                size = size.plus(size_of_block(block))
+            left -= tokens_of(size)
+            if left < 0:
+                return index - 1
+        return -1
+
+    def shorten(self, view: View, text: str, *, history_budget: int, paged: bool) -> Shortened:
+        """What of a raw tool result enters the conversation; the budget in tokens."""
+        return shorten(
+            text,
+            self._settings.output,
+            history_budget=history_budget,
+            tokens_of=lambda each: self.gauge.tokens_of_text(view, each),
+            paged=paged,
+        )
+
+    # What is due
+
+    def due(self, view: View, model: ModelFacts, now: float, *, between_turns: bool) -> Pass:
+        """What is to be done before the next model call."""
+        now_is = self.situation(view, model, now, between_turns=between_turns)
+        limits = self.thresholds(view, model)
+        checkpoint = self._due_checkpoint(view, now_is) if between_turns else None
+        if checkpoint is not None:
+            return Pass(checkpoint=checkpoint)
+        cleared = self._due_clearing(view, now_is, limits)
+        summary = self._due_compaction(view, now_is, limits, cleared)
+        if summary is not None:
+            return Pass(summary=summary)
+        return Pass(digest=self._due_digest(view), cleared=cleared)
+
+    def follow_up(self, view: View, model: ModelFacts, now: float, *, kept_from: int = 0) -> Pass:
+        """What goes along after a boundary was set: the cache behind it is lost, so clearing what is old is free."""
+        warm = self.situation(view, model, now, between_turns=False)
+        after = structs.replace(warm, cold=True)
+        cleared = self._due_clearing(view, after, self.thresholds(view, model))
+        return Pass(digest=self._due_digest(view, kept_from, COMPACTION_PREFIX), cleared=cleared)
+
+    def recovery(self, view: View, model: ModelFacts, now: float, way: Recovery) -> Cleared | CompactionPlan | None:
+        """A way to a smaller request that needs no model: clear what is old, replace old turns by their extract, or
+        clear even the newest results.
+        """
+        here = self.situation(view, model, now, between_turns=False)
+        if way != "extract":
+            cleared = self._forced(view, here, keep=0 if way == "clear_newest" else self._settings.clearing.keep)
+            return structs.replace(cleared, reason=TOO_LARGE) if cleared else None
+        plan = plan_compaction(
+            view,
+            here,
+            self._settings.compaction,
+            self._prompts,
+            trigger=None,
+            asked=True,
+            keep=int(min(here.budget.limit or here.tokens, here.tokens) * RECOVERY_SHARE),
+            reason=TOO_LARGE,
+        )
+        return None if isinstance(plan, Refusal) else plan
+
+    def learn_limit(self, model: ModelFacts, limit: int) -> None:
+        """The provider told, in an overflow, how many tokens it takes."""
+        if limit > 0:
+            self._caps[model.name] = min(limit, self._caps.get(model.name, limit))
+
+    # What the user asks for
+
+    def compaction(
+        self, view: View, model: ModelFacts, now: float, *, focus: str = "", reason: str = "asked for by the user"
+    ) -> CompactionPlan | Refusal:
+        """A compaction now, whatever the thresholds say."""
+        limits = self.thresholds(view, model)
+        return plan_compaction(
+            view,
+            self.situation(view, model, now, between_turns=True),
+            self._settings.compaction,
+            self._prompts,
+            trigger=limits.compact.tokens or None,
+            focus=focus,
+            asked=True,
+            reason=reason,
+        )
+
+    def checkpoint(
+        self, view: View, model: ModelFacts, now: float, *, note: str = "", reason: str = "asked for by the user"
+    ) -> CompactionPlan | Refusal:
+        """A completion record now."""
+        here = self.situation(view, model, now, between_turns=True)
+        return plan_checkpoint(view, here, self._settings.compaction, self._prompts, note=note, reason=reason)
+
+    def clear_results(self, view: View, model: ModelFacts, now: float) -> Cleared | Refusal:
+        """Clear all old results now, however little they are."""
+        here = self.situation(view, model, now, between_turns=True)
+        return self._forced(view, here, keep=self._settings.clearing.keep) or Refusal(
+            f"There is nothing to clear: the newest {self._settings.clearing.keep} results and pins stay."
+        )
+
+    def pin(self, view: View, items: Sequence[int], pinned: bool) -> Callable[[ModelFacts, float], Pinned | Refusal]:
+        """Pin items, or take their pins off."""
+
+        def plan(model: ModelFacts, now: float) -> Pinned | Refusal:
+            here = self.situation(view, model, now, between_turns=True)
+            if pinned:
+                return plan_pin(view, items, here, share=self._settings.context.pins_share)
+            return plan_unpin(view, items, here)
+
+        return plan
+
+    def restore(
+        self, view: View, items: Sequence[int], texts: Sequence[str]
+    ) -> Callable[[ModelFacts, float], Restored | Refusal]:
+        """Show items whole again; `texts` has what the log holds only in part."""
+        return lambda model, now: plan_restore(
+            view, items, self.situation(view, model, now, between_turns=True), texts=texts
+        )
+
+    def undo(self, view: View, target: int | None) -> Callable[[ModelFacts, float], Undone | Refusal]:
+        """Undo a step, by default the newest."""
+        return lambda model, now: plan_undo(view, self.situation(view, model, now, between_turns=True), target=target)
+
+    def preview(
+        self, view: View, model: ModelFacts, now: float, step: PreviewedStep, *, focus: str = ""
+    ) -> Outlook | Refusal:
+        """What a step would do and cost; exact for clearing, expected for a summary."""
+        here = self.situation(view, model, now, between_turns=True)
+        if step == "clear":
+            cleared = self.clear_results(view, model, now)
+            if isinstance(cleared, Refusal):
+                return cleared
+            seen = what_if(view, [cleared], here)
+            payback = None
+            if here.rates is not None:
+                payback = pricing.clearing_payback(here.rates, freed=seen.freed, tail=seen.rewritten, cold=here.cold)
+            return Outlook(step, seen, True, payback, cleared.reason)
+        plan = (
+            self.compaction(view, model, now, focus=focus) if step == "compact" else self.checkpoint(view, model, now)
+        )
+        if isinstance(plan, Refusal):
+            return plan
+        expected = _stand_in(plan)
+        seen = what_if(view, [expected], here)._replace(after=plan.after)
+        payback = None
+        if here.rates is not None:
+            writing = here.rates.output * expected_summary(plan.replaced)
+            reading = plan.before * (1.0 if here.cold else here.rates.read)
+            payback = pricing.compaction_payback(
+                here.rates,
+                freed=seen.freed,
+                keep=seen.rewritten,
+                summary=expected_summary(plan.replaced),
+                summariser_usd=(reading + writing) * here.rates.input_usd / pricing.MILLION,
+                cold=here.cold,
+            )
+        return Outlook(step, seen, False, payback, plan.reason)
+
+    def would_free(self, view: View, model: ModelFacts, layer: str) -> int:
+        """About how many tokens a layer would free if it came now."""
+        here = self.situation(view, model, 0.0, between_turns=False)
+        if layer == "clear":
+            cleared = self._forced(view, here, keep=self._settings.clearing.keep)
+            return cleared.before - cleared.after if cleared else 0
+        trigger = self.thresholds(view, model).compact.tokens or None
+        plan = plan_compaction(view, here, self._settings.compaction, self._prompts, trigger=trigger)
+        return 0 if isinstance(plan, Refusal) else plan.before - plan.after
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether checkpoints are on."""
+        return self._checkpoints
+
+    def turn_ended(self) -> None:
+        """A turn is over."""
+        self.backoff = self.backoff.turn_ended()
+
+    # One layer each
+
+    def _due_checkpoint(self, view: View, here: Situation) -> CompactionPlan | None:
+        if not self._checkpoints or self.backoff.resting or self._settings.context.preset == "off":
+            return None
+        task = declared(view)
+        if task is None:
+            return None
+        plan = plan_checkpoint(
+            view,
+            here,
+            self._settings.compaction,
+            self._prompts,
+            step=task.step,
+            note=task.detail,
+            reason="the model declared the task done",
+        )
+        return None if isinstance(plan, Refusal) else plan
+
+    def _due_clearing(self, view: View, here: Situation, limits: Thresholds) -> Cleared | None:
+        if self._settings.context.preset not in ("layered", "digest"):
+            return None
+        return clearing.plan(view, here, self._settings.clearing, limits.clear, never=self._never, watch=self._watch)
+
+    def _due_digest(self, view: View, first: int = 0, prefix: str = PREFIX) -> DigestPlan | None:
+        if self._settings.context.preset != "digest":
+            return None
+        plan = plan_digest(view, self._settings.digests, self._prompts.digest, first=first, prefix=prefix)
+        return None if isinstance(plan, Refusal) else plan
+
+    def _due_compaction(
+        self, view: View, here: Situation, limits: Thresholds, cleared: Cleared | None
+    ) -> CompactionPlan | None:
+        settings = self._settings.compaction
+        if not settings.auto or self._settings.context.preset == "off" or self.backoff.resting:
+            return None
+        freed = cleared.before - cleared.after if cleared else 0
+        reason = self._reason_to_compact(view, here, limits, freed)
+        if not reason:
+            return None
+        plan = plan_compaction(
+            view,
+            here,
+            settings,
+            self._prompts,
+            trigger=limits.compact.tokens or None,
+            reason=reason,
+        )
+        if isinstance(plan, Refusal):
+            self.backoff = self.backoff.failed()
+            return None
+        return plan
+
+    def _reason_to_compact(self, view: View, here: Situation, limits: Thresholds, freed: int) -> str:
+        left, trigger = here.tokens - freed, limits.compact
+        if resting_after_undo(view):
+            return "the view reached the limit" if limits.limit.reached(left) else ""
+        if trigger.reached(left, len(view.messages()) if trigger.messages else 0):
+            return (
+                f"the view reached {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source
+            )
+        return self._paying_compaction(here, limits)
+
+    def _paying_compaction(self, here: Situation, limits: Thresholds) -> str:
+        """Why a compaction pays now; empty when it does not."""
+        settings, rates = self._settings.compaction, here.rates
+        factor = pricing.thrift_factor(settings, between_turns=here.between_turns, cold=here.cold)
+        if not factor or rates is None or limits.compact.rests or not limits.compact.tokens:
+            return ""
+        keep = keep_tokens(settings, here.budget, limits.compact.tokens)
+        replaced = max(0, here.tokens - here.budget.fixed - keep)
+        summary = expected_summary(replaced) + min(settings.facts_tokens, replaced // 5)
+        size = pricing.compaction_size(
+            rates, tokens=here.tokens, keep=keep, summary=summary, growth=self.gauge.growth.all, cold=here.cold
+        )
+        freed = here.tokens - (here.budget.fixed + keep + summary)
+        if size is None or freed < factor * size or freed <= 0:
+            return ""
+        when = "the cache is cold" if here.cold else "between turns" if here.between_turns else "inside a tool loop"
+        return f"it pays: {freed:,} freed tokens outweigh a summary ({when}, from {factor * size:,.0f} on)"
+
+    def _forced(self, view: View, here: Situation, *, keep: int) -> Cleared | None:
+        settings = structs.replace(self._settings.clearing, keep=keep)
+        limits = thresholds(here.budget, settings, self._settings.compaction)
+        return clearing.plan(view, here, settings, limits.clear, never=self._never, force=True)
+
+
+def _stand_in(plan: CompactionPlan) -> Summarized | Checkpointed:
+    """An entry that covers what the plan covers, with a text of no size."""
+    kind = Checkpointed if plan.form is CHECKPOINT else Summarized
+    return kind(first=plan.first, last=plan.last, text=".")
+
+
+def resting_after_undo(view: View) -> bool:
+    """Whether the user undid the newest summary or record: automatic compaction then rests until the limit."""
+    newest = next(
+        (counts for entry, counts in reversed(view.context_entries()) if isinstance(entry, Summarized | Checkpointed)),
+        True,
+    )
+    return not newest

@@ -1,0 +1,176 @@
+"""Groups of a conversation as text: for a model that summarises them, for the search for facts, and for the archive."""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from tui_agent.context.facts import Source
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import AnyEntry, Delivered, Digested, Message, Queued
+from tui_agent.conversation.groups import Group
+from tui_agent.conversation.view import View
+
+OPEN: Final = "<transcript>"
+CLOSE: Final = "</transcript>"
+
+_BACKTICKS: Final = re.compile(r"`{3,}")
+
+
+def cut(text: str, limit: int) -> str:
+    """`text`, or its head and tail of together `limit` characters with what was left out counted between them."""
+    if len(text) <= limit:
+        return text
+    mark = f"\n[… {len(text) - limit:,} characters …]\n"
+    tail = max(0, (limit - len(mark)) // 3)
+    head = max(0, limit - len(mark) - tail)
+    return text[:head] + mark + (text[-tail:] if tail else "") if head else text[:limit]
+
+
+def transcript(groups: Iterable[Group], *, result_chars: int) -> tuple[str, ...]:
+    """Each group as the model sees it, its results and its calls' arguments cut to `result_chars` characters."""
+    return tuple(text for group in groups if (text := _group_text(group, result_chars)))
+
+
+def material(parts: Sequence[str]) -> str:
+    """Parts of a transcript, marked off as material."""
+    inside = "\n\n".join(parts).replace(CLOSE, "</ transcript>")
+    return f"{OPEN}\n{inside}\n{CLOSE}"
+
+
+def fact_sources(groups: Iterable[Group]) -> list[Source]:
+    """What each speaker says in the groups, whole; of a call, the texts of its arguments."""
+    sources: list[Source] = []
+    for group in groups:
+        for piece in group.pieces:
+            for block in piece.blocks:
+                match block:
+                    case Text() if group.kind in ("tool_summary", "summary", "checkpoint"):
+                        sources.append(Source("summary", block.text))
+                    case Text() if group.kind == "notice":
+                        sources.append(Source("tool", block.text))
+                    case Text():
+                        sources.append(Source(group.role, block.text))
+                    case ToolCall():
+                        sources.append(Source("assistant", "\n".join(strings_in(block.arguments))))
+                    case ToolResult():
+                        sources.append(Source("tool", block.text))
+                    case Reasoning() | Image():
+                        pass
+    return sources
+
+
+def strings_in(arguments: str) -> list[str]:
+    """The texts and numbers in a call's arguments, their JSON undone."""
+    found: list[str] = []
+    waiting: list[object] = [msgspec.json.decode(arguments)]
+    while waiting:
+        match waiting.pop():
+            case str(text):
+                found.append(text)
+            case dict() as members:
+                waiting.extend(reversed(members.values()))
+            case list() as members:
+                waiting.extend(reversed(members))
+            case bool() | None:
+                pass
+            case number:
+                found.append(str(number))
+    return found
+
+
+def archive(view: View, groups: Sequence[Group]) -> str:
+    """The groups whole, as they stand in the log, as Markdown with one heading per message."""
+    results: dict[int, list[int]] = {}
+    for item in view.items():
+        if item.category == "results":
+            results.setdefault(item.group, []).append(item.seq)
+    parts = [f"## Entries {groups[0].first} to {groups[-1].last}"] if groups else []
+    for group in groups:
+        for seq in (group.first, *results.get(group.first, ())):
+            entry = view.log[seq]
+            parts += [f"### {seq} · {_title(entry, view)} · {_clock(entry.time)}", *_whole(entry, view)]
+    return "\n\n".join(parts) + "\n\n" if parts else ""
+
+
+def _group_text(group: Group, limit: int) -> str:
+    names: dict[str, str] = {}
+    lines: list[str] = []
+    for piece in group.pieces:
+        for block in piece.blocks:
+            match block:
+                case Text():
+                    lines.append(f"[{_speaker(group)}]\n{block.text.strip()}")
+                case ToolCall():
+                    names[block.id] = block.name
+                    lines.append(f"[assistant calls {block.name}]\n{cut(block.arguments, limit)}")
+                case ToolResult():
+                    failed = ", failed" if block.is_error else ""
+                    lines.append(f"[result of {names.get(block.call_id, 'a call')}{failed}]\n{cut(block.text, limit)}")
+                case Image():
+                    lines.append(f"[{_speaker(group)} shows an image]")
+                case Reasoning():
+                    pass
+    return "\n".join(lines)
+
+
+def _speaker(group: Group) -> str:
+    if group.kind == "notice":
+        return "program"
+    return "digest of earlier results" if group.kind == "tool_summary" else group.role
+
+
+def _title(entry: AnyEntry, view: View) -> str:
+    match entry:
+        case Message(kind="tool_result"):
+            calls = [view.call(block.call_id) for block in entry.blocks if isinstance(block, ToolResult)]
+            return "result of " + ", ".join(call.name for call in calls if call)
+        case Message():
+            return "program" if entry.kind == "notice" else entry.role
+        case Digested():
+            return "digest of earlier results"
+        case _:
+            return "user"
+
+
+def _whole(entry: AnyEntry, view: View) -> list[str]:
+    match entry:
+        case Message():
+            parts = [_block_text(block) for block in entry.blocks]
+            if entry.artifact is not None:
+                parts.append(f"(whole text: {entry.artifact.path})")
+            return [part for part in parts if part]
+        case Digested():
+            return [entry.text]
+        case Delivered():
+            queued = view.log[entry.queued]
+            blocks = queued.blocks if isinstance(queued, Queued) else ()
+            return [part for block in blocks if (part := _block_text(block))]
+        case _:
+            return []
+
+
+def _block_text(block: Block) -> str:
+    match block:
+        case Text():
+            return block.text
+        case ToolCall():
+            return f"calls `{block.name}`\n\n{_fenced(block.arguments)}"
+        case ToolResult():
+            failed = "failed\n\n" if block.is_error else ""
+            return failed + _fenced(block.text) + "\n\n(an image)" * len(block.images)
+        case Image():
+            return "(an image)"
+        case Reasoning():
+            return ""
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max([3, *(len(run) + 1 for run in _BACKTICKS.findall(text))])
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _clock(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

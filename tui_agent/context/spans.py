@@ -1,0 +1,111 @@
+"""Where the view is cut: which groups a summary replaces, and which stay word for word after it.
+
+A cut falls between two groups, never within what an earlier boundary covers, and never after something that the model
+has not seen: a running or just finished tool step and a new prompt always stay.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from tui_agent.conversation.blocks import Block, ToolResult
+from tui_agent.conversation.entries import Boundary
+from tui_agent.conversation.groups import Group
+from tui_agent.conversation.sizes import NOTHING, Size, size_of_block, size_of_text
+
+
+class Span(NamedTuple):
+    """What one summary is to cover: the boundaries and groups it replaces, and the groups shown after it."""
+
+    boundaries: tuple[Boundary, ...]
+    covered: tuple[Group, ...]
+    kept: tuple[Group, ...]
+
+    @property
+    def first(self) -> int:
+        """The first entry covered."""
+        return min(piece.first for piece in (*self.covered, *self.boundaries))
+
+    @property
+    def last(self) -> int:
+        """The last entry covered; a group whose results came in after the cut is covered with its call."""
+        last = max(piece.last for piece in (*self.covered, *self.boundaries))
+        return min(last, self.kept[0].first - 1) if self.kept else last
+
+    @property
+    def brought_back(self) -> tuple[int, ...]:
+        """The newest request of the user, where it lies before the cut: it is to be shown again after the summary."""
+        if any(group.starts_turn for group in self.kept):
+            return ()
+        newest = next((group for group in reversed(self.covered) if group.starts_turn), None)
+        return () if newest is None or newest.pinned else (newest.first,)
+
+
+class Scale:
+    """Sizes of groups and texts in tokens."""
+
+    def __init__(self, tokens_of: Callable[[Size], int]) -> None:
+        self._tokens_of = tokens_of
+
+    def group(self, group: Group) -> int:
+        total = NOTHING
+        for size in group.sizes.values():
+            total = total.plus(size)
+        return self._tokens_of(total)
+
+    def text(self, text: str) -> int:
+        return self._tokens_of(size_of_text(text))
+
+    def blocks(self, blocks: Iterable[Block]) -> int:
+        total = NOTHING
+        for block in blocks:
+            total = total.plus(size_of_block(block))
+        return self._tokens_of(total)
+
+
+def start_by_tokens(groups: Sequence[Group], keep: int, weigh: Scale) -> int:
+    """The index from which groups of together at most `keep` tokens follow."""
+    start, kept = len(groups), 0
+    while start:
+        kept += weigh.group(groups[start - 1])
+        if kept > keep:
+            break
+        start -= 1
+    return start
+
+
+def start_by_messages(groups: Sequence[Group], keep: int) -> int:
+    """The index from which at most `keep` messages follow, each result counted as one, or the newest group."""
+    start, kept = len(groups), 0
+    while start:
+        group = groups[start - 1]
+        kept += 1 + sum(isinstance(block, ToolResult) for piece in group.pieces for block in piece.blocks)
+        if kept > keep and start < len(groups):
+            break
+        start -= 1
+    return start
+
+
+def _unseen(groups: Sequence[Group]) -> int:
+    """The index from which the model has not seen everything: a running or just finished tool step, a new prompt."""
+    for index in range(len(groups) - 1, -1, -1):
+        if groups[index].role == "assistant":
+            calls = groups[index].open or len(groups[index].pieces) > 1
+            return index if calls else index + 1
+    return 0
+
+
+def span_before(groups: Sequence[Group], boundaries: Sequence[Boundary], start: int) -> Span:
+    """Cut at `start` or, where that would split what a boundary covers, at the next place after it, else before it."""
+    latest = _unseen(groups)
+    start = min(start, latest)
+
+    def free(index: int) -> bool:
+        if index == len(groups):
+            return True
+        return not any(boundary.first < groups[index].first <= boundary.last for boundary in boundaries)
+
+    candidates = [*range(start, latest + 1), *range(start - 1, -1, -1)]
+    cut_at = next((index for index in candidates if free(index)), 0)
+    kept = tuple(groups[cut_at:])
+    inside = tuple(boundary for boundary in boundaries if not kept or boundary.first < kept[0].first)
+    return Span(inside, tuple(groups[:cut_at]), kept)

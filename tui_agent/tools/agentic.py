@@ -1,0 +1,199 @@
+"""Tools that read on the model's behalf: a subtask on a small model looks at the content, and only its digest returns.
+
+They isolate context, not rights: every call of a subtask passes the session's own permission gate, under the name of
+the tool it really uses. So the wrappers themselves touch nothing and ask nothing.
+"""
+
+from collections.abc import Iterable
+
+from tui_agent.resources import prompt_text
+from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.schema import Signature
+from tui_agent.tools.subtasks import SubtaskResult, Subtasks, SubtaskSpec
+from tui_agent.tools.workspace import missing, shown
+
+INNER_TOOLS = {
+    "agentic_read_file": ("read_file",),
+    "agentic_fetch_url": ("fetch_url",),
+    "agentic_grep": ("grep", "read_file"),
+    "agentic_research": ("read_file", "grep", "list_dir", "glob"),
+}
+"""The plain tools that each wrapper's subtask has."""
+
+_READING: Effect = "read"
+
+
+def agentic_tools(subtasks: Subtasks, names: Iterable[str]) -> list[Tool]:
+    """The wrappers whose inner tools are all among `names`."""
+    offered = frozenset(names)
+    wrappers: list[Tool] = [
+        AgenticReadFile(subtasks),
+        AgenticFetchUrl(subtasks),
+        AgenticGrep(subtasks),
+        AgenticResearch(subtasks),
+    ]
+    return [tool for tool in wrappers if offered.issuperset(INNER_TOOLS[tool.definition.name])]
+
+
+class _Wrapper:
+    """What the wrappers share: they run a subtask and answer with what it found."""
+
+    effect: Effect = _READING
+
+    def __init__(self, subtasks: Subtasks, signature: Signature) -> None:
+        self._subtasks = subtasks
+        self._signature = signature
+        self.definition = signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        self._signature.parse(arguments)
+        return (Access("none", self.definition.name),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        given = self._signature.parse(arguments)
+        text = "\n".join(f"{name}: {shown(str(value))}" for name, value in given.items())
+        return Preview(f"Subtask {self.definition.name}", text=text)
+
+    async def _ask(self, context: ToolContext, subject: str, prompt: str) -> ToolOutput:
+        name = self.definition.name
+        spec = SubtaskSpec(
+            system=prompt_text(f"subtask_{name.removeprefix('agentic_')}").strip(),
+            prompt=prompt,
+            tools=INNER_TOOLS[name],
+            title=f"{name} {shown(subject, 100)}",
+        )
+        return _digest(await self._subtasks.run(spec, context.progress, context.call_id))
+
+
+class AgenticReadFile(_Wrapper):
+    """Answers a question about a file."""
+
+    def __init__(self, subtasks: Subtasks) -> None:
+        super().__init__(subtasks, Signature.of(self._read, "agentic_read_file"))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._signature.call(self._read, arguments, context)
+
+    async def _read(self, context: ToolContext, /, path: str, question: str) -> ToolOutput:
+        """Have a file read by a helper that answers your question about it; only its digest comes back.
+
+        Use INSTEAD OF read_file (NOT IN ADDITION TO) when the file might be large (more than about 300 lines), or when
+        you need to know something about it rather than its exact text. Use plain read_file for a small file, and for
+        the lines you are about to edit. Treat the digest as authoritative; DO NOT re-read with bare read_file to
+        spot-check. If something is missing, call this again with a narrower question.
+
+        Args:
+            path: The file: relative to the working folder, absolute, or starting with ~.
+            question: What you need to know, with all that is needed to understand it: the helper knows nothing of this
+                conversation. Ask for names, line numbers or quotes where you will need them.
+        """
+        _check_exists(context.workspace, path)
+        return await self._ask(context, path, f"File: {path}\n\nQuestion: {question}")
+
+
+class AgenticFetchUrl(_Wrapper):
+    """Answers a question about a web page."""
+
+    effect: Effect = "network"
+
+    def __init__(self, subtasks: Subtasks) -> None:
+        super().__init__(subtasks, Signature.of(self._fetch, "agentic_fetch_url"))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._signature.call(self._fetch, arguments, context)
+
+    async def _fetch(self, context: ToolContext, /, url: str, question: str) -> ToolOutput:
+        """Have a web page fetched and read by a helper that answers your question; only its digest comes back.
+
+        Use INSTEAD OF fetch_url (NOT IN ADDITION TO) unless the page is known to be short. Treat the digest as
+        authoritative; DO NOT fetch the page again with bare fetch_url to spot-check. If something is missing, call this
+        again with a narrower question.
+
+        Args:
+            url: The page, beginning with http:// or https://.
+            question: What you need to know, with all that is needed to understand it: the helper knows nothing of this
+                conversation. Ask for exact names, versions or code where you will need them.
+        """
+        return await self._ask(context, url, f"URL: {url}\n\nQuestion: {question}")
+
+
+class AgenticGrep(_Wrapper):
+    """Answers a question about what a search finds."""
+
+    def __init__(self, subtasks: Subtasks) -> None:
+        super().__init__(subtasks, Signature.of(self._grep, "agentic_grep"))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._signature.call(self._grep, arguments, context)
+
+    async def _grep(self, context: ToolContext, /, pattern: str, question: str, path: str = ".") -> ToolOutput:
+        """Have files searched by a helper that looks at the matches and answers your question; only its digest comes
+        back.
+
+        Use INSTEAD OF grep (NOT IN ADDITION TO) when there might be many matches (more than about 30), or when what
+        matters is what the matches mean. Use plain grep to find one known place. Treat the digest as authoritative; DO
+        NOT repeat the search with bare grep or read_file to spot-check. If something is missing, call this again with a
+        narrower pattern or question.
+
+        Args:
+            pattern: A regular expression, as for grep.
+            question: What you need to know of the matches, with all that is needed to understand it: the helper knows
+                nothing of this conversation.
+            path: The folder or file to search.
+        """
+        _check_exists(context.workspace, path)
+        return await self._ask(context, pattern, f"Pattern: {pattern}\nPath: {path}\n\nQuestion: {question}")
+
+
+class AgenticResearch(_Wrapper):
+    """Answers an open question about the files of a folder."""
+
+    def __init__(self, subtasks: Subtasks) -> None:
+        super().__init__(subtasks, Signature.of(self._research, "agentic_research"))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._signature.call(self._research, arguments, context)
+
+    async def _research(self, context: ToolContext, /, question: str, path: str = ".") -> ToolOutput:
+        """Have an open question about a folder's files investigated by a helper that lists, searches and reads; only
+        its digest comes back.
+
+        Use INSTEAD OF many calls of list_dir, glob, grep and read_file (NOT IN ADDITION TO them) when you do not know
+        yet where the answer lies: how something works, where something is done, what uses what. Several independent
+        questions can be asked in one step; they run side by side. Treat the digest as authoritative; DO NOT re-read the
+        files it names to spot-check. If something is missing, call this again with a narrower question.
+
+        Args:
+            question: What you need to know, with all that is needed to understand it: the helper knows nothing of this
+                conversation. Ask for paths and line numbers where you will need them.
+            path: The folder to look in.
+        """
+        _check_exists(context.workspace, path)
+        return await self._ask(context, question, f"Folder: {path}\n\nQuestion: {question}")
+
+
+def _check_exists(workspace: WorkspaceView, path: str) -> None:
+    """A subtask costs money; a wrong name is known without one. Says nothing of places outside the workspace."""
+    real = workspace.resolve(path)
+    if (workspace.contains(real) or workspace.owns(real)) and not real.exists():
+        raise missing(path, real)
+
+
+def _digest(result: SubtaskResult) -> ToolOutput:
+    calls = f"{result.steps} model call{'' if result.steps == 1 else 's'}"
+    cost = "" if result.cost_usd is None else f", ${result.cost_usd:.4f}"
+    summary = f"{result.model}, {calls}, {result.usage.input_tokens:,} tokens{cost}"
+    if not result.error:
+        return ToolOutput(result.text, summary=summary)
+    found = f" What it found until then:\n\n{result.text}" if result.text.strip() else ""
+    advice = "Ask a narrower question, or look yourself with the plain tools."
+    return ToolOutput(f"[The subtask did not finish: {result.error} {advice}]{found}", is_error=True, summary=summary)
+
+
+def subtask_tools(spec: SubtaskSpec, offered: Iterable[Tool]) -> tuple[Tool, ...]:
+    """The tools a subtask has, of those offered. Raises ToolFailure where one is not there."""
+    by_name = {tool.definition.name: tool for tool in offered}
+    absent = [name for name in spec.tools if name not in by_name]
+    if absent:
+        raise ToolFailure(f"A subtask cannot have the tool {', '.join(absent)}: there is none here.")
+    return tuple(by_name[name] for name in spec.tools)

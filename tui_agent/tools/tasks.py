@@ -1,0 +1,41 @@
+"""Telling where a task ends."""
+
+from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.schema import Signature
+
+
+class MarkTaskDone:
+    """`mark_task_done`: the model's word that a task is finished. The record is written at the next turn."""
+
+    effect: Effect = "none"
+
+    def __init__(self) -> None:
+        self._signature = Signature.of(self._mark, "mark_task_done")
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        self._signature.parse(arguments)
+        return ()
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return Preview(title="Mark the task done", text=str(self._signature.parse(arguments)["detail"]))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return self._signature.call(self._mark, arguments, context)
+
+    def _mark(self, context: ToolContext, /, detail: str) -> ToolOutput:
+        """Say that the task the user gave you is finished and checked.
+
+        Call it once, at the natural end of a task, not after each step. A record of the task then takes the place of
+        its exploration, so that the next task starts with room to work.
+
+        Args:
+            detail: What was done, in one or two sentences: the outcome, and what was verified.
+        """
+        if not detail.strip():
+            raise ToolFailure("mark_task_done: say in `detail` what was done.")
+        return ToolOutput("Noted. The record of this task is written when the next one begins.", summary="noted")
