@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from tui_agent.arguments import Arguments
@@ -47,7 +48,7 @@ def said(app: TuiAgent) -> str:
 
 
 async def until(pilot: Pilot[object], true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not true():
             await pilot.pause(0.02)
 
@@ -283,6 +284,16 @@ async def test_the_model_picker_keeps_a_model_without_a_key(arguments: Arguments
         assert app.status.status.model.startswith("offline")
 
 
+async def test_a_paste_into_the_conversation_is_for_the_prompt(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        app.pane.focus()
+        await pilot.pause()
+        app.post_message(events.Paste("pasted"))
+        await until(pilot, lambda: app.entry.prompt.text == "pasted")
+        assert app.focused is app.entry.prompt
+
+
 async def test_the_theme_can_be_changed(arguments: Arguments) -> None:
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test() as pilot:
@@ -349,12 +360,13 @@ async def test_every_part_fits_on_every_screen(arguments: Arguments, size: tuple
 async def test_resizing_at_any_moment(arguments: Arguments) -> None:
     app = TuiAgent(replace(arguments, prompt="read hello.txt"), OFFLINE)
     async with app.run_test() as pilot:
-        for size in [(1, 1), (20, 5), (200, 60), (7, 3), (80, 24)] * 2:
+        for size in [(1, 1), (20, 5), (200, 60), (7, 3), (2, 30), (80, 24)] * 2:
             await pilot.resize_terminal(*size)
-            await pilot.press("a")
+            await pilot.pause()
         await until(pilot, lambda: "hello from the file" in said(app))
         await idle(app, pilot)
-        assert app.entry.prompt.text == "a" * 10
+        await write(pilot, "still here")
+        assert app.entry.prompt.text == "still here"
 
 
 async def test_an_error_nobody_expected_is_a_card_with_a_log(arguments: Arguments) -> None:

@@ -7,6 +7,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
+from typing_extensions import override
 
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Preview
 from tui_agent.tui.permission import PermissionPanel
@@ -38,6 +39,7 @@ class PanelApp(App[None]):
         self.panel = PermissionPanel(lambda: self.typed_at)
         self.typed: list[str] = []
 
+    @override
     def compose(self) -> ComposeResult:
         yield Input(id="elsewhere")
         yield self.panel

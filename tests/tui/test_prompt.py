@@ -6,6 +6,7 @@ import pytest
 from textual import events
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
+from typing_extensions import override
 
 from tui_agent.resources import styles_folder
 from tui_agent.tui.completion import Choice, Completion
@@ -28,6 +29,7 @@ class PromptApp(App[None]):
         self.sent: list[tuple[str, str]] = []
         self.left = 0
 
+    @override
     def compose(self) -> ComposeResult:
         yield self.area
 
@@ -138,10 +140,10 @@ async def test_backspace_takes_a_chip_as_one(app: PromptApp) -> None:
 async def test_tab_completes_a_command(app: PromptApp) -> None:
     async with app.run_test() as pilot:
         await write(pilot, "/")
-        assert app.area.completions.display
+        shown = [app.area.completions.display]
         await pilot.press("down", "tab")
         assert app.area.prompt.text == "/model "
-        assert not app.area.completions.display
+        assert [*shown, app.area.completions.display] == [True, False]
         assert app.sent == []
 
 

@@ -3,6 +3,7 @@
 import pytest
 from rich.cells import cell_len
 from textual.app import App, ComposeResult
+from typing_extensions import override
 
 from tui_agent.tui.status_bar import Status, StatusBar, Thresholds, cost_text, elapsed_text, status_line
 from tui_agent.tui.theme import ASCII, UNICODE, Glyphs
@@ -101,6 +102,7 @@ def test_durations(seconds: float, shown: str) -> None:
 
 
 class BarApp(App[None]):
+    @override
     def compose(self) -> ComposeResult:
         yield StatusBar()
 
@@ -109,8 +111,8 @@ async def test_no_timer_runs_while_nothing_is_going_on() -> None:
     app = BarApp()
     async with app.run_test():
         bar = app.query_one(StatusBar)
-        assert not bar.ticking
-        bar.show(activity="thinking", since=0.0)
-        assert bar.ticking
-        bar.show(activity="")
-        assert not bar.ticking
+        states = [bar.ticking]
+        for activity in ("thinking", "running grep", ""):
+            bar.show(activity=activity, since=0.0)
+            states.append(bar.ticking)
+        assert states == [False, True, True, False]

@@ -51,7 +51,7 @@ class Terminal:
         self._stream.feed(re.sub(rb"\x1b\[[<>=?][0-9;]*[uq$][a-z]?", b"", data))
         return True
 
-    def until(self, true: Callable[[], bool], *, seconds: float = 30) -> None:
+    def until(self, true: Callable[[], bool], *, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not true():
             alive = self.read()

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen
@@ -51,7 +52,7 @@ class TuiAgent(App[object]):
 
     CSS_PATH = sorted(styles_folder().glob("*.tcss"))
     ENABLE_COMMAND_PALETTE = False
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (14, "-high")]  # noqa: RUF012 (not declared as a class variable there)
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (7, "-low"), (14, "-high")]  # noqa: RUF012 (not declared as a class variable there)
     TITLE = "tui-agent"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "break", "Stop, or quit", show=False, priority=True),
@@ -92,6 +93,10 @@ class TuiAgent(App[object]):
         self._greet()
         self.entry.prompt.focus()
         self.call_after_refresh(self._begin)
+
+    async def on_unmount(self) -> None:
+        """However the app ends: the session ends in order."""
+        await self.conductor.close()
 
     def _greet(self) -> None:
         text = welcome(self.settings, os.environ)
@@ -152,6 +157,10 @@ class TuiAgent(App[object]):
         text = await self.conductor.take_back()
         if text:
             self.entry.prompt.put(text)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A paste nobody took, such as into the conversation, is for the prompt."""
+        self.entry.prompt.paste(event.text)
 
     def on_prompt_left(self) -> None:
         """Ctrl+D in an empty prompt."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tui_agent.safe_text import one_line
 from tui_agent.settings import PermissionMode
 from tui_agent.tui.blocks import Level
 from tui_agent.tui.completion import Choice, Completion
@@ -20,6 +21,9 @@ _MODES: Final[dict[PermissionMode, str]] = {
     "auto": "edits inside the project pass; commands, network and outside paths are asked about",
     "allow": "nothing is asked",
 }
+
+MAX_DESCRIPTION: Final = 58
+"""Characters of a tool's description in its list, which then fits 80 columns."""
 
 KEYS: Final = (
     ("Enter", "send; while a turn runs, the text waits for its next step"),
@@ -154,7 +158,10 @@ async def _tools(host: Host, argument: str) -> None:
 
 def _first_sentence(text: str) -> str:
     line = " ".join(text.split())
-    return line.split(". ", 1)[0].rstrip(".")
+    return one_line(line.split(". ", 1)[0].rstrip("."), MAX_DESCRIPTION)
+
+
+_MODEL_TITLE: Final = "Model: tier, window, $ per million tokens in / out"
 
 
 async def _model(host: Host, argument: str) -> None:
@@ -164,7 +171,7 @@ async def _model(host: Host, argument: str) -> None:
 
     agent = await host.agent()
     before = agent.profile.name
-    name = argument or await host.pick("Model", await asyncio.to_thread(model_options, before), before)
+    name = argument or await host.pick(_MODEL_TITLE, await asyncio.to_thread(model_options, before), before)
     if name is None or name == before:
         return
     if agent.busy:

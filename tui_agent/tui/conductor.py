@@ -117,10 +117,11 @@ class Conductor:
         return await self._withdraw(self.session, max(self._waiting)) or None
 
     async def close(self) -> None:
-        """Stop the turn and close the session."""
+        """Stop the turn and close the session; a second call does nothing."""
         await self.stop()
-        if self.session is not None:
-            await self.session.close()
+        session, self.session = self.session, None
+        if session is not None:
+            await session.close()
 
     def add(self, seq: int, text: str) -> None:
         """A text waits in the conversation for the next step."""

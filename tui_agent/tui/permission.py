@@ -99,8 +99,9 @@ class PermissionPanel(Vertical, can_focus=True):
             finally:
                 self._answer = None
                 had_focus = self.has_focus_within
-                self._set_open(False)
-                self.post_message(self.Closed(had_focus))
+                if self.is_attached:
+                    self._set_open(False)
+                    self.post_message(self.Closed(had_focus))
 
     def action_choose(self, index: int) -> None:
         """Answer with the choice of this number, counted from 0."""

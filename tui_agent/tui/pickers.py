@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,6 +15,9 @@ from typing_extensions import override
 
 from tui_agent.safe_text import one_line
 from tui_agent.tui.transcript import compact_count
+
+OTHER_LINES: Final = 8
+"""Lines of the dialog beside the list and the text over it, and of air around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,11 @@ class PickerScreen(ModalScreen[str | None]):
         choices.highlighted = values.index(self._current) if self._current in values else 0
         choices.focus()
 
+    def on_resize(self) -> None:
+        """As high as the list is, where there is room."""
+        room = max(1, self.app.size.height - OTHER_LINES - len(self._text.splitlines()))
+        self.query_one(OptionList).styles.height = min(len(self._options), room)
+
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Take the choice."""
         self.dismiss(self._options[event.option_index].value)
@@ -73,15 +81,15 @@ class PickerScreen(ModalScreen[str | None]):
 
 
 def model_options(current: str) -> tuple[Option, ...]:
-    """The models known without asking anyone, the present one among them."""
+    """The models known without asking anyone, the present one among them: tier, window, dollars per million tokens."""
     from tui_agent.models.catalogue import known_models
 
     options = []
     for profile in known_models():
         prices = profile.prices
         facts: list[str] = [profile.tier] if profile.tier != "unknown" else []
-        facts += [f"{compact_count(profile.window)} window"] if profile.window else []
-        facts += [f"${prices.input:g} in, ${prices.output:g} out"] if prices is not None else []
+        facts += [compact_count(profile.window)] if profile.window else []
+        facts += [f"${prices.input:g} / ${prices.output:g}"] if prices is not None else []
         options.append(Option(profile.name, profile.name, " · ".join(facts)))
     if current not in {option.value for option in options}:
         options.insert(0, Option(current, current))

@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import TextArea
 from typing_extensions import override
@@ -77,6 +78,12 @@ class Prompt(TextArea):
         """Insert text at the cursor, as if it had been typed here."""
         self._replace_via_keyboard(text, *self.selection)
 
+    def paste(self, text: str) -> None:
+        """Insert a pasted text, a large one as a chip."""
+        self.last_key = monotonic()
+        self.type(self._pastes.fold(text))
+        self.focus()
+
     @override
     async def _on_key(self, event: events.Key) -> None:
         self.last_key = monotonic()
@@ -90,9 +97,7 @@ class Prompt(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        self.last_key = monotonic()
-        self.type(self._pastes.fold(event.text))
-        self.focus()
+        self.paste(event.text)
 
     def on_text_area_changed(self) -> None:
         """Offer what could stand before the cursor."""
@@ -102,6 +107,11 @@ class Prompt(TextArea):
     def on_blur(self) -> None:
         """A list that takes keys from nobody is no use."""
         self._completions.show(None)
+
+    @override
+    def render_line(self, y: int) -> Strip:
+        # Textual's placeholder cannot be wrapped to no width at all.
+        return super().render_line(y) if self.content_size.width > 0 else Strip.blank(self.size.width)
 
     @override
     def action_delete_left(self) -> None:

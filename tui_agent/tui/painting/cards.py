@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from tui_agent.tui.blocks import ReasoningBlock, ToolBlock, ToolState
-from tui_agent.tui.painting.diffs import counts, diff_sections, paint_diff
+from tui_agent.tui.painting.diffs import counts, diff_sections, paint_rows, read_diff
 from tui_agent.tui.painting.lines import GUTTER, Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.painting.sections import Section, blank_section, text_sections
@@ -17,6 +17,7 @@ from tui_agent.tui.transcript import can_open, compact_count
 PREVIEW_LINES: Final = 3
 """Lines of a result, or of what a running tool prints, under the header of a collapsed card."""
 _PREVIEW_SEARCH: Final = 2000
+_DIFF_SEARCH: Final = 40
 _BODY_INDENT: Final = GUTTER + 2
 _NEST_INDENT: Final = 2
 _MAX_DEPTH: Final = 6
@@ -156,12 +157,10 @@ def _draw_preview(block: ToolBlock, indent: int, width: int, look: Look) -> list
 
 
 def _diff_preview(diff: str, indent: int, width: int, look: Look) -> list[Line]:
-    lines = diff.split("\n", 40)[:40]
-    changed = next((place for place, line in enumerate(lines) if line.startswith(("+", "-"))), 1)
-    head = lines[: max(1, changed)]
-    rows = paint_diff("\n".join([*head, *lines[len(head) :]]), width, look, indent=indent)
-    start = sum(not line.startswith("@@") for line in head)
-    return rows[start : start + PREVIEW_LINES]
+    lines = diff.split("\n", _DIFF_SEARCH)[:_DIFF_SEARCH]
+    rows = read_diff("\n".join(lines))
+    changed = next((place for place, row in enumerate(rows) if row.sign in "+-"), 0)
+    return paint_rows(rows[changed : changed + PREVIEW_LINES], width, look, indent=indent)[:PREVIEW_LINES]
 
 
 def _preview_lines(block: ToolBlock) -> list[str]:

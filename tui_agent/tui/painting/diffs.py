@@ -65,21 +65,17 @@ def read_diff(diff: str) -> list[Row]:
     return list(_with_changed_words(rows))
 
 
-def paint_diff(diff: str, width: int, look: Look, *, indent: int = GUTTER) -> list[Line]:
-    """A whole unified diff as lines."""
-    return _draw(read_diff(diff), indent, width, look)
-
-
 def diff_sections(diff: str, *, indent: int = GUTTER) -> list[Section]:
     """A unified diff in sections, to be painted as they come into view."""
     rows = read_diff(diff)
     return [
-        Section(partial(_draw, part, indent), sum(len(row.text) for row in part), len(part) - 1)
+        Section(partial(paint_rows, part, indent=indent), sum(len(row.text) for row in part), len(part) - 1)
         for part in (rows[start : start + TEXT_LINES] for start in range(0, len(rows), TEXT_LINES))
     ]
 
 
-def _draw(rows: list[Row], indent: int, width: int, look: Look) -> list[Line]:
+def paint_rows(rows: list[Row], width: int, look: Look, *, indent: int = GUTTER) -> list[Line]:
+    """Rows of a diff as lines."""
     palette = look.palette
     digits = max((len(str(row.number)) for row in rows), default=1)
     margin = Run(" " * indent, palette.base)
