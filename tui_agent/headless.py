@@ -11,6 +11,7 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
+from tui_agent.agent.commands import Reply, run_command
 from tui_agent.arguments import Arguments, OutputFormat
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.catalogue import missing_key
@@ -93,6 +94,9 @@ async def _run(arguments: Arguments, settings: Settings) -> int:
 
 
 async def _turn(session: Session, arguments: Arguments, began: float) -> int:
+    command = await _command(session, arguments, began)
+    if command is not None:
+        return command
     outcome = _Outcome()
     _interrupt_on_signals(session.agent)
     if arguments.output_format == "stream-json":
@@ -101,6 +105,30 @@ async def _turn(session: Session, arguments: Arguments, began: float) -> int:
         async for event in _heard(stream, outcome):
             if arguments.output_format == "stream-json":
                 _print(events.encode(event))
+            elif isinstance(event, events.Alert):
+                _say(f"watchdog: {event.text}")
+    _show(outcome, _report(session, outcome, began), arguments.output_format)
+    return outcome.exit_code
+
+
+async def _command(session: Session, arguments: Arguments, began: float) -> int | None:
+    """Do a slash command in place of a turn; None where the prompt is none."""
+    prompt = (arguments.prompt or "").strip()
+    if not prompt.startswith("/") or "\n" in prompt:
+        return None
+    try:
+        reply = await run_command(session.agent, prompt)
+    except StorageError as error:
+        reply = Reply(error.message, error.hint, failed=True)
+    if reply is None:
+        return None
+    outcome = _Outcome()
+    text = "\n".join(part for part in (reply.title, reply.text) if part)
+    if reply.failed:
+        outcome.failure = events.TurnFailed(kind="command", message=text, retryable=False)
+    outcome.finished = events.TurnFinished(
+        stop_reason="command", text=text, steps=0, usage=Usage(), cost_usd=0.0, duration_ms=0
+    )
     _show(outcome, _report(session, outcome, began), arguments.output_format)
     return outcome.exit_code
 

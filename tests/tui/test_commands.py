@@ -44,7 +44,7 @@ def test_help_fits_eighty_columns() -> None:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("/", ["/help", "/model", "/mode", "/tools", "/theme", "/quit"]),
+        ("/", [f"/{command.name}" for command in default_commands().all]),
         ("/mod", ["/model", "/mode"]),
         ("/ex", ["/quit"]),
         ("/MODE", ["/model", "/mode"]),

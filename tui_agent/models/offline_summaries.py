@@ -10,7 +10,14 @@ from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.view import RequestMessage
 from tui_agent.models.offline_commands import Command, Step, Verb
 
-_ASKED = re.compile(r"^# (?:Current state|Task|Session intent)\b", re.MULTILINE)
+_ASKED = (
+    ("Current state", "Files & changes", "Exact next steps"),
+    ("Task", "Files & changes", "Where we are"),
+    ("Session intent", "Key decisions", "Next steps"),
+)
+"""Headings that only a request for a summary has together."""
+_WRITTEN = ("[Previous conversation summary]", "[Completed task]")
+"""How a summary begins that was written earlier."""
 _HEADING = re.compile(r"^# +(.+?)(?: +[—–-] .*|:.*)?$", re.MULTILINE)
 _PATH = re.compile(r"(?<![\w/.:])(?:[\w.\-]+/)*[\w\-]+\.[A-Za-z][A-Za-z0-9]{0,5}\b")
 _ERROR = re.compile(r"[^\n]*\b(?:[A-Z]\w*(?:Error|Exception)|FAILED|failed|error:)[^\n]*")
@@ -63,7 +70,8 @@ def before_asking(messages: Sequence[RequestMessage]) -> tuple[RequestMessage, .
 
 def _asks(text: str) -> bool:
     """Whether a text asks for a summary; an earlier summary, marked by its bracketed title, only has its form."""
-    return bool(_ASKED.search(text)) and not text.startswith("[")
+    headings = {match[1].strip() for match in _HEADING.finditer(text)}
+    return any(headings.issuperset(form) for form in _ASKED) and not text.startswith(_WRITTEN)
 
 
 def summarise(sections: Sequence[str], messages: Sequence[RequestMessage], remaining: Sequence[Command]) -> str:

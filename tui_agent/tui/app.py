@@ -123,6 +123,7 @@ class TuiAgent(App[object]):
         session = await open_for_screen(self.arguments, self.settings, self, self.ask)
         self.session_folder = session.folder
         view = TurnView(self._transcript, self.status, self.conductor)
+        session.agent.listen(view.show)
         view.show_history(session.agent.history())
         for notice in session.notices:
             view.show(notice)

@@ -5,7 +5,7 @@ from typing import Final
 
 from tui_agent.safe_text import one_line
 
-_TELLING: Final = ("command", "path", "pattern", "url", "query", "question", "detail")
+_TELLING: Final = ("command", "pattern", "path", "url", "query", "question", "detail")
 """Arguments that say most, the most telling first."""
 
 _BULKY: Final = frozenset({"content", "old", "new"})
@@ -23,6 +23,8 @@ def call_summary(arguments: str) -> str:
     if not isinstance(values, dict):
         return one_line(arguments)
     parts = [_shown(values[name]) for name in _TELLING if values.get(name) not in (None, "")]
+    if len(parts) > 1 and values.get("path") == ".":
+        parts.remove(".")
     parts += [f"{name}={_shown(value)}" for name, value in values.items() if name not in {*_TELLING, *_BULKY}]
     return one_line("  ".join(parts))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tui_agent.agent.command_names import COMMANDS
 from tui_agent.safe_text import one_line
 from tui_agent.settings import PermissionMode
 from tui_agent.tui.blocks import Level
@@ -22,8 +23,11 @@ _MODES: Final[dict[PermissionMode, str]] = {
     "allow": "nothing is asked",
 }
 
-MAX_DESCRIPTION: Final = 58
-"""Characters of a tool's description in its list, which then fits 80 columns."""
+_USAGE_WIDTH: Final = 24
+"""Columns of a command in the help; the few that are longer push their description to the right."""
+
+MAX_DESCRIPTION: Final = 120
+"""Characters of a tool's description in its list."""
 
 KEYS: Final = (
     ("Enter", "send; while a turn runs, the text waits for its next step"),
@@ -128,9 +132,7 @@ class Commands:
 
     def help_text(self) -> str:
         """Every command on a line, as Markdown is not needed for it."""
-        width = max(len(command.usage) for command in self.all) + 2
-        lines = [f"{command.usage:<{width}}{_described(command)}" for command in self.all]
-        return "\n".join(lines)
+        return "\n".join(f"{command.usage:<{_USAGE_WIDTH}} {_described(command)}" for command in self.all)
 
 
 def keys_text() -> str:
@@ -160,6 +162,9 @@ def _first_sentence(text: str) -> str:
     line = " ".join(text.split())
     return one_line(line.split(". ", 1)[0].rstrip("."), MAX_DESCRIPTION)
 
+
+_SHOWN_AS_STEP: Final = frozenset(("compact", "done"))
+"""Commands whose text stands in the boundary they leave in the conversation."""
 
 _MODEL_TITLE: Final = "Model: tier, window, $ per million tokens in / out"
 
@@ -224,6 +229,50 @@ async def _theme(host: Host, argument: str) -> None:
     host.use_theme(name)
 
 
+async def _escalate(host: Host, argument: str) -> None:
+    from tui_agent.models.base import ModelError
+
+    agent = await host.agent()
+    busy = agent.busy
+    try:
+        name = await agent.escalate()
+    except ModelError as error:
+        host.say(Level.ERROR, f"The model stays {agent.profile.name}", error.message)
+        return
+    if not name:
+        host.say(Level.WARNING, f"The model stays {agent.profile.name}", hint="no larger one can be asked; see /model")
+        return
+    host.refresh_status()
+    host.say(Level.INFO, f"{name} answers from {'the next step' if busy else 'here'} on")
+
+
+def _steering(name: str) -> Handler:
+    """A command of the agent's own, whose answer is shown as a notice; what it does to the context shows itself."""
+
+    async def handler(host: Host, argument: str) -> None:
+        from tui_agent.agent.agent import AgentBusy
+        from tui_agent.agent.commands import run_command
+        from tui_agent.storage.errors import StorageError
+
+        agent = await host.agent()
+        try:
+            reply = await run_command(agent, f"/{name} {argument}")
+        except AgentBusy:
+            host.say(Level.WARNING, f"/{name} waits for no turn", hint="Esc stops the turn")
+            return
+        except StorageError as error:
+            host.say(Level.ERROR, error.message, hint=error.hint)
+            return
+        if reply is None:
+            host.say(Level.WARNING, f"This session has no /{name}")
+            return
+        shown = "" if name in _SHOWN_AS_STEP else reply.text
+        host.say(Level.WARNING if reply.failed else Level.INFO, reply.title, reply.text if reply.failed else shown)
+        host.refresh_status()
+
+    return handler
+
+
 async def _quit(host: Host, argument: str) -> None:
     host.quit()
 
@@ -240,8 +289,13 @@ def default_commands() -> Commands:
             Command("model", "choose who answers", _model, argument="[name]"),
             Command("mode", "choose what may happen without asking", _mode, argument="[name]"),
             Command("tools", "what the model can use", _tools),
+            Command("escalate", "go on with the provider's frontier model", _escalate),
+            *(
+                Command(each.name, each.description, _steering(each.name), each.argument, each.aliases)
+                for each in COMMANDS
+            ),
             Command("theme", "choose the colours", _theme, argument="[name]"),
-            Command("quit", "leave; the conversation is kept", _quit, aliases=("exit", "q")),
+            Command("quit", "leave; all is kept", _quit, aliases=("exit", "q")),
         )
     )
     return commands

@@ -119,7 +119,7 @@ async def _picked_session(arguments: Arguments, questions: Questions) -> str | N
         questions.say(Level.INFO, "There is no earlier session; this is a new one")
         return None
     options = [
-        Option(info.id, one_line(info.title, 40) or info.id, f"{_age(info.updated)}  {_place(info.cwd)}")
+        Option(info.id, one_line(info.title, 40) or info.id, f"{_age(info.updated)} · {_place(info.cwd)}")
         for info in sessions
     ]
     return await questions.question(PickerScreen("Go on with", options))

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from tui_agent.safe_text import clean, displayed, one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tui.painting.diffs import read_diff
 
 QUIET_S: Final = 0.3
 """Seconds without a key press before the question takes the keyboard."""
@@ -244,7 +245,7 @@ class PermissionPanel(Vertical, can_focus=True):
 def _preview(question: PermissionQuestion) -> Content:
     preview = question.preview
     if preview.diff:
-        return _lines(preview.diff, _diff_color)
+        return _diff(preview.diff)
     if preview.command:
         return _lines(preview.command, lambda line: "$foreground")
     return _lines(preview.text or question.arguments, lambda line: "$foreground 60%")
@@ -258,7 +259,24 @@ def _lines(text: str, color: Callable[[str], str]) -> Content:
     return Content("\n").join(shown)
 
 
-def _diff_color(line: str) -> str:
-    if line.startswith(("+++", "---", "@@")):
-        return "$foreground 60%"
-    return "$text-success" if line.startswith("+") else "$text-error" if line.startswith("-") else "$foreground"
+def _diff(text: str) -> Content:
+    """A diff from the first changed line on, and the line before it: there may be room for three lines only."""
+    rows = read_diff(clean(text))
+    changed = next((place for place, row in enumerate(rows) if row.sign in "+-"), 0)
+    shown = rows[max(0, changed - 1) :][:MAX_PREVIEW_LINES]
+    digits = max((len(str(row.number)) for row in shown), default=1)
+    lines = [
+        Content.assemble(
+            (f"{row.number or '':>{digits}} ", "$foreground 60%"),
+            (displayed(f"{row.sign} {row.text}") if row.number else "…", _diff_color(row.sign)),
+        )
+        for row in shown
+    ]
+    left = len(rows) - changed - len(shown)
+    if left > 0:
+        lines.append(Content.styled(f"… {left:,} more lines", "$foreground 60%"))
+    return Content("\n").join(lines)
+
+
+def _diff_color(sign: str) -> str:
+    return {"+": "$text-success", "-": "$text-error"}.get(sign, "$foreground 80%")

@@ -93,11 +93,19 @@ class TurnView:
                 self._status.show(
                     tokens=event.tokens, window=event.window, measured=event.measured, cost_usd=event.cost_usd
                 )
+            case events.ContextStepStarted():
+                self._active(_STEPS_RUNNING.get(event.step, event.step))
+            case events.ContextStep():
+                self._on_context_step(event)
+            case events.Alert():
+                self._transcript.add_notice(Level.WARNING, event.text, hint=event.hint)
             case events.ModelChanged():
                 self._status.show(model=event.model, window=event.window or self._status.status.window)
             case events.Notice():
                 level = _LEVELS.get(event.level, Level.INFO)
                 self._transcript.add_notice(level, event.title, event.text, event.hint)
+            case events.Alert():
+                self._transcript.add_notice(Level.WARNING, "The model looks stuck", event.text, event.hint)
             case events.TurnFailed():
                 self._settle(ToolState.INTERRUPTED)
                 kept = event.hint or "everything up to here is kept; send again to go on"
@@ -196,6 +204,17 @@ class TurnView:
         )
         self._active_tools()
 
+    def _on_context_step(self, event: events.ContextStep) -> None:
+        name = _STEPS.get(event.step, event.step)
+        if event.error:
+            self._transcript.add_notice(Level.WARNING, f"{name}: nothing was changed", event.error)
+            return
+        counted = f"{event.items:,} {name}" if event.step in ("cleared", "digest") else name
+        self._transcript.add_boundary(
+            counted, before=event.before, after=event.after, reason=event.reason, text=event.text
+        )
+        self._status.show(tokens=event.after, measured=False)
+
     def _on_finish(self, event: events.TurnFinished) -> None:
         self.end()
         if event.stop_reason in _ENDINGS:
@@ -241,6 +260,22 @@ class TurnView:
                 self._active(f"running {name}")
             case _:
                 self._active(f"running {len(names)} tools")
+
+
+_STEPS: Final = {
+    "cleared": "results cleared",
+    "digest": "results digested",
+    "summary": "older turns summarised",
+    "checkpoint": "task recorded",
+    "pinned": "pinned",
+    "restored": "brought back",
+    "undone": "undone",
+}
+_STEPS_RUNNING: Final = {
+    "summary": "summarising older turns",
+    "checkpoint": "writing the task's record",
+    "digest": "digesting results",
+}
 
 
 def _tool_state(status: str) -> ToolState:

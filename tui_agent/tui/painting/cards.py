@@ -1,5 +1,7 @@
 """Tool calls and reasoning: one quiet line, a short preview, and the whole of it when opened."""
 
+import json
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Final
@@ -7,6 +9,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.style import Style
 
+from tui_agent.safe_text import clean
 from tui_agent.tui.blocks import ReasoningBlock, ToolBlock, ToolState
 from tui_agent.tui.painting.diffs import counts, diff_sections, paint_rows, read_diff
 from tui_agent.tui.painting.lines import GUTTER, Line, Run, fit, make_line
@@ -22,6 +25,9 @@ _BODY_INDENT: Final = GUTTER + 2
 _NEST_INDENT: Final = 2
 _MAX_DEPTH: Final = 6
 _MAX_NAME: Final = 32
+_MAX_NOTE: Final = 48
+_NO_TEXT: Final = re.compile(r"\s*(?:\d+\t\s*)?")
+"""A line without text: empty, or the number of an empty line of a file."""
 
 
 def tool_sections(block: ToolBlock) -> list[Section]:
@@ -32,11 +38,11 @@ def tool_sections(block: ToolBlock) -> list[Section]:
         preview = Section(partial(_draw_preview, block, indent), breaks=preview_height(block) - 1)
         return [header, preview] if preview_height(block) else [header]
     sections = [header]
-    if block.note:
+    if block.note and block.state is not ToolState.OK:
         sections += text_sections(block.note, _muted, indent=indent)
-    if block.arguments and block.arguments.strip() != block.summary:
-        sections += text_sections(block.arguments, _faint, indent=indent)
-        if block.diff or block.result or block.tail:
+    if arguments := "" if block.diff else _told_arguments(block):
+        sections += text_sections(arguments, _faint, indent=indent)
+        if block.result or block.tail:
             sections.append(blank_section())
     if block.diff:
         sections += diff_sections(block.diff, indent=indent)
@@ -57,7 +63,7 @@ def reasoning_header(block: ReasoningBlock, width: int, look: Look) -> list[Line
     """The one line of reasoning: how long it took, how many tokens."""
     palette, glyphs = look.palette, look.glyphs
     parts = [f"Thinking{glyphs.ellipsis}" if block.streaming else "Thought"]
-    if block.seconds is not None:
+    if block.seconds is not None and block.seconds >= 1:
         parts[0] = f"Thought for {duration(block.seconds)}"
     if block.tokens:
         parts.append(f"{compact_count(block.tokens)} tokens")
@@ -133,6 +139,8 @@ def _status(block: ToolBlock, look: Look) -> Iterator[Run]:
     if block.diff:
         added, removed = counts(block.diff)
         parts += [Run(f"+{added} -{removed}", palette.faint)]
+    elif block.state is ToolState.OK and block.note:
+        parts.append(Run(fit(block.note, _MAX_NOTE, look.glyphs.ellipsis), palette.faint))
     elif block.state.finished and block.size.lines:
         parts.append(Run(f"{block.size.lines:,} line{'s' if block.size.lines != 1 else ''}", palette.faint))
     if block.state.finished and block.size.tokens:
@@ -167,8 +175,26 @@ def _preview_lines(block: ToolBlock) -> list[str]:
     if not block.state.finished:
         lines = [line for line in block.tail[-_PREVIEW_SEARCH:].split("\n") if line.strip()]
         return lines[-PREVIEW_LINES:]
-    text = block.note + "\n" + block.result[:_PREVIEW_SEARCH] if block.note else block.result[:_PREVIEW_SEARCH]
-    return [line for line in text.split("\n") if line.strip()][:PREVIEW_LINES]
+    lines = [line for line in block.result[:_PREVIEW_SEARCH].split("\n") if not _NO_TEXT.fullmatch(line)]
+    if block.state is ToolState.OK:
+        in_header = block.note.split(" · ")
+        return [line for line in lines if line.strip(" []") not in in_header][:PREVIEW_LINES]
+    return [block.note, *lines][:PREVIEW_LINES] if block.note else lines[:PREVIEW_LINES]
+
+
+def _told_arguments(block: ToolBlock) -> str:
+    """The arguments that the header does not tell, each with its name; the text itself where it is no JSON object."""
+    try:
+        values = json.loads(block.arguments or "{}")
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        return "" if block.arguments.strip() == block.summary else block.arguments
+    told = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in values.items()
+    }
+    return "\n".join(f"{clean(name)}: {clean(text)}" for name, text in told.items() if clean(text) not in block.summary)
 
 
 def _muted(look: Look) -> Style:

@@ -31,7 +31,7 @@ def notice_sections(block: NoticeBlock) -> list[Section]:
     """What happened, what was kept, what to do next."""
     sections = [Section(partial(_draw_title, block), len(block.title))]
     if block.text:
-        sections += text_sections(block.text, _muted, indent=_TEXT_INDENT)
+        sections += text_sections(block.text, _muted, indent=_TEXT_INDENT, columns=True)
     if block.hint:
         sections.append(Section(partial(_draw_hint, block), len(block.hint)))
     return sections

@@ -1,5 +1,6 @@
 """A block in sections: pieces that are painted one by one, when they come into view."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,8 @@ TEXT_LINES: Final = 60
 """Source lines of one section of plain text."""
 TEXT_CHARACTERS: Final = 4000
 """Characters of one section; a longer line is cut into several."""
+
+_FIRST_COLUMN: Final = re.compile(r"\S+(?: \S+)* {2,}(?=\S)", re.ASCII)
 
 Draw = Callable[[int, Look], list[Line]]
 
@@ -45,11 +48,16 @@ def blank_section(count: int = 1) -> Section:
     return Section(lambda _width, look: [blank_line(look.palette.base)] * count, breaks=count - 1)
 
 
-def text_sections(text: str, style: Callable[[Look], Style], *, indent: int = GUTTER) -> list[Section]:
-    """Plain text, `indent` cells in, wrapped; no markup is read in it."""
+def text_sections(
+    text: str, style: Callable[[Look], Style], *, indent: int = GUTTER, columns: bool = False
+) -> list[Section]:
+    """Plain text, `indent` cells in, wrapped; no markup is read in it.
+
+    columns: what wraps of a line with a first column, two spaces and a second column stays in the second.
+    """
     return [
         Section(
-            partial(_draw_text, lines, style, indent, joined),
+            partial(_draw_text, lines, style, indent, joined, columns),
             sum(len(line) for line in lines),
             max(0, len(lines) - 1),
         )
@@ -80,11 +88,30 @@ def pieces(text: str) -> list[tuple[list[str], bool]]:
 
 
 def _draw_text(
-    lines: Sequence[str], style: Callable[[Look], Style], indent: int, joined: bool, width: int, look: Look
+    lines: Sequence[str],
+    style: Callable[[Look], Style],
+    indent: int,
+    joined: bool,
+    columns: bool,
+    width: int,
+    look: Look,
 ) -> list[Line]:
-    before = (Run(" " * indent, look.palette.base),)
-    ink = style(look)
-    painted = [drawn for line in lines for drawn in wrap([Run(line, ink)], width, first=before, rest=before)]
+    ink, base = style(look), look.palette.base
+    first = (Run(" " * indent, base),)
+    painted: list[Line] = []
+    for line in lines:
+        column = _FIRST_COLUMN.match(line) if columns else None
+        hang = column.end() if column and column.end() <= (width - indent) // 2 else 0
+        painted += (
+            _hanging(line, hang, ink, first, width) if hang else wrap([Run(line, ink)], width, first=first, rest=first)
+        )
     if joined:
         painted[-1] = painted[-1]._replace(ending="")
     return painted
+
+
+def _hanging(line: str, hang: int, ink: Style, margin: tuple[Run, ...], width: int) -> list[Line]:
+    """A line whose first `hang` characters are a column of their own."""
+    rest = (*margin, Run(" " * hang, ink))
+    first, *others = wrap([Run(line[hang:], ink)], width, first=(*margin, Run(line[:hang], ink)), rest=rest)
+    return [first._replace(gutter=sum(len(run.text) for run in margin)), *others]
