@@ -54,7 +54,7 @@ def test_settings_table_is_current() -> None:
     assert found[2].strip() == settings_table(), "run `python -m tests.test_readme`"
 
 
-@pytest.mark.parametrize("command", [(), ("sessions",), ("trace",), ("config",), ("doctor",)])
+@pytest.mark.parametrize("command", [(), ("sessions",), ("trace",), ("replay",), ("config",), ("doctor",)])
 def test_every_option_is_listed(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse([*command, "--help"])

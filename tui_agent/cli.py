@@ -70,6 +70,8 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
             text, healthy = doctor_report(home, folder, environ)
             _print(text)
             return DONE if healthy else BAD_USAGE
+        case "replay":
+            return _replay(parsed, folder, home, environ)
         case _:
             return _report_session(parsed, home)
 
@@ -93,6 +95,28 @@ def _report_session(parsed: Parsed, home: Path) -> int:
         raise UsageError(str(error)) from error
 
 
+def _replay(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
+    from tui_agent.replay.command import replay_report
+    from tui_agent.replay.recording import UnreadableRecording
+
+    options = parsed.options
+    settings = _load(parsed, folder, home, environ)[1]
+    try:
+        report = replay_report(
+            options.recording,
+            home,
+            settings,
+            names=options.policy,
+            models=options.model,
+            window=options.window,
+            as_json=options.json,
+        )
+    except UnreadableRecording as error:
+        raise UsageError(str(error)) from error
+    _print(report)
+    return DONE
+
+
 def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
     options = parsed.options
     _check_combination(parsed)
@@ -101,12 +125,30 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
         raise UsageError("the full-screen app needs a terminal; `tui-agent -p PROMPT` answers once without one")
     arguments, settings = _load(parsed, folder, home, environ)
     if not one_shot:
+        _check_model(arguments, settings)
         from tui_agent.tui.start import run as run_app
 
         return run_app(arguments, settings)
     from tui_agent.headless import run as run_once
 
     return run_once(arguments, settings)
+
+
+def _check_model(arguments: "Arguments", settings: "Settings") -> None:
+    """Raises UsageError for a small model that is to lead a new session where the settings refuse that."""
+    if settings.safety.small_tier_parent != "refuse" or arguments.continue_last or arguments.resume is not None:
+        return
+    from tui_agent.agent.task_class import model_name, tier_table
+    from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
+    from tui_agent.models.base import ModelError
+    from tui_agent.models.catalogue import quick_profile
+
+    try:
+        check_parent(settings, quick_profile(model_name(settings), tier_table(settings)), yolo=arguments.yolo)
+    except SmallTierRefused as refused:
+        raise UsageError(f"{refused.message} {refused.hint}") from None
+    except ModelError as error:
+        raise UsageError(error.message) from None
 
 
 def _check_combination(parsed: Parsed) -> None:

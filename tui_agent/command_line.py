@@ -29,7 +29,7 @@ class Parsed(NamedTuple):
     """A command line taken apart; nothing of it is checked against the settings yet."""
 
     command: str
-    """`sessions`, `trace`, `doctor`, `config`, or empty: talk to the agent."""
+    """`sessions`, `trace`, `replay`, `doctor`, `config`, or empty: talk to the agent."""
     settings: tuple[tuple[str, str, str], ...]
     """(flag as written, settings key, text) in the order given."""
     options: argparse.Namespace
@@ -62,7 +62,7 @@ SETTINGS_FLAGS = (
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 
 _EPILOG = """\
-commands: sessions [--json] | trace SESSION [--verify] | doctor | config [--json]
+commands: sessions [--json] | trace SESSION [--verify] | replay FILE [--json] | doctor | config [--json]
           (`tui-agent -- sessions` sends the word as a prompt)
 exit: 0 done, 1 the turn failed, 2 bad usage or configuration, 3 needs an approval nobody can give, 130 interrupted"""
 
@@ -135,6 +135,27 @@ def _trace_parser() -> _Parser:
     return parser
 
 
+def _replay_parser() -> _Parser:
+    parser = _new_parser(
+        "tui-agent replay", "FILE [--policy NAME]... [--model ID]... [--window N] [--set KEY=VALUE]... [--json]"
+    )
+    parser.description = (
+        "Replay a recorded session under other rules for the context, without any network, and compare what it\n"
+        "costs and what stays in view. FILE: JSON Lines (role, text, tool_calls, tool_call_id), a session file of\n"
+        "Claude Code, or the id or folder of a session."
+    )
+    parser.add_argument("recording", metavar="FILE", help="the recorded session")
+    parser.add_argument("--policy", action="append", default=[], metavar="NAME", help="replay under this one (all)")
+    parser.add_argument("--model", action="append", default=[], metavar="ID", help="at this model's prices (its own)")
+    parser.add_argument("--window", type=_tokens, default=0, metavar="N", help="input tokens of the model (its own)")
+    parser.set_defaults(settings=[])
+    parser.add_argument(
+        "--set", dest="settings", action="append", type=_key_and_value, metavar="KEY=VALUE", help="any setting"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    return parser
+
+
 def _doctor_parser() -> _Parser:
     parser = _new_parser("tui-agent doctor", "")
     parser.description = "Check what the program needs, and say what is missing."
@@ -153,6 +174,7 @@ _PARSERS = {
     "": _agent_parser,
     "sessions": _sessions_parser,
     "trace": _trace_parser,
+    "replay": _replay_parser,
     "doctor": _doctor_parser,
     "config": _config_parser,
 }
@@ -206,6 +228,12 @@ def _key_and_value(text: str) -> tuple[str, str, str]:
     if not equals:
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
     return ("--set", key.strip(), value)
+
+
+def _tokens(text: str) -> int:
+    if not text.isdecimal() or not text.isascii():
+        raise argparse.ArgumentTypeError(f"expected a number of tokens, got {text!r}")
+    return int(text)
 
 
 def _output_format(text: str) -> str:

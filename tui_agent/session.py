@@ -9,28 +9,35 @@ from pathlib import Path
 
 from tui_agent import __version__
 from tui_agent.agent.agent import Agent
+from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.events import Notice
+from tui_agent.agent.guards import Guards
+from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.record import Record
+from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.summarizer import Summarizer
-from tui_agent.agent.system_prompt import instructions, news, system_prompt
+from tui_agent.agent.system_prompt import system_prompt
+from tui_agent.agent.task_class import model_name, tier_table
+from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.upkeep import Upkeep
 from tui_agent.arguments import Arguments
 from tui_agent.context.manager import ContextManager
-from tui_agent.conversation.entries import Prefix
 from tui_agent.conversation.view import View
 from tui_agent.models.base import ModelError
 from tui_agent.models.catalogue import create_model
 from tui_agent.resources import prompt_text
 from tui_agent.session_parts import (
     SmallModel,
+    ceiling_of,
     gate_of,
     keep_ratios,
+    knowledge_of,
     manager_of,
-    model_name,
-    told_notices,
+    places_of,
     tools_of,
     usage_so_far,
+    watch_of,
 )
 from tui_agent.settings import Settings
 from tui_agent.storage.artifacts import Artifacts
@@ -38,10 +45,14 @@ from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.sessions import create_session, find_session, newest_session
 from tui_agent.storage.trace import Trace
+from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_subtasks
+from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import Ask
+from tui_agent.tools.recall import Recall
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.remembered import RememberedError
 from tui_agent.tools.rules import RuleError
+from tui_agent.tools.skills import skill_roots
 from tui_agent.tools.workspace import Workspace
 
 
@@ -70,6 +81,7 @@ class Session:
     store: CheckpointStore
     manager: ContextManager
     small: SmallModel
+    subtasks: SubtaskSessions
     home: Path
 
     async def close(self) -> None:
@@ -78,6 +90,7 @@ class Session:
         try:
             await self.agent.close()
             await self.small.close()
+            await self.subtasks.close()
         finally:
             await asyncio.to_thread(keep_ratios, self.manager, self.home)
             try:
@@ -104,6 +117,8 @@ async def open_session(settings: Settings, arguments: Arguments, ask: Ask) -> Se
         raise SessionError(error.message, error.hint) from error
     except (RuleError, RememberedError) as error:
         raise SessionError(str(error)) from error
+    except SmallTierRefused as refused:
+        raise SessionError(refused.message, refused.hint) from refused
     except ModelError as error:
         raise SessionError(error.message, "`tui-agent --help` shows the forms a model's name can take.") from error
 
@@ -128,24 +143,47 @@ async def _folder(arguments: Arguments) -> Path:
 async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: CheckpointStore) -> Session:
     entries = await store.load()
     view = await asyncio.to_thread(View, entries)
-    model = await asyncio.to_thread(create_model, model_name(settings, view))
+    model = await asyncio.to_thread(create_model, model_name(settings, view.model), tier_table(settings))
+    small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
     trace = await Trace.open(store)
     try:
-        workspace = Workspace(arguments.folder, map(Path, settings.permissions.folders), read_roots=(store.folder,))
-        registry = ToolRegistry(tools_of(settings))
-        record, tracker = Record(view, store, trace), usage_so_far(entries)
-        manager = manager_of(settings, arguments.home)
-        artifacts = Artifacts(store.folder)
-        project = ""
-        if arguments.trusted:
-            project = await asyncio.to_thread(
-                instructions, arguments.project, arguments.folder.resolve(), settings.context.instruction_files
-            )
-        prompt = system_prompt(prompt_text("system"), project, arguments.folder, date.today())
-        prefix = Prefix(system=prompt, tools=registry.definitions)
-        small = SmallModel(settings, model.profile.provider)
-        upkeep = Upkeep(record, manager, Summarizer(manager, tracker, settings), artifacts, small, prefix)
+        places = await asyncio.to_thread(places_of, settings, arguments)
+        shelves = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
+        folders = map(Path, settings.permissions.folders)
+        workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves))
         gate = gate_of(settings, arguments, workspace)
+        record, tracker = Record(view, store, trace), usage_so_far(entries)
+        unread = await count_earlier_subtasks(arguments.home, store.folder.name, tracker)
+        manager = manager_of(settings, arguments.home, list(map(str, shelves)))
+        artifacts, ceiling = Artifacts(store.folder), ceiling_of(settings, tracker)
+        tools = tools_of(settings, gate, places.notes)
+        subtasks = SubtaskSessions(
+            Parent(
+                id=store.folder.name,
+                home=arguments.home,
+                settings=settings,
+                model=lambda: record.view.model or model.profile.name,
+                tools=tools,
+                gate=gate,
+                workspace=workspace,
+                artifacts=artifacts,
+                tracker=tracker,
+                ceiling=ceiling,
+                trace=trace,
+                ratios=manager.gauge.ratios,
+            )
+        )
+        runner = SubtaskRunner(subtasks.open, ask)
+        wrappers = agentic_tools(runner, [tool.definition.name for tool in tools]) if settings.agentic.enabled else []
+        recaller = Recaller(view, artifacts)
+        registry = ToolRegistry([*tools, *wrappers, Recall(recaller)])
+        rules, started = prompt_text("system"), date.today()
+        knowledge = knowledge_of(settings, places)
+        briefing = Briefing(
+            lambda sections: system_prompt(rules, sections, arguments.folder, started), registry.definitions, knowledge
+        )
+        small = SmallModel(settings, model.profile.provider)
+        upkeep = Upkeep(record, manager, Summarizer(manager, tracker, settings), artifacts, small, briefing)
         toolbox = Toolbox(registry, gate, ask, workspace, artifacts)
         agent = Agent(
             record,
@@ -153,8 +191,10 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
             toolbox,
             tracker,
             upkeep,
-            prefix,
-            news(view.prefix.system, project, told_notices(entries)) if view.prefix else "",
+            briefing,
+            guards=Guards(ceiling, watch_of(settings, record, tracker, registry, ask)),
+            subtasks=runner,
+            recaller=recaller,
         )
         if not entries and not store.read_only:
             await store.set_meta({"cwd": str(arguments.folder)})
@@ -163,7 +203,9 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
         await trace.close()
         raise
     notices = [Notice(level="warning", title="Session", text=text) for text in store.notices]
+    notices += [Notice(level="warning", title="Subtasks", text=text) for text in unread]
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
+    notices += [small_parent] if small_parent else []
     return Session(
         store.folder.name,
         store.folder,
@@ -175,5 +217,6 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
         store,
         manager,
         small,
+        subtasks,
         arguments.home,
     )

@@ -2,77 +2,78 @@
 
 import contextlib
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from tui_agent.agent.cost_ceiling import CostCeiling, Limit
+from tui_agent.agent.guards import Watch
+from tui_agent.agent.knowledge import IndexLimits, Knowledge, Places
+from tui_agent.agent.observations import Observer
+from tui_agent.agent.record import Record
+from tui_agent.agent.task_class import compaction_threshold, larger_model, permission_mode
+from tui_agent.agent.watchdog import default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.context.calibration import Ratios
 from tui_agent.context.handover import Prompts
 from tui_agent.context.manager import ContextManager
-from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Checkpointed, Message, Summarized
-from tui_agent.conversation.view import View
 from tui_agent.models.base import Model
 from tui_agent.models.catalogue import create_model, missing_key
 from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
-from tui_agent.settings import PermissionMode, Settings, TaskClass, TierModels
+from tui_agent.settings import Settings, TierModels
 from tui_agent.storage.durable import write_file
-from tui_agent.tools.base import Tool
+from tui_agent.tools.base import Ask, Effect, Tool
 from tui_agent.tools.edits import EditFile, WriteFile
 from tui_agent.tools.files import ListDir, ReadFile
+from tui_agent.tools.memory import Memory
+from tui_agent.tools.notes import Notes, memory_folder
 from tui_agent.tools.paging import PageLimits
 from tui_agent.tools.permissions import PermissionGate
+from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.remembered import RememberedRules
 from tui_agent.tools.search import Glob, Grep
 from tui_agent.tools.shell import RunCommand
+from tui_agent.tools.skills import SkillFolder
 from tui_agent.tools.tasks import MarkTaskDone
+from tui_agent.tools.web import FetchUrl
 from tui_agent.tools.workspace import Workspace
+from tui_agent.trust import PROJECT_FOLDER
 
+SKILLS_FOLDER: Final = "skills"
 REMEMBERED_FILE: Final = "permissions.json"
 RATIOS_FILE: Final = "token-ratios.json"
 
 
-def model_name(settings: Settings, view: View) -> str:
-    """A flag's model, else the conversation's own, else the configured one, else the best there is a key for."""
-    if settings.source("model.id").startswith("--") or (settings.model.id and not view.model):
-        return settings.model.id
-    if view.model:
-        return view.model
-    task = task_class(settings)
-    tier = task.tier if task else "mid"
-    for provider, models in (("anthropic", settings.models.anthropic), ("gemini", settings.models.gemini)):
-        name = f"{provider}:{getattr(models, tier)}"
-        if missing_key(name) is None:
-            return name
-    return "offline"
+def places_of(settings: Settings, arguments: Arguments) -> Places:
+    """Where the session finds instructions, skills and memory; of an untrusted project only what is the user's own."""
+    own = SkillFolder(arguments.home / SKILLS_FOLDER)
+    project = SkillFolder(arguments.project / PROJECT_FOLDER / SKILLS_FOLDER, within=arguments.project)
+    return Places(
+        root=arguments.project,
+        folder=arguments.folder.resolve(),
+        names=settings.context.instruction_files if arguments.trusted else (),
+        skills=(project, own) if arguments.trusted else (own,),
+        notes=Notes(memory_folder(arguments.home, arguments.project)),
+    )
 
 
-def task_class(settings: Settings) -> TaskClass | None:
-    """The class of work the user named."""
-    name = settings.session.task_class
-    return getattr(settings.tasks, name) if name else None
+def knowledge_of(settings: Settings, places: Places) -> Knowledge:
+    """What is known at these places, within the settings' limits."""
+    context = settings.context
+    return Knowledge(places, IndexLimits(context.skills_index_tokens, context.memory_index_tokens))
 
 
-def _mode(settings: Settings) -> PermissionMode:
-    task = task_class(settings)
-    return task.mode if task and not settings.is_set("permissions.mode") else settings.permissions.mode
-
-
-def told_notices(entries: list[AnyEntry]) -> list[str]:
-    """The notices the model was given."""
-    notices = (entry for entry in entries if isinstance(entry, Message) and entry.kind == "notice")
-    return [block.text for message in notices for block in message.blocks if isinstance(block, Text)]
-
-
-def tools_of(settings: Settings) -> list[Tool]:
+def tools_of(settings: Settings, gate: PermissionGate, notes: Notes) -> list[Tool]:
     """What the model can call."""
     output = settings.output
     pages = PageLimits(output.max_lines, output.max_bytes, output.max_chars)
     commands = RunCommand(stream_bytes=output.stream_bytes, raw_stream_bytes=output.raw_stream_bytes)
     tools: list[Tool] = [ReadFile(pages), WriteFile(), EditFile(), ListDir(), Glob(), Grep(), commands]
+    tools += [FetchUrl(gate), Memory(notes)]
     if settings.checkpoints.enabled:
         tools.append(MarkTaskDone())
     return tools
@@ -82,7 +83,7 @@ def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> P
     """The gate, with what the user allowed for good. Raises `RuleError`, `RememberedError`."""
     rules = settings.permissions
     return PermissionGate(
-        _mode(settings),
+        permission_mode(settings),
         workspace,
         allow=rules.allow,
         ask=rules.ask,
@@ -101,15 +102,39 @@ def usage_so_far(entries: list[AnyEntry]) -> UsageTracker:
     return tracker
 
 
-def manager_of(settings: Settings, home: Path) -> ContextManager:
-    """The context manager, with what earlier sessions learned of how models count. Reads a file."""
-    task = task_class(settings)
+def ceiling_of(settings: Settings, tracker: UsageTracker) -> CostCeiling:
+    """What the session and its subtasks may cost."""
+    return CostCeiling(Limit(settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd), tracker)
+
+
+def watch_of(settings: Settings, record: Record, tracker: UsageTracker, registry: ToolRegistry, ask: Ask) -> Watch:
+    """The watchdog over a conversation; silent where guards are to show no notices."""
+    mode = settings.watchdog.mode
+
+    def effect_of(name: str) -> Effect:
+        return registry.get(name).effect if name in registry else "none"
+
+    return Watch(
+        default_watchdog(settings.watchdog),
+        Observer(record.view, tracker, effect_of),
+        "off" if mode == "warn" and not settings.safety.notices else mode,
+        ask,
+        lambda profile: larger_model(settings, profile),
+    )
+
+
+def manager_of(settings: Settings, home: Path, kept: Collection[str] = ()) -> ContextManager:
+    """The context manager, with what earlier sessions learned of how models count. Reads a file.
+
+    What is read from the folders `kept` is never cleared.
+    """
     return ContextManager(
         settings,
         Prompts(**{name: prompt_text(name) for name in Prompts.__struct_fields__}),
         ratios=Ratios(_known_ratios(home / RATIOS_FILE)),
-        task_threshold=task.threshold if task else None,
+        task_threshold=compaction_threshold(settings),
         checkpoints=settings.checkpoints.enabled,
+        memory_folders=kept,
     )
 
 

@@ -11,7 +11,7 @@ from tui_agent.conversation.entries import AnyEntry
 from tui_agent.session import Session, open_session
 from tui_agent.settings_sources import Override, load_settings
 from tui_agent.storage.checkpoints import CheckpointStore
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
 
 
 async def yes(question: PermissionQuestion) -> PermissionAnswer:
@@ -21,7 +21,14 @@ async def yes(question: PermissionQuestion) -> PermissionAnswer:
 
 @asynccontextmanager
 async def talking(
-    folder: Path, settings: Mapping[str, str] | None = None, *, resume: str | None = None, trusted: bool = False
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    ask: Ask = yes,
+    resume: str | None = None,
+    trusted: bool = False,
+    one_shot: bool = False,
+    yolo: bool = False,
 ) -> AsyncIterator[Session]:
     """An open session below `folder`; `settings` are keys and values as `--set` takes them."""
     home, project = folder / "home", folder / "project"
@@ -30,8 +37,10 @@ async def talking(
         make_coding_workspace(project)
     overrides = [Override("--set", key, value) for key, value in {"model.id": "offline", **(settings or {})}.items()]
     loaded = load_settings(home, project, trusted=trusted, environ={}, overrides=overrides)
-    arguments = Arguments(folder=project, home=home, project=project, resume=resume, trusted=trusted)
-    session = await open_session(loaded, arguments, yes)
+    arguments = Arguments(
+        folder=project, home=home, project=project, resume=resume, trusted=trusted, one_shot=one_shot, yolo=yolo
+    )
+    session = await open_session(loaded, arguments, ask)
     try:
         yield session
     finally:

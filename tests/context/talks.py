@@ -61,7 +61,9 @@ class Talk:
         blocks: tuple[Block, ...] = (Text(said), call) if said else (call,)
         return self.add(Message(role="assistant", blocks=blocks)), call.id
 
-    def tool(self, text: str, name: str = "read_file", *, failed: bool = False, said: str = "", **arguments: object) -> int:
+    def tool(
+        self, text: str, name: str = "read_file", *, failed: bool = False, said: str = "", **arguments: object
+    ) -> int:
         step, call = self.call(name, said, **arguments)
         self.add(tool_result(ToolResult(call, text, is_error=failed)))
         return step

@@ -154,7 +154,11 @@ def test_a_cut_never_falls_within_what_an_earlier_summary_covers() -> None:
 
 def test_a_summary_after_a_record_takes_the_record_in() -> None:
     talk = long_talk()
-    talk.apply(accepted(plan_checkpoint(talk.view, situation(talk.view), COMPACTION, PROMPTS), "# Task\nFirst task, record_name."))
+    talk.apply(
+        accepted(
+            plan_checkpoint(talk.view, situation(talk.view), COMPACTION, PROMPTS), "# Task\nFirst task, record_name."
+        )
+    )
     for turn in range(12):
         talk.ask(f"More {turn}")
         talk.tool(FILLER * 60, path=f"more_{turn}.py")
@@ -306,8 +310,8 @@ def test_verification_never_blocks_a_compaction() -> None:
 def test_missing_sections_are_completed_and_an_echo_is_removed() -> None:
     planned = plan(long_talk())
     written = (
-        "[Previous conversation summary]\nHere it is:\n\n## Technical Context:\nruns on 3.11\n\n**Files and changes**\nnone\n\n"
-        f"{HEADING}\nNames: made_up_name\n"
+        "[Previous conversation summary]\nHere it is:\n\n## Technical Context:\nruns on 3.11\n\n"
+        f"**Files and changes**\nnone\n\n{HEADING}\nNames: made_up_name\n"
     )
     done = accepted(planned, written)
     body = sections(FIVE, done.boundary.text)

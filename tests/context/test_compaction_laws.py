@@ -78,7 +78,9 @@ def check(view: View, plan: CompactionPlan, done: Accepted) -> None:
         assert (group.first in left) == (not covered or group.pinned or group.first in plan.brought_back)
     assert not gone or gone[-1] is not groups[-1] or not groups[-1].open
 
-    texts = [block.text for message in after.messages() for block in message.blocks if isinstance(block, Text | ToolResult)]
+    texts = [
+        block.text for message in after.messages() for block in message.blocks if isinstance(block, Text | ToolResult)
+    ]
     at = texts.index(done.boundary.text)
     for group in stayed:
         if group.first >= plan.first:

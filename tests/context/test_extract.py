@@ -11,7 +11,14 @@ def talk() -> Talk:
     made = Talk()
     made.ask("Repair the parser.\nNever touch the API.")
     made.tool("def parse(): ...", path="src/parser.py")
-    made.tool("edited", "edit_file", said="I chose a table because recursion overflows.", path="src/parser.py", old="a", new="b")
+    made.tool(
+        "edited",
+        "edit_file",
+        said="I chose a table because recursion overflows.",
+        path="src/parser.py",
+        old="a",
+        new="b",
+    )
     made.tool("no such file", failed=True, path="src/missing.py")
     made.tool("collected 3 items\n3 passed\n(exit code 0)", "run_command", command="pytest -q tests/test_parser.py")
     made.say("All done so far.\n1. Update the docs\n2. Release")
@@ -41,11 +48,13 @@ def test_a_record_carries_the_note() -> None:
     assert "parser repaired" in sections(CHECKPOINT, text)["Task"]
 
 
-def test_the_newest_wins_where_room_is_short() -> None:
+def test_the_first_and_the_newest_win_where_room_is_short() -> None:
     made = Talk()
+    made.ask("the mission")
     for number in range(200):
         made.ask(f"request number {number}")
     text = extract(FIVE, made.view.groups(), limit=1_000)
+    assert "the mission" in text
     assert "request number 199" in text
     assert "request number 0\n" not in text
     assert len(text) < 1_400

@@ -17,7 +17,9 @@ def written(sources: list[Source], summary: str = "", limit: int = 4_000) -> str
 
 
 def test_the_users_constraints_stay_word_for_word() -> None:
-    text = "Fix the parser. Never touch the migrations folder!\nBitte nichts an der API ändern.\n- only Python 3.11 please"
+    text = (
+        "Fix the parser. Never touch the migrations folder!\nBitte nichts an der API ändern.\n- only Python 3.11 please"
+    )
     demands = collect([Source("user", text)]).demands
     assert "Never touch the migrations folder!" in demands
     assert "only Python 3.11 please" in demands
@@ -36,7 +38,11 @@ def test_what_the_summary_says_is_not_said_again() -> None:
 
 
 def test_what_was_used_often_and_lately_comes_first() -> None:
-    sources = [Source("tool", "old_name seldom_name"), Source("assistant", "used_name"), Source("tool", "used_name new_name")]
+    sources = [
+        Source("tool", "old_name seldom_name"),
+        Source("assistant", "used_name"),
+        Source("tool", "used_name new_name"),
+    ]
     ranked = [mention.text for mention in collect(sources).mentions]
     assert ranked == ["used_name", "new_name", "old_name", "seldom_name"]
 
@@ -74,7 +80,10 @@ def test_a_list_is_taken_out_of_a_summary_and_what_follows_stays() -> None:
     assert without_listing(text) == "# Current state\nfine\n\n# Exact next steps\n1. go"
 
 
-@given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.text(max_size=80)), max_size=6), st.integers(0, 400))
+@given(
+    st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.text(max_size=80)), max_size=6),
+    st.integers(0, 400),
+)
 @settings(deadline=None)
 def test_every_fact_is_listed_or_counted(said: list[tuple[str, str]], limit: int) -> None:
     sources = [Source(speaker, f"{text} planted_{number} must stay") for number, (speaker, text) in enumerate(said)]  # type: ignore[arg-type]

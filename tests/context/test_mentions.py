@@ -40,7 +40,9 @@ def test_finds(text: str, kind: str, found: str) -> None:
     assert Mention(kind, found) in count_mentions(text)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["plain English and/or prose, e.g. this.", "1. first\n2. second", "well-known", "--- ... ::"])
+@pytest.mark.parametrize(
+    "text", ["plain English and/or prose, e.g. this.", "1. first\n2. second", "well-known", "--- ... ::"]
+)
 def test_prose_mentions_nothing(text: str) -> None:
     assert mentions(text) == set()
 

@@ -72,3 +72,19 @@ def test_unknown_prices_are_unknown_not_free() -> None:
     assert tracker.session == Totals(Usage(33), 4, 2.5, 2)
     assert list(tracker.by_model()) == ["c", "a", "b"]
     assert tracker.by_model()["b"] == Totals(Usage(21), 2, 0.0, 2)
+
+
+def test_a_call_of_a_subtask_counts_once_in_each_total() -> None:
+    parent = UsageTracker()
+    parent.record("large", Usage(input_tokens=10), 1.0)
+    parent.start_turn()
+    first, second = UsageTracker(parent), UsageTracker(parent)
+    first.start_turn()
+    first.record("small", Usage(input_tokens=100), 0.5)
+    first.record("small", Usage(input_tokens=200), None)
+    second.start_turn()
+    second.record("small", Usage(input_tokens=1), 0.25)
+    assert (parent.session.cost_usd, parent.turn.cost_usd, parent.subtasks.cost_usd) == (1.75, 0.75, 0.75)
+    assert (parent.session.calls, parent.turn.calls, parent.subtasks.calls, parent.subtask_count) == (4, 3, 3, 2)
+    assert (first.session.cost_usd, first.subtasks.calls, first.subtask_count) == (0.5, 0, 0)
+    assert parent.by_model()["small"].usage.input_tokens == 301

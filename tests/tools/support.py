@@ -15,6 +15,7 @@ class Call:
         self.accesses = accesses
         self.artifacts = artifacts
         self.call_id = "call-1"
+        self.page_bytes = 1_000_000
         self.seen: list[str] = []
 
     def progress(self, text: str) -> None:

@@ -24,6 +24,7 @@ class Context:
         self.workspace = Workspace(folder / "work")
         self.artifacts = folder / "session"
         self.call_id = "toolu_01/../x"
+        self.page_bytes = 50_000
         self.accesses: tuple[Access, ...] = ()
         self.seen: list[tuple[float, str]] = []
         (folder / "work").mkdir(exist_ok=True)

@@ -133,7 +133,7 @@ async def test_what_is_asked_is_shown_safely() -> None:
         await pilot.pause()
         asked = app.ask(EDIT)
         await until_focused(app, pilot)
-        assert "-[bold]old" in app.shown("text")
+        assert "- [bold]old" in app.shown("text")
         await pilot.press("2")
         assert not asked.done()
         asked.cancel()

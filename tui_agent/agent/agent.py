@@ -6,9 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import TypeVar
 
 from tui_agent.agent import events
+from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.guards import Guards
 from tui_agent.agent.history import replay, text_of
+from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.snapshot import snapshot
+from tui_agent.agent.subtasks import SubtaskResult, SubtaskRunner, SubtaskSpec
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.turn import Turn
 from tui_agent.agent.upkeep import CompactionResult, Upkeep
@@ -21,7 +25,6 @@ from tui_agent.conversation.entries import (
     AnyContextEntry,
     Message,
     ModelSwitched,
-    Prefix,
     Queued,
     Withdrawn,
     notice,
@@ -29,7 +32,10 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.view import Item
 from tui_agent.models.base import Model, ModelProfile
+from tui_agent.models.catalogue import create_model
 from tui_agent.models.usage import UsageTracker
+from tui_agent.storage.recall_search import Recalled
+from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.permissions import Mode
 
 Plan = TypeVar("Plan")
@@ -46,9 +52,9 @@ class NotRunning(RuntimeError):
 class Agent:
     """A conversation with a model that can use tools.
 
-    `run` is the only way a turn happens. `prefix` is the system prompt and tools a new conversation, or one that goes
-    on with another model, begins with; a conversation that goes on keeps the one in its log. `news` is what the model
-    is told at the next turn of such a conversation: what has changed meanwhile.
+    `run` is the only way a turn happens. `briefing` has the system prompt and tools that a new conversation, or one
+    that goes on with another model, begins with; a conversation that goes on keeps those in its log, and the model is
+    told at the next turn what has changed meanwhile.
     """
 
     def __init__(
@@ -58,8 +64,11 @@ class Agent:
         toolbox: Toolbox,
         tracker: UsageTracker,
         upkeep: Upkeep,
-        prefix: Prefix,
-        news: str = "",
+        briefing: Briefing,
+        *,
+        guards: Guards,
+        subtasks: SubtaskRunner | None = None,
+        recaller: Recaller | None = None,
     ) -> None:
         self.tracker = tracker
         self._record = record
@@ -67,8 +76,10 @@ class Agent:
         self._toolbox = toolbox
         self._upkeep = upkeep
         self._manager = upkeep.manager
-        self._prefix = prefix
-        self._news = news
+        self._guards = guards
+        self._subtasks = subtasks
+        self._recaller = recaller
+        self._briefing = briefing
         self._finishing = asyncio.Lock()
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self._worker: asyncio.Task[None] | None = None
@@ -113,7 +124,9 @@ class Agent:
                     self._toolbox,
                     self.tracker,
                     self._upkeep,
+                    self._guards,
                     self._begin,
+                    lambda name: self._escalated(name, emit),
                     emit,
                 )
                 await turn.run(message)
@@ -127,16 +140,18 @@ class Agent:
             stream.put_nowait(None)
 
     async def _begin(self) -> None:
-        """Name the model, the system prompt and the tools in the log, where it does not say them yet."""
+        """Name the model, the system prompt and the tools in the log, where it does not say them yet; else tell the
+        model what has changed since it was told them.
+        """
         await self.connect()
+        await self._briefing.refresh()
         view, name = self._record.view, self._model.profile.name
         if view.model != name:
-            await self._record.append(ModelSwitched(model=name), self._prefix)
+            await self._record.append(ModelSwitched(model=name), self._briefing.prefix)
         elif view.prefix is None:
-            await self._record.append(self._prefix)
-        elif self._news:
-            await self._record.append(notice(self._news))
-        self._news = ""
+            await self._record.append(self._briefing.prefix)
+        elif news := self._briefing.news(view.log, view.prefix):
+            await self._record.append(*map(notice, news))
 
     @property
     def busy(self) -> bool:
@@ -186,6 +201,14 @@ class Agent:
         """What the model can call."""
         return self._toolbox.registry.definitions
 
+    async def skills(self) -> str:
+        """The skills there are, for a person to read."""
+        return await self._briefing.skills_text()
+
+    async def memory(self) -> str:
+        """The notes kept about the project, for a person to read."""
+        return await self._briefing.memory_text()
+
     def history(self) -> Iterator[events.AgentEvent]:
         """The conversation so far, as the events that would have shown it."""
         return replay(self._record.view.log.path())
@@ -202,11 +225,49 @@ class Agent:
         """Let another model answer from the next call on. Raises `AgentBusy` while a turn runs, and `StorageError`."""
         if self.busy:
             raise AgentBusy("a turn is running")
+        await self._take_over(model)
+
+    async def _take_over(self, model: Model) -> None:
         before, self._model = self._model, model
         self._connecting = None
         self._manager.gauge.forget()
         await self._begin()
         await before.close()
+
+    async def _escalated(self, name: str, emit: Callable[[events.AgentEvent], None]) -> Model:
+        """The model `name` from the next call of the running turn on. Raises `UnknownModel`, `StorageError`."""
+        await self._take_over(await asyncio.to_thread(create_model, name))
+        profile = self._model.profile
+        emit(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
+        return self._model
+
+    async def escalate(self) -> str:
+        """Go on with the frontier model of the provider, from the next step where a turn runs; its name.
+
+        Empty where that model answers already, or there is none to ask. Raises `UnknownModel`, `StorageError`.
+        """
+        watch = self._guards.watch
+        name = watch.larger(self._model.profile) if watch is not None else ""
+        if name and watch is not None and self.busy:
+            watch.escalate(name)
+        elif name:
+            await self.swap_model(await asyncio.to_thread(create_model, name))
+        return name
+
+    async def run_subtask(self, spec: SubtaskSpec, progress: Callable[[str], None] = lambda _: None) -> SubtaskResult:
+        """Have a question answered in a fresh conversation; see `SubtaskSpec`. Its cost counts in this session.
+
+        Raises `NobodyToAsk`, and `RuntimeError` where this agent has no subtasks (it is one itself).
+        """
+        if self._subtasks is None:
+            raise RuntimeError("a subtask has no subtasks")
+        return await self._subtasks.run(spec, progress)
+
+    def reset_cost_ceiling(self) -> str:
+        """Let the session go on after its cost ceiling was reached; a sentence that says what it may cost now."""
+        told = self._guards.ceiling.reset()
+        self._record.trace.record("session", {"cost_ceiling": told})
+        return told
 
     # Steering the context
 
@@ -251,6 +312,12 @@ class Agent:
         """What ``compact``, ``clear`` or ``checkpoint`` would do, before it is done. Looks through the whole view."""
         facts, now, view = self._upkeep.facts(self._model), time.time(), self._record.view
         return self._manager.preview(view, facts, now, step, focus=focus)
+
+    async def recall(self, query: str, limit: int = 20) -> Recalled:
+        """Search all that was ever said, what has left the view first. Raises `ToolFailure`."""
+        if self._recaller is None:
+            raise ToolFailure("This conversation keeps no index.")
+        return await self._recaller(query, limit)
 
     def items(self) -> list[Item]:
         """Every message and result with its size and state, oldest first."""

@@ -14,10 +14,10 @@ class CommandName(NamedTuple):
 
 COMMANDS: Final = (
     CommandName("compact", "summarise older turns now", "[focus]", ("summarize",)),
-    CommandName("done", "write the finished task's record", "[note]", ("checkpoint",)),
+    CommandName("done", "record the finished task", "[note]", ("checkpoint",)),
     CommandName("context", "how full the window is", aliases=("boundaries",)),
     CommandName("stats", "tokens, cost and cache hits, per model"),
-    CommandName("preview", "see first what compact, clear or done would do", "[step]"),
+    CommandName("preview", "see what compact, clear or done would do", "[step]"),
     CommandName("clear-results", "clear all old tool results"),
     CommandName("items", "all messages and results, by number"),
     CommandName("pin", "keep messages or results whole", "<number ...>"),

@@ -1,7 +1,7 @@
 """What `/context` shows, put together from the view, the manager and the usage."""
 
 from tui_agent.context.manager import ContextManager, ModelFacts
-from tui_agent.context.stats import ContextStats, ModelUse, counts, marks, upcoming
+from tui_agent.context.stats import ContextStats, ModelUse, Subtasks, counts, marks, upcoming
 from tui_agent.conversation.view import View
 from tui_agent.models.usage import Totals, UsageTracker
 
@@ -32,6 +32,12 @@ def snapshot(view: View, manager: ContextManager, model: ModelFacts, tracker: Us
         last_checkpoint=done.checkpoints,
         marks=marks(limits, budget.window),
         upcoming=upcoming(tokens, limits, lambda layer: manager.would_free(view, model, layer)),
+        subtasks=Subtasks(
+            count=tracker.subtask_count,
+            input_tokens=tracker.subtasks.usage.input_tokens,
+            output_tokens=tracker.subtasks.usage.output_tokens,
+            cost_usd=tracker.subtasks.known_cost_usd,
+        ),
         models=tuple(_use(name, totals) for name, totals in tracker.by_model().items()),
     )
 

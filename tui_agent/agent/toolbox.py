@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from tui_agent.agent import events
 from tui_agent.agent.record import Record, unbroken
@@ -33,8 +33,15 @@ PARALLEL = 8
 
 Status: TypeAlias = Literal["ok", "error", "denied", "interrupted"]
 Emit: TypeAlias = Callable[[events.AgentEvent], None]
-Shorten: TypeAlias = Callable[[str, bool], Shortened]
-"""Decides what of a raw result enters the conversation; the second argument: its tool has paged it already."""
+
+
+class Room(NamedTuple):
+    """What one result may take. `shorten` decides what of a raw result enters (its second argument: its tool has paged
+    it already), `page_bytes` is how large one page should be at most.
+    """
+
+    shorten: Callable[[str, bool], Shortened]
+    page_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,7 @@ class CallContext:
     artifacts: Path
     call_id: str
     accesses: tuple[Access, ...]
+    page_bytes: int
     emit: Emit
 
     def progress(self, text: str) -> None:
@@ -68,7 +76,7 @@ class Toolbox:
         self._workspace = workspace
         self._artifacts = artifacts
 
-    async def run(self, calls: Sequence[ToolCall], record: Record, shorten: Shorten, emit: Emit) -> None:
+    async def run(self, calls: Sequence[ToolCall], record: Record, room: Room, emit: Emit) -> None:
         """Do these calls: neighbouring read-only ones in parallel, others one after another.
 
         Raises `NobodyToAsk` where a call needs a person's word and there is none; calls not done stay unanswered.
@@ -76,7 +84,7 @@ class Toolbox:
         for call in calls:
             emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         for batch in self._batches(calls):
-            await _all_of([asyncio.ensure_future(self._answer(call, record, shorten, emit)) for call in batch])
+            await _all_of([asyncio.ensure_future(self._answer(call, record, room, emit)) for call in batch])
 
     def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         batch: list[ToolCall] = []
@@ -95,18 +103,16 @@ class Toolbox:
         if batch:
             yield batch
 
-    async def _answer(self, call: ToolCall, record: Record, shorten: Shorten, emit: Emit) -> None:
+    async def _answer(self, call: ToolCall, record: Record, room: Room, emit: Emit) -> None:
         began = time.monotonic()
         try:
-            status, output = await self._attempt(call, record, emit)
+            status, output = await self._attempt(call, record, room, emit)
         except asyncio.CancelledError:
-            await self._finish(
-                call, "interrupted", ToolOutput(INTERRUPTED, is_error=True), began, record, shorten, emit
-            )
+            await self._finish(call, "interrupted", ToolOutput(INTERRUPTED, is_error=True), began, record, room, emit)
             raise
-        await self._finish(call, status, output, began, record, shorten, emit)
+        await self._finish(call, status, output, began, record, room, emit)
 
-    async def _attempt(self, call: ToolCall, record: Record, emit: Emit) -> tuple[Status, ToolOutput]:
+    async def _attempt(self, call: ToolCall, record: Record, room: Room, emit: Emit) -> tuple[Status, ToolOutput]:
         if call.malformed:
             return "error", _refusal(f"The arguments of {call.name} were not a JSON object: {call.malformed[:500]}")
         try:
@@ -117,7 +123,9 @@ class Toolbox:
             )
             if not verdict.allowed:
                 return "denied", _refusal(verdict.advice)
-            context = CallContext(self._workspace, self._artifacts.folder, call.id, verdict.accesses, emit)
+            context = CallContext(
+                self._workspace, self._artifacts.folder, call.id, verdict.accesses, room.page_bytes, emit
+            )
             output = await tool.run(call.arguments, context)
         except ToolFailure as failure:
             return "error", _refusal(str(failure))
@@ -141,11 +149,11 @@ class Toolbox:
         output: ToolOutput,
         began: float,
         record: Record,
-        shorten: Shorten,
+        room: Room,
         emit: Emit,
     ) -> None:
         raw = valid_text(output.text) if output.text.strip() else NO_OUTPUT
-        text, artifact = await self._fit(call, raw, output.paged, shorten)
+        text, artifact = await self._fit(call, raw, output.paged, room)
         duration_ms = int(1000 * (time.monotonic() - began))
         result = ToolResult(call.id, text, is_error=output.is_error, images=output.images)
         seq = await record.append(tool_result(result, artifact=artifact, duration_ms=duration_ms))
@@ -165,9 +173,9 @@ class Toolbox:
             )
         )
 
-    async def _fit(self, call: ToolCall, raw: str, paged: bool, shorten: Shorten) -> tuple[str, Artifact | None]:
+    async def _fit(self, call: ToolCall, raw: str, paged: bool, room: Room) -> tuple[str, Artifact | None]:
         """What of a result enters the conversation; the whole is on disk before the entry that points at it."""
-        shortened = shorten(raw, paged)
+        shortened = room.shorten(raw, paged)
         if isinstance(shortened, Whole):
             return raw, None
         artifact = await self._artifacts.save(call.id, raw, evicted=isinstance(shortened, Evicted))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tui_agent.agent import events
+from tui_agent.agent.guards import NOT_DONE, Guards
 from tui_agent.agent.history import said, text_of, told
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.toolbox import Emit, Toolbox
@@ -16,6 +17,7 @@ from tui_agent.agent.upkeep import Upkeep
 from tui_agent.context.budget import Budget
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, notice
+from tui_agent.conversation.slots import INTERRUPTED
 from tui_agent.conversation.view import Carry
 from tui_agent.models.base import (
     Completed,
@@ -62,7 +64,9 @@ class Turn:
         toolbox: Toolbox,
         tracker: UsageTracker,
         upkeep: Upkeep,
+        guards: Guards,
         begin: Callable[[], Awaitable[None]],
+        switch: Callable[[str], Awaitable[Model]],
         emit: Emit,
     ) -> None:
         self._record = record
@@ -71,12 +75,13 @@ class Turn:
         self._tracker = tracker
         self._upkeep = upkeep
         self._manager = upkeep.manager
+        self._guards = guards
         self._begin = begin
+        self._switch = switch
         self._emit = emit
         self._reply = Reply()
         self._answer = ""
         self._stop_reason = "end_turn"
-        self._usage = Usage()
         self._steps = 0
         self._sent = 0
         self._recoveries = 0
@@ -112,6 +117,10 @@ class Turn:
         self._tracker.start_turn()
         await self._begin()
         await self._recover()
+        refusal = self._guards.refusal()
+        if refusal is not None:
+            await self._hear(prompt)
+            raise refusal
         for warning in self._manager.warnings(self._record.view, self._upkeep.facts(self._model)):
             self._emit(events.Notice(level="warning", title="A context layer rests", text=warning))
         if prompt is not None and self._upkeep.is_due(self._model, between_turns=True):
@@ -119,12 +128,16 @@ class Turn:
             await self._record.append(Queued(blocks=told(prompt.blocks)))
             prompt = None
         await self._upkeep.run(self._model, self._emit, between_turns=True)
+        await self._hear(prompt)
+        messages = self._record.view.messages()
+        return bool(messages) and messages[-1].role == "user"
+
+    async def _hear(self, prompt: Message | None) -> None:
+        """Take in what the user has said: what waits, then `prompt`."""
         await self._deliver()
         if prompt is not None:
             seq = await self._record.append(prompt)
             self._emit(said(seq, prompt.blocks))
-        messages = self._record.view.messages()
-        return bool(messages) and messages[-1].role == "user"
 
     async def _recover(self) -> None:
         """Complete what a crash left open: a reply that was streaming, calls that were running."""
@@ -143,11 +156,15 @@ class Turn:
 
     async def _step(self) -> bool:
         """One model call and the tool calls it asks for; whether the turn goes on."""
+        larger = self._guards.take_escalation()
+        if larger:
+            self._model, self._sent = await self._switch(larger), 0
         await self._upkeep.run(self._model, self._emit, between_turns=False)
         completed = await self._ask_within_the_window()
+        await self._guards.after_call(self._model.profile, self._record, self._emit)
         calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
         if calls:
-            await self._toolbox.run(calls, self._record, self._upkeep.shortening(self._model), self._emit)
+            await self._toolbox.run(calls, self._record, self._upkeep.room(self._model), self._emit)
         delivered = await self._deliver()
         return bool(calls) or delivered
 
@@ -170,8 +187,9 @@ class Turn:
     async def _ask(self) -> Completed:
         request = self._request()
         prefix_hash = self._record.view.prefix_hash()
-        name = self._model.profile.name
-        self._emit(events.ModelCallStarted(model=name, tokens=self._manager.tokens(self._record.view)))
+        name, tokens = self._model.profile.name, self._manager.tokens(self._record.view)
+        self._guards.before_call(self._model.profile, tokens, self._record, self._emit)
+        self._emit(events.ModelCallStarted(model=name, tokens=tokens))
         began = time.monotonic()
         self._reply = Reply()
         completed = await self._listen(request)
@@ -198,7 +216,6 @@ class Turn:
         usage = message.usage or Usage()
         self._manager.gauge.measure(self._record.view, usage)
         self._steps += 1
-        self._usage += usage
         self._stop_reason = message.stop_reason
         self._answer = text_of(message.blocks, Text)
         self._emit(
@@ -306,6 +323,7 @@ class Turn:
     async def _failed(self, error: ModelError) -> None:
         self._stop_reason = "error"
         await self._keep_reply()
+        await self._record.answer_open_calls(NOT_DONE.get(error.kind, INTERRUPTED))
         self._record.trace.record("error", {"kind": error.kind, "message": error.message})
         self._emit(
             events.TurnFailed(
@@ -355,7 +373,7 @@ class Turn:
             stop_reason=self._stop_reason,
             text=self._answer,
             steps=self._steps,
-            usage=self._usage,
+            usage=self._tracker.turn.usage,
             cost_usd=self._tracker.turn.known_cost_usd,
             duration_ms=int(1000 * (time.monotonic() - self._started)),
         )
@@ -368,6 +386,9 @@ _HINTS = {
     "overloaded": "Wait a little and send the message again; everything so far is kept.",
     "unavailable": "Wait a little and send the message again; everything so far is kept.",
     "connection": "Check the network and send the message again; everything so far is kept.",
+    "cost_ceiling": "Look at what it was spent on. /resume-after-cost-ceiling lets it go on; --max-turn-cost-usd and "
+    "--max-session-cost-usd set the ceilings. Everything so far is kept.",
+    "watchdog": "Say what to do instead; everything so far is kept.",
     "invalid_request": "Everything so far is kept; another model (/model) may take it.",
 }
 

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tui_agent.agent import events
+from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.model_facts import model_facts
 from tui_agent.agent.record import Record
 from tui_agent.agent.summarizer import Summarizer, Written
-from tui_agent.agent.toolbox import Emit, Shorten
+from tui_agent.agent.toolbox import Emit, Room
 from tui_agent.context.compaction import CompactionPlan, accept
 from tui_agent.context.digests import DigestPlan, accept_digest
 from tui_agent.context.handover import CHECKPOINT
@@ -43,7 +44,7 @@ class CompactionResult(NamedTuple):
 
 
 class Upkeep:
-    """Does the context work of one conversation. `renewed` is what the prefix should say where it is renewed."""
+    """Does the context work of one conversation. `briefing` says what the prefix should be where it is renewed."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class Upkeep:
         summarizer: Summarizer,
         artifacts: Artifacts,
         small: SmallModel,
-        renewed: Prefix,
+        briefing: Briefing,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.manager = manager
@@ -60,7 +61,7 @@ class Upkeep:
         self._summarizer = summarizer
         self._artifacts = artifacts
         self._small = small
-        self._renewed = renewed
+        self._briefing = briefing
         self._clock = clock
 
     def facts(self, model: Model) -> ModelFacts:
@@ -71,11 +72,14 @@ class Upkeep:
         """What is to be done before the next call."""
         return self.manager.due(self._record.view, self.facts(model), self._clock(), between_turns=between_turns)
 
-    def shortening(self, model: Model) -> Shorten:
-        """How this model's tool results are shortened."""
+    def room(self, model: Model) -> Room:
+        """What one tool result may take of this model's window."""
         view = self._record.view
         history = self.manager.budget(view, self.facts(model)).history
-        return lambda text, paged: self.manager.shorten(view, text, history_budget=history, paged=paged)
+        return Room(
+            lambda text, paged: self.manager.shorten(view, text, history_budget=history, paged=paged),
+            self.manager.page_bytes(history),
+        )
 
     async def run(self, model: Model, emit: Emit, *, between_turns: bool) -> None:
         """Do all that is due, in one pass."""
@@ -113,11 +117,11 @@ class Upkeep:
         """Make the request smaller without asking a model; whether it is now smaller and fits."""
         view = self._record.view
         start = self.manager.tokens(view)
-        for way in RECOVERIES:
+        for way, only_if_enough in RECOVERIES:
             plan = self.manager.recovery(view, self.facts(model), self._clock(), way)
+            if plan is None or (only_if_enough and not self.manager.budget(view, self.facts(model)).fits(plan.after)):
+                continue
             match plan:
-                case None:
-                    continue
                 case Cleared():
                     await self._append(plan, emit, "cleared", len(plan.results), plan.texts[0])
                 case _:
@@ -153,10 +157,10 @@ class Upkeep:
 
     async def _accept(self, plan: CompactionPlan, written: Written, emit: Emit) -> CompactionResult:
         boundary, accepted = written.accepted.boundary, written.accepted
-        prefix = self._record.view.prefix
+        prefix, renewed = self._record.view.prefix, self._briefing.prefix
         renewing: tuple[Prefix, ...] = ()
-        if prefix is None or (prefix.system, prefix.tools) != (self._renewed.system, self._renewed.tools):
-            renewing = (self._renewed,)
+        if prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools):
+            renewing = (renewed,)
         last = await self._record.append(*accepted.entries, *renewing)
         seq = last - len(accepted.entries) - len(renewing) + 1
         self.manager.backoff = self.manager.backoff.succeeded()

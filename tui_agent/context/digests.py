@@ -23,6 +23,7 @@ COMPACTION_PREFIX: Final = "[Compaction tool digest]"
 
 _VISIBLE: Final = ("verbatim", "preview")
 _ARGUMENTS_CHARS: Final = 120
+_SHORTEST_LINE: Final = 80
 
 
 class DigestPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,12 +121,19 @@ def _material(results: list[_Result], limit: int) -> str:
 
 
 def _by_rule(results: list[_Result], limit: int) -> list[str]:
-    share = max(60, limit // len(results))
+    """One line for each result, its head and tail; all of them together may still be too long."""
+    share = max(_SHORTEST_LINE, limit // len(results))
     lines = []
     for result in results:
         title = _title(result)
-        lines.append(f"- {cut(title, share)}: {cut(' '.join(result.text.split()), max(20, share - len(title)))}")
+        lines.append(
+            f"- {title}: {_ends(' '.join(result.text.split()), max(_SHORTEST_LINE // 2, share - len(title) - 5))}"
+        )
     return lines
+
+
+def _ends(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - limit // 3 - 1]}…{text[-(limit // 3) :]}"
 
 
 def _shares(wanted: Iterable[int], room: int) -> Iterable[tuple[int, int]]:

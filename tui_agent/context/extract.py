@@ -69,7 +69,11 @@ def extract(form: Form, groups: Sequence[Group], *, earlier: Sequence[str] = (),
             lines = found.lines("technical") + lines
         if topic == "state" and note.strip():
             lines.append(f"- Said when it was done: {cut(note.strip(), _REQUEST_CHARS)}")
-        bodies[name] = "\n".join(part for part in (carried, *_newest(lines, share - len(carried))) if part)
+        newest = _newest(lines, share - len(carried))
+        if topic == "state" and not carried and lines[:1] != newest[:1]:
+            carried = cut(lines[0], share // 3)
+            newest = _newest(lines, share - len(carried))
+        bodies[name] = "\n".join(part for part in (carried, *newest) if part)
     return compose(form, bodies)
 
 

@@ -15,10 +15,11 @@ from tui_agent.context.budget import Budget, Window, budget_of, resolve_window
 from tui_agent.context.calibration import Ratios
 from tui_agent.context.checkpoints import declared, plan_checkpoint
 from tui_agent.context.compaction import CompactionPlan, expected_summary, plan_compaction
+from tui_agent.context.counting import Counter
 from tui_agent.context.digests import COMPACTION_PREFIX, PREFIX, DigestPlan, plan_digest
 from tui_agent.context.gauge import Gauge
 from tui_agent.context.handover import CHECKPOINT, Prompts
-from tui_agent.context.output import Shortened, shorten
+from tui_agent.context.output import Shortened, eviction_tokens, shorten
 from tui_agent.context.refusal import Refusal
 from tui_agent.context.situation import Rates, Situation
 from tui_agent.context.steering import Preview, plan_pin, plan_restore, plan_undo, plan_unpin, what_if
@@ -30,8 +31,16 @@ from tui_agent.conversation.view import RequestMessage, View
 from tui_agent.settings import Settings
 
 Recovery: TypeAlias = Literal["clear_old", "extract", "clear_newest"]
-RECOVERIES: tuple[Recovery, ...] = ("clear_old", "extract", "clear_newest")
-"""The ways out of an overflow, mildest first."""
+RECOVERIES: tuple[tuple[Recovery, bool], ...] = (
+    ("clear_old", False),
+    ("extract", True),
+    ("clear_newest", False),
+    ("extract", False),
+)
+"""The ways out of an overflow, mildest first; the second item: only where it is enough."""
+
+PAGE_BYTES_PER_TOKEN = 2
+"""Bytes a token is taken for where a page is sized: few enough for any script."""
 
 TOO_LARGE = "the request was too large for the model"
 RECOVERY_SHARE = 0.5
@@ -92,7 +101,7 @@ class ContextManager:
         memory_folders: Collection[str] = (),
         checkpoints: bool = True,
     ) -> None:
-        self.gauge = Gauge(ratios=ratios)
+        self.gauge = Gauge(Counter(image_tokens=settings.context.image_tokens), ratios)
         self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
         self._settings = settings
         self._prompts = prompts
@@ -202,6 +211,10 @@ class ContextManager:
             tokens_of=lambda each: self.gauge.tokens_of_text(view, each),
             paged=paged,
         )
+
+    def page_bytes(self, history_budget: int) -> int:
+        """The most bytes of one page, so that it takes no more of the window than a result that is not evicted."""
+        return PAGE_BYTES_PER_TOKEN * eviction_tokens(self._settings.output, history_budget)
 
     # What is due
 
@@ -414,7 +427,7 @@ class ContextManager:
 
     def _reason_to_compact(self, view: View, here: Situation, limits: Thresholds, freed: int) -> str:
         left, trigger = here.tokens - freed, limits.compact
-        if resting_after_undo(view):
+        if resting_after_undo(view) or trigger.rests:
             return "the view reached the limit" if limits.limit.reached(left) else ""
         if trigger.reached(left, len(view.messages()) if trigger.messages else 0):
             return (

@@ -129,9 +129,7 @@ def plan_restore(
             wanted.setdefault(item.group, "")
     if not wanted:
         return Refusal("All of it is in view already.")
-    entry = Restored(
-        items=tuple(wanted), texts=tuple(wanted.values()), reason="The user brought it back."
-    )
+    entry = Restored(items=tuple(wanted), texts=tuple(wanted.values()), reason="The user brought it back.")
     return _fitting(entry, view, situation, "Brought back")
 
 

@@ -68,8 +68,10 @@ class UsageTracker:
         self.turn = Totals()
         self.subtasks = Totals()
         """The part of `session` that subtasks used."""
+        self.subtask_count = 0
         self._models: dict[str, Totals] = {}
         self._parent = parent
+        self._known_to_parent = False
 
     def start_turn(self) -> None:
         """The next call is the first of a new turn."""
@@ -81,10 +83,12 @@ class UsageTracker:
         self.session = self.session.plus(usage, cost)
         self._models[model] = self._models.get(model, Totals()).plus(usage, cost)
         if self._parent is not None:
-            self._parent.record_subtask(model, usage, cost)
+            self._parent.record_subtask(model, usage, cost, first=not self._known_to_parent)
+            self._known_to_parent = True
 
-    def record_subtask(self, model: str, usage: Usage, cost: float | None) -> None:
-        """Take in one call of a subtask."""
+    def record_subtask(self, model: str, usage: Usage, cost: float | None, *, first: bool) -> None:
+        """Take in one call of a subtask, its `first` or a later one."""
+        self.subtask_count += first
         self.subtasks = self.subtasks.plus(usage, cost)
         self.record(model, usage, cost)
 

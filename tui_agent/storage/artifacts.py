@@ -12,7 +12,7 @@ from typing import Final
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.conversation.entries import Artifact
-from tui_agent.storage.durable import make_private_folder, to_the_end, write_file
+from tui_agent.storage.durable import append_to_file, make_private_folder, to_the_end, write_file
 from tui_agent.storage.errors import Damaged, explained
 
 RESULTS_FOLDER: Final = "large_tool_results"
@@ -86,8 +86,7 @@ class Artifacts:
     def _append_history(self, thread: str, data: bytes) -> str:
         path = self._folder(HISTORY_FOLDER) / f"{safe_name(thread)}.md"
         with explained(path):
-            before = path.read_bytes() if path.exists() else b""
-            write_file(path, before + data)
+            append_to_file(path, data)
         return path.relative_to(self.folder).as_posix()
 
     def _read(self, artifact: Artifact) -> str:

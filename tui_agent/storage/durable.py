@@ -51,6 +51,21 @@ def write_file(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def append_to_file(path: Path, data: bytes) -> None:
+    """Add `data` at the end of `path`, made if it is missing, and sync it; for the user alone. Raises OSError.
+
+    A crash in between leaves a part of `data` at the most, which nothing points at.
+    """
+    is_new = not path.exists()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    if is_new:
+        sync_folder(path.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Sync the names in `folder`; Windows has no such call and needs none. Raises OSError."""
     if sys.platform == "win32":

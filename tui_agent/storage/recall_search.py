@@ -97,8 +97,10 @@ def search(
         more = _arranged(_with_words(connection, query, limit), hidden)
         found += [(one, is_hidden) for one, is_hidden in more if one.seq not in quoted]
     best = found[: max(limit, 0)]
+    # Almost everything has some of the words: there only the best are hits.
+    total = max(sum(one.match != "some_words" for one, _ in found), len(best))
     pattern = words_pattern(words_of(query))
-    return Recalled(tuple(_hit(connection, folder, one, pattern, is_hidden) for one, is_hidden in best), len(found))
+    return Recalled(tuple(_hit(connection, folder, one, pattern, is_hidden) for one, is_hidden in best), total)
 
 
 def _quoting(connection: sqlite3.Connection, text: str) -> list[_Found]:
@@ -133,7 +135,7 @@ def _with_words(connection: sqlite3.Connection, query: str, limit: int) -> list[
 
 
 def _arranged(found: Sequence[_Found], hidden: Collection[int] | None) -> list[tuple[_Found, bool]]:
-    """With whether it is hidden: one text per entry, what left the view first, and each passage once before any comes a second time."""
+    """Each with whether it is hidden. One text per entry, what left the view first, none twice before all once."""
     best: dict[int, int] = {}
     in_text: set[int] = set()
     for one in found:

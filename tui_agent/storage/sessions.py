@@ -4,8 +4,8 @@ import asyncio
 import re
 import secrets
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -69,6 +69,13 @@ def subtask_folder(home: Path, parent_id: str, branch: str) -> Path:
     return home / SESSIONS_FOLDER / f"{parent_id}{_SUBTASK_MARK}{safe_name(branch)}"
 
 
+def subtask_folders(home: Path, parent_id: str) -> list[Path]:
+    """Where the conversations of a session's subtasks lie, by name. Raises `StorageError`."""
+    parent = home / SESSIONS_FOLDER
+    with explained(parent):
+        return sorted(folder for folder in parent.glob(f"{parent_id}{_SUBTASK_MARK}*") if folder.is_dir())
+
+
 def create_session(home: Path) -> Path:
     """A new session's folder, for the user alone; its name is the session's id. Raises `StorageError`."""
     parent = home / SESSIONS_FOLDER
@@ -110,7 +117,8 @@ async def newest_session(home: Path, cwd: Path) -> Path | None:
 
 
 def _list(home: Path) -> list[SessionInfo]:
-    found = [_info(folder) for folder in _folders(home)]
+    subtasks = _subtask_costs(home)
+    found = [_with_subtasks(_info(folder), subtasks) for folder in _folders(home)]
     return sorted(found, key=lambda info: (info.updated or info.created, info.id), reverse=True)
 
 
@@ -154,6 +162,21 @@ def _info(folder: Path) -> SessionInfo:
     except StorageError as error:
         problem = error.message
     return SessionInfo(folder.name, folder, created=created, size=size, problem=problem)
+
+
+def _with_subtasks(info: SessionInfo, costs: Mapping[str, float]) -> SessionInfo:
+    return msgspec.structs.replace(info, cost_usd=info.cost_usd + costs.get(info.id, 0.0))
+
+
+def _subtask_costs(home: Path) -> dict[str, float]:
+    """What the subtasks of each session cost, in USD; those that cannot be read count nothing."""
+    costs: dict[str, float] = {}
+    for folder in (home / SESSIONS_FOLDER).glob(f"*{_SUBTASK_MARK}*"):
+        parent = folder.name.partition(_SUBTASK_MARK)[0]
+        with suppress(sqlite3.Error, StorageError), closing(read_connection(folder / CHECKPOINTS_NAME)) as connection:
+            (cost,) = connection.execute("SELECT cost_usd FROM totals").fetchone() or (0.0,)
+            costs[parent] = costs.get(parent, 0.0) + cost
+    return costs
 
 
 def _size(folder: Path) -> int:

@@ -24,7 +24,7 @@ MAX_URL = 8_000
 _PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_USER = re.compile(r"//[^/?#]*@")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _LOCAL_NAMES = ("localhost", "localhost.localdomain")
@@ -67,20 +67,23 @@ class WebAddress(msgspec.Struct, frozen=True):
 def read_address(text: str) -> WebAddress:
     """Take an address apart. A fragment is dropped. Raises ToolFailure for what is no http or https address."""
     text = text.strip()
+    named = shown(_USER.sub("//", text), 200)
     if len(text) > MAX_URL:
         raise ToolFailure(f"The address is too long: {len(text):,} characters, at most {MAX_URL:,}.")
     if _UNSAFE.search(text):
-        raise ToolFailure(f"{shown(text, 200)} is no web address: it holds spaces, control characters or backslashes.")
+        raise ToolFailure(f"{named} is no web address: it holds spaces, control characters or backslashes.")
     try:
         parts = urlsplit(text)
         port = parts.port
+        host = _host(parts.hostname or "")
     except ValueError as error:
-        raise ToolFailure(f"{shown(text, 200)} is no web address: {error}.") from error
+        raise ToolFailure(f"{named} is no web address: {error}.") from error
     scheme = parts.scheme.lower()
     if scheme not in _PORTS:
-        hint = "" if _SCHEME.match(text) and "." not in scheme else f" Did you mean https://{shown(text, 200)}?"
-        raise ToolFailure(f"{shown(text, 200)} is no web address: it must begin with http:// or https://.{hint}")
-    host = _host(parts.hostname or "", text)
+        hint = "" if "://" in text else f" Did you mean https://{named}?"
+        raise ToolFailure(f"{named} is no web address: it must begin with http:// or https://.{hint}")
+    if not host:
+        raise ToolFailure(f"{named} is no web address: it names no host.")
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._[]")
     query = f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?[]')}" if parts.query else ""
     user, _, _ = parts.netloc.rpartition("@")
@@ -154,16 +157,12 @@ async def resolve(address: WebAddress) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))
 
 
-def _host(name: str, text: str) -> str:
+def _host(name: str) -> str:
+    """A host in its one form; empty for what is none. Raises ValueError."""
     if ":" in name:
-        try:
-            return str(IPv6Address(name))
-        except ValueError as error:
-            raise ToolFailure(f"{shown(text, 200)} is no web address: {error}.") from error
-    try:
-        host = name.lower() if name.isascii() else name.encode("idna").decode().lower()
-    except UnicodeError:
-        host = ""
-    if not _NAME.fullmatch(host) or len(host) > 253:
-        raise ToolFailure(f"{shown(text, 200)} is no web address: it names no host.")
-    return host
+        address = IPv6Address(name)
+        if address.scope_id:
+            raise ValueError("an address with a zone leads to this machine's own network")
+        return str(address)
+    host = name.lower() if name.isascii() else name.encode("idna").decode().lower()
+    return host if _NAME.fullmatch(host) and len(host) <= 253 else ""

@@ -46,8 +46,10 @@ class _Wrapper:
         self.definition = signature.definition
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        self._signature.parse(arguments)
-        return (Access("none", self.definition.name),)
+        given = self._signature.parse(arguments)
+        # Touches nothing, and names what it is about only so that a rule may forbid it or ask about it.
+        about = str(workspace.resolve(str(given["path"]))) if "path" in given else str(given.get("url", ""))
+        return (Access("none", about),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         given = self._signature.parse(arguments)
@@ -88,7 +90,7 @@ class AgenticReadFile(_Wrapper):
                 conversation. Ask for names, line numbers or quotes where you will need them.
         """
         _check_exists(context.workspace, path)
-        return await self._ask(context, path, f"File: {path}\n\nQuestion: {question}")
+        return await self._ask(context, path, f'Question: {question}\n\nRead "{path}" to answer it.')
 
 
 class AgenticFetchUrl(_Wrapper):
@@ -114,7 +116,7 @@ class AgenticFetchUrl(_Wrapper):
             question: What you need to know, with all that is needed to understand it: the helper knows nothing of this
                 conversation. Ask for exact names, versions or code where you will need them.
         """
-        return await self._ask(context, url, f"URL: {url}\n\nQuestion: {question}")
+        return await self._ask(context, url, f"Question: {question}\n\nFetch {url} to answer it.")
 
 
 class AgenticGrep(_Wrapper):
@@ -142,7 +144,7 @@ class AgenticGrep(_Wrapper):
             path: The folder or file to search.
         """
         _check_exists(context.workspace, path)
-        return await self._ask(context, pattern, f"Pattern: {pattern}\nPath: {path}\n\nQuestion: {question}")
+        return await self._ask(context, pattern, f'Question: {question}\n\nSearch for "{pattern}" in "{path}".')
 
 
 class AgenticResearch(_Wrapper):
@@ -169,7 +171,7 @@ class AgenticResearch(_Wrapper):
             path: The folder to look in.
         """
         _check_exists(context.workspace, path)
-        return await self._ask(context, question, f"Folder: {path}\n\nQuestion: {question}")
+        return await self._ask(context, question, f'Question: {question}\n\nList "{path}" first.')
 
 
 def _check_exists(workspace: WorkspaceView, path: str) -> None:

@@ -82,6 +82,11 @@ class ToolContext(Protocol):
         """
         ...
 
+    @property
+    def page_bytes(self) -> int:
+        """The most UTF-8 bytes one page of a result should have, so that it takes a fair part of the window at most."""
+        ...
+
     def progress(self, text: str) -> None:
         """Show live output to the user: the whole of what should be seen now (bounded by the caller), not a delta."""
         ...

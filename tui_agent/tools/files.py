@@ -24,6 +24,8 @@ MAX_ENTRIES = 1_000
 
 _NOTICE = 512
 """Bytes of a page kept free for the notice at its end."""
+_SMALLEST_PAGE = 1_000
+"""Bytes a page may have in the smallest window."""
 
 
 class ReadFile:
@@ -83,13 +85,20 @@ class ReadFile:
                 )
             if not head[len(kind.mark) :]:
                 return ToolOutput("[The file is empty.]", summary="empty", paged=True)
-            return self._page(stream, kind, (offset, limit, chars), stop)
+            return self._page(stream, kind, (offset, limit, chars), self._within(context.page_bytes), stop)
 
-    def _page(self, stream: BinaryIO, kind: Kind, wanted: tuple[int, int, int], stop: Stop) -> ToolOutput:
+    def _within(self, page_bytes: int) -> PageLimits:
+        """The limits for a window that leaves this much for one page."""
+        room = max(page_bytes - _NOTICE, _SMALLEST_PAGE)
+        return replace(self._limits, bytes=min(self._limits.bytes, room), characters=min(self._limits.characters, room))
+
+    def _page(
+        self, stream: BinaryIO, kind: Kind, wanted: tuple[int, int, int], most: PageLimits, stop: Stop
+    ) -> ToolOutput:
         offset, limit, chars = wanted
         total = count_lines(stream, kind, stop, most=None) if offset < 0 else count_lines(stream, kind, stop)
         line = max((total or 0) + 1 + offset, 1) if offset < 0 else max(offset, 1)
-        limits = replace(self._limits, lines=min(limit, self._limits.lines))
+        limits = replace(most, lines=min(limit, most.lines))
         try:
             page = read_page(stream, kind, line, chars, limits, stop)
         except PastTheEnd as error:

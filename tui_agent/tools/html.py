@@ -5,7 +5,7 @@ lists, figures, layout tables) is brought into a shape it knows before it writes
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import urljoin
@@ -48,20 +48,18 @@ class WebPage(NamedTuple):
     text: str
 
 
-def to_markdown(source: str, url: str, check: Callable[[], None] = lambda: None) -> WebPage:
+def to_markdown(source: str, url: str) -> WebPage:
     """Convert a page that was found at `url`.
 
-    Slow (a second for 3 MB): call it off the event loop. `check` is called between the stages and may raise to end it.
+    Slow: a second for 2 MB, and the parser takes quadratic time over tags that are nested thousands deep.
     """
     from justhtml import JustHTML
 
     source = _STRAY.sub("&lt;", source.translate({ord(_OPEN): None, ord(_CLOSE): None}))
     document = JustHTML(source, sanitize=False)
-    check()
     title, base = _head(document.root, url)
     rewriting = _Rewriting(base)
     rewriting.apply(document.root)
-    check()
     return WebPage(title, rewriting.restored(document.to_markdown()))
 
 

@@ -114,6 +114,16 @@ class PermissionGate:
             True, "You allowed it.", "user", asked=True, remembered=remembered, notice=notice, accesses=accesses
         )
 
+    def passes(self, tool: str, access: Access) -> bool:
+        """Whether a call of `tool` that wants just this would be let through without a question."""
+        decided = self._decide(tool, (access,))
+        return isinstance(decided, Verdict) and decided.allowed
+
+    def granting(self, tool: str) -> tuple[Rule, ...]:
+        """The user's rules that allow something to `tool`, remembered ones included."""
+        remembered = self._remembered.rules if self._remembered else ()
+        return tuple(rule for rule in (*self._allow, *remembered) if rule.names(tool))
+
     def _decide(self, tool: str, accesses: tuple[Access, ...]) -> "Verdict | tuple[str, bool]":
         """A verdict, or why a question is needed and whether an ask rule wants it."""
         deny, ask, allow = (

@@ -26,6 +26,8 @@ _NEST_INDENT: Final = 2
 _MAX_DEPTH: Final = 6
 _MAX_NAME: Final = 32
 _MAX_NOTE: Final = 48
+_NOTE_PARTS: Final = " · "
+"""Between what a tool's summary says."""
 _NO_TEXT: Final = re.compile(r"\s*(?:\d+\t\s*)?")
 """A line without text: empty, or the number of an empty line of a file."""
 
@@ -140,7 +142,8 @@ def _status(block: ToolBlock, look: Look) -> Iterator[Run]:
         added, removed = counts(block.diff)
         parts += [Run(f"+{added} -{removed}", palette.faint)]
     elif block.state is ToolState.OK and block.note:
-        parts.append(Run(fit(block.note, _MAX_NOTE, look.glyphs.ellipsis), palette.faint))
+        note = f" {look.glyphs.dot} ".join(block.note.split(_NOTE_PARTS))
+        parts.append(Run(fit(note, _MAX_NOTE, look.glyphs.ellipsis), palette.faint))
     elif block.state.finished and block.size.lines:
         parts.append(Run(f"{block.size.lines:,} line{'s' if block.size.lines != 1 else ''}", palette.faint))
     if block.state.finished and block.size.tokens:
@@ -177,7 +180,7 @@ def _preview_lines(block: ToolBlock) -> list[str]:
         return lines[-PREVIEW_LINES:]
     lines = [line for line in block.result[:_PREVIEW_SEARCH].split("\n") if not _NO_TEXT.fullmatch(line)]
     if block.state is ToolState.OK:
-        in_header = block.note.split(" · ")
+        in_header = block.note.split(_NOTE_PARTS)
         return [line for line in lines if line.strip(" []") not in in_header][:PREVIEW_LINES]
     return [block.note, *lines][:PREVIEW_LINES] if block.note else lines[:PREVIEW_LINES]
 

@@ -1,0 +1,207 @@
+"""The cost ceiling: what trips it, that nothing is asked of a model afterwards, and what a reset grants."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent.talking import say, talking
+from tests.conversation.logs import broken_rules
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.script import Call, Script, Step
+from tui_agent.agent import events
+from tui_agent.agent.cost_ceiling import CostCeiling, CostCeilingReached, Limit, input_cost_usd, probably_cached
+from tui_agent.conversation.entries import Message, Usage
+from tui_agent.models.base import ModelProfile, Prices
+from tui_agent.models.usage import UsageTracker
+from tui_agent.session import Session
+
+PRICED = ModelProfile("anthropic", "claude-x", prices=Prices(1.0, 10.0, cache_read=0.1))
+UNPRICED = ModelProfile("ollama", "llama")
+READING = Step(calls=(Call("read_file", {"path": "calc.py"}),))
+OPUS = {"model.id": "claude-opus-5-5", "permissions.mode": "allow"}
+
+
+def spent(*costs: float) -> UsageTracker:
+    tracker = UsageTracker()
+    for cost in costs:
+        tracker.record("m", Usage(), cost)
+    return tracker
+
+
+def failure(seen: list[events.AgentEvent]) -> events.TurnFailed:
+    (failed,) = [event for event in seen if isinstance(event, events.TurnFailed)]
+    return failed
+
+
+def test_a_bound_that_is_met_counts_as_reached() -> None:
+    CostCeiling(Limit(turn=1.0), spent(0.99)).check()
+    with pytest.raises(CostCeilingReached, match=r"turn has cost \$1\.00; its ceiling is \$1\.00"):
+        CostCeiling(Limit(turn=1.0), spent(0.5, 0.5)).check()
+    with pytest.raises(CostCeilingReached, match="session"):
+        CostCeiling(Limit(session=1.0), spent(3.0)).check()
+    CostCeiling(Limit(), spent(1_000.0)).check()
+
+
+def test_once_reached_it_stays_so_with_the_same_words_in_the_next_turn() -> None:
+    tracker = spent(2.0)
+    ceiling = CostCeiling(Limit(turn=1.0), tracker)
+    with pytest.raises(CostCeilingReached) as first:
+        ceiling.check()
+    tracker.start_turn()
+    with pytest.raises(CostCeilingReached) as second:
+        ceiling.check_call(UNPRICED, 0)
+    assert second.value is first.value
+    assert not first.value.retryable
+    assert "turn" in ceiling.reset()
+    ceiling.check()
+
+
+def test_a_reset_grants_the_session_one_more_such_amount() -> None:
+    tracker = spent(7.0)
+    ceiling = CostCeiling(Limit(session=2.0), tracker)
+    assert "not reached" in ceiling.reset()
+    with pytest.raises(CostCeilingReached):
+        ceiling.check()
+    assert "$2.00 more" in ceiling.reset()
+    tracker.record("m", Usage(), 1.99)
+    ceiling.check()
+    tracker.record("m", Usage(), 0.02)
+    with pytest.raises(CostCeilingReached, match=r"ceiling is \$9\.00"):
+        ceiling.check()
+
+
+def test_a_call_whose_input_alone_would_break_it_is_not_made() -> None:
+    ceiling = CostCeiling(Limit(turn=1.0), spent(0.5))
+    ceiling.check_call(PRICED, 499_000)
+    ceiling.check_call(PRICED, 4_000_000, cached=3_900_000)
+    with pytest.raises(CostCeilingReached, match="500,000 tokens of input alone"):
+        ceiling.check_call(PRICED, 500_000)
+    with pytest.raises(CostCeilingReached):
+        ceiling.check()
+
+
+def test_input_costs_what_the_catalogue_says_cliffs_included() -> None:
+    prices = Prices(1.0, 5.0, cache_read=0.1, above=((200_000, Prices(2.0, 10.0, cache_read=0.2)),))
+    assert input_cost_usd(prices, 100_000) == pytest.approx(0.1)
+    assert input_cost_usd(prices, 100_000, cached=50_000) == pytest.approx(0.055)
+    assert input_cost_usd(prices, 300_000, cached=999_999) == pytest.approx(0.06)
+
+
+def test_the_cache_counts_while_it_is_warm_and_the_model_the_same() -> None:
+    usage = Usage(input_tokens=100, cache_read_tokens=60, cache_write_tokens=30)
+    last = Message(role="assistant", blocks=(), model=PRICED.name, usage=usage, time=1_000.0)
+    assert probably_cached(last, PRICED, now=1_100.0) == 90
+    assert probably_cached(last, PRICED, now=1_400.0) == 0
+    assert probably_cached(last, UNPRICED, now=1_100.0) == 0
+    assert probably_cached(None, PRICED) == 0
+
+
+def test_unknown_prices_are_told_once_and_only_where_there_is_a_ceiling() -> None:
+    ceiling = CostCeiling(Limit(session=1.0), UsageTracker())
+    ceiling.check_call(UNPRICED, 10**9)
+    assert "not known" in ceiling.unwatched(UNPRICED)
+    assert ceiling.unwatched(UNPRICED) == ""
+    assert ceiling.unwatched(PRICED) == ""
+    assert CostCeiling(Limit(), UsageTracker()).unwatched(UNPRICED) == ""
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
+    async with AnthropicServer(Script.of(*[READING] * 20)) as running:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+def cost(session: Session) -> float:
+    return session.agent.tracker.session.cost_usd
+
+
+async def first_call_costs(server: AnthropicServer, folder: Path) -> float:
+    """What the first call of a session costs, by a session that may make just that one."""
+    async with talking(folder, {**OPUS, "agent.max_turn_cost_usd": "0.00001"}) as session:
+        await session.agent.connect()
+        before = len(server.model_requests)
+        await say(session, "read calc.py")
+        assert len(server.model_requests) == before
+    async with talking(folder, OPUS) as session:
+        async for event in session.agent.run("read calc.py"):
+            if isinstance(event, events.AssistantMessage):
+                break
+        return cost(session)
+
+
+async def test_the_sequence_error_flag_same_error_reset(server: AnthropicServer, tmp_path: Path) -> None:
+    price = await first_call_costs(server, tmp_path)
+    bound = {**OPUS, "agent.max_turn_cost_usd": f"{price * 1.3:.6f}"}
+    async with talking(tmp_path, bound) as session:
+        seen = await say(session, "read calc.py")
+        failed = failure(seen)
+        assert (failed.kind, failed.retryable) == ("cost_ceiling", False)
+        assert "/resume-after-cost-ceiling" in failed.hint
+        asked = len(server.model_requests)
+        assert session.record.view.unanswered() == ()
+        again = await say(session, "go on")
+        assert failure(again).message == failed.message
+        assert len(server.model_requests) == asked
+        assert not [event for event in again if isinstance(event, events.ModelCallStarted)]
+        assert "again" in session.agent.reset_cost_ceiling()
+        resumed = await say(session)
+        assert len(server.model_requests) > asked
+        assert [event.text for event in again if isinstance(event, events.UserMessage)] == ["go on"]
+        assert "go on" in server.model_requests[asked].body.decode()
+        assert any(isinstance(event, events.AssistantMessage) for event in resumed)
+        assert broken_rules(session.record.view.messages()) == []
+    assert server.violations == []
+
+
+async def test_it_stops_between_two_calls_of_one_turn(server: AnthropicServer, tmp_path: Path) -> None:
+    price = await first_call_costs(server, tmp_path)
+    before = len(server.model_requests)
+    async with talking(tmp_path, {**OPUS, "agent.max_turn_cost_usd": f"{price * 1.3:.6f}"}) as session:
+        seen = await say(session, "read calc.py")
+        most = price * 1.3
+        costs = [event.cost_usd or 0 for event in seen if isinstance(event, events.AssistantMessage)]
+        assert 1 < len(server.model_requests) - before < 20
+        assert sum(costs[:-1]) < most
+        assert cost(session) == pytest.approx(sum(costs))
+
+
+async def test_the_bound_of_a_session_holds_over_turns_and_restarts(server: AnthropicServer, tmp_path: Path) -> None:
+    server.script = Script.of(Step(text="Yes."))
+    async with talking(tmp_path, OPUS) as session:
+        await say(session, "hello")
+        price, name = cost(session), session.id
+    given = {**OPUS, "agent.max_session_cost_usd": f"{price * 1.01:.6f}"}
+    async with talking(tmp_path, given, resume=name) as session:
+        seen = await say(session, "hello again")
+        assert failure(seen).kind == "cost_ceiling"
+        asked = len(server.model_requests)
+        assert "more" in session.agent.reset_cost_ceiling()
+    async with talking(tmp_path, {**OPUS, "agent.max_session_cost_usd": f"{price:.6f}"}, resume=name) as session:
+        refused = await say(session)
+        assert failure(refused).kind == "cost_ceiling"
+        assert len(server.model_requests) == asked
+        session.agent.reset_cost_ceiling()
+        answered = await say(session)
+        assert any(isinstance(event, events.AssistantMessage) for event in answered)
+
+
+async def test_a_call_that_would_break_it_by_its_input_alone_is_not_sent(
+    server: AnthropicServer, tmp_path: Path
+) -> None:
+    async with talking(tmp_path, {**OPUS, "agent.max_turn_cost_usd": "0.2"}) as session:
+        seen = await say(session, "what is this? " + "word " * 60_000)
+        assert failure(seen).kind == "cost_ceiling"
+        assert "input alone" in failure(seen).message
+        assert server.model_requests == []
+
+
+async def test_an_answer_that_reaches_it_is_kept(server: AnthropicServer, tmp_path: Path) -> None:
+    server.script = Script.of(Step(text="A dear answer. " * 400))
+    async with talking(tmp_path, {**OPUS, "agent.max_turn_cost_usd": "0.03"}) as session:
+        seen = await say(session, "hello")
+    assert failure(seen).kind == "cost_ceiling"
+    assert isinstance(seen[-1], events.TurnFinished)
+    assert seen[-1].text.startswith("A dear answer.")

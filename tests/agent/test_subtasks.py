@@ -1,0 +1,442 @@
+"""Subtasks: a fresh conversation, the same gate, one bill, and an end when the parent ends."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.talking import say, talking
+from tests.conversation.logs import broken_rules
+from tests.e2e.program import asked as asked_of
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.gemini import GeminiServer
+from tests.servers.script import Call, Fault, ParsedRequest, Script, Step
+from tests.servers.server import ProtocolServer
+from tui_agent.agent import events
+from tui_agent.agent.subtasks import SubtaskSpec
+from tui_agent.conversation.entries import Message, Usage
+from tui_agent.conversation.view import View
+from tui_agent.models.catalogue import create_model
+from tui_agent.models.usage import cost_usd
+from tui_agent.session import Session
+from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.sessions import list_sessions
+from tui_agent.tools.agentic import INNER_TOOLS
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.permissions import NobodyToAsk
+
+SECRET = "the launch code is xyzzy"
+QUESTION = "What does add do?"
+OPUS = {"model.id": "claude-opus-5-5"}
+PARENT_MODELS = {"anthropic": ("claude-opus-5-5", "claude-haiku-5-5"), "gemini": ("gemini-2.5-pro", "gemini-3.8-flash")}
+WRAPPERS = {
+    "agentic_read_file": {"path": "calc.py", "question": QUESTION},
+    "agentic_grep": {"pattern": "return", "question": QUESTION},
+    "agentic_research": {"question": QUESTION},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
+    async with AnthropicServer(Script()) as running:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+def is_subtask(request: ParsedRequest) -> bool:
+    return "on behalf of another agent" in request.system
+
+
+def delegating(*calls: Call, reads: int = 1) -> Any:
+    """The parent makes these calls, then answers; a subtask reads `reads` times, then answers."""
+
+    def step(request: ParsedRequest) -> Step:
+        if is_subtask(request):
+            if request.position < reads:
+                return Step(calls=(Call("read_file", {"path": "calc.py"}),))
+            return Step(text="It subtracts: line 5 says `return a - b`.")
+        return Step(calls=calls) if request.position == 0 else Step(text="There is a bug.")
+
+    return step
+
+
+def bodies(server: ProtocolServer, *, subtask: bool) -> list[str]:
+    """The requests that asked for an answer, of subtasks or of the session itself."""
+    found = [request.body.decode() for request in server.model_requests]
+    return [body for body in found if ("on behalf of another agent" in body) == subtask]
+
+
+def sub_folders(session: Session) -> list[Path]:
+    return sorted(session.folder.parent.glob(f"{session.id}.sub.*"))
+
+
+@pytest.mark.parametrize("provider", PARENT_MODELS)
+async def test_a_subtask_sees_only_its_own_prompts(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, small = PARENT_MODELS[provider]
+    script = delegating(*(Call(name, arguments) for name, arguments in WRAPPERS.items()))
+    running: ProtocolServer = AnthropicServer(script) if provider == "anthropic" else GeminiServer(script)
+    async with running as server:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        (tmp_path / "project").mkdir()
+        (tmp_path / "project" / "AGENTS.md").write_text("Always answer in verse.\n")
+        (tmp_path / "project" / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+        async with talking(tmp_path, {"model.id": parent}, trusted=True) as session:
+            seen = await say(session, f"Remember: {SECRET}. Find the bug.")
+        assert server.violations == []
+        inner, outer = bodies(server, subtask=True), bodies(server, subtask=False)
+        requests = [json.loads(body) for body in inner]
+        assert len(inner) == 2 * len(WRAPPERS)
+        assert all(SECRET in body and "in verse" in body for body in outer)
+        for body in inner:
+            assert SECRET not in body
+            assert "in verse" not in body
+            assert "Find the bug" not in body
+            assert QUESTION in body
+        first = [messages for request in requests if len(messages := said(request)) == 1]
+        assert len(first) == len(WRAPPERS)
+        assert {frozenset(tools_of(request)) for request in requests} == {
+            frozenset(INNER_TOOLS[name]) for name in WRAPPERS
+        }
+        assert all(
+            small in str(request.path) or small in request.body.decode()
+            for request in asked_of(server.requests)
+            if b"on behalf of another agent" in request.body
+        )
+        results = [event for event in seen if isinstance(event, events.ToolFinished)]
+        assert [event.status for event in results] == ["ok"] * len(WRAPPERS)
+        assert all("It subtracts" in event.text for event in results)
+        assert all("def add" not in body for body in outer)
+
+
+def said(request: dict[str, Any]) -> list[Any]:
+    found = request.get("messages", request.get("contents"))
+    assert isinstance(found, list)
+    return found
+
+
+def tools_of(request: dict[str, Any]) -> list[str]:
+    tools = request["tools"]
+    if "functionDeclarations" in tools[0]:
+        tools = tools[0]["functionDeclarations"]
+    return [tool["name"] for tool in tools]
+
+
+async def test_the_bill_is_what_the_server_counted_once(server: AnthropicServer, tmp_path: Path) -> None:
+    calls = [Call("agentic_read_file", {"path": "calc.py", "question": f"{QUESTION} {n}"}) for n in range(3)]
+    server.script = delegating(*calls)
+    async with talking(tmp_path, OPUS) as session:
+        seen = await say(session, "Find the bug.")
+        expected = await counted_by(server)
+        tracker, stats = session.agent.tracker, session.agent.context_stats()
+        assert tracker.session.cost_usd == pytest.approx(expected)
+        assert tracker.turn.cost_usd == pytest.approx(expected)
+        assert tracker.session.calls == len(server.model_requests) == 2 + 3 * 2
+        finished = seen[-1]
+        assert isinstance(finished, events.TurnFinished)
+        assert finished.cost_usd == pytest.approx(expected)
+        assert finished.usage == tracker.session.usage
+        assert finished.usage.output_tokens == server.usage_total["output_tokens"]
+        assert stats.subtasks.count == 3
+        assert stats.subtasks.input_tokens == tracker.by_model()["anthropic:claude-haiku-5-5"].usage.input_tokens
+        assert {use.model: use.calls for use in stats.models} == {
+            "anthropic:claude-opus-5-5": 2,
+            "anthropic:claude-haiku-5-5": 6,
+        }
+        assert stats.models[0].model == "anthropic:claude-opus-5-5"
+        name = session.id
+    async with talking(tmp_path, OPUS, resume=name) as session:
+        again = session.agent.tracker
+        assert again.session.cost_usd == pytest.approx(expected)
+        assert (again.session.calls, again.subtask_count, again.turn.calls) == (8, 3, 0)
+    (listed,) = await list_sessions(tmp_path / "home")
+    assert listed.cost_usd == pytest.approx(expected)
+
+
+async def counted_by(server: AnthropicServer) -> float:
+    """What the server's own counts cost by the catalogue's prices."""
+    total, requests = 0.0, {request.number: request for request in server.requests}
+    for answer in server.answers:
+        body = requests[answer.number].json
+        if not answer.usage or body is None or "messages" not in body:
+            continue
+        model = create_model(body["model"])
+        profile = await model.describe()
+        await model.close()
+        used = answer.usage
+        read, written = used.get("cache_read_input_tokens", 0), used.get("cache_creation_input_tokens", 0)
+        usage = Usage(used["input_tokens"] + read + written, read, written, used["output_tokens"])
+        total += cost_usd(usage, profile.prices) or 0.0
+    return total
+
+
+async def test_its_record_lies_beside_the_sessions_and_is_whole(server: AnthropicServer, tmp_path: Path) -> None:
+    server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}))
+    async with talking(tmp_path, OPUS) as session:
+        await say(session, "Find the bug.")
+        (folder,) = sub_folders(session)
+        result = await session.agent.run_subtask(SubtaskSpec(system="on behalf of another agent", prompt=QUESTION))
+        assert re.fullmatch(rf"{session.id}:sub:[0-9a-f]+", result.id)
+        assert len(sub_folders(session)) == 2
+    store = await CheckpointStore.open(folder)
+    try:
+        entries = await store.load()
+    finally:
+        await store.close()
+    messages = [entry for entry in entries if isinstance(entry, Message)]
+    assert [message.role for message in messages] == ["user", "assistant", "user", "assistant"]
+    assert broken_rules(View(entries).messages()) == []
+
+
+async def test_its_progress_is_seen_under_the_call_it_works_for(server: AnthropicServer, tmp_path: Path) -> None:
+    server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}), reads=2)
+    async with talking(tmp_path, OPUS) as session:
+        seen = await say(session, "Find the bug.")
+    (call,) = [event for event in seen if isinstance(event, events.ToolStarted)]
+    told = [event.text for event in seen if isinstance(event, events.ToolProgress) and event.call_id == call.call_id]
+    assert told[0].startswith("anthropic:claude-haiku-5-5 · starting")
+    assert any('read_file {"path":"calc.py"}' in text for text in told)
+    assert "done" in told[-1]
+    assert "$0." in told[-1]
+    (finished,) = [event for event in seen if isinstance(event, events.ToolFinished)]
+    assert "3 model calls" in finished.summary
+
+
+async def test_its_calls_pass_the_same_gate(server: AnthropicServer, tmp_path: Path) -> None:
+    asked: list[PermissionQuestion] = []
+
+    async def no(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question)
+        return PermissionAnswer(allowed=False)
+
+    outside = tmp_path / "outside.txt"
+    outside.write_text("private")
+
+    def step(request: ParsedRequest) -> Step:
+        if is_subtask(request):
+            return (
+                Step(calls=(Call("read_file", {"path": str(outside)}),)) if not request.position else Step(text="No.")
+            )
+        return Step(text="Well.") if request.position else Step(calls=(wrapper,))
+
+    wrapper = Call("agentic_read_file", {"path": str(outside), "question": QUESTION})
+    server.script = step
+    async with talking(tmp_path, OPUS, ask=no) as session:
+        seen = await say(session, "Look.")
+        (call,) = [event for event in seen if isinstance(event, events.ToolStarted)]
+    assert [(question.tool, question.call_id) for question in asked] == [("read_file", call.call_id)]
+    assert "private" not in "".join(bodies(server, subtask=True))
+    async with talking(tmp_path, {**OPUS, "permissions.deny": '["read_file(calc.py)"]'}) as session:
+        server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}))
+        await say(session, "Look.")
+    assert "def add" not in "".join(bodies(server, subtask=True))
+    assert "A rule of the user forbids this" in bodies(server, subtask=True)[-1]
+    begun = len(bodies(server, subtask=True))
+    async with talking(tmp_path, {**OPUS, "permissions.deny": '["agentic_read_file(calc.py)"]'}) as session:
+        seen = await say(session, "Look.")
+    assert [event.status for event in seen if isinstance(event, events.ToolFinished)] == ["denied"]
+    assert len(bodies(server, subtask=True)) == begun
+
+
+async def test_an_approval_nobody_can_give_ends_the_turn(server: AnthropicServer, tmp_path: Path) -> None:
+    async def nobody(question: PermissionQuestion) -> PermissionAnswer:
+        raise NobodyToAsk(question)
+
+    outside = Call("read_file", {"path": "/etc/hostname"})
+    wrapper = Call("agentic_research", {"question": QUESTION})
+    server.script = lambda request: Step(calls=(outside if is_subtask(request) else wrapper,))
+    async with talking(tmp_path, OPUS, ask=nobody) as session:
+        seen = await say(session, "Look.")
+        assert session.record.view.unanswered() == ()
+    assert [event.kind for event in seen if isinstance(event, events.TurnFailed)] == ["needs_approval"]
+
+
+async def test_stopping_the_turn_stops_its_subtasks(server: AnthropicServer, tmp_path: Path) -> None:
+    asked: list[str] = []
+    both = asyncio.Event()
+    wrapper = Call("agentic_research", {"question": QUESTION})
+
+    def step(request: ParsedRequest) -> Step:
+        if not is_subtask(request):
+            return Step(calls=(wrapper, wrapper))
+        asked.append(request.prompt)
+        if len(asked) == 2:
+            both.set()
+        return Step(text="This takes a while. " * 50, delay=0.2)
+
+    server.script = step
+    async with talking(tmp_path, OPUS) as session:
+        turn = asyncio.ensure_future(say(session, "Look."))
+        await both.wait()
+        assert session.agent.interrupt()
+        seen = await turn
+        assert isinstance(seen[-1], events.TurnFinished)
+        assert seen[-1].stop_reason == "interrupted"
+        assert {event.status for event in seen if isinstance(event, events.ToolFinished)} == {"interrupted"}
+        assert session.record.view.unanswered() == ()
+        for folder in sub_folders(session):
+            store = await CheckpointStore.open(folder)
+            try:
+                assert broken_rules(View(await store.load()).messages()) == []
+            finally:
+                await store.close()
+
+
+async def test_several_run_at_once_but_not_too_many(server: AnthropicServer, tmp_path: Path) -> None:
+    most = 0
+    calls = tuple(Call("agentic_research", {"question": f"{QUESTION} {n}"}) for n in range(7))
+    server.script = lambda request: (
+        Step(text="Found.") if is_subtask(request) or request.position else Step(calls=calls)
+    )
+
+    async with talking(tmp_path, OPUS) as session:
+        begun: set[str] = set()
+        ended: set[str] = set()
+        async for event in session.agent.run("Look."):
+            match event:
+                case events.ToolProgress() if "starting" in event.text:
+                    begun.add(event.call_id)
+                case events.ToolProgress() if "done" in event.text:
+                    ended.add(event.call_id)
+                case _:
+                    continue
+            most = max(most, len(begun - ended))
+    assert len(ended) == 7
+    assert 1 < most <= 4
+
+
+async def test_it_is_told_to_end_and_stopped_when_its_steps_run_out(server: AnthropicServer, tmp_path: Path) -> None:
+    server.script = lambda request: Step(text="Still.", calls=(Call("list_dir", {}),))
+    spec = SubtaskSpec(system="on behalf of another agent", prompt=QUESTION, tools=("list_dir",), steps=6)
+    async with talking(tmp_path, OPUS) as session:
+        result = await session.agent.run_subtask(spec)
+    assert result.steps == 6
+    assert "6 model calls" in result.error
+    assert result.text == "Still."
+    assert len(server.model_requests) == 6
+    assert "You have one call left" in server.model_requests[-1].body.decode()
+    assert "You have one call left" not in server.model_requests[3].body.decode()
+    assert server.violations == []
+
+
+async def test_a_failing_subtask_is_an_answer_not_the_end_of_the_turn(server: AnthropicServer, tmp_path: Path) -> None:
+    bad = Step(text="x", fault=Fault(kind="bad_request", times=9, message="no such thing"))
+    wrapper = Call("agentic_research", {"question": QUESTION})
+
+    def step(request: ParsedRequest) -> Step:
+        return bad if is_subtask(request) else Step(text="Then not.") if request.position else Step(calls=(wrapper,))
+
+    server.script = step
+    async with talking(tmp_path, OPUS) as session:
+        seen = await say(session, "Look.")
+    (result,) = [event for event in seen if isinstance(event, events.ToolFinished)]
+    assert result.status == "error"
+    assert "no such thing" in result.text
+    assert "plain tools" in result.text
+    assert isinstance(seen[-1], events.TurnFinished)
+    assert seen[-1].text == "Then not."
+
+
+async def test_the_ceiling_counts_what_subtasks_cost(server: AnthropicServer, tmp_path: Path) -> None:
+    server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}), reads=15)
+    same = {**OPUS, "agentic.small_model": "claude-opus-5-5"}
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "calc.py").write_text("".join(f"# line {number} of many\n" for number in range(500)))
+    async with talking(tmp_path, same) as session:
+        async for event in session.agent.run("Look."):
+            if isinstance(event, events.AssistantMessage):
+                break
+        first = session.agent.tracker.session.cost_usd
+    before = len(server.model_requests)
+    async with talking(tmp_path, {**same, "agent.max_turn_cost_usd": f"{first * 1.05:.6f}"}) as session:
+        seen = await say(session, "Look.")
+        tracker = session.agent.tracker
+        assert tracker.turn.cost_usd > first * 1.05 > first
+        assert tracker.subtasks.cost_usd > 0
+    (failed,) = [event for event in seen if isinstance(event, events.TurnFailed)]
+    assert failed.kind == "cost_ceiling"
+    made = server.model_requests[before:]
+    assert 1 < len(made) < 16
+    assert b"on behalf of another agent" in made[-1].body
+
+
+async def test_with_wrappers_the_sessions_context_stays_a_fifth(server: AnthropicServer, tmp_path: Path) -> None:
+    names = [f"part{number}.txt" for number in range(8)]
+    (tmp_path / "project").mkdir()
+    for name in names:
+        text = "".join(f"{name} line {number}: nothing to see here, go on\n" for number in range(900))
+        (tmp_path / "project" / name).write_text(text)
+
+    def step(request: ParsedRequest) -> Step:
+        if is_subtask(request):
+            reading = (Call("read_file", {"path": request.prompt.split('"')[1]}),)
+            return Step(text="Nothing to see in it.") if request.position else Step(calls=reading)
+        if request.position == len(names):
+            return Step(text="Nothing to see anywhere.")
+        if "agentic_read_file" in request.tools:
+            return Step(
+                calls=(Call("agentic_read_file", {"path": names[request.position], "question": "What is there?"}),)
+            )
+        return Step(calls=(Call("read_file", {"path": names[request.position]}),))
+
+    server.script = step
+    peaks = []
+    for wrapped in ("false", "true"):
+        before = len(server.model_requests)
+        async with talking(tmp_path, {**OPUS, "agentic.enabled": wrapped}) as session:
+            seen = await say(session, "What is in these files?")
+        assert not [event for event in seen if isinstance(event, events.TurnFailed)]
+        made = server.model_requests[before:]
+        peaks.append(max(len(request.body) for request in made if b"on behalf of another" not in request.body))
+    assert peaks[1] <= peaks[0] / 5
+
+
+async def test_a_wrong_path_costs_nothing(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        seen = await say(session, "ask calcc.py what is this?")
+        assert sub_folders(session) == []
+    (result,) = [event for event in seen if isinstance(event, events.ToolFinished)]
+    assert result.status == "error"
+    assert "calc.py" in result.text
+
+
+async def test_offline_it_works_too(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        seen = await say(session, 'ask calc.py "what does add do?", then research "what is here"')
+        assert len(sub_folders(session)) == 2
+    asked, researched = [event for event in seen if isinstance(event, events.ToolFinished)]
+    assert (asked.name, researched.name) == ("agentic_read_file", "agentic_research")
+    assert (asked.status, researched.status) == ("ok", "ok")
+    assert "return a - b" in asked.text
+    assert "test_calc.py" in researched.text
+
+
+async def test_the_wrappers_can_be_left_out(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        offered = [tool for tool in session.agent.tools() if tool.name.startswith("agentic_")]
+        assert {tool.name for tool in offered} >= set(WRAPPERS)
+        for tool in offered:
+            assert "INSTEAD OF" in tool.description
+            assert "DO NOT" in tool.description
+            assert "narrower" in tool.description
+    async with talking(tmp_path, {"agentic.enabled": "false"}) as session:
+        assert not [tool for tool in session.agent.tools() if tool.name.startswith("agentic_")]
+
+
+async def test_another_small_model_can_be_named(server: AnthropicServer, tmp_path: Path) -> None:
+    server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}))
+    async with talking(tmp_path, {**OPUS, "agentic.small_model": "claude-opus-5-5"}) as session:
+        await say(session, "Find the bug.")
+    assert {request.json["model"] for request in server.model_requests if request.json} == {"claude-opus-5-5"}

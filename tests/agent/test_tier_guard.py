@@ -1,0 +1,91 @@
+"""The guard against a small model as a session's own."""
+
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.agent.talking import talking
+from tests.e2e.program import Program
+from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
+from tui_agent.models.catalogue import quick_profile
+from tui_agent.session import SessionError
+from tui_agent.settings import Safety, Settings
+
+SMALL = ("gemini-3.8-flash", "gemini-2.5-flash", "claude-haiku-4-5", "claude-haiku-5-5")
+LARGER = ("claude-opus-5-5", "claude-sonnet-4-6", "gemini-3.1-pro-preview", "gemini-2.5-pro")
+
+
+def guarded(mode: str) -> Settings:
+    return Settings(safety=Safety(small_tier_parent=mode))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_it_warns_and_names_a_better_model_and_the_small_one(model: str) -> None:
+    notice = check_parent(guarded("warn"), quick_profile(model))
+    assert notice is not None
+    assert notice.level == "warning"
+    assert model in notice.text
+    provider = "gemini-3.1-pro-preview" if model.startswith("gemini") else "claude-opus-5-5"
+    small = "gemini-3.8-flash" if model.startswith("gemini") else "claude-haiku-5-5"
+    assert f"--model {provider} --agentic-small-model {small}" in notice.hint
+    assert "--small-tier-parent=allow" in notice.hint
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_it_refuses(model: str) -> None:
+    with pytest.raises(SmallTierRefused) as refused:
+        check_parent(guarded("refuse"), quick_profile(model))
+    assert model in refused.value.message
+    assert "--model" in refused.value.hint
+
+
+@pytest.mark.parametrize("mode", ["warn", "refuse", "allow"])
+def test_it_says_nothing_of_larger_models_and_unknown_ones(mode: str) -> None:
+    for model in (*LARGER, "claude-next-9", "offline"):
+        assert check_parent(guarded(mode), quick_profile(model)) is None
+
+
+@pytest.mark.parametrize("mode", ["warn", "refuse"])
+def test_it_is_skipped_for_one_shot_and_for_yolo(mode: str) -> None:
+    small = quick_profile(SMALL[0])
+    assert check_parent(guarded(mode), small, one_shot=True) is None
+    assert check_parent(guarded(mode), small, yolo=True) is None
+    assert check_parent(guarded("allow"), small) is None
+
+
+async def test_a_session_shows_it(tmp_path: Path) -> None:
+    async with talking(tmp_path, {"model.id": "gemini-3.8-flash"}) as session:
+        assert [notice.title for notice in session.notices] == ["Small-tier parent"]
+    async with talking(tmp_path, {"model.id": "gemini-3.8-flash"}, one_shot=True) as session:
+        assert session.notices == ()
+    async with talking(tmp_path, {"model.id": "gemini-2.5-pro"}) as session:
+        assert session.notices == ()
+
+
+async def test_a_session_it_refuses_is_not_opened_and_leaves_nothing(tmp_path: Path) -> None:
+    given = {"model.id": "claude-haiku-4-5", "safety.small_tier_parent": "refuse"}
+    with pytest.raises(SessionError, match="small-tier parent: claude-haiku-4-5"):
+        async with talking(tmp_path, given):
+            pass
+    assert list((tmp_path / "home" / "sessions").iterdir()) == []
+
+
+def test_the_app_it_refuses_ends_with_the_code_of_a_wrong_configuration(tmp_path: Path) -> None:
+    program = Program.in_folder(tmp_path, {"ANTHROPIC_API_KEY": "key"})
+    arguments = [*program.command[1:], "--model", "claude-haiku-4-5", "--small-tier-parent", "refuse"]
+    child = pexpect.spawn(
+        program.command[0], arguments, cwd=str(program.project), env=program.environment, encoding="utf-8", timeout=60
+    )
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 2
+    assert "claude-haiku-4-5 is a small-tier model" in " ".join((child.before or "").split())
+
+
+def test_a_script_may_use_a_small_model(tmp_path: Path) -> None:
+    program = Program.in_folder(tmp_path)
+    done = program.run("-p", "read calc.py", "--model", "claude-haiku-4-5", "--small-tier-parent", "refuse")
+    assert done.returncode == 2
+    assert "needs a key" in done.stderr
+    assert "small-tier" not in done.stderr

@@ -1,0 +1,102 @@
+"""The pictures as pages for people to look at: SVG files, a PNG page for each state, and an index."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from html import escape
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from tests.gallery.states import Picture
+
+_BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_RENDER_S: Final = 60
+_GAP: Final = 20
+_HEADING: Final = 40
+_VIEW_BOX: Final = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>{title}</title>
+<style>
+body {{ margin: 20px; background: #7d7f86; color: #fff; font: 20px sans-serif; }}
+h1, h2 {{ margin: 0; height: 40px; }}
+div {{ display: flex; gap: 20px; align-items: start; margin-bottom: 20px; }}
+img {{ display: block; }}
+</style>
+{body}
+</html>
+"""
+
+
+def write_pages(folder: Path, states: dict[str, list[Picture]]) -> str:
+    """Write everything below `folder`; what there is to look at now, in one line."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for pictures in states.values():
+        for picture in pictures:
+            (folder / f"{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
+    (folder / "index.html").write_text(_index(states), encoding="utf-8")
+    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if browser is None:
+        return f"{folder / 'index.html'} shows every state; no PNG pages, since there is no Chromium here"
+    for name, pictures in states.items():
+        _render(browser, _PAGE.format(title=name, body=_state(name, pictures)), folder / f"{name}.png", _size(pictures))
+    return f"{folder / 'index.html'} shows every state, and there is a PNG page for each"
+
+
+def _index(states: dict[str, list[Picture]]) -> str:
+    return _PAGE.format(title="tui-agent", body="".join(_state(name, states[name]) for name in states))
+
+
+def _state(name: str, pictures: Sequence[Picture]) -> str:
+    rows = "".join(f"<div>{''.join(map(_image, row))}</div>" for row in _rows(pictures))
+    return f"<h2>{escape(name)}</h2>{rows}"
+
+
+def _image(picture: Picture) -> str:
+    width, height = _measure(picture)
+    file = f"{picture.name}.svg"
+    return f'<a href="{file}"><img src="{file}" alt="{picture.name}" width="{width}" height="{height}"></a>'
+
+
+def _rows(pictures: Sequence[Picture]) -> list[list[Picture]]:
+    """The sizes side by side, a row for each shade."""
+    shades = sorted({picture.name.rsplit("-", 2)[1] for picture in pictures})
+    return [[picture for picture in pictures if picture.name.rsplit("-", 2)[1] == shade] for shade in shades]
+
+
+def _size(pictures: Sequence[Picture]) -> tuple[int, int]:
+    """Width and height of a state's page."""
+    rows = [[_measure(picture) for picture in row] for row in _rows(pictures)]
+    width = max(sum(width + _GAP for width, _ in row) for row in rows)
+    return width + _GAP, sum(max(height for _, height in row) + _GAP for row in rows) + _HEADING + 2 * _GAP
+
+
+def _measure(picture: Picture) -> tuple[int, int]:
+    found = _VIEW_BOX.search(picture.svg)
+    return (ceil(float(found[1])), ceil(float(found[2]))) if found else (0, 0)
+
+
+def _render(browser: str, page: str, picture: Path, size: tuple[int, int]) -> None:
+    source = picture.with_suffix(".page.html")
+    source.write_text(page, encoding="utf-8")
+    with TemporaryDirectory(prefix="tui-agent-browser-") as profile:
+        command = [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            f"--user-data-dir={profile}",
+            f"--window-size={size[0]},{size[1]}",
+            f"--screenshot={picture.resolve()}",
+            source.resolve().as_uri(),
+        ]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=_RENDER_S)
+        finally:
+            source.unlink()

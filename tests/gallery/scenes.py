@@ -1,0 +1,253 @@
+"""The states of the screen: each a small function that drives the real app to where its pictures are taken."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tests.gallery import texts
+from tests.gallery.conversations import MODEL, PROMPT, Script, coding_turn, edited, reading, record_session
+from tests.gallery.stage import Stage
+from tests.gallery.states import STATES, state
+from tui_agent.agent import events
+from tui_agent.arguments import Arguments
+from tui_agent.models.errors import Provider, Refusal, failure
+from tui_agent.settings import Model, Permissions, Settings, Ui
+from tui_agent.tui.dialogs import HelpScreen, TrustScreen
+from tui_agent.tui.pickers import PickerScreen
+
+ALLOW: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow"))
+ASK: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="ask"))
+ANTHROPIC: Final = Provider("Anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+
+
+# Before anything was said
+
+
+@state(settings=Settings())
+async def welcome(stage: Stage) -> None:
+    await stage.open()
+
+
+@state(settings=Settings(model=Model(id=MODEL)))
+async def missing_key(stage: Stage) -> None:
+    await stage.open()
+
+
+@state()
+async def prompt(stage: Stage) -> None:
+    await stage.open()
+    await stage.write("Three things about report.py:\n- why is the name padded to 12?\n- what if a name is longer?\n- ")
+
+
+@state()
+async def completion(stage: Stage) -> None:
+    await stage.open()
+    await stage.write("/")
+
+
+async def _untrusted(arguments: Arguments) -> Arguments:
+    # The question shows the whole path, which is a different one in each run.
+    return replace(arguments, ask_trust=True, project=Path("/home/ada/ledger"))
+
+
+@state(arrange=_untrusted)
+async def trust(stage: Stage) -> None:
+    await stage.until(lambda: isinstance(stage.app.screen, TrustScreen))
+
+
+# A turn
+
+
+@state()
+async def conversation(stage: Stage) -> None:
+    await stage.open()
+    stage.play(coding_turn().events)
+    stage.time_reasoning(2.4)
+
+
+@state()
+async def cards_open(stage: Stage) -> None:
+    await conversation(stage)
+    await stage.pilot.press("ctrl+o")
+
+
+@state()
+async def reasoning_open(stage: Stage) -> None:
+    await stage.open()
+    stage.play(reading().events)
+    stage.time_reasoning(2.4)
+    stage.app.pane.toggle_block(2)
+
+
+@state()
+async def edit(stage: Stage) -> None:
+    await stage.open()
+    stage.play(edited().events)
+    stage.time_reasoning(2.4)
+    stage.app.pane.toggle_block(len(stage.app.pane.transcript) - 1)
+
+
+@state()
+async def block_cursor(stage: Stage) -> None:
+    await conversation(stage)
+    await stage.pilot.press("tab", "up", "up", "up")
+
+
+@state()
+async def streaming(stage: Stage) -> None:
+    await stage.open()
+    script = edited().say("An account without entries made `average` **divide by zero**. It answers 0 now:\n\n")
+    script.say("```python\ndef average(amounts: list[Decimal]) -> Decimal:\n    return sum(amounts) / len(amo")
+    stage.play(script.events, running=14)
+    stage.time_reasoning(2.4)
+
+
+@state(settings=ALLOW)
+async def queued(stage: Stage) -> None:
+    await stage.open()
+    await stage.send("run sleep 60")
+    await stage.until(lambda: stage.app.status.status.activity == "running run_command")
+    await stage.send("then run the tests once more")
+    await stage.send("and read report.py")
+    await stage.until(lambda: len(stage.app.entry.waiting.texts) == 2)
+    stage.time_reasoning(0.2)
+    stage.fill()
+    stage.working = 8
+
+
+@state()
+async def permission_command(stage: Stage) -> None:
+    await stage.open()
+    await stage.send("run rm -r build && python -m build --wheel")
+    await stage.until(lambda: stage.app.permission.has_focus)
+    stage.time_reasoning(0.2)
+    stage.fill()
+    stage.working = 3
+
+
+@state(settings=ASK)
+async def permission_diff(stage: Stage) -> None:
+    await stage.open()
+    await stage.send('replace "/ len(amounts)" with "/ max(1, len(amounts))" in ledger.py')
+    await stage.until(lambda: stage.app.permission.has_focus)
+    stage.time_reasoning(0.2)
+    stage.fill()
+    stage.working = 3
+
+
+# What goes wrong
+
+
+@state()
+async def errors(stage: Stage) -> None:
+    await stage.open()
+    limited = failure(ANTHROPIC, MODEL, Refusal(429, "rate_limit_error", "slow down", 18.0))
+    long = failure(ANTHROPIC, MODEL, Refusal(400, "", "prompt is too long: 1012400 tokens > 1000000 maximum"))
+    script = Script().ask(PROMPT)
+    script.events += [
+        events.Retrying(attempt=1, delay_s=18, kind=limited.kind, message=limited.message),
+        events.TurnFailed(kind=limited.kind, message=limited.message, retryable=True),
+    ]
+    stage.play(script.ask("Try again.").fill(1_012_400, 2.04).events)
+    stage.play([events.TurnFailed(kind=long.kind, message=long.message, retryable=False, hint="/model offers others")])
+
+
+@state()
+async def hostile(stage: Stage) -> None:
+    await stage.open()
+    script = Script().ask(texts.HOSTILE_PROMPT)
+    call = script.call("run_command", command=texts.HOSTILE_COMMAND)
+    script.result(call, texts.HOSTILE_OUTPUT, summary="exit code 0 · \x1b[31mred[/]")
+    stage.play(script.say(texts.HOSTILE_ANSWER).message().events)
+
+
+# Long and wide
+
+
+@state()
+async def tables_and_code(stage: Stage) -> None:
+    await stage.open()
+    stage.play(Script().ask("Compare the ways to round.").say(texts.LONG_ANSWER).message().fill(12_300, 0.02).events)
+
+
+@state(sizes=((20, 5), (40, 12)))
+async def small(stage: Stage) -> None:
+    await conversation(stage)
+
+
+@state(sizes=((20, 5), (40, 12)))
+async def small_permission(stage: Stage) -> None:
+    await permission_command(stage)
+
+
+@state(settings=Settings(model=Model(id="offline"), ui=Ui(glyphs="ascii")))
+async def ascii_glyphs(stage: Stage) -> None:
+    await conversation(stage)
+
+
+# What is over the conversation, and under it
+
+
+@state()
+async def help_screen(stage: Stage) -> None:
+    await conversation(stage)
+    await stage.pilot.press("f1")
+    await stage.until(lambda: isinstance(stage.app.screen, HelpScreen))
+
+
+@state()
+async def tools(stage: Stage) -> None:
+    await stage.open()
+    await stage.send("/tools ")
+    await stage.until(lambda: len(stage.app.pane.transcript) > 1)
+
+
+@state()
+async def model_picker(stage: Stage) -> None:
+    await stage.open()
+    await stage.send("/model ")
+    await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
+
+
+async def _with_sessions(arguments: Arguments) -> Arguments:
+    for prompt, hours in (
+        ("read README.md and tell what the project is for", 1 / 30),
+        ("find average in . then read report.py", 2.5),
+        ("run pytest -q, then summarise what failed and why in not more than three sentences", 27),
+        ("list .", 24 * 9.5),
+    ):
+        await record_session(arguments.home, arguments.folder, prompt, age_s=3600 * hours)
+    return replace(arguments, resume="")
+
+
+@state(arrange=_with_sessions)
+async def session_picker(stage: Stage) -> None:
+    await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
+
+
+@state()
+async def context_70(stage: Stage) -> None:
+    await stage.open()
+    stage.play(coding_turn().fill(743_000, 3.18).events)
+    stage.time_reasoning(2.4)
+
+
+@state()
+async def context_90(stage: Stage) -> None:
+    await stage.open()
+    stage.play(coding_turn().fill(921_000, 4.73).events)
+    stage.time_reasoning(2.4)
+
+
+async def _talked(arguments: Arguments) -> Arguments:
+    session = await record_session(arguments.home, arguments.folder, "read README.md", age_s=3600)
+    return replace(arguments, resume=session)
+
+
+@state(arrange=_talked)
+async def resumed(stage: Stage) -> None:
+    await stage.open()
+    stage.fill()
+
+
+__all__ = ["STATES"]

@@ -1,0 +1,148 @@
+"""The real app on a fixed stage: a small project, the offline model, and nothing that differs from run to run."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from textual.pilot import Pilot
+
+from tests.gallery import conversations
+from tui_agent import __version__
+from tui_agent.agent.events import AgentEvent
+from tui_agent.arguments import Arguments
+from tui_agent.settings import Model, Settings
+from tui_agent.tui.app import TuiAgent
+from tui_agent.tui.blocks import NoticeBlock, ReasoningBlock
+from tui_agent.tui.turns import TurnView
+
+SHOWN_VERSION: Final = "1.0"
+"""Stands in for the version, so that a release changes no picture."""
+
+OFFLINE: Final = Settings(model=Model(id="offline"))
+
+_UNSET: Final = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_PROFILE",
+    "ANTHROPIC_IDENTITY_TOKEN",
+    "ANTHROPIC_IDENTITY_TOKEN_FILE",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "OLLAMA_HOST",
+    "NO_COLOR",
+)
+
+
+@dataclass(slots=True)
+class Stage:
+    """An app that runs, and how a state brings it to where its picture is taken.
+
+    working: seconds since the running turn began, as the picture shows them; None: no turn runs.
+    """
+
+    app: TuiAgent
+    pilot: Pilot[object]
+    folder: Path
+    working: float | None = None
+    _view: TurnView = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._view = TurnView(self.app.pane.transcript, self.app.status, self.app.conductor)
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Wait for something; 20 s at most."""
+        async with asyncio.timeout(20):
+            while not true():
+                await self.pilot.pause(0.01)
+
+    async def open(self) -> None:
+        """Wait for the session, and for what is learned of its model."""
+        await self.until(lambda: self.app.session_folder is not None and bool(self.app.status.status.model))
+        await self.app.workers.wait_for_complete()
+
+    async def write(self, text: str) -> None:
+        """Type into the prompt; in one go, since pressing each key takes a tenth of a second."""
+        self.app.entry.prompt.type(text)
+        await self.pilot.pause()
+
+    async def send(self, text: str) -> None:
+        """Type a text and send it."""
+        await self.write(text)
+        await self.pilot.press("enter")
+
+    def play(self, events: Sequence[AgentEvent], *, running: float | None = None) -> None:
+        """Show a turn from its events. running: it goes on, and has done so for this many seconds."""
+        self._view.begin()
+        for event in events:
+            self._view.show(event)
+        self.working = running
+        if running is None:
+            self._view.end()
+
+    def fill(self) -> None:
+        """Say how full the window is, whatever the system prompt and the tools have grown to."""
+        self.app.status.show(tokens=2_900, measured=True)
+
+    def time_reasoning(self, *seconds: float) -> None:
+        """Say how long each piece of reasoning took; nothing took any time here."""
+        transcript = self.app.pane.transcript
+        thoughts = [block for block in transcript.blocks if isinstance(block, ReasoningBlock)]
+        for block, length in zip(thoughts, seconds, strict=True):
+            transcript.finish_reasoning(block, seconds=length, tokens=block.tokens)
+
+
+@asynccontextmanager
+async def staged(
+    settings: Settings, arrange: Callable[[Arguments], Awaitable[Arguments]], size: tuple[int, int]
+) -> AsyncIterator[Stage]:
+    """The app as it is after its start, in a new home and a new copy of the project."""
+    with TemporaryDirectory(prefix="tui-agent-gallery-") as place:
+        home = Path(place)
+        folder = conversations.make_project(home / "ledger")
+        with _pinned_environment(home):
+            arguments = await arrange(Arguments(folder=folder, home=home / "state", project=folder))
+            app = TuiAgent(arguments, settings)
+            app.animation_level = "none"
+            async with app.run_test(size=size) as pilot:
+                stage = Stage(app, pilot, folder)
+                _pin_version(app)
+                try:
+                    yield stage
+                finally:
+                    await app.conductor.close()
+
+
+@contextmanager
+def _pinned_environment(home: Path) -> Iterator[None]:
+    before = dict(os.environ)
+    for name in _UNSET:
+        os.environ.pop(name, None)
+    os.environ |= {
+        "HOME": str(home),
+        "TUI_AGENT_HOME": str(home / "state"),
+        "TUI_AGENT_OFFLINE_DELAY_S": "0",
+        "TERM": "xterm-256color",
+        "TZ": "UTC",
+    }
+    time.tzset()
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ |= before
+        time.tzset()
+
+
+def _pin_version(app: TuiAgent) -> None:
+    greeting = app.pane.transcript.blocks[0]
+    assert isinstance(greeting, NoticeBlock)
+    assert __version__ in greeting.title
+    greeting.title = greeting.title.replace(__version__, SHOWN_VERSION)
+    app.pane.show(app.pane.transcript)

@@ -1,0 +1,115 @@
+"""A state of the screen, and how its pictures are taken; `scenes.py` has all of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final, NamedTuple
+
+from tests.gallery.pictures import stable
+from tests.gallery.stage import OFFLINE, Stage, staged
+from tui_agent.arguments import Arguments
+from tui_agent.settings import Settings
+from tui_agent.tui.conversation import ConversationPane
+from tui_agent.tui.theme import DEFAULT_DARK, DEFAULT_LIGHT
+
+SIZES: Final = ((80, 24), (120, 40))
+SHADES: Final = {"dark": DEFAULT_DARK, "light": DEFAULT_LIGHT}
+
+Drive = Callable[[Stage], Awaitable[None]]
+Arrange = Callable[[Arguments], Awaitable[Arguments]]
+
+
+class Picture(NamedTuple):
+    """One exported screen; `name` is its file's name without the ending."""
+
+    name: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One state of the screen. `arrange` changes what the app is started with, and makes what must be there then."""
+
+    name: str
+    drive: Drive
+    settings: Settings
+    arrange: Arrange
+    sizes: tuple[tuple[int, int], ...]
+
+    def names(self) -> list[str]:
+        """The names of its pictures."""
+        return [picture_name(self.name, shade, size) for size in self.sizes for shade in SHADES]
+
+    async def pictures(self) -> list[Picture]:
+        """Drive the app to this state, and take its pictures in every size and shade."""
+        taken: list[Picture] = []
+        async with staged(self.settings, self.arrange, self.sizes[0]) as stage:
+            await self.drive(stage)
+            for size in self.sizes:
+                await stage.pilot.resize_terminal(*size)
+                for shade, theme in SHADES.items():
+                    stage.app.use_theme(theme)
+                    taken.append(Picture(picture_name(self.name, shade, size), await _still(stage)))
+        return taken
+
+
+STATES: Final[dict[str, State]] = {}
+
+
+def picture_name(state: str, shade: str, size: tuple[int, int]) -> str:
+    """The name of a picture."""
+    return f"{state}-{shade}-{size[0]}x{size[1]}"
+
+
+async def _as_it_is(arguments: Arguments) -> Arguments:
+    return arguments
+
+
+def state(
+    *,
+    settings: Settings = OFFLINE,
+    arrange: Arrange = _as_it_is,
+    sizes: tuple[tuple[int, int], ...] = SIZES,
+    name: str = "",
+) -> Callable[[Drive], Drive]:
+    """A function as the way to the state of its name."""
+
+    def kept(drive: Drive) -> Drive:
+        called = name or drive.__name__.replace("_", "-")
+        STATES[called] = State(called, drive, settings, arrange, sizes)
+        return drive
+
+    return kept
+
+
+async def _still(stage: Stage) -> str:
+    """The screen once it no longer changes, its clock set."""
+    before = ""
+    async with asyncio.timeout(20):
+        while True:
+            began = monotonic()
+            if stage.working is not None:
+                stage.app.status.show(activity=stage.app.status.status.activity, since=began - stage.working - 0.1)
+            _measure(stage.app.pane)
+            await stage.pilot.pause()
+            colors = stage.app.theme_variables
+            now = stable(stage.app.export_screenshot(), colors["panel"], colors["foreground"])
+            # The clock shows whole seconds: a picture taken later than this may show the next one.
+            in_time = stage.working is None or monotonic() - began < 0.8
+            if now == before and in_time:
+                return now
+            before = now if in_time else ""
+
+
+def _measure(pane: ConversationPane) -> None:
+    """Paint every line once: until then heights are guesses, and the scrollbar shows how good they are."""
+    pane.flush()
+    if pane.following:
+        pane.action_top()
+        _page_to_the_end(pane)
+
+
+def _page_to_the_end(pane: ConversationPane) -> None:
+    while not pane.following:
+        pane.action_page(1)

@@ -1,0 +1,95 @@
+"""Our own layers in a replay: the prompt is the view, nothing is lost from reach, and the settings count."""
+
+import msgspec
+import pytest
+from typing_extensions import override
+
+from tests.replay.sessions import write_session
+from tui_agent.conversation.sizes import size_of_block
+from tui_agent.models.base import ModelProfile, Prices
+from tui_agent.replay.layers import Layers
+from tui_agent.replay.policies import PRESETS, policies
+from tui_agent.replay.policy import Moment, Setup
+from tui_agent.replay.reading import read_file
+from tui_agent.replay.script import Script, prepare, tokens_of
+from tui_agent.replay.simulation import Outcome, simulate
+from tui_agent.settings import Preset, Settings
+
+OPUS = ModelProfile(
+    provider="anthropic", id="opus", window=200_000, tier="frontier", prices=Prices(4, 20, 0.2, 5), cache_minimum=512
+)
+HAIKU = ModelProfile(provider="anthropic", id="haiku", window=200_000, prices=Prices(0.1, 0.5, 0.01, 0.125))
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
+    path = write_session(tmp_path_factory.mktemp("session") / "s.jsonl", seed=7, calls=120, size=2.0)
+    return prepare(read_file(path))
+
+
+def settings_of(preset: Preset, **compaction: object) -> Settings:
+    settings = Settings()
+    return msgspec.structs.replace(
+        settings,
+        context=msgspec.structs.replace(settings.context, preset=preset),
+        compaction=msgspec.structs.replace(settings.compaction, **compaction),
+    )
+
+
+class Checked(Layers):
+    """Compares the prompt with the view before each call."""
+
+    @override
+    def prepare(self, moment: Moment) -> None:
+        super().prepare(moment)
+        blocks = [block for message in self._view.messages() for block in message.blocks]
+        assert [piece.tokens for piece in self.prompt.pieces[1:]] == [tokens_of(size_of_block(each)) for each in blocks]
+        assert self.prompt.tokens <= self.window
+
+
+def replay(script: Script, settings: Settings, window: int) -> Outcome:
+    def make(setup: Setup) -> Layers:
+        return Checked(setup, settings)
+
+    return simulate(script, "ours", make, OPUS, small=HAIKU, window=window)
+
+
+@pytest.mark.parametrize("window", [40_000, 200_000])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_prompt_is_the_view_and_fits(script: Script, preset: Preset, window: int) -> None:
+    outcome = replay(script, settings_of(preset), window)
+    bill, evidence = outcome.bill, outcome.evidence
+    assert bill.calls == len(script.calls)
+    assert bill.overflows == 0
+    assert evidence.in_view + evidence.pointed_to == evidence.needed
+    assert evidence.share > 0.6
+
+
+def test_a_summary_is_written_by_the_cheaper_model_and_billed(script: Script) -> None:
+    settings = settings_of("summary-only")
+    cheap = replay(script, settings, 100_000)
+    same = simulate(script, "ours", lambda setup: Checked(setup, settings), OPUS, window=100_000)
+    assert cheap.compactions == cheap.bill.summaries == same.compactions > 0
+    assert 0 < cheap.bill.summary_cost < same.bill.summary_cost / 3
+
+
+def test_thrift_decides_how_often_is_compacted(script: Script) -> None:
+    often, seldom, never = (
+        replay(script, settings_of("summary-only", thrift=thrift), 200_000) for thrift in (0.5, 4.0, 0.0)
+    )
+    assert often.compactions > seldom.compactions >= never.compactions
+    assert often.bill.peak < never.bill.peak
+
+
+def test_more_facts_keep_more_evidence(script: Script) -> None:
+    few = replay(script, settings_of("summary-only", facts_tokens=0, thrift=0.5), 200_000)
+    many = replay(script, settings_of("summary-only", facts_tokens=8_000, thrift=0.5), 200_000)
+    assert many.evidence.share > few.evidence.share
+
+
+def test_every_policy_can_be_replayed(script: Script) -> None:
+    for name, make in policies([], Settings()).items():
+        outcome = simulate(script, name, make, OPUS, small=HAIKU)
+        assert outcome.bill.total > 0
+        assert 0.5 < outcome.evidence.share <= 1
+        assert outcome.evidence.in_view + outcome.evidence.pointed_to <= outcome.evidence.needed

@@ -1,0 +1,161 @@
+"""`recall`: bounded answers, whatever is asked and whatever is found."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.storage.entries import stamped
+from tests.tools.support import call
+from tui_agent.conversation.blocks import ToolResult
+from tui_agent.conversation.entries import AnyEntry, tool_result, user_message
+from tui_agent.storage.artifacts import Artifacts
+from tui_agent.storage.recall import Hit, Recalled, RecallIndex
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.recall import MAX_CHARACTERS, MAX_HITS, Recall
+from tui_agent.tools.workspace import Workspace
+
+
+class Session:
+    """A real index over a log, as a session gives it to the tool."""
+
+    def __init__(self, folder: Path, entries: list[AnyEntry], hidden: set[int] | None = None) -> None:
+        self._index = RecallIndex(folder)
+        self._artifacts = Artifacts(folder)
+        self._entries = entries
+        self._hidden = hidden
+
+    async def __call__(self, query: str, limit: int) -> Recalled:
+        await self._index.update(self._entries, self._artifacts)
+        return await self._index.search(query, limit, hidden=self._hidden)
+
+
+class Found:
+    """Always the same hits."""
+
+    def __init__(self, *hits: Hit, total: int = 0) -> None:
+        self._hits = hits
+        self._total = max(total, len(hits))
+
+    async def __call__(self, query: str, limit: int) -> Recalled:
+        return Recalled(self._hits[:limit], self._total)
+
+
+HIT = Hit(
+    seq=7,
+    time=1_000.0,
+    role="tool_result",
+    tool="grep",
+    call='pattern="x"',
+    match="exact",
+    hidden=True,
+    excerpt="the fact is 42",
+    offset=4,
+    place="characters 0-14 of 14, from line 1",
+    read='read_file(path="/s/large_tool_results/a", offset=1)',
+)
+
+
+def test_the_model_is_told_what_it_does() -> None:
+    definition = Recall(Found()).definition
+    assert definition.name == "recall"
+    assert json.loads(definition.schema)["required"] == ["query"]
+
+
+async def test_an_answer_says_what_stands_where(tmp_path: Path) -> None:
+    output = await call(Recall(Found(HIT)), tmp_path, query="fact")
+    assert output.text.splitlines()[1:] == [
+        '1. Entry 7, result of grep(pattern="x"); 1970-01-01 00:16 UTC; no longer in view',
+        "characters 0-14 of 14, from line 1",
+        'More of it: read_file(path="/s/large_tool_results/a", offset=1)',
+        "~~~",
+        "the fact is 42",
+        "~~~",
+    ]
+    assert "instruction" in output.text.splitlines()[0]
+    assert output.paged
+    assert output.summary == "1 found"
+
+
+async def test_a_fact_is_found_byte_for_byte(tmp_path: Path) -> None:
+    fact = '\tx = "a\\b"\r\n~~~~\n  Größe::漢字/a-42 '
+    log = stamped([user_message("hi"), tool_result(ToolResult("c1", f"noise {fact} noise"))])
+    output = await call(Recall(Session(tmp_path, log, hidden={2})), tmp_path, query=fact)
+    assert fact in output.text
+    assert "no longer in view" in output.text
+
+
+@given(excerpt=st.text("~=#+ab\n", max_size=60))
+async def test_nothing_in_an_excerpt_can_end_it(excerpt: str) -> None:
+    output = await call(Recall(Found(msgspec.structs.replace(HIT, excerpt=excerpt))), Path(), query="x")
+    fence = output.text.splitlines()[-1]
+    assert fence not in excerpt
+    assert output.text.endswith(f"\n{fence}\n{excerpt}\n{fence}")
+
+
+@given(
+    hits=st.lists(
+        st.builds(
+            lambda size, offset, call: msgspec.structs.replace(
+                HIT, excerpt="~" * (size // 3) + "x" * size, offset=min(offset, size), call=call
+            ),
+            st.integers(0, 3_000),
+            st.integers(0, 3_000),
+            st.text(max_size=200),
+        ),
+        min_size=1,
+        max_size=MAX_HITS,
+    ),
+    more=st.integers(0, 10**6),
+)
+async def test_an_answer_is_bounded_and_says_how_much_more_there_is(hits: list[Hit], more: int) -> None:
+    total = len(hits) + more
+    output = await call(Recall(Found(*hits, total=total)), Path(), query="x")
+    assert len(output.text) <= MAX_CHARACTERS
+    shown = output.text.count("More of it: ")
+    assert shown >= 1
+    assert (f"[{total - shown:,} more." in output.text) == (total > shown)
+
+
+async def test_what_does_not_fit_is_cut_around_the_match(tmp_path: Path) -> None:
+    hit = msgspec.structs.replace(HIT, excerpt="a" * 9_000 + "needle" + "b" * 9_000, offset=9_000)
+    output = await call(Recall(Found(hit)), tmp_path, query="x")
+    assert "needle" in output.text
+    assert len(output.text) <= MAX_CHARACTERS
+
+
+@given(query=st.text(min_size=1))
+@settings(deadline=None, max_examples=20)
+async def test_any_query_gets_an_answer(tmp_path_factory: pytest.TempPathFactory, query: str) -> None:
+    log = stamped([user_message("some words"), user_message("a* OR (b")])
+    output = await call(Recall(Session(tmp_path_factory.mktemp("recall"), log)), Path(), query=query)
+    assert output.text
+    assert not output.is_error
+
+
+@pytest.mark.parametrize("query", ["\0", '"', "NEAR(", "x" * 10_000, "\u202e", "a\nb", "-", "😀"])
+async def test_an_odd_query_finds_nothing_in_one_line(tmp_path: Path, query: str) -> None:
+    output = await call(Recall(Session(tmp_path, stamped([user_message("hello")]))), tmp_path, query=query)
+    assert len(output.text.splitlines()) == 1
+    assert len(output.text) < 300
+
+
+async def test_an_empty_query_is_answered_with_what_to_do(tmp_path: Path) -> None:
+    output = await call(Recall(Found(HIT)), tmp_path, query="")
+    assert output.is_error
+    assert "quote" in output.text
+
+
+async def test_wrong_arguments_are_a_failure_the_model_can_mend(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailure, match="query"):
+        await call(Recall(Found()), tmp_path, question="x")
+
+
+async def test_it_needs_nobody_s_word(tmp_path: Path) -> None:
+    recall = Recall(Found())
+    assert recall.effect == "none"
+    assert recall.access('{"query": "x"}', Workspace(tmp_path)) == ()
+    assert "a\\nb" in recall.preview('{"query": "a\\nb"}', Workspace(tmp_path)).title

@@ -1,0 +1,84 @@
+"""Tool cards and reasoning: what the header tells, what the preview shows, what is inside."""
+
+from tui_agent.tui.blocks import Block, Level, ToolBlock, ToolState
+from tui_agent.tui.painting.block_painting import BlockPainting
+from tui_agent.tui.painting.diffs import unified_diff
+from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.theme import ASCII, THEMES, UNICODE, Glyphs
+from tui_agent.tui.transcript import Transcript
+
+
+def painted(block: Block, width: int = 80, glyphs: Glyphs = UNICODE) -> list[str]:
+    look = Look(Palette.from_theme(THEMES[0].to_color_system().generate()), glyphs)
+    painting = BlockPainting(block, None, width, look)
+    return [line.text.rstrip() for section in range(len(painting.heights)) for line in painting.lines(section)]
+
+
+def finished(
+    result: str,
+    *,
+    summary: str = "",
+    arguments: str = "",
+    note: str = "",
+    diff: str = "",
+    state: ToolState = ToolState.OK,
+    opened: bool = False,
+) -> ToolBlock:
+    transcript = Transcript()
+    tool = transcript.add_tool("1", "tool", summary=summary, arguments=arguments)
+    transcript.finish_tool(tool, state, result, note=note, diff=diff)
+    if opened:
+        transcript.toggle(tool)
+    return tool
+
+
+def test_what_a_tool_says_of_itself_stands_in_the_header_and_not_again_below() -> None:
+    tool = finished("..\n2 passed\n[exit code 0]", note="exit code 0 · 2 passed")
+    assert painted(tool) == ["  ● tool  exit code 0 · 2 passed", "    .."]
+    assert painted(tool, glyphs=ASCII) == ["  * tool  exit code 0 - 2 passed", "    .."]
+
+
+def test_why_a_call_failed_comes_before_its_result() -> None:
+    tool = finished("result", note="no such file", state=ToolState.ERROR)
+    assert painted(tool) == ["  ✗ tool  failed · 1 line", "    no such file", "    result"]
+
+
+def test_a_preview_leaves_out_empty_lines_of_a_file() -> None:
+    assert painted(finished("1\tone\n2\t\n\n3\tthree\n4\n"))[1:] == ["    1   one", "    3   three", "    4"]
+
+
+def test_the_preview_of_an_edit_begins_with_what_changed() -> None:
+    old = "".join(f"line {number}\n" for number in range(9))
+    diff = f"--- a\n+++ a\n{unified_diff(old, old.replace('line 5', 'line five'))}"
+    assert painted(finished("done", diff=diff))[1:] == ["    6 - line 5", "    6 + line five", "    7   line 6"]
+
+
+def test_an_open_card_shows_the_arguments_its_header_does_not_tell() -> None:
+    arguments = '{"path": "a.py", "content": "one\\ntwo", "limit": 5}'
+    tool = finished("done", summary="a.py limit=5", arguments=arguments, opened=True)
+    assert painted(tool)[1:] == ["    content: one", "    two", "", "    done"]
+    malformed = finished("done", arguments="{not json", opened=True)
+    assert painted(malformed)[1:] == ["    {not json", "", "    done"]
+
+
+def test_an_open_edit_shows_its_diff_instead_of_its_arguments() -> None:
+    tool = finished("done", arguments='{"old": "a", "new": "b"}', diff="--- x\n+++ x\n@@ -1 +1 @@\n-a\n+b", opened=True)
+    assert painted(tool)[1:] == ["    1 - a", "    1 + b"]
+
+
+def test_reasoning_of_less_than_a_second_has_no_duration() -> None:
+    assert painted(Transcript().add_reasoning("So.", seconds=0.04, tokens=25)) == ["  ▸ Thought · 25 tokens"]
+
+
+def test_what_wraps_of_a_second_column_stays_in_it() -> None:
+    notice = Transcript().add_notice(
+        Level.INFO, "Tools", "grep   finds text in files\nls     lists\nplain text that wraps"
+    )
+    assert painted(notice, width=24) == [
+        "  › Tools",
+        "    grep   finds text in",
+        "           files",
+        "    ls     lists",
+        "    plain text that",
+        "    wraps",
+    ]

@@ -1,0 +1,54 @@
+"""Every state of the screen looks as it did: `python -m tests.gallery --update` renews the pictures in `snapshots/`."""
+
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from tests.gallery.pictures import SNAPSHOTS, difference, screen_text
+from tests.gallery.scenes import STATES
+
+NAMES = sorted(name for state in STATES.values() for name in state.names())
+
+
+def kept(name: str) -> str:
+    path = SNAPSHOTS / f"{name}.svg"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def explained(differences: dict[str, str], taken: dict[str, str]) -> str:
+    """What differs, and where the new pictures and the whole differences are."""
+    folder = Path(mkdtemp(prefix="tui-agent-snapshots-"))
+    for name, text in differences.items():
+        (folder / f"{name}.svg").write_text(taken[name], encoding="utf-8")
+        (folder / f"{name}.diff").write_text(text, encoding="utf-8")
+    parts = [f"{name}:\n{text}" for name, text in differences.items()]
+    return "\n\n".join([f"The new pictures are in {folder}; python -m tests.gallery --update keeps them.", *parts])
+
+
+@pytest.mark.parametrize("name", STATES)
+async def test_state_looks_as_it_did(name: str) -> None:
+    taken = {picture.name: picture.svg for picture in await STATES[name].pictures()}
+    differences = {picture: text for picture, svg in taken.items() if (text := difference(kept(picture), svg))}
+    assert not differences, explained(differences, taken)
+
+
+def test_each_kept_picture_belongs_to_a_state() -> None:
+    assert sorted(path.stem for path in SNAPSHOTS.glob("*.svg")) == NAMES
+
+
+def test_a_changed_word_and_a_changed_colour_are_differences() -> None:
+    svg = kept("conversation-dark-80x24")
+    assert difference(svg, svg) == ""
+    changed = difference(svg, svg.replace("pytest", "unittest"))
+    assert "+● run_command unittest" in changed.replace("\xa0", " ").replace("+  ", "+")
+    recoloured = svg.replace("fill: #", "fill: #0", 1)
+    assert "colours or styles" in difference(svg, recoloured)
+
+
+def test_the_text_of_a_picture_keeps_its_columns() -> None:
+    rows = screen_text(kept("hostile-dark-80x24")).split("\n")
+    table = [row for row in rows if "│" in row]
+    assert len(table) == 7
+    assert len(rows) == 25
+    assert {row.index("│") for row in table} == {12}

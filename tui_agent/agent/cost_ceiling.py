@@ -1,0 +1,139 @@
+"""The cost ceiling: what a turn and a session may cost at most, subtasks included.
+
+It is looked at before and after every model call. Once reached, nothing more is asked of a model until the user resets
+it: a session that costs more than it should almost always has something wrong with it.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tui_agent.conversation.entries import Message
+from tui_agent.models.base import ModelError, ModelProfile, Prices
+from tui_agent.models.usage import MTOK, UsageTracker, prices_for
+
+Bound: TypeAlias = Literal["turn", "session"]
+
+_KEYS = {"turn": "agent.max_turn_cost_usd", "session": "agent.max_session_cost_usd"}
+
+
+class CostCeilingReached(ModelError):
+    """A bound is met or exceeded, or the next call's input alone would do so: the call is not made."""
+
+    kind = "cost_ceiling"
+
+    def __init__(self, message: str, bound: Bound) -> None:
+        super().__init__(message)
+        self.bound = bound
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a turn and a session may cost, in USD; None: no bound."""
+
+    turn: float | None = None
+    session: float | None = None
+
+
+class CostCeiling:
+    """One ceiling for a session and all its subtasks; `tracker` is the session's, which subtasks record into too."""
+
+    def __init__(self, limit: Limit, tracker: UsageTracker) -> None:
+        self._limit = limit
+        self._session_bound = limit.session
+        self._tracker = tracker
+        self._reached: CostCeilingReached | None = None
+        self._unwatched: set[str] = set()
+
+    @property
+    def reached(self) -> bool:
+        """Whether it stays shut until `reset`."""
+        return self._reached is not None
+
+    def check(self) -> None:
+        """Raises `CostCeilingReached`, the same again until `reset`, where a bound is met or exceeded."""
+        if self._reached is not None:
+            raise self._reached
+        for bound, spent, most in self._bounds():
+            if spent >= most:
+                raise self._shut(
+                    f"This {bound} has cost {_usd(spent)}; its ceiling is {_usd(most)} ({_KEYS[bound]}).", bound
+                )
+
+    def check_call(self, profile: ModelProfile, tokens: int, cached: int = 0) -> None:
+        """Raises as `check` does, also where a call with `tokens` tokens of input would break a bound by these alone.
+
+        `cached`: how many of them the provider probably holds in its cache.
+        """
+        self.check()
+        if profile.prices is None:
+            return
+        expected = input_cost_usd(profile.prices, tokens, cached)
+        for bound, spent, most in self._bounds():
+            if spent + expected >= most:
+                raise self._shut(
+                    f"The next call to {profile.id} would cost {_usd(expected)} for its {tokens:,} tokens of input "
+                    f"alone. This {bound} has cost {_usd(spent)}; its ceiling is {_usd(most)} ({_KEYS[bound]}).",
+                    bound,
+                )
+
+    def unwatched(self, profile: ModelProfile) -> str:
+        """That calls to this model cannot be counted against the ceiling, said once per model; else nothing."""
+        bounded = self._limit.turn is not None or self._limit.session is not None
+        if not bounded or profile.prices is not None or profile.name in self._unwatched:
+            return ""
+        self._unwatched.add(profile.name)
+        return f"The prices of {profile.id} are not known: what it costs does not count towards the cost ceiling."
+
+    def reset(self) -> str:
+        """Let the session go on, by decision of the user; a sentence that says what it may cost from here on."""
+        if self._reached is None:
+            return "The cost ceiling is not reached; nothing was reset."
+        reached, self._reached = self._reached, None
+        if reached.bound == "session" and self._limit.session is not None:
+            spent = self._tracker.session.cost_usd
+            self._session_bound = spent + self._limit.session
+            return (
+                f"The session may cost {_usd(self._limit.session)} more: it has cost {_usd(spent)}, its ceiling is now "
+                f"{_usd(self._session_bound)}."
+            )
+        # The rest of what was asked is a turn of its own, also where it goes on with the same question.
+        self._tracker.start_turn()
+        return f"The next turn may cost {_usd(self._limit.turn or 0)} again."
+
+    def _bounds(self) -> list[tuple[Bound, float, float]]:
+        """Each bound there is: its name, what was spent, what may be."""
+        found: list[tuple[Bound, float, float]] = []
+        if self._limit.turn is not None:
+            found.append(("turn", self._tracker.turn.cost_usd, self._limit.turn))
+        if self._session_bound is not None:
+            found.append(("session", self._tracker.session.cost_usd, self._session_bound))
+        return found
+
+    def _shut(self, message: str, bound: Bound) -> CostCeilingReached:
+        self._reached = CostCeilingReached(message, bound)
+        return self._reached
+
+
+def input_cost_usd(prices: Prices, tokens: int, cached: int = 0) -> float:
+    """What `tokens` tokens of input cost in USD, `cached` of them read from the provider's cache."""
+    rates = prices_for(prices, tokens)
+    read = rates.input if rates.cache_read is None else rates.cache_read
+    held = min(cached, tokens)
+    return ((tokens - held) * rates.input + held * read) / MTOK
+
+
+def probably_cached(last: Message | None, profile: ModelProfile, now: float | None = None) -> int:
+    """How many tokens of the next request the provider's cache still holds, by the `last` call and its age.
+
+    `now` in seconds since the epoch (by default, the clock's).
+    """
+    if last is None or last.usage is None or last.model != profile.name:
+        return 0
+    age = (time.time() if now is None else now) - last.time
+    return last.usage.cache_read_tokens + last.usage.cache_write_tokens if age < profile.cache_ttl_s else 0
+
+
+def _usd(amount: float) -> str:
+    """Cents for what is large, four digits for what is small: ``$20.00``, ``$0.0107``."""
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"

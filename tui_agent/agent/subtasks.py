@@ -1,0 +1,214 @@
+"""Subtasks: a question answered in a conversation of its own, on a cheaper model.
+
+A subtask sees only its system prompt and its prompt, and has a record of its own. Its calls count in the session's
+totals as they happen, pass the session's permission gate and stop at the session's cost ceiling.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from typing import Protocol
+
+import msgspec
+
+from tui_agent.agent import events
+from tui_agent.agent.record import unbroken
+from tui_agent.conversation.entries import Usage
+from tui_agent.models.base import ModelError
+from tui_agent.storage.errors import StorageError
+from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
+from tui_agent.tools.permissions import NobodyToAsk
+from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
+
+__all__ = ["Conversation", "OpenSubtask", "SubtaskResult", "SubtaskRunner", "SubtaskSpec"]
+
+PARALLEL = 4
+"""Subtasks of a session that run at the same time."""
+
+SPARE_STEPS = 2
+"""Model calls left when a subtask is told to come to an end."""
+
+WRAP_UP = "[notice] You have one call left. Answer the question now with what you have found, and say what is missing."
+
+_CALLS_SHOWN = 6
+_WAITING = "waiting: other subtasks are running"
+
+
+class Conversation(Protocol):
+    """What a subtask needs of the agent that holds its conversation."""
+
+    def run(self, prompt: str = "") -> AsyncGenerator[events.AgentEvent, None]: ...
+
+    async def queue(self, text: str) -> int: ...
+
+    def interrupt(self) -> bool: ...
+
+
+class OpenSubtask(Protocol):
+    """A subtask's conversation, ready to run. `id` names its record, `model` (``provider:id``) answers."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def conversation(self) -> Conversation: ...
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What it has cost so far; None where prices are not known."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is pending and close its record. Raises `StorageError`."""
+        ...
+
+
+Opener = Callable[[SubtaskSpec, str, Ask], Awaitable[OpenSubtask]]
+"""Opens the conversation of a subtask, given its branch and how its calls ask the user."""
+
+
+class SubtaskRunner:
+    """Runs the subtasks of one session, at most `parallel` at a time. `ask` is the session's."""
+
+    def __init__(self, opener: Opener, ask: Ask, parallel: int = PARALLEL) -> None:
+        self._open = opener
+        self._ask = ask
+        self._slots = asyncio.Semaphore(parallel)
+
+    async def run(self, spec: SubtaskSpec, progress: Callable[[str], None], call_id: str = "") -> SubtaskResult:
+        """Run one to its end; see `tools.subtasks.Subtasks`."""
+        if self._slots.locked():
+            progress(_WAITING)
+        async with self._slots:
+            asking = _Asking(self._ask, spec, call_id)
+            try:
+                subtask = await self._open(spec, secrets.token_hex(5), asking)
+            except (ModelError, StorageError) as error:
+                return SubtaskResult("", "", spec.model, Usage(), 0.0, 0, error.message)
+            try:
+                result = await _followed(subtask, spec, progress)
+            finally:
+                await unbroken(subtask.close())
+        if asking.unasked is not None:
+            raise asking.unasked
+        return result
+
+
+class _Asking:
+    """Puts a subtask's questions to the user as questions of the call it works for."""
+
+    def __init__(self, ask: Ask, spec: SubtaskSpec, call_id: str) -> None:
+        self._ask = ask
+        self._spec = spec
+        self._call_id = call_id
+        self.unasked: NobodyToAsk | None = None
+
+    async def __call__(self, question: PermissionQuestion) -> PermissionAnswer:
+        reason = f"{question.reason} ({self._spec.title})"
+        try:
+            return await self._ask(
+                msgspec.structs.replace(question, call_id=self._call_id or question.call_id, reason=reason)
+            )
+        except NobodyToAsk as refusal:
+            self.unasked = refusal
+            raise
+
+
+async def _followed(subtask: OpenSubtask, spec: SubtaskSpec, progress: Callable[[str], None]) -> SubtaskResult:
+    """Run it to its end, telling how it goes; told to end when its steps run out, stopped when they have."""
+    story = _Story(subtask, spec)
+    conversation = subtask.conversation
+    progress(story.shown())
+    async with aclosing(conversation.run(spec.prompt)) as stream:
+        async for event in stream:
+            if story.take(event):
+                progress(story.shown())
+            if isinstance(event, events.AssistantMessage) and event.stop_reason == "tool_calls":
+                if story.steps >= spec.steps:
+                    story.error = f"It was stopped after {story.steps} model calls."
+                    conversation.interrupt()
+                elif story.steps == spec.steps - SPARE_STEPS:
+                    # A turn that ended meanwhile needs no word to end.
+                    with suppress(RuntimeError):
+                        await conversation.queue(WRAP_UP)
+    return story.result()
+
+
+class _Story:
+    """What a subtask has done so far."""
+
+    def __init__(self, subtask: OpenSubtask, spec: SubtaskSpec) -> None:
+        self._subtask = subtask
+        self._title = spec.title
+        self._calls: list[str] = []
+        self._doing = "starting"
+        self._text = ""
+        self._usage = Usage()
+        self.steps = 0
+        self.error = ""
+
+    def take(self, event: events.AgentEvent) -> bool:
+        """Take an event in; whether it changes what is shown."""
+        match event:
+            case events.ModelCallStarted():
+                self._doing = "thinking"
+            case events.AssistantMessage():
+                self.steps += 1
+                self._usage += event.usage
+                self._text = event.text or self._text
+                self._doing = "working"
+            case events.ToolStarted():
+                self._calls.append(f"{event.name} {_short(event.arguments)}")
+            case events.PermissionAsked():
+                self._doing = "waiting for your answer"
+            case events.Retrying():
+                self._doing = f"{event.message} Trying again in {event.delay_s:.0f} s"
+            case events.TurnFailed():
+                self.error = event.message
+            case events.TurnFinished():
+                self._finished(event)
+            case _:
+                return False
+        return True
+
+    def _finished(self, event: events.TurnFinished) -> None:
+        self._text = event.text or self._text
+        self._doing = "done"
+        if self.error:
+            return
+        if event.stop_reason == "interrupted":
+            self.error = "It was interrupted."
+        elif event.stop_reason != "end_turn":
+            self.error = f"Its answer is not whole ({event.stop_reason})."
+        elif not event.text.strip():
+            self.error = "It gave no answer."
+
+    def shown(self) -> str:
+        """The whole of what should be seen of it now: where it stands, and its newest calls."""
+        cost = self._subtask.cost_usd
+        figures = [self._subtask.model, self._doing, f"{self._usage.input_tokens + self._usage.output_tokens:,} tokens"]
+        if cost is not None:
+            figures.append(f"${cost:.4f}")
+        hidden = len(self._calls) - _CALLS_SHOWN
+        earlier = [f"… {hidden} calls before"] if hidden > 0 else []
+        return "\n".join([" · ".join(figures), *earlier, *self._calls[-_CALLS_SHOWN:]])
+
+    def result(self) -> SubtaskResult:
+        """How it ended."""
+        return SubtaskResult(
+            id=self._subtask.id,
+            text=self._text,
+            model=self._subtask.model,
+            usage=self._usage,
+            cost_usd=self._subtask.cost_usd,
+            steps=self.steps,
+            error=self.error,
+        )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:100]}…"

@@ -1,0 +1,87 @@
+"""What a task class stands for: the model, the compaction threshold and the permission mode where none is chosen.
+
+The user declares the class; nothing guesses it. A model or mode chosen in any layer of the settings wins over it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tui_agent.models.base import ModelProfile
+from tui_agent.models.base import Tier as ModelTier
+from tui_agent.models.catalogue import OFFLINE, missing_key, resolve
+from tui_agent.settings import PermissionMode, Settings, TaskClass, Tier, TierModels
+
+PROVIDERS = ("anthropic", "gemini")
+"""Providers that a model is looked for at where none is named, in this order."""
+
+DEFAULT_TIER: Tier = "mid"
+"""Tier of the model where no task class names one."""
+
+
+def task_class(settings: Settings) -> TaskClass | None:
+    """The declared task class, if there is one."""
+    name = settings.session.task_class
+    return getattr(settings.tasks, name) if name else None
+
+
+def permission_mode(settings: Settings) -> PermissionMode:
+    """The mode the session starts in: the one that is set, else the task class's, else the built-in one."""
+    task = task_class(settings)
+    return task.mode if task and not settings.is_set("permissions.mode") else settings.permissions.mode
+
+
+def compaction_threshold(settings: Settings) -> float | None:
+    """The share of the window at which the task class compacts; None where no class is declared.
+
+    A threshold the user has set for the model's tier wins over it.
+    """
+    task = task_class(settings)
+    return task.threshold if task else None
+
+
+def model_name(settings: Settings, conversation: str = "", missing: Callable[[str], str | None] = missing_key) -> str:
+    """Who answers: a flag's model, else the one the conversation has, else the configured one, else by the task class.
+
+    Of the last, the first provider there is a key for (`missing` names a key that is not there), else ``offline``.
+    """
+    chosen = settings.model.id
+    if chosen and (not conversation or settings.source("model.id").startswith("--")):
+        return chosen
+    if conversation:
+        return conversation
+    task = task_class(settings)
+    for provider in PROVIDERS:
+        name = model_of_tier(settings, provider, task.tier if task else DEFAULT_TIER)
+        if name and missing(name) is None:
+            return name
+    return OFFLINE
+
+
+def model_of_tier(settings: Settings, provider: str, tier: Tier) -> str:
+    """``provider:id`` of a provider's model of this tier; empty where the table names none."""
+    models: TierModels | None = getattr(settings.models, provider, None)
+    found = getattr(models, tier) if models else ""
+    return f"{provider}:{found}" if found and found != OFFLINE else found
+
+
+def larger_model(settings: Settings, profile: ModelProfile, missing: Callable[[str], str | None] = missing_key) -> str:
+    """The frontier model of a model's provider; empty where it is one, or there is none to ask."""
+    name = model_of_tier(settings, profile.provider, "frontier")
+    if profile.tier == "frontier" or name in ("", OFFLINE, profile.name) or missing(name) is not None:
+        return ""
+    return name
+
+
+def tier_table(settings: Settings) -> Mapping[ModelTier, Sequence[str]]:
+    """Parts of model ids per tier, as the settings have them."""
+    tiers = settings.tiers
+    return {"frontier": tiers.frontier, "mid": tiers.mid, "small": tiers.small}
+
+
+def small_model(settings: Settings, session_model: str) -> str:
+    """The model of subtasks: the configured one, else the small one of the session's provider, else the session's own.
+
+    Raises `UnknownModel` for a `session_model` that is none.
+    """
+    if settings.agentic.small_model:
+        return settings.agentic.small_model
+    return model_of_tier(settings, resolve(session_model).provider, "small") or session_model

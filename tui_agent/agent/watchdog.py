@@ -1,0 +1,211 @@
+"""The watchdog: notices a model that is stuck, by what it does rather than by what it costs.
+
+It is made of signals. Each watches for one pattern and speaks once while that pattern lasts; a signal of one's own is
+a class with `name` and `observe`, and a watchdog of one's own any `Watchdog`.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import msgspec
+
+from tui_agent.agent.observations import (
+    ModelAnswered,
+    Observation,
+    ToolAnswered,
+    ToolCalled,
+    UserSpoke,
+    ViewEdited,
+)
+from tui_agent.settings import Watchdog as WatchdogSettings
+
+SHORTEST_BURN_S = 60.0
+"""A cost rate is measured over at least this long, in seconds: one dear call at the start of a turn is no rate yet."""
+
+_SHOWN = 200
+
+
+class Alert(msgspec.Struct, frozen=True):
+    """A pattern that a stuck model shows: the signal's name, and a sentence for people."""
+
+    signal: str
+    text: str
+
+
+class Signal(Protocol):
+    """Watches for one pattern."""
+
+    @property
+    def name(self) -> str: ...
+
+    def observe(self, observation: Observation) -> str:
+        """Take the next fact in; a sentence where it completes the pattern, else nothing. Once per pattern."""
+        ...
+
+
+class Watchdog(Protocol):
+    """Takes in what happens and says when it looks stuck."""
+
+    def observe(self, observation: Observation) -> tuple[Alert, ...]: ...
+
+
+class SignalWatchdog:
+    """A watchdog made of signals."""
+
+    def __init__(self, signals: Iterable[Signal]) -> None:
+        self._signals = tuple(signals)
+
+    def observe(self, observation: Observation) -> tuple[Alert, ...]:
+        told = ((signal.name, signal.observe(observation)) for signal in self._signals)
+        return tuple(Alert(name, text) for name, text in told if text)
+
+
+def default_watchdog(limits: WatchdogSettings, *more: Signal) -> SignalWatchdog:
+    """The five built-in signals as far as their limits are not 0, and `more`."""
+    signals: list[Signal] = []
+    if limits.repeated_calls:
+        signals.append(RepeatedCalls(limits.repeated_calls))
+    if limits.tools_without_text:
+        signals.append(ToolsWithoutText(limits.tools_without_text))
+    if limits.files_not_touched:
+        signals.append(FilesNotTouched(limits.files_not_touched))
+    if limits.context_growth_share:
+        signals.append(ContextGrowth(limits.context_growth_share))
+    if limits.cost_burn_usd_per_minute:
+        signals.append(CostBurn(limits.cost_burn_usd_per_minute))
+    return SignalWatchdog((*signals, *more))
+
+
+class RepeatedCalls:
+    """The same call `limit` times in a row: the same tool and, letter by letter, the same arguments.
+
+    Calls before an edit of the view do not count: what they returned may no longer be in it, and reading it again is
+    no loop.
+    """
+
+    name = "repeated-tool-call"
+
+    def __init__(self, limit: int = 5) -> None:
+        self._limit = limit
+        self._last: ToolCalled | None = None
+        self._run = 0
+
+    def observe(self, observation: Observation) -> str:
+        match observation:
+            case ToolCalled():
+                self._run = self._run + 1 if observation == self._last else 1
+                self._last = observation
+                if self._run == self._limit:
+                    given = _cut(observation.arguments)
+                    return f"{observation.name} was called {self._limit} times in a row with {given}."
+            case ViewEdited() | UserSpoke():
+                self._last, self._run = None, 0
+            case _:
+                pass
+        return ""
+
+
+class ToolsWithoutText:
+    """`limit` tool calls without a word to the user."""
+
+    name = "tools-without-text"
+
+    def __init__(self, limit: int = 60) -> None:
+        self._limit = limit
+        self._calls = 0
+
+    def observe(self, observation: Observation) -> str:
+        match observation:
+            case ToolCalled():
+                self._calls += 1
+                if self._calls == self._limit:
+                    return f"{self._limit} tool calls without a word about what they are for."
+            case ModelAnswered(spoke=True) | UserSpoke():
+                self._calls = 0
+            case _:
+                pass
+        return ""
+
+
+class FilesNotTouched:
+    """`limit` tool calls since the user spoke, and no file changed by a tool for files."""
+
+    name = "files-not-touched"
+
+    def __init__(self, limit: int = 80) -> None:
+        self._limit = limit
+        self._calls = 0
+
+    def observe(self, observation: Observation) -> str:
+        match observation:
+            case ToolAnswered(effect="write", failed=False) | UserSpoke():
+                self._calls = 0
+            case ToolAnswered():
+                self._calls += 1
+                if self._calls == self._limit:
+                    return f"{self._limit} tool calls without a change to any file."
+            case _:
+                pass
+        return ""
+
+
+class ContextGrowth:
+    """What the calls since the user spoke have added to the context, as a share of the model's window.
+
+    Only growth counts, so that a compaction in between hides none of it.
+    """
+
+    name = "context-growth"
+
+    def __init__(self, share: float = 0.5) -> None:
+        self._share = share
+        self._last = 0
+        self._added = 0
+        self._told = False
+
+    def observe(self, observation: Observation) -> str:
+        match observation:
+            case UserSpoke():
+                self._last, self._added, self._told = 0, 0, False
+            case ModelAnswered():
+                if self._last:
+                    self._added += max(0, observation.tokens - self._last)
+                self._last = observation.tokens
+                if not self._told and observation.window and self._added >= self._share * observation.window:
+                    self._told = True
+                    share = self._added / observation.window
+                    return f"This turn has added {self._added:,} tokens to the context, {share:.0%} of the window."
+            case _:
+                pass
+        return ""
+
+
+class CostBurn:
+    """US dollars a minute, over what was spent since the user spoke."""
+
+    name = "cost-burn"
+
+    def __init__(self, usd_per_minute: float = 5.0) -> None:
+        self._most = usd_per_minute
+        self._began = 0.0
+        self._spent = 0.0
+        self._told = False
+
+    def observe(self, observation: Observation) -> str:
+        match observation:
+            case UserSpoke():
+                self._began, self._spent, self._told = observation.time, 0.0, False
+            case ModelAnswered():
+                self._began = self._began or observation.time
+                self._spent += observation.cost_usd
+                rate = 60 * self._spent / max(SHORTEST_BURN_S, observation.time - self._began)
+                if not self._told and rate >= self._most:
+                    self._told = True
+                    return f"This turn costs ${rate:.2f} a minute."
+            case _:
+                pass
+        return ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,166 @@
+"""Where a session's subtasks live: each has a folder beside the session's, an agent of its own, and shares the rest."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tui_agent.agent.agent import Agent
+from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.cost_ceiling import CostCeiling
+from tui_agent.agent.guards import Guards
+from tui_agent.agent.record import Record
+from tui_agent.agent.summarizer import Summarizer
+from tui_agent.agent.task_class import small_model, tier_table
+from tui_agent.agent.toolbox import Toolbox
+from tui_agent.agent.upkeep import Upkeep
+from tui_agent.context.calibration import Ratios
+from tui_agent.context.handover import Prompts
+from tui_agent.context.manager import ContextManager
+from tui_agent.conversation.entries import Checkpointed, Message, Summarized
+from tui_agent.conversation.view import View
+from tui_agent.models.catalogue import create_model
+from tui_agent.models.shared import SharedModel
+from tui_agent.models.usage import UsageTracker
+from tui_agent.resources import prompt_text
+from tui_agent.settings import Settings
+from tui_agent.storage.artifacts import Artifacts
+from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.errors import StorageError
+from tui_agent.storage.sessions import subtask_folder, subtask_folders, subtask_id
+from tui_agent.storage.trace import Trace
+from tui_agent.tools.agentic import subtask_tools
+from tui_agent.tools.base import Ask, Tool, WorkspaceView
+from tui_agent.tools.permissions import PermissionGate
+from tui_agent.tools.registry import ToolRegistry
+from tui_agent.tools.subtasks import SubtaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What a session shares with its subtasks. `model` names who answers in it now; `tools` are what it offers."""
+
+    id: str
+    home: Path
+    settings: Settings
+    model: Callable[[], str]
+    tools: Sequence[Tool]
+    gate: PermissionGate
+    workspace: WorkspaceView
+    artifacts: Artifacts
+    tracker: UsageTracker
+    ceiling: CostCeiling
+    trace: Trace
+    ratios: Ratios
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskSession:
+    """A subtask's conversation; see `agent.subtasks.OpenSubtask`."""
+
+    id: str
+    model: str
+    conversation: Agent
+    store: CheckpointStore
+    trace: Trace
+
+    @property
+    def cost_usd(self) -> float | None:
+        return self.conversation.tracker.session.known_cost_usd
+
+    async def close(self) -> None:
+        """Close its record; its model stays for the next one. Raises `StorageError`."""
+        try:
+            await self.conversation.close()
+        finally:
+            try:
+                await self.trace.close()
+            finally:
+                await self.store.close()
+
+
+class SubtaskSessions:
+    """Opens the conversations of one session's subtasks, and owns the models that answer in them."""
+
+    def __init__(self, parent: Parent) -> None:
+        self._parent = parent
+        self._models: dict[str, SharedModel] = {}
+
+    async def open(self, spec: SubtaskSpec, branch: str, ask: Ask) -> SubtaskSession:
+        """A new conversation. Raises `StorageError`, `UnknownModel`, and ToolFailure for a tool there is none of."""
+        parent = self._parent
+        registry = ToolRegistry(subtask_tools(spec, parent.tools))
+        model = await self._model(spec.model or small_model(parent.settings, parent.model()))
+        store = await CheckpointStore.open(subtask_folder(parent.home, parent.id, branch))
+        try:
+            await store.load()
+            trace = await Trace.open(store)
+        except BaseException:
+            await store.close()
+            raise
+        name = subtask_id(parent.id, branch)
+        parent.trace.record("session", {"subtask": name, "title": spec.title, "model": model.profile.name})
+        agent = self._agent(spec, Record(View(), store, trace), store.folder, registry, model, ask)
+        return SubtaskSession(name, model.profile.name, agent, store, trace)
+
+    async def close(self) -> None:
+        """Release the models' connections."""
+        for model in self._models.values():
+            await model.close_for_good()
+        self._models.clear()
+
+    def _agent(
+        self,
+        spec: SubtaskSpec,
+        record: Record,
+        folder: Path,
+        registry: ToolRegistry,
+        model: SharedModel,
+        ask: Ask,
+    ) -> Agent:
+        parent = self._parent
+        briefing = Briefing(lambda _: spec.system, registry.definitions)
+        tracker, manager = UsageTracker(parent.tracker), self._manager()
+        upkeep = Upkeep(
+            record,
+            manager,
+            Summarizer(manager, tracker, parent.settings),
+            Artifacts(folder),
+            lambda: None,
+            briefing,
+        )
+        # The gate resolves paths as the session does, so what is evicted here lies where the session's results do.
+        toolbox = Toolbox(registry, parent.gate, ask, parent.workspace, parent.artifacts)
+        return Agent(record, model, toolbox, tracker, upkeep, briefing, guards=Guards(parent.ceiling))
+
+    def _manager(self) -> ContextManager:
+        # What is learned of how a model counts holds in every conversation with it.
+        prompts = Prompts(**{name: prompt_text(name) for name in Prompts.__struct_fields__})
+        return ContextManager(self._parent.settings, prompts, ratios=self._parent.ratios, checkpoints=False)
+
+    async def _model(self, name: str) -> SharedModel:
+        if name not in self._models:
+            made = SharedModel(await asyncio.to_thread(create_model, name, tier_table(self._parent.settings)))
+            self._models.setdefault(name, made)
+        return self._models[name]
+
+
+async def count_earlier_subtasks(home: Path, session_id: str, tracker: UsageTracker) -> tuple[str, ...]:
+    """Take in what the subtasks of a session that goes on have cost; sentences about those that cannot be read."""
+    problems: list[str] = []
+    for folder in await asyncio.to_thread(subtask_folders, home, session_id):
+        own = UsageTracker(tracker)
+        try:
+            store = await CheckpointStore.open(folder, read_only=True)
+            try:
+                entries = await store.load()
+            finally:
+                await store.close()
+        except StorageError as error:
+            problems.append(f"What a subtask has cost is not known: {error.message}")
+            continue
+        for entry in entries:
+            if isinstance(entry, Message | Summarized | Checkpointed) and entry.usage is not None:
+                own.record(entry.model, entry.usage, entry.cost_usd)
+    tracker.start_turn()
+    return tuple(problems)
