@@ -28,7 +28,7 @@ from tui_agent.models.base import ModelError
 from tui_agent.models.catalogue import create_model
 from tui_agent.resources import prompt_text
 from tui_agent.session_parts import (
-    SmallModel,
+    SmallModels,
     ceiling_of,
     gate_of,
     keep_ratios,
@@ -80,7 +80,7 @@ class Session:
     record: Record
     store: CheckpointStore
     manager: ContextManager
-    small: SmallModel
+    small: SmallModels
     subtasks: SubtaskSessions
     home: Path
 
@@ -182,7 +182,7 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
         briefing = Briefing(
             lambda sections: system_prompt(rules, sections, arguments.folder, started), registry.definitions, knowledge
         )
-        small = SmallModel(settings, model.profile.provider)
+        small = SmallModels(settings)
         upkeep = Upkeep(record, manager, Summarizer(manager, tracker, settings), artifacts, small, briefing)
         toolbox = Toolbox(registry, gate, ask, workspace, artifacts)
         agent = Agent(

@@ -13,7 +13,7 @@ from tui_agent.agent.guards import Watch
 from tui_agent.agent.knowledge import IndexLimits, Knowledge, Places
 from tui_agent.agent.observations import Observer
 from tui_agent.agent.record import Record
-from tui_agent.agent.task_class import compaction_threshold, larger_model, permission_mode
+from tui_agent.agent.task_class import compaction_threshold, larger_model, model_of_tier, permission_mode
 from tui_agent.agent.watchdog import default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.context.calibration import Ratios
@@ -24,7 +24,7 @@ from tui_agent.models.base import Model
 from tui_agent.models.catalogue import create_model, missing_key
 from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
-from tui_agent.settings import Settings, TierModels
+from tui_agent.settings import Settings
 from tui_agent.storage.durable import write_file
 from tui_agent.tools.base import Ask, Effect, Tool
 from tui_agent.tools.edits import EditFile, WriteFile
@@ -152,28 +152,20 @@ def _known_ratios(path: Path) -> dict[str, list[float]]:
         return {}
 
 
-class SmallModel:
-    """The cheaper model of a session's provider, made when it is first wanted; None where there is none to ask."""
+class SmallModels:
+    """The cheaper model beside each provider's, made when it is first wanted; None where there is none to ask."""
 
-    def __init__(self, settings: Settings, provider: str) -> None:
-        self._name = settings.agentic.small_model or _small_of(settings, provider)
-        self._model: Model | None = None
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._models: dict[str, Model] = {}
 
-    def __call__(self) -> Model | None:
-        if self._model is None and self._name and missing_key(self._name) is None:
-            self._model = create_model(self._name)
-        return self._model
+    def __call__(self, provider: str) -> Model | None:
+        name = self._settings.agentic.small_model or model_of_tier(self._settings, provider, "small")
+        if name and name not in self._models and missing_key(name) is None:
+            self._models[name] = create_model(name)
+        return self._models.get(name)
 
     async def close(self) -> None:
-        """Release its connections."""
-        if self._model is not None:
-            await self._model.close()
-
-
-def _small_of(settings: Settings, provider: str) -> str:
-    models = getattr(settings.models, provider, None)
-    return (
-        f"{provider}:{models.small}"
-        if isinstance(models, TierModels) and models.small and provider != "offline"
-        else ""
-    )
+        """Release their connections."""
+        for model in self._models.values():
+            await model.close()

@@ -126,7 +126,7 @@ class SubtaskSessions:
             manager,
             Summarizer(manager, tracker, parent.settings),
             Artifacts(folder),
-            lambda: None,
+            lambda _provider: None,
             briefing,
         )
         # The gate resolves paths as the session does, so what is evicted here lies where the session's results do.

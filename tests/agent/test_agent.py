@@ -72,6 +72,17 @@ def test_an_interruption_anywhere_leaves_a_valid_log(
     assert asyncio.run(interrupted()) == []
 
 
+@pytest.mark.parametrize("by_cancel", [True, False])
+async def test_a_turn_stopped_before_its_first_step_ends(by_cancel: bool, tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        turn = asyncio.ensure_future(say(session, TASK))
+        await asyncio.sleep(0)
+        assert turn.cancel() if by_cancel else session.agent.interrupt()
+        await asyncio.wait_for(asyncio.wait([turn]), 10)
+        assert not session.agent.busy
+        assert isinstance((await say(session, "read calc.py"))[-1], events.TurnFinished)
+
+
 async def test_a_text_sent_during_a_turn_is_delivered_at_its_next_step(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         told: list[events.AgentEvent] = []

@@ -2,7 +2,7 @@
 
 Wanted, on every session, model and window: no compared policy is both cheaper and keeps more evidence in view than the
 default; and at the evidence of the cheapest compared policy, ours costs at most 0.85 of it. Where the default keeps
-more than that, `even` is what ours costs when its own knobs (thrift, what is kept) give the surplus away.
+more than that, `even` is what ours costs when its own knobs (`KNOBS`) give the surplus away.
 
     python -m tests.bench.policies [RECORDING...]
 """
@@ -31,6 +31,8 @@ MODELS = ("claude-opus-4-7", "claude-opus-5-5", "claude-haiku-5-5", "gemini-3.1-
 WINDOWS = (200_000, 1_000_000)
 SMALL = {"anthropic": "claude-haiku-5-5", "gemini": "gemini-3.8-flash"}
 WANTED = 0.85
+KNOBS = ((1.0, 8_000, 4_000), (1.0, 14_000, 4_000), (1.0, 14_000, 8_000), (1.0, 20_000, 4_000), (1.5, 16_000, 6_000))
+"""Thrift, tokens kept, and tokens of facts."""
 
 
 class Shape(NamedTuple):
@@ -86,10 +88,11 @@ def verdict(script: Script, profile: ModelProfile, window: int) -> Verdict:
 def knobs() -> Iterator[Settings]:
     """Settings that spend less and keep less."""
     settings = Settings()
-    for thrift in (1.0, 1.5):
-        for keep in (8_000, 14_000, 20_000):
-            compaction = msgspec.structs.replace(settings.compaction, thrift=thrift, keep_recent_tokens=keep)
-            yield msgspec.structs.replace(settings, compaction=compaction)
+    for thrift, keep, facts in KNOBS:
+        compaction = msgspec.structs.replace(
+            settings.compaction, thrift=thrift, keep_recent_tokens=keep, facts_tokens=facts
+        )
+        yield msgspec.structs.replace(settings, compaction=compaction)
 
 
 def lines(name: str, script: Script) -> Iterator[str]:

@@ -43,8 +43,12 @@ def write_pages(folder: Path, states: dict[str, list[Picture]]) -> str:
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if browser is None:
         return f"{folder / 'index.html'} shows every state; no PNG pages, since there is no Chromium here"
-    for name, pictures in states.items():
-        _render(browser, _PAGE.format(title=name, body=_state(name, pictures)), folder / f"{name}.png", _size(pictures))
+    try:
+        for name, pictures in states.items():
+            page = _PAGE.format(title=name, body=_state(name, pictures))
+            _render(browser, page, folder / f"{name}.png", _size(pictures))
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{folder / 'index.html'} shows every state; the PNG pages are not complete: {error}"
     return f"{folder / 'index.html'} shows every state, and there is a PNG page for each"
 
 

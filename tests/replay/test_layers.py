@@ -69,7 +69,7 @@ def test_a_summary_is_written_by_the_cheaper_model_and_billed(script: Script) ->
     settings = settings_of("summary-only")
     cheap = replay(script, settings, 100_000)
     same = simulate(script, "ours", lambda setup: Checked(setup, settings), OPUS, window=100_000)
-    assert cheap.compactions == cheap.bill.summaries == same.compactions > 0
+    assert cheap.compactions == cheap.bill.summaries >= same.compactions > 0
     assert 0 < cheap.bill.summary_cost < same.bill.summary_cost / 3
 
 

@@ -16,8 +16,9 @@ from tui_agent.agent.subtasks import SubtaskResult, SubtaskRunner, SubtaskSpec
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.turn import Turn
 from tui_agent.agent.upkeep import CompactionResult, Upkeep
+from tui_agent.context.asked import Asked, Outlook, PreviewedStep
 from tui_agent.context.compaction import CompactionPlan
-from tui_agent.context.manager import ModelFacts, Outlook, PreviewedStep
+from tui_agent.context.manager import ModelFacts
 from tui_agent.context.refusal import Refusal
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.blocks import Image, Text, ToolDefinition, valid_text
@@ -76,6 +77,7 @@ class Agent:
         self._toolbox = toolbox
         self._upkeep = upkeep
         self._manager = upkeep.manager
+        self._asked = Asked(upkeep.manager)
         self._guards = guards
         self._subtasks = subtasks
         self._recaller = recaller
@@ -83,7 +85,7 @@ class Agent:
         self._finishing = asyncio.Lock()
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self._worker: asyncio.Task[None] | None = None
-        self._connecting: asyncio.Future[ModelProfile] | None = None
+        self._connecting: asyncio.Future[None] | None = None
 
     # A turn
 
@@ -98,6 +100,8 @@ class Agent:
         stream: asyncio.Queue[events.AgentEvent | None] = asyncio.Queue()
         message = user_message(valid_text(prompt), *images) if prompt.strip() or images else None
         worker = self._worker = asyncio.create_task(self._work(message, stream))
+        # Also where it is cancelled before its first step, which no `finally` of its own would see.
+        worker.add_done_callback(lambda done: self._turn_over(done, stream))
         try:
             while (event := await stream.get()) is not None:
                 yield event
@@ -137,7 +141,11 @@ class Agent:
                         break
         finally:
             self._worker = None
-            stream.put_nowait(None)
+
+    def _turn_over(self, worker: asyncio.Task[None], stream: asyncio.Queue[events.AgentEvent | None]) -> None:
+        if self._worker is worker:
+            self._worker = None
+        stream.put_nowait(None)
 
     async def _begin(self) -> None:
         """Name the model, the system prompt and the tools in the log, where it does not say them yet; else tell the
@@ -273,7 +281,7 @@ class Agent:
 
     async def compact(self, focus: str = "") -> CompactionResult:
         """Summarise the older turns now. Raises `AgentBusy`, `StorageError`."""
-        plan = self._planned(lambda model, now: self._manager.compaction(self._record.view, model, now, focus=focus))
+        plan = self._planned(lambda model, now: self._asked.compaction(self._record.view, model, now, focus=focus))
         return await self._summarized(plan)
 
     async def compact_if_needed(self, focus: str = "") -> CompactionResult:
@@ -286,32 +294,32 @@ class Agent:
 
     async def checkpoint(self, note: str = "") -> CompactionResult:
         """Write the completion record of the task that just ended. Raises `AgentBusy`, `StorageError`."""
-        plan = self._planned(lambda model, now: self._manager.checkpoint(self._record.view, model, now, note=note))
+        plan = self._planned(lambda model, now: self._asked.checkpoint(self._record.view, model, now, note=note))
         return await self._summarized(plan)
 
     async def clear_results(self) -> events.ContextStep | Refusal:
         """Clear all old tool results now. Raises `AgentBusy`, `StorageError`."""
-        plan = self._planned(lambda model, now: self._manager.clear_results(self._record.view, model, now))
+        plan = self._planned(lambda model, now: self._asked.clear_results(self._record.view, model, now))
         return await self._changed(plan, "cleared")
 
     async def pin(self, items: Sequence[int], *, pinned: bool = True) -> events.ContextStep | Refusal:
         """Pin messages or results by number, each with its group, or take the pins off. Raises as `clear_results`."""
-        return await self._changed(self._planned(self._manager.pin(self._record.view, items, pinned)), "pinned")
+        return await self._changed(self._planned(self._asked.pin(self._record.view, items, pinned)), "pinned")
 
     async def restore(self, items: Sequence[int]) -> events.ContextStep | Refusal:
         """Show messages or results whole again. Raises as `clear_results`."""
         self._must_be_idle()
         texts = [await self._upkeep.whole_text(seq) for seq in items]
-        return await self._changed(self._planned(self._manager.restore(self._record.view, items, texts)), "restored")
+        return await self._changed(self._planned(self._asked.restore(self._record.view, items, texts)), "restored")
 
     async def undo(self, target: int | None = None) -> events.ContextStep | Refusal:
         """Undo a context step, by default the newest. Raises as `clear_results`."""
-        return await self._changed(self._planned(self._manager.undo(self._record.view, target)), "undone")
+        return await self._changed(self._planned(self._asked.undo(self._record.view, target)), "undone")
 
     def preview(self, step: PreviewedStep, focus: str = "") -> Outlook | Refusal:
         """What ``compact``, ``clear`` or ``checkpoint`` would do, before it is done. Looks through the whole view."""
         facts, now, view = self._upkeep.facts(self._model), time.time(), self._record.view
-        return self._manager.preview(view, facts, now, step, focus=focus)
+        return self._asked.preview(view, facts, now, step, focus=focus)
 
     async def recall(self, query: str, limit: int = 20) -> Recalled:
         """Search all that was ever said, what has left the view first. Raises `ToolFailure`."""
@@ -364,8 +372,9 @@ class Agent:
     async def connect(self) -> ModelProfile:
         """Learn what the provider tells of the model, once; slow (it imports an SDK). Never raises."""
         if self._connecting is None:
-            self._connecting = asyncio.ensure_future(self._model.describe())
-        return await asyncio.shield(self._connecting)
+            self._connecting = asyncio.ensure_future(self._upkeep.learn(self._model))
+        await asyncio.shield(self._connecting)
+        return self._model.profile
 
     async def close(self) -> None:
         """End a running turn and release the model's connections."""

@@ -10,7 +10,7 @@ from tui_agent.agent.agent import Agent
 from tui_agent.agent.command_names import CHECKPOINTS, COMMANDS, CommandName
 from tui_agent.agent.upkeep import CompactionResult
 from tui_agent.context import stats
-from tui_agent.context.manager import Outlook
+from tui_agent.context.asked import Outlook
 from tui_agent.context.refusal import Refusal
 from tui_agent.models.usage import Totals
 from tui_agent.tools.base import ToolFailure

@@ -7,8 +7,8 @@ from tui_agent.models.base import ModelProfile, Prices
 from tui_agent.models.usage import prices_for
 
 
-def model_facts(profile: ModelProfile, tokens: int) -> ModelFacts:
-    """The facts of a model for a request of `tokens`, whose size decides which prices hold."""
+def model_facts(profile: ModelProfile, tokens: int, small: ModelProfile | None = None) -> ModelFacts:
+    """The facts of a model for a request of `tokens`, whose size decides which prices hold; `small` may summarise."""
     prices = profile.prices
     return ModelFacts(
         name=profile.name,
@@ -17,6 +17,7 @@ def model_facts(profile: ModelProfile, tokens: int) -> ModelFacts:
         max_output=profile.max_output,
         tier=profile.tier,
         rates=rates_of(prices, tokens),
+        small=rates_of(small.prices, tokens) if small is not None else None,
         cliffs=tuple(start for start, _ in prices.above) if prices else (),
         cache_ttl_s=float(profile.cache_ttl_s),
     )

@@ -1,5 +1,6 @@
 """What `/context` shows, put together from the view, the manager and the usage."""
 
+from tui_agent.context.asked import Asked
 from tui_agent.context.manager import ContextManager, ModelFacts
 from tui_agent.context.stats import ContextStats, ModelUse, Subtasks, counts, marks, upcoming
 from tui_agent.conversation.view import View
@@ -31,7 +32,7 @@ def snapshot(view: View, manager: ContextManager, model: ModelFacts, tracker: Us
         last_compaction=done.compactions,
         last_checkpoint=done.checkpoints,
         marks=marks(limits, budget.window),
-        upcoming=upcoming(tokens, limits, lambda layer: manager.would_free(view, model, layer)),
+        upcoming=upcoming(tokens, limits, lambda layer: Asked(manager).would_free(view, model, layer)),
         subtasks=Subtasks(
             count=tracker.subtask_count,
             input_tokens=tracker.subtasks.usage.input_tokens,

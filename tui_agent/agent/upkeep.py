@@ -4,6 +4,7 @@ A summary's text is written before anything is appended, so a cancellation, a cr
 as it was.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from tui_agent.context.digests import DigestPlan, accept_digest
 from tui_agent.context.handover import CHECKPOINT
 from tui_agent.context.manager import RECOVERIES, ContextManager, ModelFacts, Pass
 from tui_agent.context.refusal import Refusal
+from tui_agent.context.tokenizer import load_tokenizer
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     Cleared,
@@ -30,7 +32,8 @@ from tui_agent.conversation.entries import (
 from tui_agent.models.base import Model
 from tui_agent.storage.artifacts import Artifacts
 
-SmallModel = Callable[[], Model | None]
+SmallModel = Callable[[str], Model | None]
+"""The cheaper model beside a provider's own."""
 
 
 class CompactionResult(NamedTuple):
@@ -64,9 +67,19 @@ class Upkeep:
         self._briefing = briefing
         self._clock = clock
 
+    async def learn(self, model: Model) -> None:
+        """Learn what the provider tells of the model and of the cheaper one beside it, and how to count tokens."""
+        small = self._small(model.profile.provider)
+        loading = asyncio.ensure_future(asyncio.to_thread(load_tokenizer))
+        await asyncio.gather(model.describe(), *([small.describe()] if small is not None else []))
+        tokenizer = await loading
+        if tokenizer is not None:
+            self.manager.gauge.counter.use(tokenizer)
+
     def facts(self, model: Model) -> ModelFacts:
         """What the layers must know of the model that answers."""
-        return model_facts(model.profile, self.manager.tokens(self._record.view))
+        small = self._small(model.profile.provider)
+        return model_facts(model.profile, self.manager.tokens(self._record.view), small.profile if small else None)
 
     def is_due(self, model: Model, *, between_turns: bool) -> Pass:
         """What is to be done before the next call."""
@@ -97,7 +110,8 @@ class Upkeep:
         view = self._record.view
         path = await self._artifacts.append_history("main", plan.archive)
         cold = self.manager.cache(view, self.facts(model), self._clock()).cold
-        written = await self._summarizer.write(plan, view, model, self._small(), path=path, cold=cold)
+        small = self._small(model.profile.provider)
+        written = await self._summarizer.write(plan, view, model, small, path=path, cold=cold)
         if isinstance(written, Refusal):
             self.manager.backoff = self.manager.backoff.failed()
             self._trace_failure(step, written.reason)
@@ -198,7 +212,7 @@ class Upkeep:
     async def _digest(self, plan: DigestPlan, model: Model, emit: Emit) -> None:
         before = self.manager.tokens(self._record.view)
         emit(events.ContextStepStarted(step="digest", tokens=before, reason=plan.reason))
-        text = await self._summarizer.digest(plan, self._small() or model)
+        text = await self._summarizer.digest(plan, self._small(model.profile.provider) or model)
         entry = accept_digest(plan, text, before=before, after=before)
         await self._append(entry, emit, "digest", len(plan.results), entry.text)
 

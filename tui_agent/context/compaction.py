@@ -48,6 +48,7 @@ from tui_agent.settings import Compaction
 LONGEST_SUMMARY: Final = 3_000
 SHORTEST_GAIN: Final = 200
 GAIN_SHARE: Final = 0.05
+LARGEST_GAIN_ASKED: Final = 10_000
 WORDS_PER_TOKEN: Final = 0.6
 
 _EXTRACT_CHARS: Final = 8_000
@@ -141,7 +142,11 @@ def plan_compaction(
             keep = min(keep, sum(weigh.group(group) for group in groups) // 4)
         start = start_by_tokens(groups, keep, weigh)
     span = span_before(groups, boundaries, start)
-    least = SHORTEST_GAIN if asked else max(SHORTEST_GAIN, int(situation.budget.window * GAIN_SHARE))
+    least = (
+        SHORTEST_GAIN
+        if asked
+        else max(SHORTEST_GAIN, min(LARGEST_GAIN_ASKED, int(situation.budget.window * GAIN_SHARE)))
+    )
     form = OUTLINE if settings.handover == "outline" else FIVE
     return plan_summary(
         view, situation, settings, prompts, span=span, form=form, subject=focus, least_gain=least, reason=reason

@@ -14,18 +14,18 @@ from tui_agent.context import clearing, pricing
 from tui_agent.context.budget import Budget, Window, budget_of, resolve_window
 from tui_agent.context.calibration import Ratios
 from tui_agent.context.checkpoints import declared, plan_checkpoint
-from tui_agent.context.compaction import CompactionPlan, expected_summary, plan_compaction
+from tui_agent.context.compaction import CompactionPlan, plan_compaction
 from tui_agent.context.counting import Counter
 from tui_agent.context.digests import COMPACTION_PREFIX, PREFIX, DigestPlan, plan_digest
 from tui_agent.context.gauge import Gauge
-from tui_agent.context.handover import CHECKPOINT, Prompts
+from tui_agent.context.handover import Prompts
 from tui_agent.context.output import Shortened, eviction_tokens, shorten
 from tui_agent.context.refusal import Refusal
 from tui_agent.context.situation import Rates, Situation
-from tui_agent.context.steering import Preview, plan_pin, plan_restore, plan_undo, plan_unpin, what_if
 from tui_agent.context.summarising import Backoff
 from tui_agent.context.thresholds import KnownTier, Thresholds, keep_tokens, thresholds
-from tui_agent.conversation.entries import Checkpointed, Cleared, Pinned, Restored, Summarized, Undone
+from tui_agent.context.timing import Worth, clearing_cost_per_token, compaction_worth, reason_it_pays
+from tui_agent.conversation.entries import Checkpointed, Cleared, Summarized
 from tui_agent.conversation.sizes import NOTHING, Size, size_of_block
 from tui_agent.conversation.view import RequestMessage, View
 from tui_agent.settings import Settings
@@ -50,7 +50,8 @@ RECOVERY_SHARE = 0.5
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What layers must know of the model that answers; tokens, seconds, and USD per million tokens.
 
-    `window` is 0 where nobody knows it; `told_by_provider`: the provider said so, else the catalogue did.
+    `window` is 0 where nobody knows it; `told_by_provider`: the provider said so, else the catalogue did. `small` are
+    the rates of the cheaper model that could write a summary, None where there is none.
     """
 
     name: str
@@ -59,21 +60,9 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     max_output: int = 0
     tier: KnownTier = "unknown"
     rates: Rates | None = None
+    small: Rates | None = None
     cliffs: tuple[int, ...] = ()
     cache_ttl_s: float = 300.0
-
-
-PreviewedStep: TypeAlias = Literal["compact", "clear", "checkpoint"]
-
-
-class Outlook(NamedTuple):
-    """What a step would do, before it is done. `exact`: counted, else expected; `payback` None: prices are unknown."""
-
-    step: PreviewedStep
-    preview: Preview
-    exact: bool
-    payback: pricing.Payback | None
-    reason: str
 
 
 class Pass(NamedTuple):
@@ -103,14 +92,15 @@ class ContextManager:
     ) -> None:
         self.gauge = Gauge(Counter(image_tokens=settings.context.image_tokens), ratios)
         self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
-        self._settings = settings
-        self._prompts = prompts
+        self.settings = settings
+        self.prompts = prompts
         self._task_threshold = task_threshold
         self._never = clearing.stays(settings.clearing, memory_folders)
         self._checkpoints = checkpoints
         self._watch = clearing.Watch()
         self._caps: dict[str, int] = {}
         self._warned: set[str] = set()
+        self._edge: tuple[int, int] | None = None
         self._set_tiers = [
             tier for tier in ("frontier", "mid", "small") if settings.is_set(f"compaction.threshold_by_tier.{tier}")
         ]
@@ -121,7 +111,7 @@ class ContextManager:
         """The window in force; an overflow that told a smaller one counts."""
         known = model.window if model.told_by_provider else 0
         window = resolve_window(
-            self._settings.context, provider=known, catalogue=0 if model.told_by_provider else model.window
+            self.settings.context, provider=known, catalogue=0 if model.told_by_provider else model.window
         )
         cap = self._caps.get(model.name, 0)
         return Window(cap, "provider") if cap and window.tokens > cap else window
@@ -130,14 +120,14 @@ class ContextManager:
         """What fits in the model's window."""
         sizes = self.gauge.categories(view)
         fixed = sizes["system"] + sizes["tools"]
-        return budget_of(self._settings.context, self.window(model), fixed, max_output=model.max_output)
+        return budget_of(self.settings.context, self.window(model), fixed, max_output=model.max_output)
 
     def thresholds(self, view: View, model: ModelFacts) -> Thresholds:
         """Where the layers start."""
         return thresholds(
             self.budget(view, model),
-            self._settings.clearing,
-            self._settings.compaction,
+            self.settings.clearing,
+            self.settings.compaction,
             tier=model.tier,
             task=self._task_threshold,
             set_tiers=self._set_tiers,
@@ -184,15 +174,23 @@ class ContextManager:
     @property
     def most_recoveries(self) -> int:
         """How often a turn may recover from an overflow that the provider reports."""
-        return self._settings.compaction.max_compaction_recoveries
+        return self.settings.compaction.max_compaction_recoveries
 
     def protected_edge(self, view: View, model: ModelFacts, messages: Sequence[RequestMessage]) -> int:
         """The index of the last message before the protected tail, in which nothing is cleared; -1: there is none.
 
-        Costs the length of that tail. What stands before the edge stays cached when the tail moves on.
+        It stays where the last edit left it: what stands before it is read from the cache by every call, which keeps it
+        there, while a mark that moved along would be written anew each time.
         """
+        edited = view.edits
+        if self._edge is not None and self._edge[0] == edited and self._edge[1] < len(messages):
+            return self._edge[1]
+        self._edge = (edited, self._tail_edge(view, model, messages))
+        return self._edge[1]
+
+    def _tail_edge(self, view: View, model: ModelFacts, messages: Sequence[RequestMessage]) -> int:
         tokens_of = self.tokens_of(view)
-        left = clearing.protected_tokens(self._settings.clearing, self.window(model).tokens)
+        left = clearing.protected_tokens(self.settings.clearing, self.window(model).tokens)
         for index in range(len(messages) - 1, -1, -1):
             size = NOTHING
             for block in messages[index].blocks:
@@ -206,7 +204,7 @@ class ContextManager:
         """What of a raw tool result enters the conversation; the budget in tokens."""
         return shorten(
             text,
-            self._settings.output,
+            self.settings.output,
             history_budget=history_budget,
             tokens_of=lambda each: self.gauge.tokens_of_text(view, each),
             paged=paged,
@@ -214,7 +212,7 @@ class ContextManager:
 
     def page_bytes(self, history_budget: int) -> int:
         """The most bytes of one page, so that it takes no more of the window than a result that is not evicted."""
-        return PAGE_BYTES_PER_TOKEN * eviction_tokens(self._settings.output, history_budget)
+        return PAGE_BYTES_PER_TOKEN * eviction_tokens(self.settings.output, history_budget)
 
     # What is due
 
@@ -226,7 +224,9 @@ class ContextManager:
         if checkpoint is not None:
             return Pass(checkpoint=checkpoint)
         cleared = self._due_clearing(view, now_is, limits)
-        summary = self._due_compaction(view, now_is, limits, cleared)
+        summary = self._due_compaction(view, model, now_is, limits, cleared)
+        if summary is None and cleared is not None:
+            summary = self._cheaper_than(cleared, view, model, now_is, limits)
         if summary is not None:
             return Pass(summary=summary)
         return Pass(digest=self._due_digest(view), cleared=cleared)
@@ -244,13 +244,13 @@ class ContextManager:
         """
         here = self.situation(view, model, now, between_turns=False)
         if way != "extract":
-            cleared = self._forced(view, here, keep=0 if way == "clear_newest" else self._settings.clearing.keep)
+            cleared = self.forced_clearing(view, here, keep=0 if way == "clear_newest" else self.settings.clearing.keep)
             return structs.replace(cleared, reason=TOO_LARGE) if cleared else None
         plan = plan_compaction(
             view,
             here,
-            self._settings.compaction,
-            self._prompts,
+            self.settings.compaction,
+            self.prompts,
             trigger=None,
             asked=True,
             keep=int(min(here.budget.limit or here.tokens, here.tokens) * RECOVERY_SHARE),
@@ -262,106 +262,6 @@ class ContextManager:
         """The provider told, in an overflow, how many tokens it takes."""
         if limit > 0:
             self._caps[model.name] = min(limit, self._caps.get(model.name, limit))
-
-    # What the user asks for
-
-    def compaction(
-        self, view: View, model: ModelFacts, now: float, *, focus: str = "", reason: str = "asked for by the user"
-    ) -> CompactionPlan | Refusal:
-        """A compaction now, whatever the thresholds say."""
-        limits = self.thresholds(view, model)
-        return plan_compaction(
-            view,
-            self.situation(view, model, now, between_turns=True),
-            self._settings.compaction,
-            self._prompts,
-            trigger=limits.compact.tokens or None,
-            focus=focus,
-            asked=True,
-            reason=reason,
-        )
-
-    def checkpoint(
-        self, view: View, model: ModelFacts, now: float, *, note: str = "", reason: str = "asked for by the user"
-    ) -> CompactionPlan | Refusal:
-        """A completion record now."""
-        here = self.situation(view, model, now, between_turns=True)
-        return plan_checkpoint(view, here, self._settings.compaction, self._prompts, note=note, reason=reason)
-
-    def clear_results(self, view: View, model: ModelFacts, now: float) -> Cleared | Refusal:
-        """Clear all old results now, however little they are."""
-        here = self.situation(view, model, now, between_turns=True)
-        return self._forced(view, here, keep=self._settings.clearing.keep) or Refusal(
-            f"There is nothing to clear: the newest {self._settings.clearing.keep} results and pins stay."
-        )
-
-    def pin(self, view: View, items: Sequence[int], pinned: bool) -> Callable[[ModelFacts, float], Pinned | Refusal]:
-        """Pin items, or take their pins off."""
-
-        def plan(model: ModelFacts, now: float) -> Pinned | Refusal:
-            here = self.situation(view, model, now, between_turns=True)
-            if pinned:
-                return plan_pin(view, items, here, share=self._settings.context.pins_share)
-            return plan_unpin(view, items, here)
-
-        return plan
-
-    def restore(
-        self, view: View, items: Sequence[int], texts: Sequence[str]
-    ) -> Callable[[ModelFacts, float], Restored | Refusal]:
-        """Show items whole again; `texts` has what the log holds only in part."""
-        return lambda model, now: plan_restore(
-            view, items, self.situation(view, model, now, between_turns=True), texts=texts
-        )
-
-    def undo(self, view: View, target: int | None) -> Callable[[ModelFacts, float], Undone | Refusal]:
-        """Undo a step, by default the newest."""
-        return lambda model, now: plan_undo(view, self.situation(view, model, now, between_turns=True), target=target)
-
-    def preview(
-        self, view: View, model: ModelFacts, now: float, step: PreviewedStep, *, focus: str = ""
-    ) -> Outlook | Refusal:
-        """What a step would do and cost; exact for clearing, expected for a summary."""
-        here = self.situation(view, model, now, between_turns=True)
-        if step == "clear":
-            cleared = self.clear_results(view, model, now)
-            if isinstance(cleared, Refusal):
-                return cleared
-            seen = what_if(view, [cleared], here)
-            payback = None
-            if here.rates is not None:
-                payback = pricing.clearing_payback(here.rates, freed=seen.freed, tail=seen.rewritten, cold=here.cold)
-            return Outlook(step, seen, True, payback, cleared.reason)
-        plan = (
-            self.compaction(view, model, now, focus=focus) if step == "compact" else self.checkpoint(view, model, now)
-        )
-        if isinstance(plan, Refusal):
-            return plan
-        expected = _stand_in(plan)
-        seen = what_if(view, [expected], here)._replace(after=plan.after)
-        payback = None
-        if here.rates is not None:
-            writing = here.rates.output * expected_summary(plan.replaced)
-            reading = plan.before * (1.0 if here.cold else here.rates.read)
-            payback = pricing.compaction_payback(
-                here.rates,
-                freed=seen.freed,
-                keep=seen.rewritten,
-                summary=expected_summary(plan.replaced),
-                summariser_usd=(reading + writing) * here.rates.input_usd / pricing.MILLION,
-                cold=here.cold,
-            )
-        return Outlook(step, seen, False, payback, plan.reason)
-
-    def would_free(self, view: View, model: ModelFacts, layer: str) -> int:
-        """About how many tokens a layer would free if it came now."""
-        here = self.situation(view, model, 0.0, between_turns=False)
-        if layer == "clear":
-            cleared = self._forced(view, here, keep=self._settings.clearing.keep)
-            return cleared.before - cleared.after if cleared else 0
-        trigger = self.thresholds(view, model).compact.tokens or None
-        plan = plan_compaction(view, here, self._settings.compaction, self._prompts, trigger=trigger)
-        return 0 if isinstance(plan, Refusal) else plan.before - plan.after
 
     @property
     def has_checkpoints(self) -> bool:
@@ -375,7 +275,7 @@ class ContextManager:
     # One layer each
 
     def _due_checkpoint(self, view: View, here: Situation) -> CompactionPlan | None:
-        if not self._checkpoints or self.backoff.resting or self._settings.context.preset == "off":
+        if not self._checkpoints or self.backoff.resting or self.settings.context.preset == "off":
             return None
         task = declared(view)
         if task is None:
@@ -383,8 +283,8 @@ class ContextManager:
         plan = plan_checkpoint(
             view,
             here,
-            self._settings.compaction,
-            self._prompts,
+            self.settings.compaction,
+            self.prompts,
             step=task.step,
             note=task.detail,
             reason="the model declared the task done",
@@ -392,40 +292,49 @@ class ContextManager:
         return None if isinstance(plan, Refusal) else plan
 
     def _due_clearing(self, view: View, here: Situation, limits: Thresholds) -> Cleared | None:
-        if self._settings.context.preset not in ("layered", "digest"):
+        if self.settings.context.preset not in ("layered", "digest"):
             return None
-        return clearing.plan(view, here, self._settings.clearing, limits.clear, never=self._never, watch=self._watch)
+        return clearing.plan(view, here, self.settings.clearing, limits.clear, never=self._never, watch=self._watch)
 
     def _due_digest(self, view: View, first: int = 0, prefix: str = PREFIX) -> DigestPlan | None:
-        if self._settings.context.preset != "digest":
+        if self.settings.context.preset != "digest":
             return None
-        plan = plan_digest(view, self._settings.digests, self._prompts.digest, first=first, prefix=prefix)
+        plan = plan_digest(view, self.settings.digests, self.prompts.digest, first=first, prefix=prefix)
         return None if isinstance(plan, Refusal) else plan
 
     def _due_compaction(
-        self, view: View, here: Situation, limits: Thresholds, cleared: Cleared | None
+        self, view: View, model: ModelFacts, here: Situation, limits: Thresholds, cleared: Cleared | None
     ) -> CompactionPlan | None:
-        settings = self._settings.compaction
-        if not settings.auto or self._settings.context.preset == "off" or self.backoff.resting:
+        settings = self.settings.compaction
+        if not settings.auto or self.settings.context.preset == "off" or self.backoff.resting:
             return None
         freed = cleared.before - cleared.after if cleared else 0
-        reason = self._reason_to_compact(view, here, limits, freed)
+        reason = self._reason_to_compact(view, model, here, limits, freed)
         if not reason:
             return None
+        plan = self._plan(view, here, limits, reason)
+        if plan is None:
+            self.backoff = self.backoff.failed()
+        return plan
+
+    def _may_compact(self, view: View) -> bool:
+        """Whether a compaction that only saves money may happen by itself."""
+        settings = self.settings
+        allowed = settings.compaction.auto and settings.context.preset != "off"
+        return allowed and not self.backoff.resting and not resting_after_undo(view)
+
+    def _plan(self, view: View, here: Situation, limits: Thresholds, reason: str) -> CompactionPlan | None:
         plan = plan_compaction(
             view,
             here,
-            settings,
-            self._prompts,
+            self.settings.compaction,
+            self.prompts,
             trigger=limits.compact.tokens or None,
             reason=reason,
         )
-        if isinstance(plan, Refusal):
-            self.backoff = self.backoff.failed()
-            return None
-        return plan
+        return None if isinstance(plan, Refusal) else plan
 
-    def _reason_to_compact(self, view: View, here: Situation, limits: Thresholds, freed: int) -> str:
+    def _reason_to_compact(self, view: View, model: ModelFacts, here: Situation, limits: Thresholds, freed: int) -> str:
         left, trigger = here.tokens - freed, limits.compact
         if resting_after_undo(view) or trigger.rests:
             return "the view reached the limit" if limits.limit.reached(left) else ""
@@ -433,36 +342,45 @@ class ContextManager:
             return (
                 f"the view reached {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source
             )
-        return self._paying_compaction(here, limits)
+        return self._paying_compaction(model, here, limits)
 
-    def _paying_compaction(self, here: Situation, limits: Thresholds) -> str:
+    def _paying_compaction(self, model: ModelFacts, here: Situation, limits: Thresholds) -> str:
         """Why a compaction pays now; empty when it does not."""
-        settings, rates = self._settings.compaction, here.rates
-        factor = pricing.thrift_factor(settings, between_turns=here.between_turns, cold=here.cold)
-        if not factor or rates is None or limits.compact.rests or not limits.compact.tokens:
+        worth = self._worth(model, here, limits)
+        if worth is None or here.rates is None:
             return ""
-        keep = keep_tokens(settings, here.budget, limits.compact.tokens)
-        replaced = max(0, here.tokens - here.budget.fixed - keep)
-        summary = expected_summary(replaced) + min(settings.facts_tokens, replaced // 5)
-        size = pricing.compaction_size(
-            rates, tokens=here.tokens, keep=keep, summary=summary, growth=self.gauge.growth.all, cold=here.cold
-        )
-        freed = here.tokens - (here.budget.fixed + keep + summary)
-        if size is None or freed < factor * size or freed <= 0:
-            return ""
-        when = "the cache is cold" if here.cold else "between turns" if here.between_turns else "inside a tool loop"
-        return f"it pays: {freed:,} freed tokens outweigh a summary ({when}, from {factor * size:,.0f} on)"
+        growth = self.gauge.growth.all
+        return reason_it_pays(here, self.settings.compaction, here.rates, worth, growth=growth)
 
-    def _forced(self, view: View, here: Situation, *, keep: int) -> Cleared | None:
-        settings = structs.replace(self._settings.clearing, keep=keep)
-        limits = thresholds(here.budget, settings, self._settings.compaction)
+    def _worth(self, model: ModelFacts, here: Situation, limits: Thresholds) -> Worth | None:
+        """What a compaction would cost and free now; None where prices or limits do not tell, or thrift is 0."""
+        trigger, settings = limits.compact, self.settings.compaction
+        if here.rates is None or not settings.thrift or trigger.rests or not trigger.tokens:
+            return None
+        keep = keep_tokens(settings, here.budget, trigger.tokens)
+        return compaction_worth(here, settings, here.rates, keep=keep, small=model.small)
+
+    def _cheaper_than(
+        self, cleared: Cleared, view: View, model: ModelFacts, here: Situation, limits: Thresholds
+    ) -> CompactionPlan | None:
+        """The compaction that makes room at less cost than this clearing does; on a cold cache clearing is free."""
+        if here.cold or here.rates is None or not self._may_compact(view):
+            return None
+        worth = self._worth(model, here, limits)
+        if worth is None:
+            return None
+        freed = cleared.before - cleared.after
+        first = next(result for result in view.live_results() if result.seq == cleared.results[0])
+        tail = max(0, here.tokens_of(first.after) - (freed - here.tokens_of(first.size)))
+        if worth.per_token >= clearing_cost_per_token(here.rates, freed=freed, tail=tail):
+            return None
+        return self._plan(view, here, limits, "it frees tokens at less cost than clearing would")
+
+    def forced_clearing(self, view: View, here: Situation, *, keep: int) -> Cleared | None:
+        """All old results but the newest `keep`, however little that frees."""
+        settings = structs.replace(self.settings.clearing, keep=keep)
+        limits = thresholds(here.budget, settings, self.settings.compaction)
         return clearing.plan(view, here, settings, limits.clear, never=self._never, force=True)
-
-
-def _stand_in(plan: CompactionPlan) -> Summarized | Checkpointed:
-    """An entry that covers what the plan covers, with a text of no size."""
-    kind = Checkpointed if plan.form is CHECKPOINT else Summarized
-    return kind(first=plan.first, last=plan.last, text=".")
 
 
 def resting_after_undo(view: View) -> bool:

@@ -147,6 +147,11 @@ class View:
         return self._request.carry
 
     @property
+    def edits(self) -> int:
+        """How many context decisions this conversation has had."""
+        return len(self._fold.context)
+
+    @property
     def prefix(self) -> Prefix | None:
         """The system prompt and tools in force."""
         return self._fold.prefix

@@ -85,7 +85,7 @@ class Layers:
 
     def _facts(self) -> ModelFacts:
         profile = msgspec.structs.replace(self.ledger.profile, window=self.window)
-        return model_facts(profile, self.manager.tokens(self._view))
+        return model_facts(profile, self.manager.tokens(self._view), self.ledger.small)
 
     def _summarise(self, plan: CompactionPlan, moment: Moment) -> None:
         text = written_summary(plan.facts.mentions, plan.replaced)
