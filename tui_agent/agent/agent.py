@@ -8,7 +8,7 @@ from typing import TypeVar
 from tui_agent.agent import events
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.guards import Guards
-from tui_agent.agent.history import replay, text_of
+from tui_agent.agent.history import replay, text_of, told
 from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.snapshot import snapshot
@@ -83,6 +83,7 @@ class Agent:
         self._recaller = recaller
         self._briefing = briefing
         self._finishing = asyncio.Lock()
+        self._one_at_a_time = asyncio.Lock()
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self._worker: asyncio.Task[None] | None = None
         self._connecting: asyncio.Future[None] | None = None
@@ -121,26 +122,35 @@ class Agent:
                     seq=len(self._record.view.log) + 1, text=text_of(message.blocks, Text) if message else ""
                 )
             )
-            while True:
-                turn = Turn(
-                    self._record,
-                    self._model,
-                    self._toolbox,
-                    self.tracker,
-                    self._upkeep,
-                    self._guards,
-                    self._begin,
-                    lambda name: self._escalated(name, emit),
-                    emit,
-                )
-                await turn.run(message)
+            if message is not None and self._one_at_a_time.locked():
+                # The user asked for a compaction that still runs; their next words are on disk meanwhile.
+                await self._record.append(Queued(blocks=told(message.blocks)))
                 message = None
-                async with self._finishing:
-                    if turn.failed or not self._record.view.queued():
-                        self._worker = None
-                        break
+            async with self._one_at_a_time:
+                await self._turns(message, emit)
         finally:
             self._worker = None
+
+    async def _turns(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
+        """One turn, and another for what was sent too late to be part of it."""
+        while True:
+            turn = Turn(
+                self._record,
+                self._model,
+                self._toolbox,
+                self.tracker,
+                self._upkeep,
+                self._guards,
+                self._begin,
+                lambda name: self._escalated(name, emit),
+                emit,
+            )
+            await turn.run(message)
+            message = None
+            async with self._finishing:
+                if turn.failed or not self._record.view.queued():
+                    self._worker = None
+                    return
 
     def _turn_over(self, worker: asyncio.Task[None], stream: asyncio.Queue[events.AgentEvent | None]) -> None:
         if self._worker is worker:
@@ -354,12 +364,14 @@ class Agent:
             tokens = self._manager.tokens(self._record.view)
             return CompactionResult(tokens, tokens, error=plan.reason)
         await self.connect()
-        return await self._upkeep.summarize(plan, self._model, self._tell)
+        async with self._one_at_a_time:
+            return await self._upkeep.summarize(plan, self._model, self._tell)
 
     async def _changed(self, plan: AnyContextEntry | Refusal, step: str) -> events.ContextStep | Refusal:
         if isinstance(plan, Refusal):
             return plan
-        return await self._upkeep.change(plan, self._tell, step)
+        async with self._one_at_a_time:
+            return await self._upkeep.change(plan, self._tell, step)
 
     def _tell(self, event: events.AgentEvent) -> None:
         for listener in self._listeners:
