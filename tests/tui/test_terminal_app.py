@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pexpect
@@ -17,11 +17,20 @@ ROWS, COLUMNS = 24, 80
 class Terminal:
     """The command, and what its screen looks like."""
 
-    def __init__(self, folder: Path, home: Path, *arguments: str, rows: int = ROWS, columns: int = COLUMNS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        home: Path,
+        *arguments: str,
+        rows: int = ROWS,
+        columns: int = COLUMNS,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST")
         environ = {name: value for name, value in os.environ.items() if name not in keys}
         environ |= {"TUI_AGENT_HOME": str(home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
         environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+        environ |= environment or {}
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
