@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent import __version__
 from tui_agent.command_line import SETTINGS_FLAGS, UsageError, parse
 from tui_agent.settings_schema import leaves
 from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.sessions import create_session
 from tui_agent.storage.trace import Trace
+from tui_agent.version import __version__
 
 ROOT = Path(__file__).parent.parent
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -7,7 +7,7 @@ from typing import NamedTuple, NoReturn
 
 from typing_extensions import override
 
-from tui_agent import __version__
+from tui_agent.version import __version__
 
 
 class UsageError(Exception):

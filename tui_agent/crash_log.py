@@ -5,8 +5,8 @@ import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from tui_agent import __version__
 from tui_agent.settings_sources import home_folder
+from tui_agent.version import __version__
 
 
 def write_crash_log(error: BaseException, environ: Mapping[str, str]) -> str:

@@ -11,11 +11,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from tui_agent import __version__
 from tui_agent.settings import Settings
 from tui_agent.settings_schema import leaves, shown, values
 from tui_agent.settings_sources import PROJECT_FILE, USER_FILE, SettingsError, load_settings
 from tui_agent.trust import TrustError, is_trusted, project_root
+from tui_agent.version import __version__
 
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 ENDPOINT_VARIABLES = ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OLLAMA_HOST")
