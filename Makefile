@@ -47,4 +47,5 @@ $(READY): pyproject.toml constraints.txt
 		{ [ -x $(BIN)/pip ] || $(PYTHON) -m venv $(VENV); } && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'; \
 	fi
+	@$(BIN)/python -m compileall -q tui_agent
 	@touch $(READY)

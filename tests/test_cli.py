@@ -305,6 +305,17 @@ def test_a_reader_that_leaves_early_is_not_an_error_message(home: Path) -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [("config",), ("-p", "hello", "--model", "offline")])
+def test_output_that_cannot_be_written_is_one_line(home: Path, arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "tui_agent", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment(home), check=False)
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == ["tui-agent: the output could not be written: No space left on device"]
+    assert not (home / "logs").exists()
+
+
 def test_an_unexpected_error_is_one_line_and_a_private_log(home: Path) -> None:
     code = (
         "import sys, tui_agent.cli as cli\n"

@@ -1,11 +1,13 @@
 """The README's reference say what the program does; `python -m tests.test_readme` writes them anew."""
 
 import ast
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.agent.talking import talking
 from tui_agent import settings as settings_module
 from tui_agent.command_line import parse
 from tui_agent.settings_schema import leaves, shown
@@ -72,6 +74,30 @@ def test_every_setting_has_a_meaning_that_ends_as_a_sentence() -> None:
 
 def test_example_of_an_environment_variable_is_real() -> None:
     assert f"`{environment_name('compaction.threshold')}=0.8`" in README.read_text(encoding="utf-8")
+
+
+def test_sections_that_the_code_names_are_there() -> None:
+    readme = README.read_text(encoding="utf-8")
+    sections = {line.removeprefix("### ").lower() for line in readme.splitlines() if line.startswith("### ")}
+    sections |= {"exit codes"} if "| Exit code |" in readme else set()
+    named = {
+        section.strip()
+        for path in (README.parent / "tui_agent").rglob("*.py")
+        for found in re.findall(r"README, reference: ([a-z ,\n]+)", path.read_text(encoding="utf-8"))
+        for section in found.split(",")
+    }
+    assert named
+    assert named - sections == set()
+
+
+async def test_every_tool_is_listed_as_it_is_called(tmp_path: Path) -> None:
+    readme = README.read_text(encoding="utf-8")
+    async with talking(tmp_path) as session:
+        for tool in session.agent.tools():
+            arguments = re.search(rf"`{tool.name}\((.*?)\)`", readme)
+            assert arguments is not None, tool.name
+            listed = [argument.split("=")[0].strip() for argument in arguments[1].split(",")]
+            assert listed == list(json.loads(tool.schema)["properties"]), tool.name
 
 
 if __name__ == "__main__":

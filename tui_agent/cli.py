@@ -3,6 +3,7 @@
 Nothing slow is imported before it is needed, so that `--help` and `--version` answer at once.
 """
 
+import errno
 import os
 import sys
 from argparse import Namespace
@@ -23,6 +24,9 @@ FAILED = 1
 BAD_USAGE = 2
 INTERRUPTED = 130
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
+"""Errors of what the output goes to; those of a session's files come as `StorageError`."""
+
 MAX_PROMPT_BYTES = 16 * 1024 * 1024
 """Bytes of a prompt that are read from standard input."""
 
@@ -37,16 +41,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of the output has left; the interpreter must not complain about it while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return FAILED
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            _give_up_output()
+            _say(f"the output could not be written: {error.strerror}")
+            return FAILED
         if os.environ.get("TUI_AGENT_DEBUG") == "1":
             raise
         from tui_agent.crash_log import write_crash_log
+        from tui_agent.models.errors import redact
 
-        _say(f"stopped by an unexpected error ({type(error).__name__}: {error}); {write_crash_log(error, os.environ)}")
+        told = f"{type(error).__name__}: {redact(str(error))}"
+        _say(f"stopped by an unexpected error ({told}); {write_crash_log(error, os.environ)}")
         return FAILED
+
+
+def _give_up_output() -> None:
+    """What reads the output has left, or takes no more; the interpreter must not complain about it while it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:

@@ -10,10 +10,12 @@ from tui_agent.version import __version__
 
 
 def write_crash_log(error: BaseException, environ: Mapping[str, str]) -> str:
-    """Write the traceback to `<TUI_AGENT_HOME>/logs`, private to the user; returns a phrase that says where."""
+    """Write the traceback, keys left out, to `<TUI_AGENT_HOME>/logs`, private to the user; a phrase that says where."""
+    from tui_agent.models.errors import redact
+
     now = datetime.now(UTC)
     path = home_folder(environ) / "logs" / f"crash-{now:%Y%m%dT%H%M%SZ}-{os.getpid()}.txt"
-    text = f"tui-agent {__version__}, {now.isoformat()}\n\n{''.join(traceback.format_exception(error))}"
+    text = f"tui-agent {__version__}, {now.isoformat()}\n\n{redact(''.join(traceback.format_exception(error)))}"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:

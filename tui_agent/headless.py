@@ -50,7 +50,7 @@ class ContextReport(msgspec.Struct, frozen=True):
     checkpoints: int
 
 
-class Report(msgspec.Struct, frozen=True, tag_field="type", tag="result"):
+class Report(msgspec.Struct, frozen=True):
     """What `--output-format json` prints: one object. `turns` counts model calls, `cost_usd` is null where unknown."""
 
     session_id: str
@@ -194,21 +194,22 @@ def _show(outcome: _Outcome, report: Report, form: OutputFormat) -> None:
             text = clean(report.result) if sys.stdout.isatty() else report.result
             _print(text.encode("utf-8", "replace"))
     else:
-        _print(_report_json(report))
+        _print(_report_json(report, tagged=form == "stream-json"))
     if outcome.failure is not None:
         _say(f"{outcome.failure.message} {outcome.failure.hint}".strip())
 
 
-def _report_json(report: Report) -> bytes:
-    """The object with every field of its parts, zero or not."""
-    told = msgspec.to_builtins(report)
+def _report_json(report: Report, *, tagged: bool) -> bytes:
+    """The object with every field of its parts, zero or not; `tagged` as an event among others."""
+    told: dict[str, object] = {"type": "result"} if tagged else {}
+    told |= msgspec.to_builtins(report)
     told["usage"] = msgspec.structs.asdict(report.usage)
     return msgspec.json.encode(told)
 
 
 def _interrupt_on_signals(agent: Agent) -> None:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, agent.interrupt)
 
 

@@ -99,8 +99,8 @@ def displayed(line: str) -> str:
 
 
 def one_line(text: str, limit: int = 400) -> str:
-    """Clean `text` on a single line of at most `limit` characters, for labels and summaries."""
-    flat = " ".join(clean(text[: limit * 4]).split())
+    """`text` clean and as it is painted, on a single line of at most `limit` characters, for labels and summaries."""
+    flat = displayed(" ".join(clean(text[: limit * 4]).split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from tui_agent import __version__
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.events import Notice
@@ -54,6 +53,7 @@ from tui_agent.tools.remembered import RememberedError
 from tui_agent.tools.rules import RuleError
 from tui_agent.tools.skills import skill_roots
 from tui_agent.tools.workspace import Workspace
+from tui_agent.version import __version__
 
 
 class SessionError(Exception):
@@ -196,7 +196,7 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
             subtasks=runner,
             recaller=recaller,
         )
-        if not entries and not store.read_only:
+        if not store.read_only and "cwd" not in await store.meta():
             await store.set_meta({"cwd": str(arguments.folder)})
         trace.record("session", {"version": __version__, "python": platform.python_version(), "model": view.model})
     except BaseException:

@@ -296,8 +296,8 @@ class Session(Struct, frozen=True, kw_only=True):
 class Ui(Struct, frozen=True, kw_only=True):
     """The full-screen app."""
 
-    theme: Literal["dark", "light"] = "dark"
-    """Colours."""
+    theme: str = "dark"
+    """Colours: `dark`, `light`, or the name of a theme (`/theme` lists them)."""
     glyphs: Literal["unicode", "ascii"] = "unicode"
     """Symbols drawn, for terminals and fonts that lack the others."""
     mouse: bool = True

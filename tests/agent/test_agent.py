@@ -141,14 +141,14 @@ async def test_read_only_calls_run_together_and_others_in_order(tmp_path: Path) 
 
 
 async def test_what_cannot_fit_is_not_sent(tmp_path: Path) -> None:
-    async with talking(tmp_path) as session:
-        told = await say(session, "please " * 60_000)
+    async with talking(tmp_path, {"context.context_window": "1000"}) as session:
+        told = await say(session, "please read calc.py")
         failed = next(event for event in told if isinstance(event, events.TurnFailed))
         assert failed.kind == "context_overflow"
         assert failed.hint
         assert not any(isinstance(event, events.AssistantMessage) for event in told)
         kept = [entry for entry in session.record.view.log if isinstance(entry, Message)]
-        assert kept[-1].blocks == (Text("please " * 60_000),)
+        assert kept[-1].blocks == (Text("please read calc.py"),)
 
 
 async def test_an_unknown_tool_and_bad_arguments_are_answered(tmp_path: Path) -> None:

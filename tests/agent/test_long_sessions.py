@@ -1,16 +1,19 @@
 """Long sessions through the real SDKs: every layer at work, no rule broken, every fact found again."""
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.agent.summaries import HANDOVER, asks_for_summary
 from tests.agent.talking import say, talking
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent import events
+from tui_agent.conversation.entries import Message
 
 MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
 SIZES = (3, 40, 400, 1_500, 6_000, 40_000, 160_000)
@@ -36,8 +39,8 @@ class Material:
 
     def step(self, request: ParsedRequest) -> Step:
         """Read the next file, print the next one, or say what was found."""
-        if "# Current state" in request.prompt + request.system:
-            return Step(text="# Current state\nThe files are being read one by one.\n\n# Exact next steps\n1. Go on.")
+        if asks_for_summary(request):
+            return Step(text=HANDOVER)
         number = self.read
         if number % STEPS_A_TURN == 0 and number and not self.paused:
             self.paused = True
@@ -48,14 +51,21 @@ class Material:
         return Step(reasoning="I print it.", calls=(Call("run_command", {"command": f"cat file_{number}.txt"}),))
 
 
-async def _long_session(provider: str, window: int, calls: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def _long_session(
+    model: str,
+    window: int,
+    calls: int,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    more: Mapping[str, str] | None = None,
+) -> None:
     project = folder / "project"
     material = Material(project, calls, seed=window % 97)
-    server_class = AnthropicServer if provider == "anthropic" else GeminiServer
-    with in_thread(server_class(material.step, windows={MODELS[provider]: window})) as server:
+    server_class = AnthropicServer if model.startswith("claude") else GeminiServer
+    with in_thread(server_class(material.step, windows={model: window})) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        settings = {"model.id": MODELS[provider], "permissions.mode": "allow"}
+        settings = {"model.id": model, "permissions.mode": "allow", **(more or {})}
         async with talking(folder, settings) as session:
             steps: list[events.ContextStep] = []
             for turn in range(calls // STEPS_A_TURN):
@@ -71,6 +81,11 @@ async def _long_session(provider: str, window: int, calls: int, folder: Path, mo
                 if printed or any(fact in str(entry) for entry in session.record.view.log):
                     found = await session.agent.recall(fact)
                     assert any(fact in hit.excerpt for hit in found.hits), f"file {number} is lost"
+            for entry in session.record.view.log:
+                if isinstance(entry, Message) and entry.artifact is not None:
+                    assert f'"{entry.artifact.path}"' in str(entry.blocks)
+                    page = (session.folder / entry.artifact.path).read_text()
+                    assert any(fact in page for fact in material.facts.values()), f"{entry.artifact.path} has no fact"
 
 
 @pytest.mark.parametrize("window", [20_000, 60_000])
@@ -78,7 +93,30 @@ async def _long_session(provider: str, window: int, calls: int, folder: Path, mo
 async def test_a_session_of_a_hundred_calls(
     provider: str, window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await _long_session(provider, window, 96, tmp_path, monkeypatch)
+    await _long_session(MODELS[provider], window, 96, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("model", ["claude-haiku-5-5", "gemini-3.8-flash"])
+async def test_a_session_of_a_small_model(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _long_session(model, 60_000, 72, tmp_path, monkeypatch, {"safety.small_tier_parent": "allow"})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"context.preset": "digest"},
+        {"context.preset": "summary-only"},
+        {"context.preset": "off"},
+        {"compaction.auto": "false"},
+        {"context.preset": "summary-only", "compaction.auto": "false"},
+    ],
+    ids=lambda more: " ".join(more.values()),
+)
+@pytest.mark.parametrize("provider", MODELS)
+async def test_a_session_under_other_settings(
+    provider: str, more: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _long_session(MODELS[provider], 60_000, 48, tmp_path, monkeypatch, more)
 
 
 @pytest.mark.soak
@@ -87,4 +125,4 @@ async def test_a_session_of_a_hundred_calls(
 async def test_a_session_of_three_hundred_calls(
     provider: str, window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await _long_session(provider, window, 300, tmp_path, monkeypatch)
+    await _long_session(MODELS[provider], window, 300, tmp_path, monkeypatch)

@@ -14,10 +14,15 @@ class Figure:
     target: float | None = None
 
     @property
+    def met(self) -> bool:
+        """Whether it is within its target; without a target it is."""
+        return self.target is None or self.value <= self.target
+
+    @property
     def line(self) -> str:
         if self.target is None:
             return f"  {self.name:<58} {self.value:>9.3g} {self.unit:<5}"
-        verdict = "ok" if self.value <= self.target else "ABOVE"
+        verdict = "ok" if self.met else "ABOVE"
         return f"  {self.name:<58} {self.value:>9.3g} {self.unit:<5} target {self.target:>6g}  {verdict}"
 
 

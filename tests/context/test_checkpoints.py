@@ -2,7 +2,7 @@
 
 from tests.context.talks import COMPACTION, PROMPTS, Talk, accepted, situation
 from tests.conversation.logs import broken_rules
-from tui_agent.context.checkpoints import declared, plan_checkpoint
+from tui_agent.context.checkpoints import Declarations, declared, plan_checkpoint
 from tui_agent.context.compaction import CompactionPlan
 from tui_agent.context.handover import CHECKPOINT, sections
 from tui_agent.context.refusal import Refusal
@@ -90,3 +90,17 @@ def test_nothing_done_nothing_recorded() -> None:
     task(talk, "alpha")
     talk.apply(accepted(plan(talk), RECORD))
     assert isinstance(plan(talk), Refusal)
+
+
+def test_declarations_are_those_in_view_that_no_record_answers() -> None:
+    talk, seen = Talk(), Declarations()
+    talk.ask("do it")
+    talk.tool("def f(): ...", path="a.py")
+    assert seen.newest(talk.view) is None
+    talk.tool("noted", "mark_task_done", detail="it is done")
+    assert seen.newest(talk.view) == declared(talk.view) is not None
+    found = seen.newest(talk.view)
+    assert found is not None
+    talk.add(Checkpointed(first=1, last=len(talk.view.log), text="[record]"))
+    assert seen.newest(talk.view) is None
+    assert Declarations().newest(talk.view) is declared(talk.view) is None

@@ -94,3 +94,23 @@ def test_every_fact_is_listed_or_counted(said: list[tuple[str, str]], limit: int
     left_out += [demand for demand in facts.demands if demand not in text]
     assert len(left_out) <= (int(more[1]) if more else 0)
     assert text == listing(collect(sources), limit=limit, tokens_of=estimate, where=WHERE)
+
+
+def test_line_numbers_of_a_page_are_no_facts() -> None:
+    page = "\n".join(f"{number}\tdef func_{number - 9_000}():" for number in range(9_100, 9_106))
+    found = {mention.text for mention in collect([Source("tool", page)]).mentions}
+    assert found == {f"func_{number}" for number in range(100, 106)}
+
+
+def test_ids_at_the_beginning_of_lines_are_facts() -> None:
+    rows = "8213\tone\n8377\ttwo\n9999\tthree"
+    found = {mention.text for mention in collect([Source("tool", rows)]).mentions}
+    assert found == {"8213", "8377", "9999"}
+
+
+def test_a_small_bare_number_is_a_fact_only_where_it_was_taken_up() -> None:
+    result = Source("tool", "103 122 4096 250 ms 1.2.3 85% a-42 KeyError")
+    alone = {mention.text for mention in collect([result]).mentions}
+    assert alone == {"4096", "250 ms", "1.2.3", "85%", "a-42", "KeyError"}
+    taken_up = {mention.text for mention in collect([result, Source("assistant", "So it is 122.")]).mentions}
+    assert taken_up == alone | {"122"}

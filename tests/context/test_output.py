@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tui_agent.context.counting import estimate
 from tui_agent.context.cutting import head, head_bytes, tail, tail_bytes
-from tui_agent.context.output import Cut, Evicted, Shortened, Whole, eviction_tokens, shorten
+from tui_agent.context.output import Cut, Evicted, Shortened, Whole, eviction_tokens, shorten, shorten_prompt
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.settings import Output
 
@@ -183,3 +183,20 @@ def test_a_cut_never_falls_into_a_grapheme(cluster: str) -> None:
 def test_two_flags_are_cut_between_them() -> None:
     assert head("🇩🇪🇫🇷", 3) == "🇩🇪"
     assert tail("🇩🇪🇫🇷", 3) == "🇫🇷"
+
+
+def test_what_the_user_says_enters_whole_up_to_half_of_the_history_budget() -> None:
+    text = "please " * 3_000
+
+    def entering(history: int) -> Whole | Evicted:
+        return shorten_prompt(text, Output(), history_budget=history, tokens_of=tokens_of)
+
+    assert entering(2 * tokens_of(text)) == Whole(text)
+    found = entering(2 * tokens_of(text) - 1)
+    assert isinstance(found, Evicted)
+    assert found.text("large_tool_results/p").startswith("[This text is too large to show: ")
+    assert found.source == text
+
+
+def test_a_short_text_of_the_user_always_enters_whole() -> None:
+    assert shorten_prompt("x" * 4_700, Output(), history_budget=0, tokens_of=tokens_of) == Whole("x" * 4_700)

@@ -15,6 +15,8 @@ from tests.servers.recording import RecordedRequest
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL")
+NOT_AS_INSTALLED = ("PYTHONDONTWRITEBYTECODE",)
+"""An installed program has its byte code."""
 
 
 @dataclass
@@ -33,7 +35,7 @@ class Program:
 
     @property
     def environment(self) -> dict[str, str]:
-        own = {name: value for name, value in os.environ.items() if name not in KEYS}
+        own = {name: value for name, value in os.environ.items() if name not in (*KEYS, *NOT_AS_INSTALLED)}
         return {
             **own,
             "TUI_AGENT_HOME": str(self.home),

@@ -1,5 +1,7 @@
 """The coding task in the full-screen app, in a pseudo-terminal, through each provider's SDK and offline."""
 
+import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,7 +21,8 @@ def test_the_task_is_done_on_screen(provider: str, tmp_path: Path, monkeypatch: 
         server = None
         if provider != "offline":
             server = servers.enter_context(in_process(provider, tmp_path, coding_task_script()))
-        environment = server.environment if server else {}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {"PATH": path, **(server.environment if server else {})}
         model = MODELS.get(provider, "offline")
         terminal = Terminal(
             project, tmp_path / "home", "--model", model, "--ask", "auto", environment=environment, rows=40, columns=120

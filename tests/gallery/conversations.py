@@ -199,11 +199,16 @@ def coding_turn() -> Script:
 
 async def record_session(home: Path, cwd: Path, prompt: str, *, age_s: float) -> str:
     """A finished offline conversation, `age_s` seconds old, on disk; its id."""
+    return await record_entries(home, cwd, list(_conversation(prompt)), age_s=age_s)
+
+
+async def record_entries(home: Path, cwd: Path, entries: list[AnyEntry], *, age_s: float) -> str:
+    """These entries, `age_s` seconds old, on disk as a session; its id."""
     folder = create_session(home)
     store = await CheckpointStore.open(folder)
     try:
         await store.set_meta({"cwd": str(cwd)})
-        await store.append(_stamped(list(_conversation(prompt)), time() - age_s))
+        await store.append(_stamped(entries, time() - age_s))
     finally:
         await store.close()
     return folder.name

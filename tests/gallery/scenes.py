@@ -1,10 +1,10 @@
 """The states of the screen: each a small function that drives the real app to where its pictures are taken."""
 
+import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
-from tests.gallery import texts
+from tests.gallery import context_scenes, pane_scenes, texts
 from tests.gallery.conversations import MODEL, PROMPT, Script, coding_turn, edited, reading, record_session
 from tests.gallery.stage import Stage
 from tests.gallery.states import STATES, state
@@ -12,7 +12,10 @@ from tui_agent.agent import events
 from tui_agent.arguments import Arguments
 from tui_agent.models.errors import Provider, Refusal, failure
 from tui_agent.settings import Model, Permissions, Settings, Ui
+from tui_agent.tools.base import PermissionQuestion, Preview
+from tui_agent.tui.blocks import ToolBlock, ToolState
 from tui_agent.tui.dialogs import HelpScreen, TrustScreen
+from tui_agent.tui.key_dialog import KeyScreen
 from tui_agent.tui.pickers import PickerScreen
 
 ALLOW: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow"))
@@ -45,9 +48,33 @@ async def completion(stage: Stage) -> None:
     await stage.write("/")
 
 
+@state()
+async def mention(stage: Stage) -> None:
+    await stage.open()
+    (stage.folder / ".gitignore").write_text("build/\n")
+    (stage.folder / "build").mkdir()
+    (stage.folder / "build" / "ledger.so").write_text("")
+    (stage.folder / "docs").mkdir()
+    (stage.folder / "docs" / "the ledger.md").write_text("# The ledger\n")
+    await stage.write("Explain @le")
+    await stage.until(lambda: stage.app.entry.completions.display)
+
+
+@state()
+async def own_command(stage: Stage) -> None:
+    await stage.open()
+    await stage.send("!ls; echo; cat ledger.py | head -4")
+    await stage.until(lambda: not stage.app.status.status.activity and len(stage.app.pane.transcript) > 1)
+    (card,) = (block for block in stage.app.pane.transcript.blocks if isinstance(block, ToolBlock))
+    text = re.sub(r"\d+\.\d s", "0.1 s", card.result)
+    stage.app.pane.transcript.finish_tool(card, ToolState.OK, text, size=card.size, note="exit code 0, 0.1 s")
+    stage.app.pane.toggle_block(1)
+    stage.fill()
+    await stage.write("!git status")
+
+
 async def _untrusted(arguments: Arguments) -> Arguments:
-    # The question shows the whole path, which is a different one in each run.
-    return replace(arguments, ask_trust=True, project=Path("/home/ada/ledger"))
+    return replace(arguments, ask_trust=True)
 
 
 @state(arrange=_untrusted)
@@ -196,6 +223,54 @@ async def help_screen(stage: Stage) -> None:
 
 
 @state()
+async def help_in_conversation(stage: Stage) -> None:
+    await conversation(stage)
+    stage.app.pane.focus()
+    await stage.pilot.press("f1")
+    await stage.until(lambda: isinstance(stage.app.screen, HelpScreen))
+
+
+@state()
+async def palette(stage: Stage) -> None:
+    await conversation(stage)
+    await stage.pilot.press("ctrl+p")
+    await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
+    await stage.pilot.press(*"re")
+
+
+@state()
+async def key_dialog(stage: Stage) -> None:
+    await stage.open()
+    await stage.send("/model claude-sonnet-5-5")
+    await stage.until(lambda: isinstance(stage.app.screen, KeyScreen))
+    await stage.pilot.press(*"sk-ant-1234")
+
+
+@state()
+async def theme_picker(stage: Stage) -> None:
+    await conversation(stage)
+    await stage.send("/theme ")
+    await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
+
+
+@state()
+async def permission_long(stage: Stage) -> None:
+    await stage.open()
+    lines = " && ".join(f"python -m build --wheel --outdir dist/{name}" for name in ("alpha", "beta", "gamma"))
+    question = PermissionQuestion(
+        call_id="1",
+        tool="run_command",
+        arguments="{}",
+        accesses=(),
+        preview=Preview("Run a command", command=lines.replace(" && ", " &&\n") + "\nls -l dist" * 12),
+        reason="It runs a command.",
+        pattern=f"run_command({lines}*)",
+    )
+    stage.app.run_worker(stage.app.ask(question), name="question")
+    await stage.until(lambda: stage.app.permission.has_focus)
+
+
+@state()
 async def tools(stage: Stage) -> None:
     await stage.open()
     await stage.send("/tools ")
@@ -250,4 +325,4 @@ async def resumed(stage: Stage) -> None:
     stage.fill()
 
 
-__all__ = ["STATES"]
+__all__ = ["STATES", "context_scenes", "pane_scenes"]

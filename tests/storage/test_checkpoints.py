@@ -152,6 +152,24 @@ async def test_overwritten_pages_are_salvaged_too(tmp_path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.parametrize("page", range(4))
+async def test_whatever_page_is_overwritten_the_session_opens(tmp_path: Path, page: int) -> None:
+    entries = conversation(3)
+    path = await saved(tmp_path, entries)
+    data = bytearray(path.read_bytes())
+    size = int.from_bytes(data[16:18], "big")
+    assert page * size < len(data)
+    begin = page * size + (100 if page == 0 else 0)
+    data[begin : (page + 1) * size] = b"\xa5" * ((page + 1) * size - begin)
+    path.write_bytes(data)
+    store, loaded = await reopened(tmp_path)
+    assert loaded == entries[: len(loaded)]
+    assert bool(store.notices) == bool(names(tmp_path, "*.damaged-*"))
+    await store.append([Log(loaded).stamp(user_message("on we go"), 2.0)])
+    await store.set_meta({"cwd": "/somewhere"})
+    await store.close()
+
+
 async def test_a_file_cut_short_is_salvaged_or_set_aside(tmp_path: Path) -> None:
     entries = conversation(2000)
     path = await saved(tmp_path, entries)

@@ -14,6 +14,7 @@ from tui_agent.settings import Model, Permissions, Settings
 from tui_agent.tui.app import TuiAgent
 from tui_agent.tui.blocks import Block, NoticeBlock, ProseBlock, ToolBlock, ToolState, UserBlock
 from tui_agent.tui.dialogs import HelpScreen, TrustScreen
+from tui_agent.tui.key_dialog import KeyScreen
 from tui_agent.tui.pickers import PickerScreen
 from tui_agent.tui.transcript import plain_text
 
@@ -280,7 +281,9 @@ async def test_the_model_picker_keeps_a_model_without_a_key(arguments: Arguments
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, PickerScreen))
         await send(pilot, "/model claude-sonnet-5-5")
-        await until(pilot, lambda: "ANTHROPIC_API_KEY" in said(app))
+        await until(pilot, lambda: isinstance(app.screen, KeyScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: "There is no key for claude-sonnet-5-5" in said(app))
         assert app.status.status.model.startswith("offline")
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tui_agent.tui.commands import default_commands, keys_text
+from tui_agent.tui.commands import default_commands
+from tui_agent.tui.keys import PLACES, keys_text
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,8 @@ def test_no_name_is_used_twice() -> None:
 
 
 def test_help_fits_eighty_columns() -> None:
-    assert max(len(line) for line in f"{default_commands().help_text()}\n{keys_text()}".splitlines()) <= 72
+    texts = [default_commands().help_text(), *map(keys_text, PLACES)]
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 72
 
 
 @pytest.mark.parametrize(

@@ -176,3 +176,41 @@ async def test_the_choices_stay_in_view_under_a_long_preview() -> None:
         assert choices.region.bottom <= 24
         assert app.panel.region.contains_region(choices.region)
         asked.cancel()
+
+
+async def test_a_long_pattern_is_wrapped_under_itself_and_all_choices_stay_in_view() -> None:
+    app = PanelApp()
+    pattern = f"run_command({'python -m build --wheel ' * 6}*)"
+    long = PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command="x\n" * 500), "", pattern)
+    async with app.run_test(size=(80, 24)) as pilot:
+        asked = app.ask(long)
+        await until_focused(app, pilot)
+        await pilot.pause()
+        first, second, *rest = app.shown("choices").splitlines()[1:]
+        assert first.startswith("2  Yes, always for")
+        assert second.startswith("   ")
+        assert rest[-1].startswith("4  ")
+        for part in ("#permission-choices", "#permission-keys"):
+            assert app.panel.region.contains_region(app.panel.query_one(part).region)
+        assert app.panel.query_one("#permission-preview").region.height > 3
+        asked.cancel()
+
+
+async def test_on_the_smallest_screen_all_four_answers_are_seen() -> None:
+    app = PanelApp()
+    async with app.run_test(size=(20, 5)) as pilot:
+        asked = app.ask(COMMAND)
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert app.shown("title") == "? make test"
+        assert app.shown("choices").split() == ["1", "yes", "2", "always", "3", "no", "4", "why"]
+        asked.cancel()
+
+
+async def test_a_reason_that_says_nothing_more_is_left_out() -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        asked = app.ask(COMMAND)
+        await until_focused(app, pilot)
+        assert "It runs a command." not in app.shown("title")
+        asked.cancel()

@@ -1,5 +1,7 @@
 """The status line: what it tells, and what it leaves out where there is no room."""
 
+from dataclasses import replace
+
 import pytest
 from rich.cells import cell_len
 from textual.app import App, ComposeResult
@@ -116,3 +118,25 @@ async def test_no_timer_runs_while_nothing_is_going_on() -> None:
             bar.show(activity=activity, since=0.0)
             states.append(bar.ticking)
         assert states == [False, True, True, False]
+
+
+def test_ticks_stand_where_the_layers_start() -> None:
+    status = Status(model="m", tokens=70_000, window=100_000, measured=True, ticks=(0.6, 0.85))
+    assert "ctx ━━━━━━┿─┼─" in text(status, 80)
+    assert "ctx ######|-|-" in text(status, 80, ASCII)
+
+
+def test_the_turn_and_the_cache_are_told_where_there_is_room() -> None:
+    status = replace(FULL, turn_cost_usd=0.02, cache_share=0.84)
+    assert "cache 84%  turn $0.020  $0.123" in text(status, 140)
+    assert "turn" not in text(status, 60)
+    assert "$0.123" in text(status, 60)
+    seen = {
+        fact: min(width for width in range(1, 180) if fact in text(status, width))
+        for fact in ("turn", "cache", "esc stops", "━", "auto")
+    }
+    assert sorted(seen.values(), reverse=True) == list(seen.values())
+
+
+def test_a_turn_that_is_the_whole_session_is_not_told_twice() -> None:
+    assert "turn" not in text(replace(FULL, turn_cost_usd=FULL.cost_usd), 140)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from textual.app import App, ComposeResult
 from typing_extensions import override
@@ -11,7 +12,17 @@ from tui_agent.agent.events import AgentEvent
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage
 from tui_agent.tools.base import PermissionQuestion, Preview
-from tui_agent.tui.blocks import Block, Level, NoticeBlock, ProseBlock, ReasoningBlock, ToolBlock, ToolState, UserBlock
+from tui_agent.tui.blocks import (
+    Block,
+    BoundaryBlock,
+    Level,
+    NoticeBlock,
+    ProseBlock,
+    ReasoningBlock,
+    ToolBlock,
+    ToolState,
+    UserBlock,
+)
 from tui_agent.tui.status_bar import StatusBar
 from tui_agent.tui.transcript import Transcript
 from tui_agent.tui.turns import MAX_PROMPT_SHOWN, TurnView
@@ -223,3 +234,32 @@ async def test_the_gauge_follows_the_context(screen: Screen) -> None:
         True,
         1.5,
     )
+
+
+async def test_an_evicted_result_leaves_a_boundary_that_can_bring_it_back(screen: Screen) -> None:
+    evicted = msgspec.structs.replace(
+        result("c1", "head and tail"), size=130_000, tokens=4, seq=7, artifact="large_tool_results/c1", evicted=True
+    )
+    *_, boundary = screen.show(CALL, started("c1"), evicted)
+    assert isinstance(boundary, BoundaryBlock)
+    assert (boundary.kind, boundary.before, boundary.after) == ("run_command result evicted", 40_000, 4)
+    assert (boundary.seq, boundary.restores) == (7, True)
+    assert "large_tool_results/c1" in boundary.text
+
+
+async def test_an_undo_marks_the_step_and_an_undo_of_it_takes_the_mark_off(screen: Screen) -> None:
+    def step(seq: int, name: str = "undone", target: int = 0) -> events.ContextStep:
+        return events.ContextStep(step=name, seq=seq, before=10, after=5, target=target)
+
+    marks = []
+    for told in (step(1, "summary"), step(2, target=1), step(3, target=2), step(4, target=3)):
+        blocks = screen.show(told)
+        marks.append([block.undone for block in blocks if isinstance(block, BoundaryBlock)])
+    assert marks == [[False], [True, False], [False, True, False], [True, False, True, False]]
+
+
+async def test_what_changes_the_context_is_passed_on(screen: Screen) -> None:
+    told: list[AgentEvent] = []
+    screen.turns.changed = told.append
+    screen.show(CALL, events.TextDelta(text="a"), answer("a"), started("c1"), result("c1"), finished())
+    assert [type(event) for event in told] == [events.AssistantMessage, events.ToolFinished, events.TurnFinished]

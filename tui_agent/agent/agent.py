@@ -9,6 +9,16 @@ from tui_agent.agent import events
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.guards import Guards
 from tui_agent.agent.history import replay, text_of, told
+from tui_agent.agent.overview import (
+    Fullness,
+    Overview,
+    SwitchOutlook,
+    excerpt,
+    fullness,
+    original,
+    overview,
+    switch_outlook,
+)
 from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.snapshot import snapshot
@@ -191,6 +201,22 @@ class Agent:
             blocks: tuple[Text | Image, ...] = (Text(valid_text(text)), *images) if text.strip() else images
             return await self._record.append(Queued(blocks=blocks))
 
+    async def note(self, text: str) -> int:
+        """Let a text of the user join the conversation without a call of the model; its number in the log.
+
+        While a turn runs it joins at that turn's next step. Raises `StorageError`.
+        """
+        async with self._finishing:
+            message = user_message(valid_text(text))
+            return await self._record.append(Queued(blocks=told(message.blocks)) if self.busy else message)
+
+    async def run_shell(self, command: str) -> None:
+        """Run a shell command of the user's own, unasked, and `note` what it printed; listeners are told as of a tool.
+
+        Cancelled, it stops the command and notes what was printed so far. Raises `StorageError`.
+        """
+        await self._toolbox.run_for_user(command, self._upkeep.room(self._model), self._tell, self.note)
+
     async def withdraw(self, seq: int) -> str:
         """Take a queued text back; the text, or nothing where it was delivered already."""
         for queued in self._record.view.queued():
@@ -238,6 +264,16 @@ class Agent:
     def context_stats(self) -> ContextStats:
         """How full the window is, what happens next, and what the session has cost. Looks through the whole view."""
         return snapshot(self._record.view, self._manager, self._upkeep.facts(self._model), self.tracker)
+
+    def fullness(self) -> Fullness:
+        """How full the window is; cheap, also in a long conversation."""
+        return fullness(self._record.view, self._manager, self._upkeep.facts(self._model))
+
+    @property
+    def cache_share(self) -> float | None:
+        """How much of all input so far was read from the provider's cache; None before the first call."""
+        usage = self.tracker.session.usage
+        return usage.cache_read_tokens / usage.input_tokens if usage.input_tokens else None
 
     async def swap_model(self, model: Model) -> None:
         """Let another model answer from the next call on. Raises `AgentBusy` while a turn runs, and `StorageError`."""
@@ -291,8 +327,9 @@ class Agent:
 
     async def compact(self, focus: str = "") -> CompactionResult:
         """Summarise the older turns now. Raises `AgentBusy`, `StorageError`."""
-        plan = self._planned(lambda model, now: self._asked.compaction(self._record.view, model, now, focus=focus))
-        return await self._summarized(plan)
+        return await self._summarized(
+            lambda model, now: self._asked.compaction(self._record.view, model, now, focus=focus)
+        )
 
     async def compact_if_needed(self, focus: str = "") -> CompactionResult:
         """Summarise the older turns if a threshold or the price says so. Raises `AgentBusy`, `StorageError`."""
@@ -304,17 +341,24 @@ class Agent:
 
     async def checkpoint(self, note: str = "") -> CompactionResult:
         """Write the completion record of the task that just ended. Raises `AgentBusy`, `StorageError`."""
-        plan = self._planned(lambda model, now: self._asked.checkpoint(self._record.view, model, now, note=note))
-        return await self._summarized(plan)
+        return await self._summarized(
+            lambda model, now: self._asked.checkpoint(self._record.view, model, now, note=note)
+        )
 
     async def clear_results(self) -> events.ContextStep | Refusal:
         """Clear all old tool results now. Raises `AgentBusy`, `StorageError`."""
         plan = self._planned(lambda model, now: self._asked.clear_results(self._record.view, model, now))
         return await self._changed(plan, "cleared")
 
+    async def clear_items(self, items: Sequence[int]) -> events.ContextStep | Refusal:
+        """Clear these tool results now. Raises as `clear_results`."""
+        plan = self._planned(lambda model, now: self._asked.clear_items(self._record.view, items, model, now))
+        return await self._changed(plan, "cleared")
+
     async def pin(self, items: Sequence[int], *, pinned: bool = True) -> events.ContextStep | Refusal:
         """Pin messages or results by number, each with its group, or take the pins off. Raises as `clear_results`."""
-        return await self._changed(self._planned(self._asked.pin(self._record.view, items, pinned)), "pinned")
+        plan = self._planned(self._asked.pin(self._record.view, items, pinned))
+        return await self._changed(plan, "pinned" if pinned else "unpinned")
 
     async def restore(self, items: Sequence[int]) -> events.ContextStep | Refusal:
         """Show messages or results whole again. Raises as `clear_results`."""
@@ -330,6 +374,22 @@ class Agent:
         """What ``compact``, ``clear`` or ``checkpoint`` would do, before it is done. Looks through the whole view."""
         facts, now, view = self._upkeep.facts(self._model), time.time(), self._record.view
         return self._asked.preview(view, facts, now, step, focus=focus)
+
+    def preview_switch(self, profile: ModelProfile) -> SwitchOutlook:
+        """What it would mean to let another model answer. Looks through the whole view."""
+        return switch_outlook(self._record.view, self._manager, self._upkeep.facts(self._model), profile)
+
+    def overview(self) -> Overview:
+        """The context with all its items and steps. Looks through the whole conversation."""
+        return overview(self._record.view, self._manager, self._upkeep.facts(self._model), self.tracker)
+
+    def excerpt(self, seq: int) -> str:
+        """The beginning of a message or result; untrusted text."""
+        return excerpt(self._record.view, seq)
+
+    async def original(self, seq: int) -> str:
+        """A message or result as it was before any context step; untrusted text. Raises `StorageError`."""
+        return await self._upkeep.whole_text(seq) or original(self._record.view, seq)
 
     async def recall(self, query: str, limit: int = 20) -> Recalled:
         """Search all that was ever said, what has left the view first. Raises `ToolFailure`."""
@@ -359,13 +419,16 @@ class Agent:
         self._must_be_idle()
         return plan(self._upkeep.facts(self._model), time.time())
 
-    async def _summarized(self, plan: CompactionPlan | Refusal) -> CompactionResult:
-        if isinstance(plan, Refusal):
-            tokens = self._manager.tokens(self._record.view)
-            return CompactionResult(tokens, tokens, error=plan.reason)
+    async def _summarized(self, plan: Callable[[ModelFacts, float], CompactionPlan | Refusal]) -> CompactionResult:
+        self._must_be_idle()
         await self.connect()
         async with self._one_at_a_time:
-            return await self._upkeep.summarize(plan, self._model, self._tell)
+            # Planned only now: what was asked for before it may just have changed the view.
+            planned = plan(self._upkeep.facts(self._model), time.time())
+            if isinstance(planned, Refusal):
+                tokens = self._manager.tokens(self._record.view)
+                return CompactionResult(tokens, tokens, error=planned.reason)
+            return await self._upkeep.summarize(planned, self._model, self._tell)
 
     async def _changed(self, plan: AnyContextEntry | Refusal, step: str) -> events.ContextStep | Refusal:
         if isinstance(plan, Refusal):

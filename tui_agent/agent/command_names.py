@@ -15,7 +15,7 @@ class CommandName(NamedTuple):
 COMMANDS: Final = (
     CommandName("compact", "summarise older turns now", "[focus]", ("summarize",)),
     CommandName("done", "record the finished task", "[note]", ("checkpoint",)),
-    CommandName("context", "how full the window is", aliases=("boundaries",)),
+    CommandName("context", "what fills the window (F2)", "[text]", ("boundaries",)),
     CommandName("stats", "tokens, cost and cache hits, per model"),
     CommandName("preview", "see what compact, clear or done would do", "[step]"),
     CommandName("clear-results", "clear all old tool results"),

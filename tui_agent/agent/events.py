@@ -98,7 +98,8 @@ class PermissionAsked(Event, frozen=True, kw_only=True, tag="permission_asked"):
 class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     """A call has its result, in the log. `text` is what the model sees; `size` the characters of the raw result.
 
-    `status`: ``ok``, ``error``, ``denied`` or ``interrupted``. `diff` and `summary` are for people.
+    `status`: ``ok``, ``error``, ``denied`` or ``interrupted``. `diff` and `summary` are for people. `evicted`: `text`
+    is a preview, and the whole lies in the file `artifact`.
     """
 
     call_id: str
@@ -112,6 +113,7 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     diff: str = ""
     seq: int = 0
     artifact: str = ""
+    evicted: bool = False
 
 
 class Queued(Event, frozen=True, kw_only=True, tag="queued"):
@@ -142,9 +144,9 @@ class ContextStepStarted(Event, frozen=True, kw_only=True, tag="context_step_sta
 class ContextStep(Event, frozen=True, kw_only=True, tag="context_step"):
     """The context was changed, or (`error`) a step came to nothing and the view is as it was.
 
-    `step`: ``evicted``, ``cleared``, ``digest``, ``summary``, ``checkpoint``, ``pinned``, ``restored`` or ``undone``;
+    `step`: ``cleared``, ``digest``, ``summary``, ``checkpoint``, ``pinned``, ``unpinned``, ``restored`` or ``undone``;
     `before` and `after` are the view's size in tokens, `items` how many messages or results it covers, `text` what is
-    shown in their place, `seq` the entry to undo.
+    shown in their place, `seq` the entry to undo, `target` the entry that was undone.
     """
 
     step: str
@@ -156,6 +158,7 @@ class ContextStep(Event, frozen=True, kw_only=True, tag="context_step"):
     text: str = ""
     error: str = ""
     cost_usd: float | None = None
+    target: int = 0
 
 
 class ModelChanged(Event, frozen=True, kw_only=True, tag="model_changed"):

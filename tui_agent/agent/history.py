@@ -1,18 +1,36 @@
 """A log as the events that would have shown it: how a front end paints a conversation that goes on."""
 
+import json
 from collections.abc import Iterable, Iterator
 
 from tui_agent.agent import events
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Delivered, Message, ModelSwitched, Queued, Usage
+from tui_agent.conversation.entries import (
+    AnyContextEntry,
+    AnyEntry,
+    Checkpointed,
+    Cleared,
+    ContextEntry,
+    Delivered,
+    Digested,
+    Message,
+    ModelSwitched,
+    Pinned,
+    Queued,
+    Restored,
+    Summarized,
+    Undone,
+    Usage,
+)
 from tui_agent.conversation.sizes import size_of_text
+from tui_agent.tools.diffs import unified
 
 
 def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
     """The events of these entries, oldest first."""
     queued: dict[int, Queued] = {}
-    names: dict[str, str] = {}
+    calls: dict[str, ToolCall] = {}
     for entry in entries:
         match entry:
             case Queued():
@@ -22,14 +40,16 @@ def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
                 if waiting is not None:
                     yield said(entry.seq, waiting.blocks)
             case Message() if entry.user_visible:
-                yield from _shown(entry, names)
+                yield from _shown(entry, calls)
             case ModelSwitched():
                 yield events.ModelChanged(model=entry.model, window=0, tier="unknown")
+            case ContextEntry():
+                yield step_of(entry)
             case _:
                 pass
 
 
-def _shown(message: Message, names: dict[str, str]) -> Iterator[events.AgentEvent]:
+def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.AgentEvent]:
     if message.role == "assistant":
         yield events.AssistantMessage(
             seq=message.seq,
@@ -43,23 +63,72 @@ def _shown(message: Message, names: dict[str, str]) -> Iterator[events.AgentEven
         )
         for block in message.blocks:
             if isinstance(block, ToolCall):
-                names[block.id] = block.name
+                calls[block.id] = block
                 yield events.ToolStarted(call_id=block.id, name=block.name, arguments=block.arguments)
     elif message.kind == "tool_result":
         for block in message.blocks:
             if isinstance(block, ToolResult):
+                call, artifact = calls.get(block.call_id), message.artifact
                 yield events.ToolFinished(
                     call_id=block.call_id,
-                    name=names.get(block.call_id, ""),
+                    name=call.name if call else "",
                     status="error" if block.is_error else "ok",
                     text=block.text,
-                    size=len(block.text),
+                    size=artifact.size if artifact else len(block.text),
                     tokens=estimate(size_of_text(block.text)),
                     duration_ms=message.duration_ms,
+                    diff=_diff(call) if call and not block.is_error else "",
                     seq=message.seq,
+                    artifact=artifact.path if artifact else "",
+                    evicted=artifact is not None and artifact.evicted,
                 )
     else:
         yield said(message.seq, message.blocks)
+
+
+def step_of(entry: AnyContextEntry) -> events.ContextStep:
+    """A context entry as the event that told of it."""
+    step, items, text, target, cost = "", 1, "", 0, None
+    match entry:
+        case Cleared():
+            step, items, text = "cleared", len(entry.results), entry.texts[0] if entry.texts else ""
+        case Digested():
+            step, items, text = "digest", len(entry.results), entry.text
+        case Summarized() | Checkpointed():
+            step, items, text, cost = entry.compaction, 0, entry.text, entry.cost_usd
+        case Pinned():
+            step, items = "pinned" if entry.pinned else "unpinned", len(entry.items)
+        case Restored():
+            step, items = "restored", len(entry.items)
+        case Undone():
+            step, target = "undone", entry.target
+    return events.ContextStep(
+        step=step,
+        seq=entry.seq,
+        before=entry.before,
+        after=entry.after,
+        items=items,
+        reason=entry.reason,
+        text=text,
+        cost_usd=cost,
+        target=target,
+    )
+
+
+def _diff(call: ToolCall) -> str:
+    """What an edit replaced, as far as its arguments tell; line numbers count from the replaced text."""
+    if call.name != "edit_file":
+        return ""
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        return ""
+    if not isinstance(arguments, dict):
+        return ""
+    path, old, new = (arguments.get(name) for name in ("path", "old", "new"))
+    if not (isinstance(path, str) and isinstance(old, str) and isinstance(new, str)):
+        return ""
+    return unified(old, new, path)
 
 
 def said(seq: int, blocks: tuple[Block, ...], queued: int = 0) -> events.UserMessage:

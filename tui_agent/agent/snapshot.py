@@ -1,16 +1,24 @@
 """What `/context` shows, put together from the view, the manager and the usage."""
 
+from collections.abc import Sequence
+
 from tui_agent.context.asked import Asked
 from tui_agent.context.manager import ContextManager, ModelFacts
 from tui_agent.context.stats import ContextStats, ModelUse, Subtasks, counts, marks, upcoming
-from tui_agent.conversation.view import View
+from tui_agent.conversation.view import Item, View
 from tui_agent.models.usage import Totals, UsageTracker
 
 
-def snapshot(view: View, manager: ContextManager, model: ModelFacts, tracker: UsageTracker) -> ContextStats:
-    """One frozen picture of the context."""
+def snapshot(
+    view: View,
+    manager: ContextManager,
+    model: ModelFacts,
+    tracker: UsageTracker,
+    items: Sequence[Item] | None = None,
+) -> ContextStats:
+    """One frozen picture of the context; `items` are the view's, where they are at hand."""
     tokens, budget = manager.tokens(view), manager.budget(view, model)
-    limits, done = manager.thresholds(view, model), counts(view)
+    limits, done = manager.thresholds(view, model), counts(view, items)
     return ContextStats(
         model=model.name,
         tokens=tokens,

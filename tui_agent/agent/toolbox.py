@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from tui_agent.agent import events
 from tui_agent.agent.record import Record, unbroken
+from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
 from tui_agent.context.counting import estimate
 from tui_agent.context.output import Evicted, Shortened, Whole
 from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
@@ -85,6 +87,48 @@ class Toolbox:
             emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         for batch in self._batches(calls):
             await _all_of([asyncio.ensure_future(self._answer(call, record, room, emit)) for call in batch])
+
+    async def run_for_user(self, command: str, room: Room, emit: Emit, keep: Callable[[str], Awaitable[int]]) -> None:
+        """Run a command of the user's own, unasked; `keep` gets what of it enters the conversation, stopped or not."""
+        call = ToolCall(f"user-{uuid.uuid4().hex[:12]}", USER_SHELL, as_shown(command))
+        emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+        began, shown = time.monotonic(), ""
+
+        def pass_on(event: events.AgentEvent) -> None:
+            nonlocal shown
+            shown = event.text if isinstance(event, events.ToolProgress) else shown
+            emit(event)
+
+        context = CallContext(self._workspace, self._artifacts.folder, call.id, (), room.page_bytes, pass_on)
+
+        async def finish(status: Status, output: ToolOutput) -> None:
+            raw = valid_text(output.text)
+            text, artifact = await self._fit(call, raw, output.paged, room)
+            seq = await keep(as_note(UserCommand(command, text)))
+            emit(
+                events.ToolFinished(
+                    call_id=call.id,
+                    name=call.name,
+                    status=status,
+                    text=text,
+                    size=len(raw),
+                    tokens=estimate(size_of_text(text)),
+                    duration_ms=int(1000 * (time.monotonic() - began)),
+                    summary=output.summary,
+                    seq=seq,
+                    artifact=artifact.path if artifact else "",
+                    evicted=artifact is not None and artifact.evicted,
+                )
+            )
+
+        try:
+            output = await self.registry.get("run_command").run(as_arguments(command), context)
+        except ToolFailure as failure:
+            output = _refusal(str(failure))
+        except asyncio.CancelledError:
+            await unbroken(finish("interrupted", stopped(shown)))
+            raise
+        await finish("error" if output.is_error else "ok", output)
 
     def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         batch: list[ToolCall] = []
@@ -170,6 +214,7 @@ class Toolbox:
                 diff=output.diff,
                 seq=seq,
                 artifact=artifact.path if artifact else "",
+                evicted=artifact is not None and artifact.evicted,
             )
         )
 

@@ -16,7 +16,7 @@ from tui_agent.agent.toolbox import Emit, Toolbox
 from tui_agent.agent.upkeep import Upkeep
 from tui_agent.context.budget import Budget
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
-from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, notice
+from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
 from tui_agent.conversation.slots import INTERRUPTED
 from tui_agent.conversation.view import Carry
 from tui_agent.models.base import (
@@ -93,7 +93,21 @@ class Turn:
         return self._stop_reason == "error"
 
     async def run(self, prompt: Message | None) -> None:
-        """Run to the end. Errors of the model become events; a cancellation leaves a valid log and is raised."""
+        """Run to the end. Errors become events, of which the last is `TurnFinished`; a cancellation leaves a valid log
+        and is raised.
+        """
+        try:
+            await self._run(prompt)
+        except StorageError as error:
+            self._not_saved(error)
+        finally:
+            self._manager.turn_ended()
+            try:
+                await unbroken(self._flush())
+            finally:
+                self._emit(self._finished())
+
+    async def _run(self, prompt: Message | None) -> None:
         try:
             goes_on = await self._open(prompt)
             while goes_on:
@@ -105,12 +119,6 @@ class Turn:
             await unbroken(self._failed(error))
         except NobodyToAsk as refusal:
             await unbroken(self._unapproved(refusal))
-        except StorageError as error:
-            self._not_saved(error)
-        finally:
-            self._manager.turn_ended()
-            await unbroken(self._flush())
-            self._emit(self._finished())
 
     async def _open(self, prompt: Message | None) -> bool:
         """Bring the log to where the model is to answer; whether there is anything to answer."""
@@ -136,8 +144,9 @@ class Turn:
         """Take in what the user has said: what waits, then `prompt`."""
         await self._deliver()
         if prompt is not None:
-            seq = await self._record.append(prompt)
-            self._emit(said(seq, prompt.blocks))
+            fitted = await self._upkeep.fitted(prompt, self._model, self._emit)
+            seq = await self._record.append(fitted)
+            self._emit(said(seq, fitted.blocks))
 
     async def _recover(self) -> None:
         """Complete what a crash left open: a reply that was streaming, calls that were running."""
@@ -150,8 +159,13 @@ class Turn:
         """Hand over what the user sent meanwhile."""
         waiting = self._record.view.queued()
         for queued in waiting:
-            seq = await self._record.append(Delivered(queued=queued.seq))
-            self._emit(said(seq, queued.blocks, queued.seq))
+            whole = Message(role="user", blocks=queued.blocks)
+            fitted = await self._upkeep.fitted(whole, self._model, self._emit)
+            if fitted is whole:
+                seq = await self._record.append(Delivered(queued=queued.seq))
+            else:
+                seq = await self._record.append(Withdrawn(queued=queued.seq), fitted)
+            self._emit(said(seq, fitted.blocks, queued.seq))
         return bool(waiting)
 
     async def _step(self) -> bool:
@@ -207,8 +221,9 @@ class Turn:
             stop_reason=completed.stop_reason,
             duration_ms=duration_ms,
         )
-        seq = await self._record.append(message)
+        # Even a cancellation lets this entry in: then it is the answer, and there is nothing left to be kept of one.
         self._reply = Reply()
+        seq = await self._record.append(message)
         self._take_in(message, seq)
         return completed
 

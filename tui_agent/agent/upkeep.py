@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from msgspec import structs
+
 from tui_agent.agent import events
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.model_facts import model_facts
@@ -19,8 +21,10 @@ from tui_agent.context.compaction import CompactionPlan, accept
 from tui_agent.context.digests import DigestPlan, accept_digest
 from tui_agent.context.handover import CHECKPOINT
 from tui_agent.context.manager import RECOVERIES, ContextManager, ModelFacts, Pass
+from tui_agent.context.output import Whole, shorten_prompt
 from tui_agent.context.refusal import Refusal
 from tui_agent.context.tokenizer import load_tokenizer
+from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     Cleared,
@@ -28,6 +32,7 @@ from tui_agent.conversation.entries import (
     Pinned,
     Prefix,
     Restored,
+    Undone,
 )
 from tui_agent.models.base import Model
 from tui_agent.storage.artifacts import Artifacts
@@ -93,6 +98,33 @@ class Upkeep:
             lambda text, paged: self.manager.shorten(view, text, history_budget=history, paged=paged),
             self.manager.page_bytes(history),
         )
+
+    async def fitted(self, said: Message, model: Model, emit: Emit) -> Message:
+        """What of the user's words enters the conversation: a text too large for the window is kept as a file."""
+        view, settings = self._record.view, self.manager.settings.output
+        budget = self.manager.budget(view, self.facts(model))
+        if not budget.known:
+            return said
+        text = "\n\n".join(block.text for block in said.blocks if isinstance(block, Text))
+        shortened = shorten_prompt(
+            text,
+            settings,
+            history_budget=budget.history,
+            tokens_of=lambda each: self.manager.gauge.tokens_of_text(view, each, "prose"),
+        )
+        if isinstance(shortened, Whole):
+            return said
+        artifact = await self._artifacts.save(f"prompt-{len(view.log) + 1}", text, evicted=True)
+        emit(
+            events.Notice(
+                level="warning",
+                title="The text is too large for the window",
+                text=f"{len(text):,} characters are kept in {artifact.path}; the model is shown both ends of them, and "
+                "reads the rest page by page.",
+            )
+        )
+        others = tuple(block for block in said.blocks if not isinstance(block, Text))
+        return structs.replace(said, blocks=(Text(shortened.text(artifact.path)), *others), artifact=artifact)
 
     async def run(self, model: Model, emit: Emit, *, between_turns: bool) -> None:
         """Do all that is due, in one pass."""
@@ -228,6 +260,7 @@ class Upkeep:
             items=items,
             reason=entry.reason,
             text=text,
+            target=entry.target if isinstance(entry, Undone) else 0,
         )
         emit(happened)
         return happened

@@ -64,6 +64,13 @@ class Asked:
             f"There is nothing to clear: the newest {self._manager.settings.clearing.keep} results and pins stay."
         )
 
+    def clear_items(self, view: View, items: Sequence[int], model: ModelFacts, now: float) -> Cleared | Refusal:
+        """Clear these results now, also the newest."""
+        here = self._manager.situation(view, model, now, between_turns=True)
+        return self._manager.forced_clearing(view, here, keep=0, only=items) or Refusal(
+            "Only a tool result that is shown whole, is not pinned, and is larger than its placeholder can be cleared."
+        )
+
     def pin(self, view: View, items: Sequence[int], pinned: bool) -> Callable[[ModelFacts, float], Pinned | Refusal]:
         """Pin items, or take their pins off."""
 
@@ -98,7 +105,7 @@ class Asked:
             cleared = self.clear_results(view, model, now)
             if isinstance(cleared, Refusal):
                 return cleared
-            seen = what_if(view, [cleared], here)
+            seen = what_if(view, [cleared], here)._replace(after=cleared.after)
             payback = None
             if here.rates is not None:
                 payback = pricing.clearing_payback(here.rates, freed=seen.freed, tail=seen.rewritten, cold=here.cold)

@@ -15,8 +15,8 @@ from tui_agent.context.handover import CHECKPOINT, Prompts
 from tui_agent.context.refusal import Refusal
 from tui_agent.context.situation import Situation
 from tui_agent.context.spans import Span
-from tui_agent.conversation.blocks import ToolCall
-from tui_agent.conversation.entries import Checkpointed
+from tui_agent.conversation.blocks import Block, ToolCall
+from tui_agent.conversation.entries import Checkpointed, Message
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.view import View
 from tui_agent.settings import Compaction
@@ -31,9 +31,37 @@ class Declared(NamedTuple):
     detail: str
 
 
+class Declarations:
+    """Where the model has declared tasks done. One for each conversation; reads each entry once."""
+
+    def __init__(self) -> None:
+        self._read = 0
+        self._steps: list[int] = []
+
+    def newest(self, view: View) -> Declared | None:
+        """As `declared` says, at no cost where nothing was declared since the last record."""
+        for seq in range(self._read + 1, len(view.log) + 1):
+            entry = view.log[seq]
+            if isinstance(entry, Message) and _declares(entry.blocks):
+                self._steps.append(seq)
+        self._read = len(view.log)
+        recorded = _records(view)
+        if all(any(entry.first <= step <= entry.last for entry in recorded) for step in self._steps):
+            return None
+        return declared(view)
+
+
+def _declares(blocks: tuple[Block, ...]) -> bool:
+    return any(isinstance(block, ToolCall) and block.name == TASK_DONE for block in blocks)
+
+
+def _records(view: View) -> list[Checkpointed]:
+    return [entry for entry, _ in view.context_entries() if isinstance(entry, Checkpointed)]
+
+
 def declared(view: View) -> Declared | None:
     """The newest declaration in view that no record answers, be it undone or not. Looks through the whole view."""
-    recorded = [entry for entry, _ in view.context_entries() if isinstance(entry, Checkpointed)]
+    recorded = _records(view)
     for group in reversed(view.groups()):
         detail = _detail(group)
         if detail is None:

@@ -105,17 +105,20 @@ def plan(
     locate: Locate | None = None,
     force: bool = False,
     watch: Watch | None = None,
+    only: Collection[int] | None = None,
 ) -> Cleared | None:
     """The clearing that is due now, or None.
 
     `never`: see `stays`; `locate` says under which path the model can read an artifact. `force` clears all that is old,
     however little it is, also in the protected tail; pins, the newest results and what never is cleared stay. With a
-    `watch` the cost of most calls does not depend on the number of results.
+    `watch` the cost of most calls does not depend on the number of results. `only`: nothing but these results.
     """
     watch = watch or Watch()
     if not force and not _may_be_due(view, situation, settings, threshold, watch):
         return None
     found = candidates(view, situation, settings, never=never, locate=locate, force=force)
+    if only is not None:
+        found = [each for each in found if each.seq in only]
     if not found:
         watch.missed(smallest_batch(settings, situation.budget.window))
         return None

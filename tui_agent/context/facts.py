@@ -8,6 +8,7 @@ one before as old mentions, so the list is renewed and never grows past its limi
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from tui_agent.context.mentions import Kind, Mention, count_mentions, mentions
@@ -36,6 +37,9 @@ _DEMAND: Final = re.compile(
 )
 _SENTENCE_END: Final = re.compile(r"\n+|(?<=[.!?。！？])\s+")
 _ECHO: Final = re.compile(r"^#{1,6}\s*facts kept verbatim\b.*?(?=^#|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_LINES: Final = re.compile(r"^ *(\d+)[\t→].*(?:\n *\d+[\t→].*)*", re.MULTILINE)
+_NUMBERED: Final = re.compile(r"^ *(\d+)[\t→]", re.MULTILINE)
+_SMALL_COUNT: Final = re.compile(r"[-+]?\d{1,3}")
 _LONGEST_DEMAND: Final = 600
 _DEMANDS_PER_TEXT: Final = 12
 _SPOKEN_WEIGHT: Final = 4
@@ -63,14 +67,18 @@ class Facts(NamedTuple):
 def collect(sources: Sequence[Source]) -> Facts:
     """The facts of the sources, ranked by how recently and how often they were used.
 
-    A use by the user or the model counts as four in a tool's result: what was taken up is what is needed again.
+    A use by the user or the model counts as four in a tool's result: what was taken up is what is needed again. Of what
+    only tools said, line numbers and bare whole numbers below 1,000 are no facts: they are many and tell nothing alone.
     """
     uses: dict[Mention, int] = {}
     newest: dict[Mention, int] = {}
     demands: dict[str, None] = {}
+    spoken: set[Mention] = set()
     for position, source in enumerate(sources):
         weight = _SPOKEN_WEIGHT if source.speaker in ("user", "assistant") else 1
-        counted = count_mentions(source.text)
+        counted = count_mentions(_LINES.sub(_without_number, source.text) if source.speaker == "tool" else source.text)
+        if source.speaker != "tool":
+            spoken.update(counted)
         for mention, times in counted.items():
             uses[mention] = uses.get(mention, 0) + times * weight
         newest.update(dict.fromkeys(counted, position))
@@ -83,7 +91,8 @@ def collect(sources: Sequence[Source]) -> Facts:
         kind = 0.5 if mention.kind == "number" else 1.0
         return -kind * math.log2(1 + uses[mention]) * (1 + 3 * recency), mention.text
 
-    return Facts(tuple(reversed(demands)), tuple(sorted(uses, key=worth)))
+    telling = (mention for mention in uses if mention in spoken or not _is_small_count(mention))
+    return Facts(tuple(reversed(demands)), tuple(sorted(telling, key=worth)))
 
 
 def missing(facts: Facts, summary: str) -> Facts:
@@ -123,6 +132,17 @@ def listing(facts: Facts, *, limit: int, tokens_of: Callable[[Size], int], where
 def without_listing(text: str) -> str:
     """A summary without its list of facts, written by us or echoed by a model."""
     return _ECHO.sub("", text).rstrip()
+
+
+def _without_number(lines: re.Match[str]) -> str:
+    """Lines that begin with a number each, without these where they count the lines, as the page of a file does."""
+    numbers = [int(number) for number in _NUMBERED.findall(lines[0])]
+    counts = len(numbers) > 1 and all(later == earlier + 1 for earlier, later in pairwise(numbers))
+    return _NUMBERED.sub("", lines[0]) if counts else lines[0]
+
+
+def _is_small_count(mention: Mention) -> bool:
+    return mention.kind == "number" and _SMALL_COUNT.fullmatch(mention.text) is not None
 
 
 class _Room:

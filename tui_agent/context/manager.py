@@ -13,7 +13,7 @@ from msgspec import structs
 from tui_agent.context import clearing, pricing
 from tui_agent.context.budget import Budget, Window, budget_of, resolve_window
 from tui_agent.context.calibration import Ratios
-from tui_agent.context.checkpoints import declared, plan_checkpoint
+from tui_agent.context.checkpoints import Declarations, plan_checkpoint
 from tui_agent.context.compaction import CompactionPlan, plan_compaction
 from tui_agent.context.counting import Counter
 from tui_agent.context.digests import COMPACTION_PREFIX, PREFIX, DigestPlan, plan_digest
@@ -98,6 +98,7 @@ class ContextManager:
         self._never = clearing.stays(settings.clearing, memory_folders)
         self._checkpoints = checkpoints
         self._watch = clearing.Watch()
+        self._declarations = Declarations()
         self._caps: dict[str, int] = {}
         self._warned: set[str] = set()
         self._edge: tuple[int, int] | None = None
@@ -277,7 +278,7 @@ class ContextManager:
     def _due_checkpoint(self, view: View, here: Situation) -> CompactionPlan | None:
         if not self._checkpoints or self.backoff.resting or self.settings.context.preset == "off":
             return None
-        task = declared(view)
+        task = self._declarations.newest(view)
         if task is None:
             return None
         plan = plan_checkpoint(
@@ -376,11 +377,13 @@ class ContextManager:
             return None
         return self._plan(view, here, limits, "it frees tokens at less cost than clearing would")
 
-    def forced_clearing(self, view: View, here: Situation, *, keep: int) -> Cleared | None:
-        """All old results but the newest `keep`, however little that frees."""
+    def forced_clearing(
+        self, view: View, here: Situation, *, keep: int, only: Collection[int] | None = None
+    ) -> Cleared | None:
+        """All old results but the newest `keep`, or `only` some, however little that frees."""
         settings = structs.replace(self.settings.clearing, keep=keep)
         limits = thresholds(here.budget, settings, self.settings.compaction)
-        return clearing.plan(view, here, settings, limits.clear, never=self._never, force=True)
+        return clearing.plan(view, here, settings, limits.clear, never=self._never, force=True, only=only)
 
 
 def resting_after_undo(view: View) -> bool:

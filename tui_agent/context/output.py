@@ -20,6 +20,8 @@ NOTICE_CHARS = 640
 """Characters, and bytes, kept free of a cut result for its marker and its notice."""
 STUB_CHARS = 700
 """A result is only evicted where that is larger than its preview and this."""
+PROMPT_SHARE = 0.5
+"""The largest share of the history budget that one text of the user takes whole."""
 
 
 class Whole(NamedTuple):
@@ -52,18 +54,19 @@ class Cut(NamedTuple):
 
 
 class Evicted(NamedTuple):
-    """A preview of the result enters; the whole, `source`, is to be stored as an evicted artifact."""
+    """A preview of the text enters; the whole, `source`, is to be stored as an evicted artifact."""
 
     source: str
     head: str
     tail: str
+    what: str = "result"
 
     def text(self, path: str) -> str:
         """What enters; the whole lies at `path`."""
         data = self.source.encode()
         left_out = len(self.source) - len(self.head) - len(self.tail)
         notice = (
-            f"[This result is too large to show: {_lines(self.source):,} lines, {len(self.source):,} characters, "
+            f"[This {self.what} is too large to show: {_lines(self.source):,} lines, {len(self.source):,} characters, "
             f"{len(data):,} bytes, SHA-256 {sha256(data).hexdigest()}. "
             f"read_file(path={_quoted(path)}) shows the whole, page by page. Its beginning and end:]"
         )
@@ -90,15 +93,30 @@ def shorten(
     return _cut(text, settings)
 
 
+def shorten_prompt(
+    text: str, settings: Output, *, history_budget: int, tokens_of: Callable[[str], int]
+) -> Whole | Evicted:
+    """Decide on what the user says, as on a result: a text that would crowd all else out enters as a preview."""
+    size = settings.preview_chars
+    if _has_preview(text, settings) and tokens_of(text) > history_budget * PROMPT_SHARE:
+        return Evicted(text, head(text, size), tail(text, size), "text")
+    return Whole(text)
+
+
 def eviction_tokens(settings: Output, history_budget: int) -> int:
     """The size in tokens above which a result is evicted."""
     return min(settings.evict_tokens, int(history_budget * settings.evict_share))
 
 
 def _is_evicted(text: str, settings: Output, history_budget: int, tokens_of: Callable[[str], int]) -> bool:
-    if len(text) <= 2 * settings.preview_chars + STUB_CHARS:
+    if not _has_preview(text, settings):
         return False
     return len(text) > settings.large_output_threshold or tokens_of(text) > eviction_tokens(settings, history_budget)
+
+
+def _has_preview(text: str, settings: Output) -> bool:
+    """Whether a preview of the text would be shorter than the text."""
+    return len(text) > 2 * settings.preview_chars + STUB_CHARS
 
 
 def _cut(text: str, settings: Output) -> Whole | Cut:

@@ -1,6 +1,6 @@
 """What people see of the context: one frozen snapshot."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from unicodedata import combining, east_asian_width
 
@@ -10,7 +10,7 @@ from tui_agent.context.pricing import spoken_time
 from tui_agent.context.thresholds import Thresholds
 from tui_agent.conversation.entries import Checkpointed, Summarized
 from tui_agent.conversation.sizes import CATEGORIES, Category
-from tui_agent.conversation.view import View
+from tui_agent.conversation.view import Item, View
 
 LABELS: dict[Category, str] = {
     "system": "System prompt",
@@ -129,9 +129,9 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
         return 100 * self.tokens / self.window if self.window else 0.0
 
 
-def counts(view: View) -> Counts:
-    """What context work has done to this conversation so far."""
-    items = view.items()
+def counts(view: View, items: Sequence[Item] | None = None) -> Counts:
+    """What context work has done to this conversation so far; `items` are the view's, where they are at hand."""
+    items = view.items() if items is None else items
     results = [item for item in items if item.category == "results"]
     active = [entry for entry, counting in view.context_entries() if counting]
     summaries = [entry for entry in active if isinstance(entry, Summarized)]

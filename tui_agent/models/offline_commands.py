@@ -270,6 +270,7 @@ class _Reader:
         if held:
             return self._quotes[int(held[1])].inside.strip()
         first = words.strip().split(" ")[0] if words.strip() else ""
+        first = first.removeprefix("@") or first
         return first if first in {".", ".."} else first.rstrip(",;:!?")
 
     def _whole(self, rest: str) -> str:

@@ -166,8 +166,18 @@ class CheckpointStore:
         except Damaged as error:
             damage = error.message
             bodies = await self._read_what_can_be_read()
+        damage = damage or await self._damage_beside_the_log()
         loaded = await asyncio.to_thread(_decode_log, bodies)
         return loaded if loaded.damage or not damage else loaded._replace(damage=damage)
+
+    async def _damage_beside_the_log(self) -> str:
+        """Why what is noted about the session cannot be read; empty where it can."""
+        try:
+            await self.meta()
+            await self._database.read("SELECT * FROM totals")
+        except Damaged as error:
+            return error.message
+        return ""
 
     async def _read_what_can_be_read(self) -> list[tuple[Value, ...]]:
         rows: list[tuple[Value, ...]] = []

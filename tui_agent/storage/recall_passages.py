@@ -120,7 +120,7 @@ def _file_of(message: Message, path: str, calls: dict[str, Call]) -> Passage:
     return Passage(
         seq=message.seq,
         time=message.time,
-        role="tool_result",
+        role="tool_result" if message.kind == "tool_result" else message.role,
         text="",
         tool=call.tool,
         call=call.arguments,

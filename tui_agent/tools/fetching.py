@@ -9,10 +9,10 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from tui_agent import __version__
 from tui_agent.tools.addresses import WebAddress, is_public, literal, redirected, resolve, same_site
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.workspace import shown
+from tui_agent.version import __version__
 
 if TYPE_CHECKING:
     import httpx2

@@ -1,9 +1,11 @@
 """The full-screen app: what is on the screen, and which key does what."""
 
+import asyncio
 import gc
 import os
+import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -11,38 +13,53 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.screen import ModalScreen, Screen
 from typing_extensions import override
 
-from tui_agent import __version__
 from tui_agent.arguments import Arguments
 from tui_agent.crash_log import write_crash_log
 from tui_agent.resources import styles_folder
+from tui_agent.safe_text import one_line
 from tui_agent.settings import Settings
+from tui_agent.tui.attention import Attention
 from tui_agent.tui.blocks import Level, ToolState
-from tui_agent.tui.commands import default_commands, keys_text
+from tui_agent.tui.commands import default_commands
 from tui_agent.tui.conductor import Conductor, SessionUnavailable
+from tui_agent.tui.context_control import ContextControl
 from tui_agent.tui.conversation import ConversationPane
-from tui_agent.tui.dialogs import HelpScreen
+from tui_agent.tui.dialogs import HelpScreen, short_path
 from tui_agent.tui.history import PromptHistory
+from tui_agent.tui.keys import Place
+from tui_agent.tui.lifetime import appearance, name_of, own_filters, terminal_encoding, without_greys
+from tui_agent.tui.mentions import ProjectFiles
 from tui_agent.tui.opening import learn_model, open_for_screen, welcome
+from tui_agent.tui.own_commands import shell_command
 from tui_agent.tui.permission import PermissionPanel
 from tui_agent.tui.pickers import Option, PickerScreen
 from tui_agent.tui.prompt import Prompt, PromptArea
+from tui_agent.tui.prompt_actions import PromptActions
 from tui_agent.tui.status_bar import StatusBar, Thresholds
-from tui_agent.tui.theme import ASCII, DEFAULT_DARK, DEFAULT_LIGHT, THEMES, glyphs_for, register_themes
+from tui_agent.tui.theme import ASCII, glyphs_for
 from tui_agent.tui.transcript import Transcript
+from tui_agent.version import __version__
 
 if TYPE_CHECKING:
     from textual.driver import Driver
 
     from tui_agent.agent.agent import Agent
+    from tui_agent.agent.events import AgentEvent
+    from tui_agent.conversation.blocks import Image
+    from tui_agent.models.base import ModelProfile
     from tui_agent.session import Session
     from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+    from tui_agent.tui.context_panel import ContextPanel
     from tui_agent.tui.turns import TurnView
 
 AGAIN_S: Final = 2.0
 """Seconds within which a second Ctrl+C quits."""
+
+APP_ONLY: Final = frozenset(("break", "palette", "edit_draft", "help", "context", "toggle_cards"))
 
 FAILED: Final = 1
 
@@ -53,13 +70,18 @@ class TuiAgent(App[object]):
     CSS_PATH = sorted(styles_folder().glob("*.tcss"))
     ENABLE_COMMAND_PALETTE = False
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (7, "-low"), (14, "-high")]  # noqa: RUF012 (not declared as a class variable there)
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (not declared as a class variable there)
     TITLE = "tui-agent"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "break", "Stop, or quit", show=False, priority=True),
         Binding("escape", "interrupt", "Stop the turn", show=False),
         Binding("ctrl+o", "toggle_cards", "Open or close all cards", show=False),
         Binding("f1", "help", "Help", show=False),
+        Binding("f2", "context", "Context", show=False),
+        Binding("ctrl+p", "palette", "All commands", show=False),
+        Binding("ctrl+g", "edit_draft", "Write in your editor", show=False),
         Binding("ctrl+q", "leave", "Quit", show=False),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
     ]
 
     def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
@@ -73,11 +95,20 @@ class TuiAgent(App[object]):
         self._break_at = 0.0
         glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
         self.pane = ConversationPane(self._transcript, glyphs=glyphs)
-        self.entry = PromptArea(PromptHistory(arguments.home / "history.jsonl"), self._commands.complete)
+        self._files = ProjectFiles(arguments.folder)
+        self._actions = PromptActions(self, self._commands)
+        history = PromptHistory(arguments.home / "history.jsonl")
+        self.entry = PromptArea(history, self._commands.complete, self._files)
         self.permission = PermissionPanel(lambda: self.entry.prompt.last_key)
+        self.glyphs = glyphs
+        self.steering = ContextControl(self)
         self.status = StatusBar(glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
-        register_themes(self)
-        self.theme = DEFAULT_DARK if settings.ui.theme == "dark" else DEFAULT_LIGHT
+        self._appearance = appearance(self, settings.ui.theme, arguments.home)
+        self.theme = self._appearance.theme
+        self._own_filters = own_filters(glyphs, terminal_encoding(), os.environ)
+        self._attention = Attention(
+            self._write_control, os.environ, place=arguments.folder.name, notifications=settings.ui.notifications
+        )
 
     @override
     def compose(self) -> ComposeResult:
@@ -89,6 +120,7 @@ class TuiAgent(App[object]):
     def on_mount(self) -> None:
         """Show the first picture; everything slow comes after it."""
         self.conductor = Conductor(self, self._open)
+        self._leave_on_signals()
         self.status.show(mode=self.settings.permissions.mode, hint="")
         self._greet()
         self.entry.prompt.focus()
@@ -96,16 +128,23 @@ class TuiAgent(App[object]):
 
     async def on_unmount(self) -> None:
         """However the app ends: the session ends in order."""
+        await self._close()
+
+    async def _close(self) -> None:
+        await self._actions.stop_shell()
+        await self._files.close()
         await self.conductor.close()
 
     def _greet(self) -> None:
         text = welcome(self.settings, os.environ)
         self.say(
             Level.INFO,
-            f"tui-agent {__version__} · {_short_path(self.arguments.folder)}",
+            f"tui-agent {__version__} · {short_path(self.arguments.folder)}",
             text,
             "F1 shows keys and commands",
         )
+        for problem in self._appearance.problems:
+            self.say(Level.WARNING, "A theme cannot be used", problem, "mend it and start again, or choose with /theme")
 
     async def _begin(self) -> None:
         gc.enable()
@@ -125,9 +164,12 @@ class TuiAgent(App[object]):
         view = TurnView(self._transcript, self.status, self.conductor)
         session.agent.listen(view.show)
         view.show_history(session.agent.history())
+        view.changed = lambda event: self._context_changed(session.agent, event)
         for notice in session.notices:
             view.show(notice)
         self._show_agent(session.agent)
+        self._show_attention()
+        self.app_resume_signal.subscribe(self, self._on_resume)
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return session, view
 
@@ -141,13 +183,17 @@ class TuiAgent(App[object]):
         """Run a command, or give the text to the agent."""
         self.pane.scroll_to_tail()
         if self._commands.is_command(message.written):
-            self.run_worker(self._run_command(message.written), name="command", exit_on_error=True)
+            self.run_worker(self.run_command(message.written), name="command", exit_on_error=True)
+        elif command := shell_command(message.text):
+            self._actions.run_shell(command)
         else:
+            self._attention.name = self._attention.name or one_line(message.written, 60)
             await self.conductor.send(message.text)
 
-    async def _run_command(self, text: str) -> None:
+    async def run_command(self, text: str) -> None:
+        """Do what `/name argument` says."""
         try:
-            await self._commands.run(self, text)
+            await self.steering.run(text, lambda text: self._commands.run(self, text))
         except SessionUnavailable:
             self.say(Level.WARNING, "There is no session, so this cannot be done")
         except Exception as error:
@@ -170,7 +216,11 @@ class TuiAgent(App[object]):
     async def action_interrupt(self) -> None:
         """Stop the turn; when none runs, go back to the prompt."""
         self.entry.prompt.focus()
-        self.run_worker(self.conductor.stop(), name="stop")
+        self.run_worker(self._stop(), name="stop")
+
+    async def _stop(self) -> None:
+        await self._actions.stop_shell()
+        await self.conductor.stop()
 
     def action_break(self) -> None:
         """Copy what is selected, empty the prompt, or stop the turn; pressed again: quit."""
@@ -183,9 +233,9 @@ class TuiAgent(App[object]):
         self._break_at = now
         if self.entry.prompt.clear_draft():
             done = "emptied"
-        elif self.conductor.busy:
+        elif self.conductor.busy or self._actions.own.count:
             done = "stopping"
-            self.run_worker(self.conductor.stop(), name="stop")
+            self.run_worker(self._stop(), name="stop")
         else:
             done = ""
         self.status.show(hint=f"{done}; Ctrl+C again to quit" if done else "Ctrl+C again to quit")
@@ -204,9 +254,9 @@ class TuiAgent(App[object]):
         self._hint("copied")
         return True
 
-    def on_conversation_pane_copied(self) -> None:
-        """A block went to the clipboard."""
-        self._hint("copied")
+    def on_conversation_pane_copied(self, message: ConversationPane.Copied) -> None:
+        """A block, or code of it, went to the clipboard."""
+        self._hint(f"{message.what} copied" if message.what else "copied")
 
     def action_toggle_cards(self) -> None:
         """Open or close every card."""
@@ -224,8 +274,49 @@ class TuiAgent(App[object]):
             super().action_focus_next()
 
     def action_help(self) -> None:
-        """Show what can be typed and pressed."""
-        self.push_screen(HelpScreen({"Commands": self._commands.help_text(), "Keys": keys_text()}))
+        """Show what can be pressed where the keyboard is now, and what can be typed."""
+        place: Place = "conversation" if self.pane.has_focus else "prompt"
+        if self.permission.has_focus_within:
+            place = "question"
+        elif self.steering.has_focus:
+            place = "context"
+        self.push_screen(HelpScreen(self._actions.help_sections(place)))
+
+    def action_palette(self) -> None:
+        """Let the user choose among all commands."""
+        self.run_worker(self._actions.palette(), name="palette", exit_on_error=True)
+
+    def action_edit_draft(self) -> None:
+        """Let the user write in their own editor."""
+        self.run_worker(self._actions.edit_draft(), name="editor", exclusive=True, group="editor", exit_on_error=True)
+
+    def action_context(self) -> None:
+        """Open or close the context panel."""
+        self.steering.toggle()
+
+    def on_context_panel_closed(self) -> None:
+        """The user is done with the context panel."""
+        self.steering.close()
+
+    async def on_context_panel_opened(self, message: "ContextPanel.Opened") -> None:
+        """The user wants to read an item or a step."""
+        await self.steering.read(message.title, message.text)
+
+    def on_context_panel_changing(self, message: "ContextPanel.Changing") -> None:
+        """The user wants the context changed."""
+        self.run_worker(self.steering.change(message.change), name="change", exit_on_error=True)
+
+    def on_conversation_pane_undo_asked(self, message: ConversationPane.UndoAsked) -> None:
+        """The user wants a context step undone."""
+        self.run_worker(self.steering.undo(message.block), name="change", exit_on_error=True)
+
+    async def may_switch(self, agent: "Agent", profile: "ModelProfile") -> bool:
+        """Whether another model may go on, after a look at what that means."""
+        return await self.steering.may_switch(agent, profile)
+
+    def hint(self, text: str) -> None:
+        """Show a few words in the status bar for a moment."""
+        self._hint(text)
 
     def action_leave(self) -> None:
         """Quit."""
@@ -234,13 +325,17 @@ class TuiAgent(App[object]):
     @override
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys of the app belong to a dialog while there is one."""
-        return not (action == "break" and isinstance(self.screen, ModalScreen))
+        return not (action in APP_ONLY and isinstance(self.screen, ModalScreen))
 
     # What the agent asks
 
     async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
         """Put a question to the user."""
-        answer = await self.permission.ask(question)
+        self._attention.question(question.tool, focused=self.app_focus)
+        try:
+            answer = await self.permission.ask(question)
+        finally:
+            self._attention.answered()
         block = self._transcript.tool(question.call_id)
         if answer.allowed and block is not None:
             self._transcript.set_tool_state(block, ToolState.RUNNING)
@@ -271,9 +366,21 @@ class TuiAgent(App[object]):
         """Show a dialog and wait for its result. Only ever from a worker."""
         return await self.push_screen_wait(screen)
 
-    async def pick(self, title: str, options: Iterable[Option], current: str) -> str | None:
+    async def pick(
+        self,
+        title: str,
+        options: Iterable[Option],
+        current: str,
+        *,
+        search: bool = False,
+        preview: Callable[[str], None] | None = None,
+    ) -> str | None:
         """Let the user choose one; None: they did not."""
-        return await self.question(PickerScreen(title, options, current))
+        return await self.question(PickerScreen(title, options, current, search=search, preview=preview))
+
+    async def pictures(self, text: str) -> "tuple[Image, ...]":
+        """The pictures that a text names."""
+        return await self._actions.pictures(text)
 
     def give_back(self, text: str) -> None:
         """Put a text that was not sent back into the prompt."""
@@ -288,14 +395,15 @@ class TuiAgent(App[object]):
         """A turn began or ended."""
         if self.conductor.session is not None:
             self._show_agent(self.conductor.session.agent)
+        self._show_attention()
 
     def refresh_status(self) -> None:
         """Bring what the agent is now to the status bar."""
         self.turn_changed()
 
     def theme_names(self) -> tuple[str, ...]:
-        """The shipped themes."""
-        return tuple(theme.name for theme in THEMES)
+        """The shipped themes, and the user's own."""
+        return self._appearance.names
 
     def theme_name(self) -> str:
         """The theme in use."""
@@ -324,25 +432,61 @@ class TuiAgent(App[object]):
         """Close the session, then leave."""
         self.run_worker(self._leave(), name="leave", exclusive=True, group="leave")
 
+    def _leave_on_signals(self) -> None:
+        """When the terminal is closed or the process is told to end: in order too, with every command that runs."""
+        if sys.platform != "win32":
+            for number in (signal.SIGHUP, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, self.quit)
+
     async def _leave(self) -> None:
         self.status.show(hint="closing")
         try:
-            await self.conductor.close()
+            await self._close()
         except Exception as error:
             self.crash = self.crash or f"the session was not closed in order: {error}"
         finally:
             self.exit()
 
     def _show_agent(self, agent: "Agent") -> None:
-        stats = agent.context_stats()
+        full, spent = agent.fullness(), agent.tracker
         self.status.show(
             model=agent.profile.name,
             mode=agent.mode,
-            tokens=stats.tokens,
-            window=stats.window,
-            measured=stats.measured,
-            cost_usd=stats.cost_usd,
+            tokens=full.tokens,
+            window=full.window,
+            measured=full.measured,
+            ticks=full.starts,
+            cost_usd=spent.session.known_cost_usd,
+            turn_cost_usd=spent.turn.known_cost_usd,
+            cache_share=agent.cache_share,
         )
+        self.steering.changed()
+
+    def _context_changed(self, agent: "Agent", event: "AgentEvent") -> None:
+        from tui_agent.agent.events import ContextStep, ModelChanged
+
+        if isinstance(event, ContextStep | ModelChanged):
+            self._show_agent(agent)
+        self.status.show(cache_share=agent.cache_share)
+        self.steering.changed()
+
+    def _on_resume(self, app: App[object]) -> None:
+        # The terminal comes back empty; Textual would paint only what has changed meanwhile.
+        self._attention.again()
+        for widget in self.screen.walk_children(with_self=True):
+            widget.refresh()
+
+    def _show_attention(self) -> None:
+        self._attention.name = name_of(self._transcript) or self._attention.name
+        self._attention.show(working=bool(self.status.status.activity), focused=self.app_focus)
+
+    def _write_control(self, sequence: str) -> None:
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
+
+    @override
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*without_greys(super().get_line_filters()), *self._own_filters]
 
     def _hint(self, text: str) -> None:
         self.status.show(hint=text)
@@ -361,8 +505,3 @@ class TuiAgent(App[object]):
             self._exception_event.set()
         self._return_code = FAILED
         self._close_messages_no_wait()
-
-
-def _short_path(folder: Path) -> str:
-    home = Path.home()
-    return f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) and folder != home else str(folder)

@@ -167,9 +167,15 @@ class NoticeBlock(Block):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class BoundaryBlock(Block):
-    """A step of the context manager: tokens before and after it, and why it was taken."""
+    """A step of the context manager: tokens before and after it, and why it was taken.
+
+    seq: what undoes it: the step's entry, or, where `restores`, the result to show whole again; 0: nothing does.
+    """
 
     kind: str
+    seq: int = 0
+    restores: bool = False
+    undone: bool = False
     before: int | None = None
     after: int | None = None
     reason: str = ""

@@ -1,20 +1,18 @@
 """The slash commands: what there is, how it is called, and what it does."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from tui_agent.agent.command_names import COMMANDS
 from tui_agent.safe_text import one_line
 from tui_agent.settings import PermissionMode
 from tui_agent.tui.blocks import Level
 from tui_agent.tui.completion import Choice, Completion
-
-if TYPE_CHECKING:
-    from tui_agent.agent.agent import Agent
-    from tui_agent.tui.pickers import Option
+from tui_agent.tui.keys import keys_text
+from tui_agent.tui.model_commands import Host as ModelHost
+from tui_agent.tui.model_commands import choose_model, enter_key
 
 _MODES: Final[dict[PermissionMode, str]] = {
     "plan": "read only",
@@ -29,37 +27,9 @@ _USAGE_WIDTH: Final = 24
 MAX_DESCRIPTION: Final = 120
 """Characters of a tool's description in its list."""
 
-KEYS: Final = (
-    ("Enter", "send; while a turn runs, the text waits for its next step"),
-    ("Ctrl+J", "a new line (Shift+Enter too, in most terminals)"),
-    ("Up, Down", "earlier texts that begin like what is written"),
-    ("Esc", "stop the turn"),
-    ("Ctrl+C", "empty the prompt or stop the turn; twice: quit"),
-    ("Ctrl+D", "quit, when the prompt is empty"),
-    ("Tab", "between prompt and conversation"),
-    ("Ctrl+O", "open or close all cards"),
-    ("F1", "this help"),
-)
 
-
-class Host(Protocol):
+class Host(ModelHost, Protocol):
     """What a command may use of the app."""
-
-    async def agent(self) -> "Agent":
-        """The agent, once the session is open. Raises SessionUnavailable."""
-        ...
-
-    def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
-        """Show a notice in the pane."""
-        ...
-
-    async def pick(self, title: str, options: "Iterable[Option]", current: str) -> str | None:
-        """Let the user choose; None: they did not."""
-        ...
-
-    def refresh_status(self) -> None:
-        """Bring what the agent is now to the status bar."""
-        ...
 
     def theme_names(self) -> tuple[str, ...]:
         """The themes there are."""
@@ -135,12 +105,6 @@ class Commands:
         return "\n".join(f"{command.usage:<{_USAGE_WIDTH}} {_described(command)}" for command in self.all)
 
 
-def keys_text() -> str:
-    """Every key on a line."""
-    width = max(len(key) for key, _ in KEYS) + 2
-    return "\n".join(f"{key:<{width}}{meaning}" for key, meaning in KEYS)
-
-
 def _choice(command: Command) -> Choice:
     needs_more = command.argument.startswith("<")
     return Choice(f"/{command.name}{' ' if needs_more else ''}", command.usage, command.description, not needs_more)
@@ -166,38 +130,6 @@ def _first_sentence(text: str) -> str:
 _SHOWN_AS_STEP: Final = frozenset(("compact", "done"))
 """Commands whose text stands in the boundary they leave in the conversation."""
 
-_MODEL_TITLE: Final = "Model: tier, window, $ per million tokens in / out"
-
-
-async def _model(host: Host, argument: str) -> None:
-    from tui_agent.models.base import ModelError
-    from tui_agent.models.catalogue import create_model, missing_key
-    from tui_agent.tui.pickers import model_options
-
-    agent = await host.agent()
-    before = agent.profile.name
-    name = argument or await host.pick(_MODEL_TITLE, await asyncio.to_thread(model_options, before), before)
-    if name is None or name == before:
-        return
-    if agent.busy:
-        host.say(Level.WARNING, f"The model stays {before} while a turn runs", hint="Esc stops the turn")
-        return
-    try:
-        model = await asyncio.to_thread(create_model, name)
-        missing = missing_key(model.profile.name)
-        if missing is not None:
-            await model.close()
-            hint = f"set {missing} and start again with -c"
-            host.say(Level.WARNING, f"The model stays {before}", f"There is no key for {name}.", hint)
-            return
-        await agent.swap_model(model)
-    except ModelError as error:
-        host.say(Level.ERROR, f"The model stays {before}", error.message, "/model without a name lists what there is")
-        return
-    await agent.connect()
-    host.refresh_status()
-    host.say(Level.INFO, f"{agent.profile.name} answers from here on")
-
 
 async def _mode(host: Host, argument: str) -> None:
     from tui_agent.tui.pickers import Option
@@ -219,9 +151,11 @@ async def _mode(host: Host, argument: str) -> None:
 async def _theme(host: Host, argument: str) -> None:
     from tui_agent.tui.pickers import Option
 
-    names = host.theme_names()
-    name = argument or await host.pick("Theme", [Option(name, name) for name in names], host.theme_name())
+    names, before = host.theme_names(), host.theme_name()
+    options = [Option(name, name) for name in names]
+    name = argument or await host.pick("Theme", options, before, preview=host.use_theme)
     if name is None:
+        host.use_theme(before)
         return
     if name not in names:
         host.say(Level.WARNING, f"There is no theme {name}", hint=f"one of {', '.join(names)}")
@@ -281,12 +215,13 @@ def default_commands() -> Commands:
     """The commands of the app."""
 
     async def show_help(host: Host, argument: str) -> None:
-        host.say(Level.INFO, "Commands and keys", f"{commands.help_text()}\n\n{keys_text()}")
+        host.say(Level.INFO, "Keys and commands", f"{keys_text()}\n\n{commands.help_text()}")
 
     commands = Commands(
         (
             Command("help", "what can be typed and pressed", show_help, aliases=("?",)),
-            Command("model", "choose who answers", _model, argument="[name]"),
+            Command("model", "choose who answers", choose_model, argument="[name]"),
+            Command("key", "enter a provider's key, hidden", enter_key),
             Command("mode", "choose what may happen without asking", _mode, argument="[name]"),
             Command("tools", "what the model can use", _tools),
             Command("escalate", "go on with the provider's frontier model", _escalate),

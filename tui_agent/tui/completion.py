@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from textual.content import Content
 from textual.geometry import Size
@@ -37,6 +37,35 @@ class Completion:
 
 Completer: TypeAlias = Callable[[str], Completion | None]
 """Given the text before the cursor: what could stand there instead, or None."""
+
+
+class PathFinder(Protocol):
+    """Where the paths come from that a prompt may mention."""
+
+    def wanted(self, before_cursor: str) -> bool:
+        """Whether a path is being written."""
+        ...
+
+    async def complete(self, before_cursor: str) -> Completion | None:
+        """The paths that could stand there."""
+        ...
+
+    def dropped(self, text: str) -> str:
+        """What to insert for a pasted text that is the path of a picture; empty: it is not."""
+        ...
+
+
+class NoFiles:
+    """Offers nothing."""
+
+    def wanted(self, before_cursor: str) -> bool:
+        return False
+
+    async def complete(self, before_cursor: str) -> Completion | None:
+        return None
+
+    def dropped(self, text: str) -> str:
+        return ""
 
 
 class CompletionList(Widget):
@@ -83,16 +112,18 @@ class CompletionList(Widget):
         rows = max(1, self.size.height)
         first = max(0, min(self._marked - rows // 2, len(self.completion.choices) - rows))
         visible = self.completion.choices[first : first + rows]
-        longest = max(len(choice.label) for choice in self.completion.choices) + 2
         width = self.size.width
+        described = any(choice.description for choice in self.completion.choices)
+        longest = max(len(choice.label) for choice in self.completion.choices) + 2
+        label_width = min(longest, _LABEL_CELLS) if described else width
         return Content("\n").join(
-            _row(choice, width, min(longest, _LABEL_CELLS), marked=index == self._marked)
+            _row(choice, width, label_width, marked=index == self._marked)
             for index, choice in enumerate(visible, first)
         )
 
 
 def _row(choice: Choice, width: int, label_width: int, *, marked: bool) -> Content:
-    label = fit(choice.label, min(width, label_width)).ljust(label_width)
+    label = fit(one_line(choice.label), min(width, label_width)).ljust(label_width)
     room = width - label_width
     description = fit(one_line(choice.description), room) if room >= _LEAST_DESCRIPTION else ""
     return Content.assemble(

@@ -9,6 +9,7 @@ from tui_agent.tui.blocks import Level
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
+    from tui_agent.conversation.blocks import Image
     from tui_agent.session import Session
     from tui_agent.tui.turns import TurnView
 
@@ -30,6 +31,10 @@ class Stage(Protocol):
 
     def show_waiting(self, texts: tuple[str, ...]) -> None:
         """Show the texts that wait."""
+        ...
+
+    async def pictures(self, text: str) -> "tuple[Image, ...]":
+        """The pictures that a text names; what cannot be sent is told."""
         ...
 
     def turn_changed(self) -> None:
@@ -137,7 +142,7 @@ class Conductor:
         view.begin()
         self._stage.turn_changed()
         try:
-            async for event in session.agent.run(text):
+            async for event in session.agent.run(text, await self._stage.pictures(text)):
                 view.show(event)
         except Exception as error:
             self._stage.report(error)
@@ -157,7 +162,7 @@ class Conductor:
         from tui_agent.agent.agent import NotRunning
 
         try:
-            seq = await session.agent.queue(text)
+            seq = await session.agent.queue(text, await self._stage.pictures(text))
         except NotRunning:
             # The turn came to its end in this very moment: the text begins the next one.
             if self._turn is not None:

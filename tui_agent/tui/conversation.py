@@ -1,11 +1,9 @@
 """The conversation pane: one widget that paints the blocks in view, however long the transcript is."""
 
-from collections.abc import Sequence
 from itertools import zip_longest
 from time import monotonic
 from typing import ClassVar, Final
 
-from rich.segment import Segment
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Offset, Region, Size
@@ -18,12 +16,14 @@ from textual.timer import Timer
 from textual.widget import Widget
 from typing_extensions import override
 
-from tui_agent.tui.blocks import Block
+from tui_agent.tui.blocks import Block, BoundaryBlock
+from tui_agent.tui.decorating import with_cursor
 from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.pane_extras import PaneExtras
 from tui_agent.tui.selecting import encode_line, selected_text, with_selection
 from tui_agent.tui.theme import UNICODE, Glyphs
 from tui_agent.tui.transcript import Transcript, can_open, plain_text
-from tui_agent.tui.viewport import Row, Viewport
+from tui_agent.tui.viewport import Position, Row, Viewport
 
 MAX_MEASURE: Final = 112
 """Cells of the column of text at most: longer lines are hard to read."""
@@ -43,20 +43,33 @@ class ConversationPane(ScrollView, can_focus=True, inherit_bindings=False):
         Binding("down,j", "cursor(1)", "Next block", show=False),
         Binding("enter", "toggle_card", "Open or close", show=False),
         Binding("y", "copy_block", "Copy block", show=False),
+        Binding("u", "undo_step", "Undo the context step", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown", "page(1)", "Page down", show=False),
         Binding("home", "top", "First line", show=False),
         Binding("end", "tail", "Latest line", show=False),
         Binding("left_square_bracket", "prompt(-1)", "Previous prompt", show=False),
         Binding("right_square_bracket", "prompt(1)", "Next prompt", show=False),
+        Binding("c", "copy_code", "Copy code", show=False),
+        Binding("slash", "search", "Search", show=False),
+        Binding("n", "search_next(True)", "Next match", show=False),
+        Binding("N", "search_next(False)", "Previous match", show=False),
     ]
 
     class Copied(Message):
-        """A block was copied to the clipboard."""
+        """Text of a block was copied to the clipboard; `what` names it where it is not the whole block."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, what: str = "") -> None:
             super().__init__()
             self.text = text
+            self.what = what
+
+    class UndoAsked(Message):
+        """The user wants a context step undone."""
+
+        def __init__(self, block: BoundaryBlock) -> None:
+            super().__init__()
+            self.block = block
 
     class FollowingChanged(Message):
         """The pane left the end of the transcript, or came back to it."""
@@ -76,6 +89,7 @@ class ConversationPane(ScrollView, can_focus=True, inherit_bindings=False):
         self._flushed_at = 0.0
         self._shown: list[Row] = []
         self._was_following = True
+        self._extras = PaneExtras(self)
         transcript.listen(self._on_change)
 
     @property
@@ -98,6 +112,21 @@ class ConversationPane(ScrollView, can_focus=True, inherit_bindings=False):
         """The block under the block cursor."""
         blocks = self.transcript.blocks
         return blocks[self._cursor] if self._cursor is not None and self._cursor < len(blocks) else None
+
+    @property
+    def viewport(self) -> Viewport:
+        """What is in view, after every change of the transcript so far."""
+        return self._view
+
+    @property
+    def spinning(self) -> bool:
+        """Whether a running call is in view."""
+        return self._extras.spinning
+
+    @property
+    def look(self) -> Look:
+        """Colours and symbols."""
+        return self._viewport.look
 
     @property
     def painted_lines(self) -> int:
@@ -171,6 +200,33 @@ class ConversationPane(ScrollView, can_focus=True, inherit_bindings=False):
             self.app.copy_to_clipboard(text)
             self.post_message(self.Copied(text))
 
+    def action_undo_step(self) -> None:
+        """Undo the context step under the cursor."""
+        block = self.cursor_block
+        if isinstance(block, BoundaryBlock) and block.seq and not block.undone:
+            self.post_message(self.UndoAsked(block))
+
+    def action_copy_code(self) -> None:
+        """Copy the code in the block under the cursor; pressed again, the next piece of it."""
+        code, what = self._extras.next_code(self.cursor_block)
+        if code:
+            self.app.copy_to_clipboard(code)
+            self.post_message(self.Copied(code, what))
+
+    def action_search(self) -> None:
+        """Search in the conversation."""
+        self._extras.begin_search()
+
+    def action_search_next(self, forward: bool) -> None:
+        """Go to the next or the previous line with the words."""
+        self._extras.search_next(forward=forward)
+
+    def go_to(self, position: Position) -> None:
+        """Scroll a line into view, a third from the top, and put the block cursor on its block."""
+        self._set_cursor(position.block)
+        self._view.show_line(position, at_row=self._viewport.height // 3)
+        self._show()
+
     def action_page(self, direction: int) -> None:
         """Scroll by a screen, less two lines to keep the place."""
         self._view.move(direction * max(1, self._viewport.height - 2))
@@ -224,6 +280,9 @@ class ConversationPane(ScrollView, can_focus=True, inherit_bindings=False):
         if event.chain > 1 or self.text_selection is not None:
             return
         offset = event.get_content_offset(self)
+        if offset is not None and self._extras.on_pill(offset):
+            self.action_tail()
+            return
         if offset is None or offset.y >= len(self._viewport.rows):
             return
         row = self._viewport.rows[offset.y]
@@ -233,12 +292,19 @@ class ConversationPane(ScrollView, can_focus=True, inherit_bindings=False):
         if can_open(block) and (row.line.header or (block.collapsed and row.line.gutter > 1)):
             self.toggle_block(index)
 
+    @override
+    async def _on_key(self, event: events.Key) -> None:
+        if self._extras.take_key(event):
+            event.stop()
+            event.prevent_default()
+
     def on_focus(self) -> None:
         """The block cursor appears."""
         self._refresh_block(self._cursor)
 
     def on_blur(self) -> None:
-        """The block cursor goes."""
+        """The block cursor goes, and so does a search."""
+        self._extras.leave_search()
         self._refresh_block(self._cursor)
 
     @override
@@ -276,21 +342,18 @@ class ConversationPane(ScrollView, can_focus=True, inherit_bindings=False):
         if not viewport.rows:
             return Strip.blank(self.size.width, base)
         if y >= len(viewport.rows):
-            return Strip.blank(self.size.width, base).apply_offsets(0, encode_line(*viewport.rows[-1].position))
+            blank = Strip.blank(self.size.width, base).apply_offsets(0, encode_line(*viewport.rows[-1].position))
+            return self._extras.labelled(blank, y)
         position, line = viewport.rows[y]
-        segments: Sequence[Segment] = line.segments
+        segments = self._extras.decorated(viewport.rows[y])
         encoded = encode_line(*position)
         if (selection := self.text_selection) is not None:
             style = self.screen.get_component_rich_style("screen--selection")
-            segments = with_selection(line, selection.get_span(encoded), style)
+            segments = with_selection(segments, line.gutter, selection.get_span(encoded), style)
         if position.block == self._cursor and self.has_focus and line.gutter > 1:
-            segments = self._with_cursor(segments)
-        return Strip(segments, line.width).adjust_cell_length(self.size.width, base).apply_offsets(0, encoded)
-
-    def _with_cursor(self, segments: Sequence[Segment]) -> list[Segment]:
-        first, *others = segments
-        cursor = Segment(self._glyphs.cursor, self._viewport.look.palette.accent)
-        return [cursor, Segment(first.text[1:], first.style), *others] if first.text[1:] else [cursor, *others]
+            segments = with_cursor(segments, self._glyphs.cursor, viewport.look.palette.accent)
+        strip = Strip(segments, line.width).adjust_cell_length(self.size.width, base).apply_offsets(0, encoded)
+        return self._extras.labelled(strip, y)
 
     def _restyle(self) -> None:
         self._view.restyle(Look(Palette.from_theme(self.app.theme_variables), self._glyphs))
@@ -350,6 +413,7 @@ class ConversationPane(ScrollView, can_focus=True, inherit_bindings=False):
         self._shown = rows
         if changed:
             self.refresh(Region(0, changed[0], self.size.width, changed[-1] - changed[0] + 1))
+        self._extras.shown()
         if viewport.following != self._was_following:
             self._was_following = viewport.following
             self.post_message(self.FollowingChanged(following=viewport.following))

@@ -18,6 +18,12 @@ from tui_agent.tui.pickers import Option, PickerScreen
 TRUST, NO_TRUST = "trust", "no"
 
 
+def short_path(path: Path) -> str:
+    """The path with ``~`` for the user's own folder."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
+
+
 class HelpScreen(ModalScreen[None]):
     """Text to read; any key that does not scroll closes it."""
 
@@ -25,13 +31,13 @@ class HelpScreen(ModalScreen[None]):
 
     def __init__(self, sections: dict[str, str]) -> None:
         super().__init__()
-        self._sections = sections
+        self.sections = sections
 
     @override
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             with VerticalScroll():
-                for title, text in self._sections.items():
+                for title, text in self.sections.items():
                     yield Static(Content.styled(title, "$accent bold"), classes="dialog-title")
                     yield Static(Content(text), classes="dialog-text")
             yield Static(Content("Esc closes"), classes="dialog-keys")
@@ -57,5 +63,5 @@ class TrustScreen(PickerScreen):
                 Option(TRUST, "Trust it", "they take effect"),
             ),
             NO_TRUST,
-            text=f"{one_line(str(project))}\nbrings its own settings, instructions or tools.",
+            text=f"{one_line(short_path(project))}\nbrings its own settings, instructions or tools.",
         )

@@ -3,19 +3,17 @@
 import os
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
-from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from textual.screen import Screen
 
 from tui_agent.arguments import Arguments
-from tui_agent.safe_text import one_line
 from tui_agent.settings import Settings
 from tui_agent.tui.blocks import Level
 from tui_agent.tui.conductor import SessionUnavailable
 from tui_agent.tui.dialogs import TRUST, TrustScreen
-from tui_agent.tui.pickers import Option, PickerScreen
+from tui_agent.tui.options import session_options
+from tui_agent.tui.pickers import PickerScreen
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -54,7 +52,7 @@ def welcome(settings: Settings, environ: Mapping[str, str]) -> str:
         "No key is set, so the offline model answers: a small reader of plain commands that needs no network.\n"
         "Try: read README.md · find TODO in . · run ls -la · summarise README.md\n"
         "\n"
-        "For Claude set ANTHROPIC_API_KEY, for Gemini set GEMINI_API_KEY; then start again."
+        "For Claude set ANTHROPIC_API_KEY, for Gemini set GEMINI_API_KEY, then start again; or enter a key now: /key"
     )
 
 
@@ -65,7 +63,7 @@ async def learn_model(agent: "Agent", questions: Questions) -> None:
     missing = missing_key(agent.profile.name)
     if missing is not None:
         name = agent.profile.name
-        hint = f"set {missing} and start again, or go on without one: /model offline"
+        hint = f"enter it with /key, or set {missing} and start again; /model offline needs none"
         questions.say(Level.WARNING, f"There is no key for {name}", hint=hint)
         return
     await agent.connect()
@@ -118,20 +116,5 @@ async def _picked_session(arguments: Arguments, questions: Questions) -> str | N
     if not sessions:
         questions.say(Level.INFO, "There is no earlier session; this is a new one")
         return None
-    options = [
-        Option(info.id, one_line(info.title, 40) or info.id, f"{_age(info.updated)} · {_place(info.cwd)}")
-        for info in sessions
-    ]
-    return await questions.question(PickerScreen("Go on with", options))
-
-
-def _age(when: float) -> str:
-    seconds = max(0, time() - when)
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return "just now"
-
-
-def _place(folder: str) -> str:
-    return Path(folder).name
+    title = "Go on with: last used, size, cost, folder"
+    return await questions.question(PickerScreen(title, session_options(sessions), search=True))

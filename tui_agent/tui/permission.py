@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from textwrap import wrap
 from time import monotonic
 from typing import ClassVar, Final
 
@@ -21,13 +22,26 @@ from tui_agent.tui.painting.diffs import read_diff
 QUIET_S: Final = 0.3
 """Seconds without a key press before the question takes the keyboard."""
 
+MAX_PREVIEW_LINE: Final = 8_000
+"""Characters of one line of a preview: wrapping a line of a megabyte holds up the keys for seconds."""
 MAX_PREVIEW_LINES: Final = 400
+
+MAX_CHOICE_LINES: Final = 3
+
+TINY_SCREEN: Final = 7
+"""A screen with fewer lines gets title and choices only; a command then stands in the title."""
 
 LOW_SCREEN: Final = 14
 """A screen with fewer lines gets the question in three of them."""
 
-OTHER_LINES: Final = 13
-"""Lines of the panel beside the preview: padding, title, reason, choices, a field for the user's words."""
+OTHER_LINES: Final = 11
+"""Lines of the panel beside the preview: padding, margins, title, four choices, the keys or a field for words."""
+
+MAX_SHARE: Final = 75
+"""Percent of the screen's height that the panel may take."""
+
+PLAIN_REASONS: Final = frozenset(("It runs a command.", "It reaches the network."))
+"""Reasons that say no more than the call itself does."""
 
 _SHORT_CHOICES: Final = ("yes", "always", "no", "why")
 _CHOICES: Final = ("Yes, this once", "Yes, always for {pattern}", "No", "No, and say why")
@@ -73,7 +87,7 @@ class PermissionPanel(Vertical, can_focus=True):
         self._typed_at = typed_at
         self._one_at_a_time = asyncio.Lock()
         self._answer: asyncio.Future[PermissionAnswer] | None = None
-        self._title = self._reason = self._pattern = ""
+        self._title = self._brief = self._reason = self._pattern = ""
         self._marked = 0
 
     @override
@@ -120,6 +134,7 @@ class PermissionPanel(Vertical, can_focus=True):
                 self._paint_choices()
                 reason = self.query_one(Input)
                 reason.display = True
+                self.query_one("#permission-keys").display = False
                 reason.focus()
             case _:
                 self.app.bell()
@@ -152,6 +167,7 @@ class PermissionPanel(Vertical, can_focus=True):
             if event.key == "escape":
                 event.stop()
                 self.query_one(Input).display = False
+                self.query_one("#permission-keys").display = not self._low
                 self.focus()
             return
         if event.is_printable and event.character is not None and event.key not in {"1", "2", "3", "4"}:
@@ -162,13 +178,16 @@ class PermissionPanel(Vertical, can_focus=True):
         self._pattern = one_line(question.pattern, 200)
         self._marked = 0
         self._title = one_line(question.preview.title) or one_line(question.tool, 80)
-        self._reason = one_line(question.reason)
+        self._brief = one_line(question.preview.command) or self._title
+        reason = one_line(question.reason)
+        self._reason = "" if reason in PLAIN_REASONS else reason
         self.query_one("#permission-text", Static).update(_preview(question))
         self.query_one(VerticalScroll).scroll_home(animate=False)
         self._paint()
         field = self.query_one(Input)
         field.value = ""
         field.display = False
+        self.query_one("#permission-keys").display = not self._low
         self._set_open(True)
         self._take_keyboard_after(QUIET_S, self._answer)
 
@@ -206,7 +225,8 @@ class PermissionPanel(Vertical, can_focus=True):
         self._paint()
 
     def _paint(self) -> None:
-        title = Content.assemble(("Allow this? ", "$accent bold"), (self._title, "$foreground bold"))
+        asked, what = ("? ", self._brief) if self._tiny else ("Allow this? ", self._title)
+        title = Content.assemble((asked, "$accent bold"), (what, "$foreground bold"))
         if self._reason and not self._low:
             title += Content.styled(f"\n{self._reason}", "$foreground 60%")
         self.query_one("#permission-title", Static).update(title)
@@ -219,15 +239,23 @@ class PermissionPanel(Vertical, can_focus=True):
     def _low(self) -> bool:
         return self.app.size.height < LOW_SCREEN
 
+    @property
+    def _tiny(self) -> bool:
+        return self.app.size.height < TINY_SCREEN
+
     def _bound_preview(self) -> None:
         screen = self.app.size.height
         preview = self.query_one(VerticalScroll)
-        preview.styles.max_height = 1 if self._low else max(1, screen * 7 // 10 - OTHER_LINES)
+        others = OTHER_LINES + (1 if self._reason else 0) + self._always_lines() - 1
+        preview.styles.max_height = 1 if self._low else max(1, (screen - 1) * MAX_SHARE // 100 - others)
 
     def _paint_choices(self) -> None:
         choices = self.query_one("#permission-choices", Static)
         if self._low:
-            choices.update(Content("  ").join(self._choice(index, name) for index, name in enumerate(_SHORT_CHOICES)))
+            named = [self._choice(index, name) for index, name in enumerate(_SHORT_CHOICES)]
+            wide = sum(len(choice.plain) + 2 for choice in named) <= max(choices.size.width, self.app.size.width - 3)
+            rows = [named] if wide else [named[:2], named[2:]]
+            choices.update(Content("\n").join(Content("  ").join(row) for row in rows))
             return
         labels = [choice.format(pattern=self._pattern) for choice in _CHOICES]
         if not self._pattern:
@@ -239,7 +267,27 @@ class PermissionPanel(Vertical, can_focus=True):
         marked = index == self._marked
         color = "$accent" if marked else "$foreground" if possible else "$foreground 40%"
         number = f"{index + 1} " if self._low else f"{index + 1}  "
-        return Content.assemble((number, "$accent" if marked else "$foreground 60%"), (label, color))
+        lines = [label] if self._low else _wrapped(label, self._label_width()) or [""]
+        shown = Content(f"\n{' ' * len(number)}").join(Content.styled(line, color) for line in lines)
+        return Content.assemble((number, "$accent" if marked else "$foreground 60%"), shown)
+
+    def _label_width(self) -> int:
+        # The padding and border of the panel, and the number before each choice.
+        return max(10, self.app.size.width - 8)
+
+    def _always_lines(self) -> int:
+        return len(_wrapped(_CHOICES[1].format(pattern=self._pattern), self._label_width())) if self._pattern else 1
+
+
+def _cut(line: str) -> str:
+    """A line as it is painted; of a very long one the beginning, and how much more there is."""
+    more = len(line) - MAX_PREVIEW_LINE
+    return displayed(line) if more <= 0 else f"{displayed(line[:MAX_PREVIEW_LINE])} … {more:,} more characters"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters, at most `MAX_CHOICE_LINES` of them."""
+    return wrap(text, width, max_lines=MAX_CHOICE_LINES, placeholder=" …", break_on_hyphens=False)
 
 
 def _preview(question: PermissionQuestion) -> Content:
@@ -253,7 +301,7 @@ def _preview(question: PermissionQuestion) -> Content:
 
 def _lines(text: str, color: Callable[[str], str]) -> Content:
     lines = clean(text).rstrip("\n").split("\n")
-    shown = [Content.styled(displayed(line), color(line)) for line in lines[:MAX_PREVIEW_LINES]]
+    shown = [Content.styled(_cut(line), color(line)) for line in lines[:MAX_PREVIEW_LINES]]
     if len(lines) > len(shown):
         shown.append(Content.styled(f"… {len(lines) - len(shown):,} more lines", "$foreground 60%"))
     return Content("\n").join(shown)
@@ -268,7 +316,7 @@ def _diff(text: str) -> Content:
     lines = [
         Content.assemble(
             (f"{row.number or '':>{digits}} ", "$foreground 60%"),
-            (displayed(f"{row.sign} {row.text}") if row.number else "…", _diff_color(row.sign)),
+            (_cut(f"{row.sign} {row.text}") if row.number else "…", _diff_color(row.sign)),
         )
         for row in shown
     ]

@@ -14,13 +14,18 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 from typing_extensions import override
 
-from tui_agent.safe_text import one_line
-from tui_agent.tui.completion import Choice, Completer, CompletionList
+from tui_agent.safe_text import clean, one_line
+from tui_agent.tui.completion import Choice, Completer, CompletionList, NoFiles, PathFinder
 from tui_agent.tui.history import PromptHistory
 from tui_agent.tui.painting.lines import fit
 from tui_agent.tui.pastes import Pastes
 
 MAX_QUEUED_ROWS = 3
+MAX_EDITED = 20_000
+"""Characters of a text from an editor that still stand in the prompt as they are, and not as a chip."""
+
+PRIVATE = "/key "
+"""What begins so is not remembered: somebody may have typed a key after it."""
 
 
 class Prompt(TextArea):
@@ -47,7 +52,9 @@ class Prompt(TextArea):
     class Left(Message):
         """The user wants to leave the program."""
 
-    def __init__(self, history: PromptHistory, completer: Completer, completions: CompletionList) -> None:
+    def __init__(
+        self, history: PromptHistory, completer: Completer, completions: CompletionList, files: PathFinder
+    ) -> None:
         super().__init__(
             soft_wrap=True, compact=True, highlight_cursor_line=False, placeholder="Ask, or / for commands", id="prompt"
         )
@@ -58,6 +65,17 @@ class Prompt(TextArea):
         self._sent = history
         self._completer = completer
         self._completions = completions
+        self._files = files
+
+    def draft(self) -> str:
+        """What is written, every chip as the text it stands for."""
+        return self._pastes.unfold(self.text)
+
+    def replace_draft(self, text: str) -> None:
+        """Let another text stand here; one that is too long, or not fit for a terminal, as a chip."""
+        shown = len(text) <= MAX_EDITED and clean(text) == text
+        self._replace_all(text if shown else self._pastes.fold(text))
+        self._completions.show(None)
 
     def put(self, text: str) -> None:
         """Give a text back to the user, above what they have written since; a long one as a chip."""
@@ -81,7 +99,7 @@ class Prompt(TextArea):
     def paste(self, text: str) -> None:
         """Insert a pasted text, a large one as a chip."""
         self.last_key = monotonic()
-        self.type(self._pastes.fold(text))
+        self.type(self._files.dropped(text) or self._pastes.fold(text))
         self.focus()
 
     @override
@@ -102,7 +120,20 @@ class Prompt(TextArea):
     def on_text_area_changed(self) -> None:
         """Offer what could stand before the cursor."""
         row, column = self.cursor_location
-        self._completions.show(self._completer(self.document.get_line(row)[:column]) if row == 0 else None)
+        before = self.document.get_line(row)[:column]
+        self.set_class(self.text.startswith("!"), "-shell")
+        if self._files.wanted(before):
+            # The list of a moment ago stays until the next one is found, so that it does not flicker.
+            self.run_worker(self._offer_files(before), group="files", exclusive=True)
+            return
+        self.workers.cancel_group(self, "files")
+        self._completions.show(self._completer(before) if row == 0 else None)
+
+    async def _offer_files(self, before: str) -> None:
+        found = await self._files.complete(before)
+        row, column = self.cursor_location
+        if self.has_focus and self.document.get_line(row)[:column] == before:
+            self._completions.show(found)
 
     def on_blur(self) -> None:
         """A list that takes keys from nobody is no use."""
@@ -147,7 +178,8 @@ class Prompt(TextArea):
             return
         text = self._pastes.unfold(written)
         # A chip means nothing to the next run of the program, so the file gets the whole text.
-        self._sent.add(written, saved=text)
+        if not written.startswith(PRIVATE):
+            self._sent.add(written, saved=text)
         self._replace_all("")
         self.post_message(self.Sent(text, written))
 
@@ -160,6 +192,9 @@ class Prompt(TextArea):
                 self._completions.move(-1 if key == "up" else 1)
             case "tab":
                 self._take(choice)
+            case "enter" if self._is_written(choice):
+                self._completions.show(None)
+                return False
             case "enter":
                 self._take(choice)
                 if choice.final:
@@ -170,12 +205,18 @@ class Prompt(TextArea):
                 return False
         return True
 
+    def _is_written(self, choice: Choice) -> bool:
+        """Whether a path stands there already, to its last character."""
+        completion = self._completions.completion
+        written = self._around_cursor()[0]
+        return completion is not None and not choice.final and choice.insert.rstrip() == written[completion.start :]
+
     def _take(self, choice: Choice) -> None:
         completion = self._completions.completion
         if completion is not None:
             row, column = self.cursor_location
-            self._replace_via_keyboard(choice.insert, (row, completion.start), (row, column))
             self._completions.show(None)
+            self._replace_via_keyboard(choice.insert, (row, completion.start), (row, column))
 
     def _for_history(self, key: str) -> bool:
         if key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
@@ -241,11 +282,11 @@ class WaitingTexts(Widget):
 class PromptArea(Vertical):
     """The prompt with what belongs over it: texts that wait, and completions."""
 
-    def __init__(self, history: PromptHistory, completer: Completer) -> None:
+    def __init__(self, history: PromptHistory, completer: Completer, files: PathFinder | None = None) -> None:
         super().__init__()
         self.waiting = WaitingTexts()
         self.completions = CompletionList()
-        self.prompt = Prompt(history, completer, self.completions)
+        self.prompt = Prompt(history, completer, self.completions, files or NoFiles())
 
     @override
     def compose(self) -> ComposeResult:

@@ -14,7 +14,6 @@ from textual.selection import Selection
 
 from tui_agent.tui.blocks import BoundaryBlock, ReasoningBlock, ToolBlock
 from tui_agent.tui.painting.block_painting import has_gap
-from tui_agent.tui.painting.lines import Line
 from tui_agent.tui.transcript import plain_text
 from tui_agent.tui.viewport import Position, Viewport
 
@@ -33,14 +32,16 @@ def decode_line(number: int) -> Position:
     return Position(number >> 2 * _BITS, number >> _BITS & _MASK, number & _MASK)
 
 
-def with_selection(line: Line, span: tuple[int, int] | None, style: Style) -> Sequence[Segment]:
-    """The segments of a line with characters `span` highlighted; decoration is never."""
+def with_selection(
+    drawn: Sequence[Segment], gutter: int, span: tuple[int, int] | None, style: Style
+) -> Sequence[Segment]:
+    """A line with characters `span` highlighted; the first `gutter` ones are decoration and never are."""
     if span is None:
-        return line.segments
-    start, end = max(span[0], line.gutter), _FAR if span[1] == -1 else span[1]
+        return drawn
+    start, end = max(span[0], gutter), _FAR if span[1] == -1 else span[1]
     segments: list[Segment] = []
     position = 0
-    for segment in line.segments:
+    for segment in drawn:
         text, own, _ = segment
         following = position + len(text)
         cuts = sorted({0, len(text), *(min(max(0, edge - position), len(text)) for edge in (start, end))})

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from contextlib import suppress
 
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
@@ -21,8 +22,11 @@ def run(arguments: Arguments, settings: Settings) -> int:
         app.run(mouse=settings.ui.mouse)
     finally:
         gc.enable()
-    if app.crash:
-        sys.stderr.write(f"tui-agent: {app.crash}\n")
-    if app.session_folder is not None and app.session_folder.exists():
-        sys.stdout.write(f"To go on with this conversation: tui-agent -r {app.session_folder.name}\n")
+    # Where the terminal was closed there is nobody left to tell.
+    with suppress(OSError):
+        if app.crash:
+            sys.stderr.write(f"tui-agent: {app.crash}\n")
+        if app.session_folder is not None and app.session_folder.exists():
+            sys.stdout.write(f"To go on with this conversation: tui-agent -r {app.session_folder.name}\n")
+            sys.stdout.flush()
     return FAILED if app.crash else app.return_code or DONE

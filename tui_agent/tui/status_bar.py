@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 from time import monotonic
 from typing import Final, NamedTuple, TypeAlias, TypedDict
 
@@ -35,7 +36,9 @@ class Status:
     """What the status bar tells.
 
     window, tokens: of the last request; `window` 0: unknown. measured: counted by the provider, not estimated.
-    cost_usd: of the session; None: the model's prices are unknown. activity: what is running; empty: idle.
+    ticks: the shares of the window at which layers start. cost_usd, turn_cost_usd: of the session and of the turn;
+    None: the model's prices are unknown. cache_share: how much of all input was read from the provider's cache.
+    activity: what is running; empty: idle.
     since: when it began, on the monotonic clock. hint: what a key would do now; it stands in for the activity.
     """
 
@@ -44,7 +47,10 @@ class Status:
     tokens: int = 0
     window: int = 0
     measured: bool = False
+    ticks: tuple[float, ...] = ()
     cost_usd: float | None = 0.0
+    turn_cost_usd: float | None = None
+    cache_share: float | None = None
     activity: str = ""
     since: float = 0.0
     hint: str = ""
@@ -59,7 +65,10 @@ class Changes(TypedDict, total=False):
     tokens: int
     window: int
     measured: bool
+    ticks: tuple[float, ...]
     cost_usd: float | None
+    turn_cost_usd: float | None
+    cache_share: float | None
     activity: str
     since: float
     hint: str
@@ -135,6 +144,7 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Threshol
         _mode(status),
         _model(status, glyphs),
         _gauge(status, glyphs, thresholds),
+        _cache(status),
         _cost(status),
     ]
     chosen = _fit([left, *right], width)
@@ -211,7 +221,7 @@ def _gauge(status: Status, glyphs: Glyphs, thresholds: Thresholds) -> Piece:
     )
     filled = min(GAUGE_CELLS, round(share * GAUGE_CELLS) or (1 if status.tokens else 0))
     full, empty = ("#", "-") if glyphs is ASCII else ("━", "─")
-    bar = (Span(full * filled, color), Span(empty * (GAUGE_CELLS - filled), "$foreground 25%"))
+    bar = _ticked(full * filled + empty * (GAUGE_CELLS - filled), filled, color, status.ticks, glyphs)
     percent = f"{about}{min(999, round(share * 100))}%"
     label = Span("ctx ")
     return (
@@ -222,8 +232,35 @@ def _gauge(status: Status, glyphs: Glyphs, thresholds: Thresholds) -> Piece:
     )
 
 
+def _ticked(bar: str, filled: int, color: str, ticks: Iterable[float], glyphs: Glyphs) -> tuple[Span, ...]:
+    """The gauge's cells, with a tick where a layer starts."""
+    full, empty = ("|", "|") if glyphs is ASCII else ("┿", "┼")
+    marked = {min(GAUGE_CELLS - 1, int(share * GAUGE_CELLS)) for share in ticks if 0 < share <= 1}
+    spans: list[Span] = []
+    for place, cell in enumerate(bar):
+        if place in marked:
+            spans.append(Span(full if place < filled else empty, color if place < filled else MUTED))
+        else:
+            spans.append(Span(cell, color if place < filled else "$foreground 25%"))
+    return tuple(
+        Span("".join(span.text for span in same), tone) for tone, same in groupby(spans, key=lambda span: span.color)
+    )
+
+
+def _cache(status: Status) -> Piece:
+    if not status.cache_share:
+        return (Form(0),)
+    return Form(13, (Span(f"cache {100 * status.cache_share:.0f}%"),)), Form(0)
+
+
 def _cost(status: Status) -> Piece:
-    return Form(5, (Span(cost_text(status.cost_usd)),) if status.model else ()), Form(0)
+    if not status.model:
+        return (Form(0),)
+    session = Span(cost_text(status.cost_usd))
+    if not status.turn_cost_usd or status.turn_cost_usd == status.cost_usd:
+        return Form(5, (session,)), Form(0)
+    turn = Span(f"turn {cost_text(status.turn_cost_usd)}{' ' * GAP}")
+    return Form(14, (turn, session)), Form(5, (session,)), Form(0)
 
 
 def _fit(pieces: list[Piece], width: int) -> list[tuple[Span, ...]]:

@@ -2,15 +2,19 @@
 
 import os
 import selectors
+import signal
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from io import TextIOWrapper
+from typing import IO, TYPE_CHECKING, Final
 
 from textual import constants, events
 from textual._xterm_parser import XTermParser
 from textual.message import Message
 from typing_extensions import override
+
+from tui_agent.tui.attention import RESTORE_TITLE, SAVE_TITLE
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -88,7 +92,24 @@ def terminal_driver() -> "type[Driver] | None":
     from textual.drivers.linux_driver import LinuxDriver
 
     class TerminalDriver(LinuxDriver):
-        """Textual's driver with `PasteParser`, and with bytes that are not UTF-8 replaced."""
+        """Textual's driver with `PasteParser`, with bytes that are not UTF-8 replaced, and for a terminal that may go.
+
+        The window has its own title back while the program does not have the terminal.
+        """
+
+        @override
+        def start_application_mode(self) -> None:
+            if isinstance(self._file, TextIOWrapper):
+                # The writer needs no more of a file than this.
+                self._file = Surviving(self._file)  # type: ignore[assignment]
+            super().start_application_mode()  # type: ignore[no-untyped-call]
+            if self._writer_thread is not None:
+                self.write(SAVE_TITLE)
+
+        @override
+        def stop_application_mode(self) -> None:
+            self.write(RESTORE_TITLE)
+            super().stop_application_mode()
 
         @override
         def run_input_thread(self) -> None:
@@ -100,6 +121,8 @@ def terminal_driver() -> "type[Driver] | None":
                     if selector.select(0.1):
                         data = _read(self.fileno)
                         if not data:
+                            # A terminal that hangs up says so to the group in front only.
+                            os.kill(os.getpid(), signal.SIGHUP)
                             return
                         self._process(parser.feed_text(decode(data)))
                     self._process(parser.tick())
@@ -109,6 +132,38 @@ def terminal_driver() -> "type[Driver] | None":
                 self.process_message(message)
 
     return TerminalDriver
+
+
+class Surviving:
+    """A terminal's file to which writing does no harm once the terminal is gone: there is nobody left to tell."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self.gone = False
+
+    def write(self, text: str) -> None:
+        """Write, or drop what nobody will see."""
+        if not self.gone:
+            try:
+                self._file.write(text)
+            except (OSError, ValueError):
+                self.gone = True
+
+    def flush(self) -> None:
+        """Bring it to the terminal."""
+        if not self.gone:
+            try:
+                self._file.flush()
+            except (OSError, ValueError):
+                self.gone = True
+
+    def fileno(self) -> int:
+        """The number of the file."""
+        return self._file.fileno()
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return self._file.isatty()
 
 
 def _read(fileno: int) -> bytes:

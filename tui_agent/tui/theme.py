@@ -11,6 +11,10 @@ Returned = TypeVar("Returned")
 
 DEFAULT_DARK: Final = "dusk"
 DEFAULT_LIGHT: Final = "paper"
+ALIASES: Final = {"dark": DEFAULT_DARK, "light": DEFAULT_LIGHT}
+"""Names that stand for a theme in the settings."""
+ANSI: Final = "terminal"
+"""The theme of the terminal's own sixteen colours."""
 
 THEMES: Final = (
     Theme(
@@ -72,6 +76,54 @@ THEMES: Final = (
         panel="#e5eaef",
         dark=False,
         variables={"border-blurred": "#d3dae1", "scrollbar": "#c9d1d9", "scrollbar-background": "#fbfcfd"},
+    ),
+    Theme(
+        name="contrast",
+        primary="#8fd0ff",
+        secondary="#7fffd4",
+        accent="#ffd500",
+        warning="#ffb000",
+        error="#ff8080",
+        success="#7cff7c",
+        foreground="#ffffff",
+        background="#000000",
+        surface="#0a0a0a",
+        panel="#303030",
+        dark=True,
+        text_alpha=1.0,
+        variables={"border-blurred": "#9a9a9a", "scrollbar": "#9a9a9a", "scrollbar-background": "#000000"},
+    ),
+    Theme(
+        name=ANSI,
+        ansi=True,
+        primary="ansi_blue",
+        secondary="ansi_cyan",
+        accent="ansi_cyan",
+        warning="ansi_yellow",
+        error="ansi_red",
+        success="ansi_green",
+        foreground="ansi_default",
+        background="ansi_default",
+        surface="ansi_default",
+        panel="ansi_default",
+        boost="ansi_default",
+        dark=True,
+        variables={
+            "ansi-background": "ansi_black",
+            "ansi-foreground": "ansi_white",
+            "border-blurred": "ansi_bright_black",
+            "scrollbar": "ansi_bright_black",
+            "scrollbar-background": "ansi_default",
+            "block-cursor-foreground": "ansi_black",
+            "block-cursor-background": "ansi_white",
+            "input-cursor-background": "ansi_white",
+            "input-cursor-foreground": "ansi_black",
+            "input-cursor-text-style": "none",
+            "input-selection-background": "ansi_blue",
+            "input-selection-foreground": "ansi_bright_white",
+            "screen-selection-background": "ansi_blue",
+            "screen-selection-foreground": "ansi_bright_white",
+        },
     ),
 )
 

@@ -193,14 +193,36 @@ class Transcript:
         return self._append(notice)
 
     def add_boundary(
-        self, kind: str, *, before: int | None = None, after: int | None = None, reason: str = "", text: str = ""
+        self,
+        kind: str,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        reason: str = "",
+        text: str = "",
+        seq: int = 0,
+        restores: bool = False,
     ) -> BoundaryBlock:
         """Append a step of the context manager; `text` is what opens under it, such as a summary."""
-        place = self._place(collapsed=not self.cards_open)
         boundary = BoundaryBlock(
-            **place, kind=one_line(kind), before=before, after=after, reason=one_line(reason), text=clean(text)
+            **self._place(collapsed=not self.cards_open),
+            kind=one_line(kind),
+            before=before,
+            after=after,
+            reason=one_line(reason),
+            text=clean(text),
+            seq=seq,
+            restores=restores,
         )
         return self._append(boundary)
+
+    def mark_undone(self, seq: int, *, undone: bool = True) -> None:
+        """The step with this entry no longer counts, or counts again."""
+        for block in reversed(self.blocks):
+            if isinstance(block, BoundaryBlock) and block.seq == seq and not block.restores:
+                block.undone = undone
+                self._changed(block)
+                return
 
     def clear(self) -> None:
         """Forget every block."""
@@ -320,6 +342,8 @@ def boundary_label(block: BoundaryBlock, *, arrow: str = "→", dot: str = "·")
     parts = [block.kind]
     if block.before is not None and block.after is not None:
         parts.append(f"{compact_count(block.before)} {arrow} {compact_count(block.after)} tokens")
+    if block.undone:
+        parts.append("undone")
     if block.reason:
         parts.append(block.reason)
     return f" {dot} ".join(parts)

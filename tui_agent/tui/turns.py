@@ -1,11 +1,15 @@
 """What the agent tells, brought to the screen: one match over its events."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final, Protocol
 
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
+from tui_agent.agent.user_shell import USER_SHELL, as_shown, read_note
+from tui_agent.context.counting import estimate
+from tui_agent.conversation.sizes import size_of_text
+from tui_agent.safe_text import one_line
 from tui_agent.tui.blocks import Level, ProseBlock, ReasoningBlock, ResultSize, ToolBlock, ToolState
 from tui_agent.tui.call_summary import call_summary
 from tui_agent.tui.status_bar import StatusBar
@@ -22,6 +26,8 @@ _ENDINGS: Final = {
     "context_window": ("The model's window is full", "start a new session, or switch to a larger model with /model"),
 }
 
+_AGAINST_LOOPS: Final = "Esc stops the turn; a word from you, written now, reaches the model at its next step"
+
 
 class Waiting(Protocol):
     """Where texts are shown that wait for the running turn's next step."""
@@ -36,7 +42,10 @@ class Waiting(Protocol):
 
 
 class TurnView:
-    """Shows a conversation as it happens, and, from its history, as it happened."""
+    """Shows a conversation as it happens, and, from its history, as it happened.
+
+    `changed` is told of each event after which the context is another.
+    """
 
     def __init__(self, transcript: Transcript, status: StatusBar, waiting: Waiting) -> None:
         self._transcript = transcript
@@ -47,6 +56,9 @@ class TurnView:
         self._reasoning_began = 0.0
         self._streamed: list[ProseBlock | ReasoningBlock] = []
         self._running: dict[str, ToolBlock] = {}
+        self._undone: dict[int, int] = {}
+        self.changed: Callable[[AgentEvent], None] | None = None
+        self._own_shown: set[int] = set()
         self.answered = False
         self.interrupted = False
 
@@ -65,7 +77,7 @@ class TurnView:
                 self._active("your answer is needed")
             case events.UserMessage():
                 self._waiting.remove(event.queued)
-                self._transcript.add_user(_shown_prompt(event.text, len(event.images)))
+                self._on_user(event)
             case events.ModelCallStarted():
                 self._streamed.clear()
                 self._active("thinking")
@@ -93,25 +105,28 @@ class TurnView:
                 self._status.show(
                     tokens=event.tokens, window=event.window, measured=event.measured, cost_usd=event.cost_usd
                 )
+                self._status.show(turn_cost_usd=event.turn_cost_usd)
             case events.ContextStepStarted():
                 self._active(_STEPS_RUNNING.get(event.step, event.step))
             case events.ContextStep():
                 self._on_context_step(event)
-            case events.Alert():
-                self._transcript.add_notice(Level.WARNING, event.text, hint=event.hint)
             case events.ModelChanged():
                 self._status.show(model=event.model, window=event.window or self._status.status.window)
             case events.Notice():
                 level = _LEVELS.get(event.level, Level.INFO)
                 self._transcript.add_notice(level, event.title, event.text, event.hint)
             case events.Alert():
-                self._transcript.add_notice(Level.WARNING, "The model looks stuck", event.text, event.hint)
+                self._transcript.add_notice(
+                    Level.WARNING, "The model looks stuck", event.text, event.hint or _AGAINST_LOOPS
+                )
             case events.TurnFailed():
                 self._settle(ToolState.INTERRUPTED)
                 kept = event.hint or "everything up to here is kept; send again to go on"
                 self._transcript.add_notice(Level.ERROR, "The turn stopped", event.message, kept)
             case events.TurnFinished():
                 self._on_finish(event)
+        if self.changed is not None and isinstance(event, _CHANGES):
+            self.changed(event)
 
     def show_history(self, past: Iterable[AgentEvent]) -> None:
         """Bring a conversation that happened earlier to the screen."""
@@ -123,6 +138,22 @@ class TurnView:
         """The turn is over, however it ended: nothing on the screen is left open."""
         self._settle(ToolState.INTERRUPTED)
         self._status.show(activity="")
+
+    def _on_user(self, event: events.UserMessage) -> None:
+        own = read_note(event.text)
+        if own is None:
+            self._transcript.add_user(_shown_prompt(event.text, len(event.images)))
+        elif event.queued not in self._own_shown:
+            self._transcript.finish_tool(
+                self._transcript.add_tool(
+                    f"user-{event.seq}", USER_SHELL, summary=one_line(own.command), arguments=as_shown(own.command)
+                ),
+                ToolState.OK if own.succeeded else ToolState.ERROR,
+                own.output,
+                size=ResultSize(
+                    lines=_line_count(own.output), tokens=estimate(size_of_text(own.output)), bytes=len(own.output)
+                ),
+            )
 
     def _on_reasoning(self, text: str) -> None:
         self.answered = True
@@ -178,8 +209,9 @@ class TurnView:
         self._streamed.clear()
 
     def _on_tool(self, event: events.ToolStarted) -> None:
-        self._finish_reasoning()
-        self._finish_prose()
+        if event.name != USER_SHELL:
+            self._finish_reasoning()
+            self._finish_prose()
         self._running[event.call_id] = self._transcript.add_tool(
             event.call_id,
             event.name,
@@ -187,7 +219,8 @@ class TurnView:
             arguments=event.arguments,
             state=ToolState.RUNNING,
         )
-        self._active_tools()
+        if event.name != USER_SHELL:
+            self._active_tools()
 
     def _on_result(self, event: events.ToolFinished) -> None:
         block = self._running.pop(event.call_id, None) or self._transcript.tool(event.call_id)
@@ -199,10 +232,25 @@ class TurnView:
             event.text,
             size=ResultSize(lines=_line_count(event.text), tokens=event.tokens, bytes=event.size),
             diff=event.diff,
-            note=event.summary,
+            # The command itself says more than the last line it printed.
+            note=event.summary.split(" · ")[0] if event.name == USER_SHELL else event.summary,
             seconds=event.duration_ms / 1000 or None,
         )
-        self._active_tools()
+        if event.evicted:
+            whole = _about_tokens(event.size, event.text, event.tokens)
+            self._transcript.add_boundary(
+                f"{event.name} result evicted",
+                before=whole,
+                after=event.tokens,
+                reason="too large to show whole",
+                text=f"The model was given its beginning and its end; the whole is kept in {event.artifact}",
+                seq=event.seq,
+                restores=True,
+            )
+        if event.name == USER_SHELL:
+            self._own_shown.add(event.seq)
+        else:
+            self._active_tools()
 
     def _on_context_step(self, event: events.ContextStep) -> None:
         name = _STEPS.get(event.step, event.step)
@@ -211,9 +259,18 @@ class TurnView:
             return
         counted = f"{event.items:,} {name}" if event.step in ("cleared", "digest") else name
         self._transcript.add_boundary(
-            counted, before=event.before, after=event.after, reason=event.reason, text=event.text
+            counted, before=event.before, after=event.after, reason=event.reason, text=event.text, seq=event.seq
         )
+        if event.target:
+            self._undone[event.seq] = event.target
+            self._mark(event.target, undone=True)
         self._status.show(tokens=event.after, measured=False)
+
+    def _mark(self, seq: int, *, undone: bool) -> None:
+        """A step no longer counts, or counts again; where it undid another, that one the other way round."""
+        self._transcript.mark_undone(seq, undone=undone)
+        if seq in self._undone:
+            self._mark(self._undone[seq], undone=not undone)
 
     def _on_finish(self, event: events.TurnFinished) -> None:
         self.end()
@@ -242,9 +299,11 @@ class TurnView:
     def _settle(self, state: ToolState) -> None:
         self._finish_reasoning()
         self._finish_prose()
-        for block in self._running.values():
-            self._transcript.set_tool_state(block, state)
-        self._running.clear()
+        own = {call_id: block for call_id, block in self._running.items() if block.name == USER_SHELL}
+        for call_id, block in self._running.items():
+            if call_id not in own:
+                self._transcript.set_tool_state(block, state)
+        self._running = own
 
     def _active(self, what: str) -> None:
         """Name what goes on, while a turn runs."""
@@ -252,7 +311,7 @@ class TurnView:
             self._status.show(activity=what)
 
     def _active_tools(self) -> None:
-        names = [block.name for block in self._running.values()]
+        names = [block.name for block in self._running.values() if block.name != USER_SHELL]
         match names:
             case []:
                 self._active("thinking")
@@ -262,12 +321,24 @@ class TurnView:
                 self._active(f"running {len(names)} tools")
 
 
+_CHANGES: Final = (
+    events.UserMessage,
+    events.AssistantMessage,
+    events.ToolFinished,
+    events.ContextChanged,
+    events.ContextStep,
+    events.ModelChanged,
+    events.TurnFinished,
+)
+"""Events after which the context is another."""
+
 _STEPS: Final = {
     "cleared": "results cleared",
     "digest": "results digested",
     "summary": "older turns summarised",
     "checkpoint": "task recorded",
     "pinned": "pinned",
+    "unpinned": "unpinned",
     "restored": "brought back",
     "undone": "undone",
 }
@@ -283,6 +354,11 @@ def _tool_state(status: str) -> ToolState:
         return ToolState(status)
     except ValueError:
         return ToolState.ERROR
+
+
+def _about_tokens(size: int, text: str, tokens: int) -> int:
+    """What a text of `size` characters would take, by the measure of the part of it that is shown."""
+    return round(size * tokens / max(1, len(text)))
 
 
 def _line_count(text: str) -> int:

@@ -192,6 +192,13 @@ class Viewport:
         self.following = False
         return self.settle()
 
+    def show_line(self, position: Position, *, at_row: int = 0) -> list[Row]:
+        """Scroll until a line is on a row of the window; where a line is in view already, nothing moves."""
+        if not any(row.position == position for row in self.settle()):
+            self._top = self._up(self._clamped(position), at_row)
+            self.following = False
+        return self.settle()
+
     def bring_into_view(self, index: int) -> list[Row]:
         """Scroll as little as it takes to see a block, or as much of it as fits, its beginning first."""
         places = [number for number, row in enumerate(self.rows) if row.position.block == index]

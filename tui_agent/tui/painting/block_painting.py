@@ -9,9 +9,10 @@ from tui_agent.tui.blocks import (
     ProseBlock,
     ReasoningBlock,
     ToolBlock,
+    ToolState,
     UserBlock,
 )
-from tui_agent.tui.painting.cards import preview_height, reasoning_header, tool_sections
+from tui_agent.tui.painting.cards import PREVIEW_LINES, preview_height, reasoning_header, tool_sections
 from tui_agent.tui.painting.lines import Line, crop
 from tui_agent.tui.painting.notices import boundary_sections, notice_sections, user_sections
 from tui_agent.tui.painting.palette import Look
@@ -144,6 +145,11 @@ def estimate_height(block: Block, before: Block | None, width: int) -> int:
     """A guess at the height of a block that was never painted, from the size of its text alone."""
     gap = int(has_gap(before, block))
     match block:
+        case ToolBlock(state=ToolState.OK, diff="") if block.size.lines:
+            # Known sizes: opening all cards of a long conversation looks at no text.
+            if block.collapsed:
+                return gap + 1 + min(PREVIEW_LINES, block.size.lines)
+            return gap + 1 + estimate_lines(len(block.result), block.size.lines - 1, width)
         case ToolBlock(collapsed=True):
             return gap + 1 + preview_height(block)
         case ToolBlock():

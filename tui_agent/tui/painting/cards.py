@@ -15,6 +15,7 @@ from tui_agent.tui.painting.diffs import counts, diff_sections, paint_rows, read
 from tui_agent.tui.painting.lines import GUTTER, Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.painting.sections import Section, blank_section, text_sections
+from tui_agent.tui.painting.subtasks import draw_subtask, is_running_subtask, subtask_lines
 from tui_agent.tui.transcript import can_open, compact_count
 
 PREVIEW_LINES: Final = 3
@@ -58,7 +59,7 @@ def preview_height(block: ToolBlock) -> int:
     """Lines under the header of a collapsed tool card."""
     if block.diff and block.state in (ToolState.OK, ToolState.ASKING, ToolState.RUNNING):
         return min(PREVIEW_LINES, block.diff.count("\n") + 1)
-    return len(_preview_lines(block))
+    return len(subtask_lines(block) if is_running_subtask(block) else _preview_lines(block))
 
 
 def reasoning_header(block: ReasoningBlock, width: int, look: Look) -> list[Line]:
@@ -159,6 +160,8 @@ def _status(block: ToolBlock, look: Look) -> Iterator[Run]:
 def _draw_preview(block: ToolBlock, indent: int, width: int, look: Look) -> list[Line]:
     if block.diff and block.state in (ToolState.OK, ToolState.ASKING, ToolState.RUNNING):
         return _diff_preview(block.diff, indent, width, look)
+    if is_running_subtask(block):
+        return draw_subtask(block, indent, width, look)
     margin = Run(" " * indent, look.palette.base)
     room = max(1, width - indent)
     return [

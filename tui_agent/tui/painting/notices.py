@@ -42,6 +42,9 @@ def boundary_sections(block: BoundaryBlock) -> list[Section]:
     sections = [Section(partial(_draw_rule, block))]
     if block.text and not block.collapsed:
         sections += text_sections(block.text, _muted, indent=_TEXT_INDENT)
+        if block.seq and not block.undone:
+            hint = "u shows it whole again" if block.restores else "u undoes this step"
+            sections.append(Section(partial(_draw_hint_text, hint), len(hint)))
     return sections
 
 
@@ -72,10 +75,14 @@ def _draw_title(block: NoticeBlock, width: int, look: Look) -> list[Line]:
 
 
 def _draw_hint(block: NoticeBlock, width: int, look: Look) -> list[Line]:
+    return _draw_hint_text(block.hint, width, look)
+
+
+def _draw_hint_text(hint: str, width: int, look: Look) -> list[Line]:
     palette = look.palette
     margin = Run(" " * _TEXT_INDENT, palette.base)
     arrow = Run(f"{look.glyphs.arrow} ", palette.accent)
-    return wrap([Run(block.hint, palette.base)], width, first=(margin, arrow), rest=(margin, Run("  ", palette.base)))
+    return wrap([Run(hint, palette.base)], width, first=(margin, arrow), rest=(margin, Run("  ", palette.base)))
 
 
 def _draw_rule(block: BoundaryBlock, width: int, look: Look) -> list[Line]:

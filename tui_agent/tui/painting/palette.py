@@ -45,6 +45,8 @@ class Palette:
         background = _color(variables, "background")
         foreground = _color(variables, "foreground")
         surface, panel = _color(variables, "surface"), _color(variables, "panel")
+        if background.ansi is not None:
+            surface = panel = background
         error, success = _color(variables, "error"), _color(variables, "success")
 
         def on(color: Color, *, strength: float = 1.0, behind: Color = background) -> Style:
@@ -52,7 +54,7 @@ class Palette:
 
         plain = on(foreground)
         muted = on(foreground, strength=0.72)
-        return cls(
+        palette = cls(
             base=plain,
             strong=plain + Style(bold=True),
             muted=muted,
@@ -76,6 +78,21 @@ class Palette:
             removed=on(foreground, behind=_blend(background, error, 0.14)),
             added_word=on(foreground, behind=_blend(background, success, 0.34)),
             removed_word=on(foreground, behind=_blend(background, error, 0.34)),
+        )
+        return palette if background.ansi is None else palette._without_tints(on(success), on(error))
+
+    def _without_tints(self, success: Style, error: Style) -> "Palette":
+        """For the terminal's own colours, which cannot be mixed: dim text and coloured letters in place of tints."""
+        dim, strong = Style(dim=True), Style(bold=True, underline=True)
+        return replace(
+            self,
+            faint=self.faint + dim,
+            comment=self.comment + dim,
+            inline_code=self.inline_code + Style(bold=True),
+            added=success,
+            removed=error,
+            added_word=success + strong,
+            removed_word=error + strong,
         )
 
 

@@ -1,0 +1,23 @@
+"""A process that runs one turn of a session, to be killed while it compacts. Arguments: folder, session, prompt."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tests.agent.talking import say, talking
+
+SETTINGS = {
+    "model.id": "claude-opus-5-5",
+    "compaction.threshold_by_tier.frontier": "0.15",
+    "clearing.by_price": "false",
+}
+"""Of a window of 200,000 tokens 30,000 are enough for a compaction."""
+
+
+async def run(folder: Path, name: str, prompt: str) -> None:
+    async with talking(folder, SETTINGS, resume=name) as session:
+        await say(session, prompt)
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))

@@ -1,0 +1,70 @@
+"""`python -m tests.bench` measures what has a target and prints both; `--all` adds the policies, which take minutes.
+
+Names choose: `python -m tests.bench pane flood`.
+"""
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+
+from tests.bench.report import Figure, show
+
+
+def _start() -> list[Figure]:
+    from tests.bench.start import figures
+
+    return figures()
+
+
+def _log() -> list[Figure]:
+    from tests.bench.log import figures
+
+    return figures()
+
+
+def _pane() -> list[Figure]:
+    from tests.bench.pane import figures
+
+    return figures()
+
+
+def _flood() -> list[Figure]:
+    from tests.bench.flood import figures
+
+    return figures()
+
+
+# Each is imported when it is measured: what one of them needs is no weight on another's memory.
+PARTS: dict[str, tuple[str, Callable[[], list[Figure]]]] = {
+    "start": ("Start, in a pseudo-terminal", _start),
+    "log": ("A long log", _log),
+    "pane": ("The conversation pane, CPU per operation", _pane),
+    "flood": ("Flood: 20,000 tokens at 500 a second, after three commands of 1 MB each", _flood),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the parts named, or all of them; 1 when a target is missed."""
+    parser = ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of {', '.join(PARTS)}; all without one")
+    parser.add_argument("--all", action="store_true", help="the policies too")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.parts if name not in PARTS]
+    if unknown:
+        parser.error(f"there is no part {unknown[0]}")
+    missed: list[str] = []
+    for name in options.parts or PARTS:
+        title, measure = PARTS[name]
+        figures = measure()
+        show(title, figures)
+        missed += [f"{name}: {figure.name}" for figure in figures if figure.target is not None and not figure.met]
+    if options.all:
+        from tests.bench.policies import show as show_policies
+
+        show_policies()
+    print("\nall targets met" if not missed else "\nabove their targets:\n  " + "\n  ".join(missed))
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

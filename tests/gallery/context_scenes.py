@@ -1,0 +1,167 @@
+"""The states of the screen that are about the context: the panel, previews, and boundaries in the conversation."""
+
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from tests.gallery.conversations import MODEL, record_entries
+from tests.gallery.stage import Stage
+from tests.gallery.states import state
+from tui_agent.arguments import Arguments
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Cleared,
+    Message,
+    ModelSwitched,
+    Pinned,
+    Prefix,
+    Summarized,
+    Usage,
+    tool_result,
+    user_message,
+)
+from tui_agent.models.catalogue import known_models
+from tui_agent.settings import Context, Model, Settings, Ui
+from tui_agent.tui.blocks import BoundaryBlock
+from tui_agent.tui.what_if import WhatIfScreen
+
+LONG: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000))
+PLAIN: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000), ui=Ui(glyphs="ascii"))
+AGE_S: Final = 5_430.0
+
+FILES: Final = ("ledger.py", "report.py", "test_report.py", "README.md", "accounts.csv", "rates.py", "export.py")
+ASKED: Final = (
+    "Where is the rounding done?",
+    "And who calls it?",
+    "Read the export too, it rounds as well.",
+    "Which accounts are off by a cent?",
+    "Move the rounding to one place.",
+    "Now the tests, please.",
+)
+SUMMARY: Final = """[Previous conversation summary]
+
+## Current state
+The rounding is found: `report.py` rounds each row, `export.py` rounds the total.
+
+## Exact next steps
+Compare `accounts.csv` with both."""
+
+
+def long_log() -> list[AnyEntry]:
+    """A conversation of six questions and twenty-four reads, with a summary, a clearing and a pin."""
+    entries: list[AnyEntry] = [ModelSwitched(model=MODEL), Prefix(system="You are helpful. " * 300)]
+    results: list[int] = []
+    used = 4_000
+    for turn, question in enumerate(ASKED):
+        entries.append(user_message(question))
+        for step in range(4):
+            call = ToolCall(f"call_{turn}_{step}", "read_file", f'{{"path":"{FILES[(4 * turn + step) % len(FILES)]}"}}')
+            used += 3_400
+            entries.append(_answer(used, "Reading on.", call))
+            entries.append(tool_result(ToolResult(call.id, f"{call.arguments}\n" + "1.005 rounds to 1.00\n" * 420)))
+            results.append(len(entries))
+        entries.append(_answer(used + 200, f"Answer {turn + 1}: both of them round, one after the other."))
+        if turn == 1:
+            last, before = len(entries), used
+            used = 9_000
+            entries.append(
+                Summarized(
+                    first=3, last=last, text=SUMMARY, focus="rounding", before=before, after=used, reason="it pays"
+                )
+            )
+        if turn == 3:
+            old = tuple(results[8:12])
+            told = tuple(f"[cleared] read_file {number}: 8,820 characters." for number in old)
+            entries.append(
+                Cleared(results=old, texts=told, before=used, after=used - 13_000, reason="cache is cold: free")
+            )
+            used -= 13_000
+    entries.append(Pinned(items=(results[14],), before=used, after=used, reason="The user pinned it."))
+    return entries
+
+
+def _answer(used: int, text: str, *calls: ToolCall) -> Message:
+    return Message(
+        role="assistant",
+        blocks=(Reasoning("Both places round; the order matters."), Text(text), *calls),
+        model=MODEL,
+        usage=Usage(used, cache_read_tokens=used - 3_400, output_tokens=60, reasoning_tokens=20),
+        cost_usd=0.012,
+        stop_reason="tool_use" if calls else "end_turn",
+    )
+
+
+async def _long(arguments: Arguments) -> Arguments:
+    # A key that nobody is asked about: the model's prices come from the catalogue.
+    os.environ |= {"ANTHROPIC_API_KEY": "no-key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    session = await record_entries(arguments.home, arguments.folder, long_log(), age_s=AGE_S)
+    return replace(arguments, resume=session)
+
+
+async def _panel(stage: Stage) -> None:
+    await stage.open()
+    await stage.pilot.press("f2")
+    await stage.until(lambda: stage.app.steering.panel is not None and stage.app.steering.panel.overview is not None)
+
+
+@state(settings=LONG, arrange=_long)
+async def context_panel(stage: Stage) -> None:
+    await _panel(stage)
+
+
+@state(settings=LONG, arrange=_long)
+async def context_items(stage: Stage) -> None:
+    await _panel(stage)
+    await stage.pilot.press("i", "down", "down")
+
+
+@state(settings=PLAIN, arrange=_long)
+async def context_ascii(stage: Stage) -> None:
+    await _panel(stage)
+
+
+@state(settings=LONG, arrange=_long)
+async def context_original(stage: Stage) -> None:
+    await _panel(stage)
+    await stage.pilot.press("i", "down", "enter")
+
+
+@state(settings=LONG, arrange=_long)
+async def what_if_compact(stage: Stage) -> None:
+    await _looked(stage, "/compact the rounding")
+
+
+@state(settings=LONG, arrange=_long)
+async def what_if_clear(stage: Stage) -> None:
+    await _looked(stage, "/clear-results ")
+
+
+@state(settings=Settings(model=Model(id=MODEL)), arrange=_long)
+async def what_if_model(stage: Stage) -> None:
+    await stage.open()
+    other = next(profile for profile in known_models() if "haiku-4-5" in profile.name)
+    agent = await stage.app.agent()
+    await _asked(stage, partial(stage.app.may_switch, agent, other))
+
+
+@state(settings=LONG, arrange=_long)
+async def boundaries(stage: Stage) -> None:
+    await stage.open()
+    steps = [block for block in stage.app.pane.transcript if isinstance(block, BoundaryBlock)]
+    stage.app.pane.focus()
+    stage.app.pane.toggle_block(steps[0].index)
+    stage.app.pane.reveal(steps[0].id)
+
+
+async def _looked(stage: Stage, command: str) -> None:
+    await stage.open()
+    await stage.send(command)
+    await stage.until(lambda: isinstance(stage.app.screen, WhatIfScreen))
+
+
+async def _asked(stage: Stage, ask: Callable[[], Awaitable[bool]]) -> None:
+    stage.app.run_worker(ask(), name="ask")
+    await stage.until(lambda: isinstance(stage.app.screen, WhatIfScreen))

@@ -1,0 +1,52 @@
+"""States of the conversation pane beyond its blocks: a search, what is new below, a subtask at work, alerts."""
+
+from tests.gallery.conversations import Script, coding_turn
+from tests.gallery.stage import Stage
+from tests.gallery.states import state
+from tui_agent.agent import events
+
+_STEPS = (
+    "claude-haiku-5-5 · working · 18,204 tokens · $0.0061",
+    "… 3 calls before",
+    'grep {"pattern":"average","path":"."}',
+    'read_file {"path":"ledger.py"}',
+    'read_file {"path":"report.py"}',
+)
+
+
+async def _told(stage: Stage) -> None:
+    await stage.open()
+    stage.play(coding_turn().events)
+    stage.time_reasoning(2.4)
+
+
+@state()
+async def search(stage: Stage) -> None:
+    await _told(stage)
+    await stage.pilot.press("tab", "slash", *"average", "enter")
+
+
+@state()
+async def new_lines(stage: Stage) -> None:
+    await _told(stage)
+    stage.app.pane.action_top()
+    await stage.pilot.pause()
+    stage.app.pane.action_page(-1)
+    stage.app.pane.flush()
+    more = Script().ask("And what of the report's width?").say("It stays as it is: the column is padded to 12 cells.")
+    stage.play(more.message().events)
+
+
+@state()
+async def subtask(stage: Stage) -> None:
+    await stage.open()
+    script = Script().ask("Where is the mean worked out, and who calls it?")
+    call = script.call("agentic_research", question="where is the mean worked out, and who calls it?")
+    stage.play([*script.events, events.ToolProgress(call_id=call, text="\n".join(_STEPS))], running=14)
+
+
+@state()
+async def alert(stage: Stage) -> None:
+    await _told(stage)
+    text = "It has run the same command 4 times with the same result: python -m pytest -q"
+    stage.play([events.Alert(signal="repeat", text=text, action="warn")])

@@ -1,0 +1,335 @@
+"""The context panel, the previews and the boundaries, in the real app with the offline model."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from tui_agent.arguments import Arguments
+from tui_agent.context.asked import Outlook
+from tui_agent.settings import Model, Settings
+from tui_agent.tui.app import TuiAgent
+from tui_agent.tui.blocks import BoundaryBlock, NoticeBlock, ToolBlock
+from tui_agent.tui.context_panel import ContextPanel
+from tui_agent.tui.context_rows import ItemKey, StepKey
+from tui_agent.tui.row_list import RowList
+from tui_agent.tui.text_screen import TextScreen
+from tui_agent.tui.what_if import WhatIfScreen
+
+OFFLINE = Settings(model=Model(id="offline"))
+WIDE, NARROW = (120, 40), (80, 24)
+
+
+@pytest.fixture
+def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for number in range(6):
+        (folder / f"part{number}.txt").write_text(f"part {number}\n" + f"line of part {number}, not short\n" * 40)
+    monkeypatch.chdir(folder)
+    return Arguments(folder=folder, home=tmp_path / "home", project=folder)
+
+
+async def until(pilot: Pilot[object], true: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not true():
+            await pilot.pause(0.02)
+
+
+async def send(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
+    app.entry.prompt.focus()
+    app.entry.prompt.type(text)
+    await pilot.pause()
+    await pilot.press("enter")
+
+
+@asynccontextmanager
+async def opened(arguments: Arguments, size: tuple[int, int] = WIDE) -> AsyncIterator[tuple[TuiAgent, Pilot[object]]]:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.session_folder is not None and bool(app.status.status.model))
+        await app.workers.wait_for_complete()
+        yield app, pilot
+
+
+@asynccontextmanager
+async def talked(arguments: Arguments, size: tuple[int, int] = WIDE) -> AsyncIterator[tuple[TuiAgent, Pilot[object]]]:
+    """An app whose model has read six files."""
+    async with opened(arguments, size) as (app, pilot):
+        for number in range(6):
+            await read(app, pilot, number)
+        yield app, pilot
+
+
+async def read(app: TuiAgent, pilot: Pilot[object], number: int) -> None:
+    before = len(tools(app))
+    await send(app, pilot, f"read part{number}.txt")
+    await until(pilot, lambda: len(tools(app)) > before and not app.conductor.busy)
+
+
+def tools(app: TuiAgent) -> list[ToolBlock]:
+    return [block for block in app.pane.transcript if isinstance(block, ToolBlock)]
+
+
+def boundaries(app: TuiAgent) -> list[BoundaryBlock]:
+    return [block for block in app.pane.transcript if isinstance(block, BoundaryBlock)]
+
+
+def titled(app: TuiAgent, title: str) -> list[NoticeBlock]:
+    return [block for block in app.pane.transcript if isinstance(block, NoticeBlock) and block.title == title]
+
+
+async def panel_of(app: TuiAgent, pilot: Pilot[object]) -> ContextPanel:
+    await pilot.press("f2")
+    await until(pilot, lambda: app.steering.panel is not None and app.steering.panel.overview is not None)
+    panel = app.steering.panel
+    assert panel is not None
+    return panel
+
+
+def text_of(panel: ContextPanel) -> str:
+    rows = panel.query_one(RowList)
+    return "\n".join(rows.render_line(y).text for y in range(rows.size.height))
+
+
+def result_number(app: TuiAgent, place: int) -> int:
+    assert app.conductor.session is not None
+    return [item.seq for item in app.conductor.session.agent.items() if item.category == "results"][place]
+
+
+def state_of(app: TuiAgent, seq: int) -> tuple[str, bool]:
+    assert app.conductor.session is not None
+    return next((item.state, item.pinned) for item in app.conductor.session.agent.items() if item.seq == seq)
+
+
+async def cleared(app: TuiAgent, pilot: Pilot[object]) -> BoundaryBlock:
+    await send(app, pilot, "/clear-results!")
+    await until(pilot, lambda: boundaries(app))
+    return boundaries(app)[0]
+
+
+async def test_f2_opens_and_closes_it(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        panel = await panel_of(app, pilot)
+        assert panel.has_focus_within
+        shown = text_of(panel)
+        for words in ("Context", "of 32,768", "Tool results", "Protected tail", "Reserve", "Clearing", "Next"):
+            assert words in shown
+        assert panel.region.x > app.pane.region.x
+        await pilot.press("f2")
+        await until(pilot, lambda: not app.query(ContextPanel))
+        assert app.focused is app.entry.prompt
+
+
+async def test_it_takes_the_conversations_place_on_a_narrow_screen(arguments: Arguments) -> None:
+    async with opened(arguments, NARROW) as (app, pilot):
+        await send(app, pilot, "/context")
+        await until(pilot, lambda: app.query(ContextPanel))
+        assert not app.pane.display
+        assert app.query_one(ContextPanel).region.width == NARROW[0]
+        await pilot.press("escape")
+        await until(pilot, lambda: app.pane.display)
+
+
+async def test_the_text_form_stays(arguments: Arguments) -> None:
+    async with opened(arguments) as (app, pilot):
+        await send(app, pilot, "/context text")
+        await until(pilot, lambda: titled(app, "Context"))
+        assert "Thresholds:" in titled(app, "Context")[0].text
+        assert not app.query(ContextPanel)
+
+
+async def test_it_follows_what_happens(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        panel = await panel_of(app, pilot)
+        assert panel.overview is not None
+        before, calls = len(panel.overview.items), len(panel.overview.course)
+        await read(app, pilot, 0)
+        await until(pilot, lambda: panel.overview is not None and len(panel.overview.items) > before)
+        assert len(panel.overview.course) == calls + 2
+
+
+async def test_nothing_looks_while_nothing_happens(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        panel = await panel_of(app, pilot)
+        await pilot.pause(0.1)
+        seen = panel.overview
+        await pilot.pause(0.5)
+        assert panel.overview is seen
+
+
+async def test_keys_pin_unpin_clear_and_restore_an_item(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        panel = await panel_of(app, pilot)
+        seq = result_number(app, 1)
+        panel.query_one(RowList).go_to(ItemKey(seq))
+        await pilot.press("c")
+        await until(pilot, lambda: state_of(app, seq) == ("cleared", False))
+        await pilot.press("r")
+        await until(pilot, lambda: state_of(app, seq) == ("restored", False))
+        await pilot.press("p")
+        await until(pilot, lambda: state_of(app, seq)[1])
+        await until(pilot, lambda: "pinned" in text_of(panel))
+        await pilot.press("p")
+        await until(pilot, lambda: not state_of(app, seq)[1])
+        assert panel.query_one(RowList).key == ItemKey(seq)
+
+
+async def test_what_cannot_be_done_is_said(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await panel_of(app, pilot)
+        await pilot.press("i", "c")
+        await until(
+            pilot,
+            lambda: any("can be cleared" in b.text for b in app.pane.transcript if isinstance(b, NoticeBlock)),
+        )
+
+
+async def test_enter_opens_the_original(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await cleared(app, pilot)
+        panel = await panel_of(app, pilot)
+        panel.query_one(RowList).go_to(ItemKey(result_number(app, 0)))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await pilot.pause()
+        rows = app.screen.query_one(RowList)
+        assert "line of part 0" in "\n".join(rows.render_line(y).text for y in range(10))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, TextScreen))
+
+
+async def test_a_step_is_undone_from_the_panel(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        boundary = await cleared(app, pilot)
+        seq = result_number(app, 0)
+        assert state_of(app, seq)[0] == "cleared"
+        panel = await panel_of(app, pilot)
+        panel.query_one(RowList).go_to(StepKey(boundary.seq))
+        await pilot.press("u")
+        await until(pilot, lambda: state_of(app, seq)[0] == "verbatim")
+        assert boundary.undone
+
+
+async def test_a_preview_comes_first_and_can_be_left(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await send(app, pilot, "/clear-results")
+        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        await pilot.pause()
+        rows = app.screen.query_one(RowList)
+        shown = "\n".join(rows.render_line(y).text for y in range(rows.size.height))
+        assert "Leaves the view: 3" in shown
+        await pilot.press("escape")
+        await app.workers.wait_for_complete()
+        assert not boundaries(app)
+        assert state_of(app, result_number(app, 0)) == ("verbatim", False)
+
+
+async def test_an_accepted_preview_is_what_happens(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        assert app.conductor.session is not None
+        agent = app.conductor.session.agent
+        await send(app, pilot, "/clear-results")
+        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        await pilot.press("down", "p")
+        kept = result_number(app, 2)
+        await until(pilot, lambda: state_of(app, kept)[1])
+        seen = agent.preview("clear")
+        assert isinstance(seen, Outlook)
+        await pilot.press("enter")
+        await until(pilot, lambda: [b for b in boundaries(app) if "cleared" in b.kind])
+        (boundary,) = (block for block in boundaries(app) if "cleared" in block.kind)
+        assert (boundary.before, boundary.after) == (seen.preview.before, seen.preview.after)
+        assert app.status.status.tokens == agent.context_stats().tokens
+        assert state_of(app, kept)[0] == "verbatim"
+
+
+async def test_the_focus_of_a_summary_can_be_edited(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await send(app, pilot, "/compact the first")
+        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        await pilot.press("e")
+        field = app.screen.query_one(Input)
+        assert field.value == "the first"
+        await pilot.press("space", "o", "n", "e", "enter")
+        await until(pilot, lambda: [b for b in boundaries(app) if "summarised" in b.kind])
+        assert app.conductor.session is not None
+        assert app.conductor.session.agent.context_stats().last_compaction.note == "the first one"
+
+
+async def test_another_model_is_looked_at_first(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "no-key")
+    async with talked(arguments) as (app, pilot):
+        before = app.status.status.model
+        await send(app, pilot, "/model anthropic:claude-sonnet-5-5")
+        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        await pilot.pause()
+        rows = app.screen.query_one(RowList)
+        shown = "\n".join(rows.render_line(y).text for y in range(rows.size.height))
+        assert "its cache is cold" in shown
+        await pilot.press("escape")
+        await app.workers.wait_for_complete()
+        assert app.status.status.model == before
+
+
+async def test_a_boundary_is_undone_from_the_conversation(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        boundary = await cleared(app, pilot)
+        app.pane.focus()
+        app.pane.reveal(boundary.id)
+        await pilot.press("u")
+        await until(pilot, lambda: boundary.undone)
+        assert state_of(app, result_number(app, 0))[0] == "verbatim"
+        undo = boundaries(app)[-1]
+        app.pane.reveal(undo.id)
+        await pilot.press("u")
+        await until(pilot, lambda: undo.undone)
+        assert not boundary.undone
+        assert state_of(app, result_number(app, 0))[0] == "cleared"
+
+
+async def test_a_resumed_session_shows_its_boundaries(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await cleared(app, pilot)
+        shown = [(block.kind, block.before, block.after, block.seq, block.undone) for block in boundaries(app)]
+        assert app.conductor.session is not None
+        session = app.conductor.session.id
+    async with opened(replace(arguments, resume=session)) as (app, _):
+        again = [(block.kind, block.before, block.after, block.seq, block.undone) for block in boundaries(app)]
+        assert again == shown
+
+
+async def test_f2_without_a_session_says_so(arguments: Arguments) -> None:
+    app = TuiAgent(replace(arguments, resume="nothing-like-it"), OFFLINE)
+    async with app.run_test() as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.press("f2")
+        await until(pilot, lambda: titled(app, "There is no session, so there is no context to show"))
+
+
+async def test_an_original_that_is_gone_says_so(arguments: Arguments) -> None:
+    (arguments.folder / "large.txt").write_text("".join(f"line {number} of many\n" for number in range(20_000)))
+    async with opened(arguments) as (app, pilot):
+        await send(app, pilot, "run cat large.txt")
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.pause(0.4)
+        await pilot.press("1")
+        await until(pilot, lambda: boundaries(app) and not app.conductor.busy)
+        (boundary,) = boundaries(app)
+        assert boundary.restores
+        assert app.session_folder is not None
+        for path in (app.session_folder / "large_tool_results").rglob("*"):
+            if path.is_file():
+                path.unlink()
+        panel = await panel_of(app, pilot)
+        panel.query_one(RowList).go_to(ItemKey(boundary.seq))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))

@@ -1,0 +1,164 @@
+"""The rows of the context panel: aligned at any width, safe with any text."""
+
+import pytest
+from rich.cells import cell_len
+
+from tui_agent.agent import events
+from tui_agent.agent.overview import Overview, Point, Step, SwitchOutlook
+from tui_agent.context.asked import Outlook
+from tui_agent.context.pricing import Payback
+from tui_agent.context.stats import Activity, ContextStats, Mark, ModelUse, Subtasks, Upcoming
+from tui_agent.context.steering import Preview
+from tui_agent.conversation.sizes import Category, Size
+from tui_agent.conversation.slots import State
+from tui_agent.conversation.view import Item
+from tui_agent.tui.context_drawing import Bar, bar_line, course_lines, ticks_line
+from tui_agent.tui.context_rows import age, panel_rows
+from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.row_list import Row
+from tui_agent.tui.theme import ASCII, UNICODE, Glyphs
+from tui_agent.tui.what_if import outlook_rows, switch_rows
+
+HOSTILE = "\x1b[31mred\x1b]0;x\x07 [/b] \u202eevil\u200b 漢字 e\u0301\U0001f468\u200d\U0001f469 \t tab\nnext"
+NOW = 10_000.0
+STATES: tuple[State, ...] = ("verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored")
+CATEGORIES: dict[Category, int] = {"system": 2_000, "tools": 3_000, "user": 500, "results": 40_000, "summaries": 900}
+
+
+def look(glyphs: Glyphs = UNICODE) -> Look:
+    return Look(Palette.from_theme({}), glyphs)
+
+
+def items(name: str = HOSTILE) -> tuple[Item, ...]:
+    return tuple(
+        Item(number, number, "results", state, number == 2, Size(10), Size(5_000), NOW - 90, name)
+        for number, state in enumerate(STATES, start=1)
+    )
+
+
+def seen(window: int = 200_000) -> Overview:
+    stats = ContextStats(
+        model="m",
+        tokens=46_400,
+        window=window,
+        reserve=16_384,
+        measured=False,
+        categories=CATEGORIES,
+        cache_share=0.84,
+        evicted=1,
+        cleared=2,
+        digested=3,
+        compactions=1,
+        last_compaction=Activity(count=1, last=NOW - 60, note=HOSTILE),
+        reasoning_dropped=2,
+        marks=(
+            Mark(layer="clear", tokens=120_000, percent=60, source="threshold"),
+            Mark(layer="compact", tokens=130_000, percent=65, warning=HOSTILE),
+            Mark(layer="limit", tokens=183_616, percent=92),
+        ),
+        upcoming=Upcoming(layer="clear", distance=73_600, frees=12_000),
+        subtasks=Subtasks(count=2, input_tokens=5_000, output_tokens=200, cost_usd=None),
+        models=(
+            ModelUse(model=HOSTILE, calls=1, input_tokens=1, output_tokens=1, cost_usd=1.0),
+            ModelUse(model="b", calls=2, input_tokens=1, output_tokens=1, cost_usd=None),
+        ),
+    )
+    step = events.ContextStep(step="cleared", seq=9, before=50_000, after=46_400, items=3, reason=HOSTILE)
+    points = (Point(40_000, 0), Point(50_000, 0), Point(46_400, 1))
+    steps = (Step(step, NOW - 3_700, counts=True), Step(step, NOW - 90_000, counts=False))
+    return Overview(stats, items(), steps, points, 40_000)
+
+
+def texts(rows: list[Row], width: int, glyphs: Glyphs = UNICODE) -> list[str]:
+    return [row.draw(width, look(glyphs)).text for row in rows]
+
+
+@pytest.mark.parametrize("width", [50, 58, 79, 120])
+@pytest.mark.parametrize("window", [0, 200_000])
+def test_no_row_is_wider_than_the_panel(width: int, window: int) -> None:
+    for line in texts(panel_rows(seen(window), NOW, lambda _: HOSTILE, width), width):
+        assert cell_len(line) <= width, line
+
+
+def test_hostile_text_is_shown_safely() -> None:
+    shown = "\n".join(texts(panel_rows(seen(), NOW, lambda _: HOSTILE, 100), 100))
+    for character in "\x1b\x07\u202e\u200b\u200d\t":
+        assert character not in shown
+    assert "[/b]" in shown
+
+
+def test_every_fact_is_there() -> None:
+    shown = "\n".join(texts(panel_rows(seen(), NOW, lambda _: "the text", 100), 100))
+    for fact in (
+        *("~46,400 of 200,000", "23%", "Tool results", "40,000", "Protected tail", "Reserve", "16,384"),
+        *("120,000", "in 73,600 tokens; would free about 12,000", "rests:", "3 calls, largest 50,000"),
+        *("1h  cleared 3", "undone", "50k → 46k", "Compactions", "last 1m00s ago", "From the cache", "84%"),
+        *("Results evicted", "Subtasks", "pinned", "cleared", "digested", "summarised", "recorded", "restored"),
+        *("In the conversation: 7", "the text"),
+    ):
+        assert fact in shown, fact
+
+
+def test_the_panel_of_an_ascii_terminal_is_ascii() -> None:
+    plain = seen()._replace(items=items("read_file"), steps=())
+    rows = panel_rows(plain, NOW, lambda _: "text", 100)
+    assert "".join(line for line in texts(rows, 100, ASCII) if "\u6f22" not in line and "evil" not in line).isascii()
+
+
+def test_the_bar_is_as_long_as_the_window_and_each_category_as_its_share() -> None:
+    bar = Bar(categories={"system": 250, "results": 250}, tokens=500, window=1_000, reserve=100, tail=250)
+    line = bar_line(bar, 102, look(ASCII)).text
+    assert line[2:] == "S" * 25 + "R" * 25 + "." * 40 + "=" * 10
+    assert ticks_line(bar, 102, look(ASCII)).text[2:].rstrip() == " " * 25 + "~" * 25
+
+
+def test_ticks_stand_where_the_layers_start() -> None:
+    marks = (
+        Mark(layer="clear", tokens=600, percent=60),
+        Mark(layer="compact", tokens=850, percent=85, warning="rests"),
+    )
+    bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
+    assert ticks_line(bar, 102, look(ASCII)).text[2:].rstrip() == " " * 60 + "^"
+
+
+def test_a_request_larger_than_the_window_fills_the_bar() -> None:
+    bar = Bar(categories={"user": 2_000}, tokens=2_000, window=1_000, reserve=100)
+    assert bar_line(bar, 22, look(ASCII)).text[2:] == "u" * 20
+
+
+def test_the_course_shows_the_newest_calls_and_marks_edits() -> None:
+    points = [(number, int(number == 99)) for number in range(1, 101)]
+    sizes, edits = course_lines(points, 12, look(ASCII))
+    assert len(sizes.text) == 12
+    assert sizes.text[-1] == "@"
+    assert edits.text == "  " + " " * 8 + "^"
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(-1, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (1e9, "999d")])
+def test_ages(seconds: float, shown: str) -> None:
+    assert age(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("payback", "told"),
+    [
+        (None, "prices are not known"),
+        (Payback(0.5, 0.1, 5), "$0.500, pays back after 5 calls"),
+        (Payback(0.5, 0.1, 1), "after 1 call"),
+        (Payback(0.0, 0.1, 0), "$0, pays at once"),
+        (Payback(0.5, 0.0, None), "does not pay back"),
+    ],
+)
+def test_a_preview_says_what_it_costs(payback: Payback | None, told: str) -> None:
+    preview = Preview(50_000, 20_000, items(), (), 4_000, 2)
+    shown = "\n".join(texts(outlook_rows(Outlook("clear", preview, True, payback, ""), NOW, lambda _: HOSTILE), 90))
+    for fact in (told, "30,000 tokens", "4,000 tokens after", "2 blocks", "Leaves the view: 7"):
+        assert fact in shown
+
+
+def test_a_switch_says_what_fires_and_what_it_costs() -> None:
+    outlook = SwitchOutlook(HOSTILE, "b", 150_000, 1_000_000, 200_000, (), "compact", 0.6, 0.02, None, 3)
+    shown = "\n".join(texts(switch_rows(outlook), 90))
+    for fact in ("15% of 1,000,000", "75% of 200,000", "compaction, before", "$0.600", "$0.020", "$?", "3 blocks"):
+        assert fact in shown
+    assert "\x1b" not in shown

@@ -1,0 +1,157 @@
+"""The real command in a pseudo-terminal: title, notifications, suspension, colours, symbols, and every way it ends."""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.tui.test_terminal_app import Terminal
+
+Start = Callable[..., Terminal]
+
+LEFT = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1004l", b"\x1b[?2004l", b"\x1b[23;2t")
+"""What gives the terminal back: main screen, cursor, no focus events, no bracketed paste, its own title."""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "hello.txt").write_text("hello from the file\n")
+    started: list[Terminal] = []
+
+    def start(*arguments: str, **environ: str) -> Terminal:
+        terminal = Terminal(folder, tmp_path / "home", "--model", "offline", *arguments, environment=environ)
+        started.append(terminal)
+        return terminal
+
+    yield start
+    for terminal in started:
+        if psutil.pid_exists(terminal.process.pid):
+            terminal.process.close(force=True)
+
+
+def gave_back(terminal: Terminal) -> bool:
+    return all(terminal.raw.rfind(mode) > terminal.raw.rfind(b"\x1b[?1049h") for mode in LEFT)
+
+
+def test_the_title_tells_what_it_works_on(start: Start) -> None:
+    terminal = start()
+    terminal.until(lambda: b"\x1b]2;project - tui-agent\x07" in terminal.raw)
+    assert terminal.raw.index(b"\x1b[22;2t") < terminal.raw.index(b"\x1b]2;")
+    terminal.process.send("read hello.txt\r")
+    terminal.until(lambda: b"\x1b]2;* read hello.txt - tui-agent\x07" in terminal.raw)
+    terminal.until(lambda: b"\x1b]2;read hello.txt - tui-agent\x07" in terminal.raw)
+
+
+def test_a_question_notifies_while_nobody_looks(start: Start) -> None:
+    terminal = start("--ask", "ask", TUI_AGENT_OFFLINE_DELAY_S="0.2")
+    terminal.shows("ready")
+    terminal.process.send("run touch made\r")
+    terminal.until(lambda: b"\x1b]2;* run touch made - tui-agent\x07" in terminal.raw)
+    terminal.process.send("\x1b[O")
+    terminal.until(lambda: b"\x1b]9;tui-agent: run_command needs your answer (run touch made)\x07" in terminal.raw)
+    assert b"\x1b]2;? run touch made - tui-agent\x07" in terminal.raw
+
+
+def test_a_question_that_is_seen_does_not(start: Start) -> None:
+    terminal = start("--ask", "ask")
+    terminal.shows("ready")
+    terminal.process.send("run touch made\r")
+    terminal.shows("Allow this?")
+    assert b"\x1b]9;" not in terminal.raw
+
+
+def test_suspended_and_back(start: Start) -> None:
+    terminal = start()
+    terminal.shows("ready")
+    terminal.process.send("half a thought")
+    terminal.shows("half a thought")
+    terminal.process.send("\x1a")
+    process = psutil.Process(terminal.process.pid)
+    terminal.until(lambda: process.status() == psutil.STATUS_STOPPED)
+    terminal.read()
+    assert gave_back(terminal)
+    terminal.screen.reset()
+    os.kill(terminal.process.pid, signal.SIGCONT)
+    terminal.shows("half a thought")
+    terminal.shows("ready")
+    terminal.process.send(" goes on")
+    terminal.shows("half a thought goes on")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_in_order(start: Start, number: signal.Signals) -> None:
+    terminal = start("--ask", "allow")
+    terminal.shows("ready")
+    terminal.process.send("run sleep 300 & sleep 300\r")
+    process = psutil.Process(terminal.process.pid)
+
+    def commands() -> list[psutil.Process]:
+        return [child for child in process.children(recursive=True) if "sleep" in child.name()]
+
+    terminal.until(lambda: len(commands()) >= 2)
+    running = commands()
+    os.kill(terminal.process.pid, number)
+    terminal.ends()
+    assert gave_back(terminal)
+    _, alive = psutil.wait_procs(running, timeout=10)
+    assert not alive
+    assert b"Traceback" not in terminal.raw
+
+
+def test_a_terminal_that_is_gone_ends_it(start: Start) -> None:
+    terminal = start("--ask", "allow")
+    terminal.shows("ready")
+    process = psutil.Process(terminal.process.pid)
+    terminal.process.send("run sleep 300\r")
+    terminal.until(lambda: any("sleep" in child.name() for child in process.children(recursive=True)))
+    running = process.children(recursive=True)
+    terminal.process.ptyproc.fileobj.close()
+    _, alive = psutil.wait_procs([process, *running], timeout=30)
+    assert [left for left in alive if left.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_no_color_means_none(start: Start) -> None:
+    terminal = start(NO_COLOR="1")
+    terminal.shows("ready")
+    terminal.process.send("/theme\r")
+    terminal.shows("contrast")
+    styles = {part for found in re.findall(rb"\x1b\[([0-9;]*)m", terminal.raw) for part in found.split(b";")}
+    assert styles <= {b"", b"0", b"1", b"2", b"3", b"4", b"7", b"9", b"39", b"49"}
+    assert any(cell.reverse for row in terminal.screen.buffer.values() for cell in row.values())
+
+
+@pytest.mark.parametrize(
+    "environ", [{"TUI_AGENT__UI__GLYPHS": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+)
+def test_plain_symbols_everywhere(start: Start, environ: dict[str, str]) -> None:
+    terminal = start(**environ)
+    terminal.shows("ready")
+    terminal.process.send("read hello.txt\r")
+    terminal.shows("hello from the file")
+    for keys, words in (("\x1bOP", "Ctrl+O"), ("\x1b", "ready"), ("/theme\r", "contrast")):
+        terminal.process.send(keys)
+        terminal.shows(words)
+        assert terminal.text.isascii(), [sign for sign in terminal.text if not sign.isascii()]
+
+
+def test_without_the_mouse(start: Start) -> None:
+    terminal = start(TUI_AGENT__UI__MOUSE="false")
+    terminal.shows("ready")
+    assert b"\x1b[?1000h" not in terminal.raw
+
+
+def test_a_theme_of_the_users_own(start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "home" / "themes"
+    folder.mkdir(parents=True)
+    (folder / "mine.json").write_text('{"primary": "#112233", "background": "#010203", "foreground": "#fefdfc"}')
+    (folder / "broken.json").write_text('{"primary": "no colour at all", "background": "#000", "foreground": "#fff"}')
+    terminal = start(TUI_AGENT__UI__THEME="mine", COLORTERM="truecolor")
+    terminal.shows("A theme cannot be used")
+    terminal.shows("broken.json: primary: 'no colour at all' is no colour")
+    assert b"48;2;1;2;3" in terminal.raw

@@ -1,0 +1,180 @@
+"""The context as a person looks at it: every step, every item, how the size went, and what another model would mean."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tui_agent.agent import events
+from tui_agent.agent.history import step_of, text_of
+from tui_agent.agent.model_facts import model_facts, rates_of
+from tui_agent.agent.snapshot import snapshot
+from tui_agent.context.clearing import protected_tokens
+from tui_agent.context.manager import ContextManager, ModelFacts
+from tui_agent.context.pricing import MILLION
+from tui_agent.context.stats import ContextStats, Mark, marks
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import ContextEntry, Delivered, Message, Queued
+from tui_agent.conversation.view import Item, View
+from tui_agent.models.base import ModelProfile
+from tui_agent.models.usage import UsageTracker
+
+EXCERPT_CHARS = 200
+"""Characters of an item's text that are looked at for its excerpt."""
+
+
+class Step(NamedTuple):
+    """A context step of the past: what it did, when (seconds since the epoch), and whether it still counts."""
+
+    event: events.ContextStep
+    time: float
+    counts: bool
+
+
+class Point(NamedTuple):
+    """One model call: the tokens of its request, and how many context steps came between it and the call before."""
+
+    tokens: int
+    edits: int
+
+
+class Overview(NamedTuple):
+    """All that the context panel shows. `protected`: the tokens at the end in which nothing is cleared unasked."""
+
+    stats: ContextStats
+    items: tuple[Item, ...]
+    steps: tuple[Step, ...]
+    course: tuple[Point, ...]
+    protected: int
+
+
+class Fullness(NamedTuple):
+    """How full the window is: tokens of the next request, the window's, and the shares of it where layers start."""
+
+    tokens: int
+    window: int
+    measured: bool
+    starts: tuple[float, ...]
+
+
+class SwitchOutlook(NamedTuple):
+    """What going on with another model means.
+
+    `tokens`: the request, estimated; windows in tokens, 0 where unknown. `fires`: the layer whose threshold the request
+    passes then (``clear``, ``compact`` or ``limit``; empty: none). `cost_usd`: the next request, which no cache knows;
+    `call_usd`: each one after it, read from the cache; None where prices are unknown. `reasoning_dropped`: blocks of
+    reasoning that only the present model can be given back.
+    """
+
+    before: str
+    after: str
+    tokens: int
+    window_before: int
+    window_after: int
+    marks: tuple[Mark, ...]
+    fires: str
+    cost_usd: float | None
+    call_usd: float | None
+    call_usd_before: float | None
+    reasoning_dropped: int
+
+
+def overview(view: View, manager: ContextManager, model: ModelFacts, tracker: UsageTracker) -> Overview:
+    """The context as it is. Looks through the whole view."""
+    items = tuple(view.items())
+    return Overview(
+        stats=snapshot(view, manager, model, tracker, items),
+        items=items,
+        steps=tuple(Step(step_of(entry), entry.time, counts) for entry, counts in view.context_entries()),
+        course=tuple(_course(view)),
+        protected=protected_tokens(manager.settings.clearing, manager.window(model).tokens),
+    )
+
+
+def fullness(view: View, manager: ContextManager, model: ModelFacts) -> Fullness:
+    """How full the window is. Costs what is new."""
+    window, limits = manager.window(model).tokens, manager.thresholds(view, model)
+    layers = [each for each in (limits.clear, limits.compact) if window and each.tokens and not each.rests]
+    return Fullness(
+        tokens=manager.tokens(view),
+        window=window,
+        measured=manager.gauge.measured,
+        starts=tuple(each.tokens / window for each in layers),
+    )
+
+
+def switch_outlook(view: View, manager: ContextManager, now: ModelFacts, other: ModelProfile) -> SwitchOutlook:
+    """What it means to let `other` answer from here on."""
+    tokens = manager.tokens(view)
+    then = model_facts(other, tokens)
+    limits = manager.thresholds(view, then)
+    window = manager.window(then).tokens
+    firing = [each for each in limits.all() if each.tokens and (each.layer == "limit" or not each.rests)]
+    passed = [each.layer for each in firing if tokens >= each.tokens]
+    rates, rates_before = rates_of(other.prices, tokens), now.rates
+    return SwitchOutlook(
+        before=now.name,
+        after=other.name,
+        tokens=tokens,
+        window_before=manager.window(now).tokens,
+        window_after=window,
+        marks=marks(limits, window),
+        fires=passed[-1] if passed else "",
+        cost_usd=tokens * max(1.0, rates.write) * rates.input_usd / MILLION if rates else None,
+        call_usd=tokens * rates.read * rates.input_usd / MILLION if rates else None,
+        call_usd_before=tokens * rates_before.read * rates_before.input_usd / MILLION if rates_before else None,
+        reasoning_dropped=sum(isinstance(block, Reasoning) for each in view.messages() for block in each.blocks),
+    )
+
+
+def excerpt(view: View, seq: int) -> str:
+    """The beginning of a message or result, for people; untrusted text."""
+    entry = _said(view, seq)
+    if entry is None:
+        return ""
+    for block in entry.blocks:
+        match block:
+            case Text() | ToolResult() if block.text.strip():
+                return block.text[:EXCERPT_CHARS]
+            case ToolCall():
+                return f"{block.name} {block.arguments[:EXCERPT_CHARS]}"
+            case Image():
+                return "[image]"
+            case _:
+                pass
+    return "[reasoning]" if any(isinstance(block, Reasoning) for block in entry.blocks) else ""
+
+
+def original(view: View, seq: int) -> str:
+    """All of a message or result as it stands in the log; untrusted text."""
+    entry = _said(view, seq)
+    if entry is None:
+        return ""
+    parts = [text_of(entry.blocks, Reasoning), text_of(entry.blocks, Text)]
+    for block in entry.blocks:
+        match block:
+            case ToolCall():
+                parts.append(f"{block.name} {block.arguments}")
+            case ToolResult():
+                parts.append(block.text)
+            case _:
+                pass
+    return "\n\n".join(part for part in parts if part)
+
+
+def _said(view: View, seq: int) -> Message | None:
+    if not 1 <= seq <= len(view.log):
+        return None
+    entry = view.log[seq]
+    if isinstance(entry, Delivered):
+        queued = view.log[entry.queued]
+        return Message(role="user", blocks=queued.blocks) if isinstance(queued, Queued) else None
+    return entry if isinstance(entry, Message) else None
+
+
+def _course(view: View) -> Iterator[Point]:
+    edits = 0
+    for entry in view.log.path():
+        if isinstance(entry, ContextEntry):
+            edits += 1
+        elif isinstance(entry, Message) and entry.usage is not None and entry.usage.input_tokens:
+            yield Point(entry.usage.input_tokens, edits)
+            edits = 0

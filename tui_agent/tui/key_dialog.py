@@ -1,0 +1,91 @@
+"""Asking for a provider's key: shown as dots, kept in this process alone."""
+
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+from typing_extensions import override
+
+WHERE: Final = {
+    "ANTHROPIC_API_KEY": "https://console.anthropic.com/settings/keys",
+    "GEMINI_API_KEY": "https://aistudio.google.com/apikey",
+}
+"""Where a provider hands out keys, by the variable its SDK reads."""
+
+
+class KeyField(Input):
+    """A line of dots that cannot be copied from."""
+
+    def __init__(self) -> None:
+        super().__init__(password=True, compact=True, placeholder="paste or type the key", classes="dialog-search")
+        self.cursor_blink = False
+
+    @override
+    def action_copy(self) -> None:
+        self.app.bell()
+
+    @override
+    def action_cut(self) -> None:
+        self.app.bell()
+
+
+class KeyScreen(ModalScreen[str | None]):
+    """Asks for the key that the environment variable `variable` would hold; it ends with the key, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "cancel", "Cancel", show=False, priority=True)]
+
+    def __init__(self, variable: str, purpose: str) -> None:
+        super().__init__()
+        self._variable = variable
+        self._purpose = purpose
+
+    @override
+    def compose(self) -> ComposeResult:
+        where = f"\nKeys are made at {WHERE[self._variable]}" if self._variable in WHERE else ""
+        with Vertical(classes="dialog"):
+            yield Static(Content.styled(f"A key for {self._purpose}", "$accent bold"), classes="dialog-title")
+            yield Static(
+                Content(
+                    f"{self._variable} is not set. Enter the key here to use it until the program ends; it is written "
+                    f"nowhere. To keep it, set {self._variable} in your shell.{where}"
+                ),
+                classes="dialog-text",
+            )
+            yield KeyField()
+            problem = Static(id="key-problem", classes="dialog-problem")
+            problem.display = False
+            yield problem
+            yield Static(Content("Enter uses it, Esc leaves"), classes="dialog-keys")
+
+    def on_mount(self) -> None:
+        """Begin to write."""
+        self.query_one(KeyField).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Take the key, where it can be one."""
+        event.stop()
+        key = event.value.strip()
+        problem = key_problem(key)
+        if problem:
+            told = self.query_one("#key-problem", Static)
+            told.update(Content(problem))
+            told.display = True
+        else:
+            self.dismiss(key)
+
+    def action_cancel(self) -> None:
+        """Go on without."""
+        self.dismiss(None)
+
+
+def key_problem(key: str) -> str:
+    """Why a text can be no key; empty: it can. Keys travel in a header line: one word of printable ASCII."""
+    if not key:
+        return "Nothing was entered."
+    if not key.isascii() or not key.isprintable() or " " in key:
+        return "This cannot be a key: it has blanks or special characters in it."
+    return ""

@@ -1,0 +1,47 @@
+"""A subtask while it runs: where it stands, and its newest calls nested under it."""
+
+from typing import Final
+
+from rich.cells import cell_len
+
+from tui_agent.tui.blocks import ToolBlock
+from tui_agent.tui.call_summary import call_summary
+from tui_agent.tui.painting.lines import Line, Run, fit, make_line
+from tui_agent.tui.painting.palette import Look
+
+STEPS: Final = 4
+"""Calls of a subtask that are shown under its collapsed card."""
+_PREFIX: Final = "agentic_"
+_EARLIER: Final = "…"
+
+
+def is_running_subtask(block: ToolBlock) -> bool:
+    """Whether a call is done by a model of its own: its progress is a line of figures, then a line for each call."""
+    return block.name.startswith(_PREFIX) and not block.state.finished and bool(block.tail.strip())
+
+
+def subtask_lines(block: ToolBlock) -> list[str]:
+    """The line of figures, then the newest steps."""
+    figures, *steps = [line for line in block.tail.split("\n") if line.strip()]
+    return [figures, *steps[-STEPS:]]
+
+
+def draw_subtask(block: ToolBlock, indent: int, width: int, look: Look) -> list[Line]:
+    """These lines as they are painted, one line each."""
+    palette, glyphs = look.palette, look.glyphs
+    figures, *steps = subtask_lines(block)
+    margin = Run(" " * indent, palette.base)
+    room = max(1, width - indent)
+    told = f" {glyphs.dot} ".join(figures.split(" · "))
+    drawn = [make_line([margin, Run(fit(told, room, glyphs.ellipsis), palette.faint)], gutter=indent)]
+    for step in steps:
+        name, _, arguments = step.partition(" ")
+        summary = step.lstrip(f"{_EARLIER} ") if step.startswith(_EARLIER) else call_summary(arguments)
+        sign = Run(f"{glyphs.nested} ", palette.faint)
+        name = glyphs.ellipsis if step.startswith(_EARLIER) else fit(name, max(1, min(32, room - 3)), glyphs.ellipsis)
+        left = room - 3 - cell_len(name)
+        runs = [margin, sign, Run(name, palette.muted)]
+        if summary and left > 3:
+            runs.append(Run(f" {fit(summary, left, glyphs.ellipsis)}", palette.faint))
+        drawn.append(make_line(runs, gutter=indent + 2))
+    return drawn
