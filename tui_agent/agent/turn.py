@@ -10,6 +10,7 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.guards import NOT_DONE, Guards
+from tui_agent.agent.hints import HINTS
 from tui_agent.agent.history import said, text_of, told
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.toolbox import Emit, Toolbox
@@ -342,7 +343,7 @@ class Turn:
         self._record.trace.record("error", {"kind": error.kind, "message": error.message})
         self._emit(
             events.TurnFailed(
-                kind=error.kind, message=error.message, retryable=error.retryable, hint=_HINTS.get(error.kind, "")
+                kind=error.kind, message=error.message, retryable=error.retryable, hint=HINTS.get(error.kind, "")
             )
         )
 
@@ -392,20 +393,6 @@ class Turn:
             cost_usd=self._tracker.turn.known_cost_usd,
             duration_ms=int(1000 * (time.monotonic() - self._started)),
         )
-
-
-_HINTS = {
-    "auth": "Set the key and send the message again; everything so far is kept.",
-    "context_overflow": "Choose a model with a larger window with /model, or start a new session; nothing is lost.",
-    "rate_limited": "Wait a little and send the message again; everything so far is kept.",
-    "overloaded": "Wait a little and send the message again; everything so far is kept.",
-    "unavailable": "Wait a little and send the message again; everything so far is kept.",
-    "connection": "Check the network and send the message again; everything so far is kept.",
-    "cost_ceiling": "Look at what it was spent on. /resume-after-cost-ceiling lets it go on; --max-turn-cost-usd and "
-    "--max-session-cost-usd set the ceilings. Everything so far is kept.",
-    "watchdog": "Say what to do instead; everything so far is kept.",
-    "invalid_request": "Everything so far is kept; another model (/model) may take it.",
-}
 
 
 def _cut_short(text: str, model: str) -> AnyEntry:

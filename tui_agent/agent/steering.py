@@ -1,0 +1,211 @@
+"""Steering a conversation's context: what a person can see of it and do to it, between turns."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from tui_agent.agent import events
+from tui_agent.agent.overview import (
+    Fullness,
+    Overview,
+    SwitchOutlook,
+    excerpt,
+    fullness,
+    original,
+    overview,
+    switch_outlook,
+)
+from tui_agent.agent.recalling import Recaller
+from tui_agent.agent.record import Record
+from tui_agent.agent.snapshot import snapshot
+from tui_agent.agent.upkeep import CompactionResult, Upkeep
+from tui_agent.context.asked import Asked, Outlook, PreviewedStep
+from tui_agent.context.compaction import CompactionPlan
+from tui_agent.context.manager import ModelFacts
+from tui_agent.context.refusal import Refusal
+from tui_agent.context.stats import ContextStats
+from tui_agent.conversation.entries import AnyContextEntry
+from tui_agent.conversation.view import Item
+from tui_agent.models.base import Model, ModelProfile
+from tui_agent.models.usage import UsageTracker
+from tui_agent.storage.recall_search import Recalled
+from tui_agent.tools.base import ToolFailure
+
+Plan = TypeVar("Plan")
+
+
+class AgentBusy(RuntimeError):
+    """A turn is running: send the text with `Agent.queue`."""
+
+
+class Steered:
+    """A conversation whose context can be looked at and changed. `agent.Agent` adds the turns.
+
+    One step or turn happens at a time: a step waits for the turn that runs, and the other way round.
+    """
+
+    def __init__(
+        self, record: Record, model: Model, tracker: UsageTracker, upkeep: Upkeep, recaller: Recaller | None
+    ) -> None:
+        self.tracker = tracker
+        self._record = record
+        self._model = model
+        self._upkeep = upkeep
+        self._manager = upkeep.manager
+        self._asked = Asked(upkeep.manager)
+        self._recaller = recaller
+        self._one_at_a_time = asyncio.Lock()
+        self._listeners: list[Callable[[events.AgentEvent], None]] = []
+        self._worker: asyncio.Task[None] | None = None
+        self._connecting: asyncio.Future[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is running."""
+        return self._worker is not None
+
+    @property
+    def profile(self) -> ModelProfile:
+        """What is known of the model that answers."""
+        return self._model.profile
+
+    async def connect(self) -> ModelProfile:
+        """Learn what the provider tells of the model, once; slow (it imports an SDK). Never raises."""
+        if self._connecting is None:
+            self._connecting = asyncio.ensure_future(self._upkeep.learn(self._model))
+        await asyncio.shield(self._connecting)
+        return self._model.profile
+
+    def context_stats(self) -> ContextStats:
+        """How full the window is, what happens next, and what the session has cost. Looks through the whole view."""
+        return snapshot(self._record.view, self._manager, self._upkeep.facts(self._model), self.tracker)
+
+    def fullness(self) -> Fullness:
+        """How full the window is; cheap, also in a long conversation."""
+        return fullness(self._record.view, self._manager, self._upkeep.facts(self._model))
+
+    @property
+    def cache_share(self) -> float | None:
+        """How much of all input so far was read from the provider's cache; None before the first call."""
+        usage = self.tracker.session.usage
+        return usage.cache_read_tokens / usage.input_tokens if usage.input_tokens else None
+
+    async def compact(self, focus: str = "") -> CompactionResult:
+        """Summarise the older turns now. Raises `AgentBusy`, `StorageError`."""
+        return await self._summarized(
+            lambda model, now: self._asked.compaction(self._record.view, model, now, focus=focus)
+        )
+
+    async def compact_if_needed(self, focus: str = "") -> CompactionResult:
+        """Summarise the older turns if a threshold or the price says so. Raises `AgentBusy`, `StorageError`."""
+        self._must_be_idle()
+        due = self._upkeep.is_due(self._model, between_turns=True).summary
+        if due is None:
+            return CompactionResult(*(2 * (self._manager.tokens(self._record.view),)), error="nothing is due")
+        return await self.compact(focus)
+
+    async def checkpoint(self, note: str = "") -> CompactionResult:
+        """Write the completion record of the task that just ended. Raises `AgentBusy`, `StorageError`."""
+        return await self._summarized(
+            lambda model, now: self._asked.checkpoint(self._record.view, model, now, note=note)
+        )
+
+    async def clear_results(self) -> events.ContextStep | Refusal:
+        """Clear all old tool results now. Raises `AgentBusy`, `StorageError`."""
+        plan = self._planned(lambda model, now: self._asked.clear_results(self._record.view, model, now))
+        return await self._changed(plan, "cleared")
+
+    async def clear_items(self, items: Sequence[int]) -> events.ContextStep | Refusal:
+        """Clear these tool results now. Raises as `clear_results`."""
+        plan = self._planned(lambda model, now: self._asked.clear_items(self._record.view, items, model, now))
+        return await self._changed(plan, "cleared")
+
+    async def pin(self, items: Sequence[int], *, pinned: bool = True) -> events.ContextStep | Refusal:
+        """Pin messages or results by number, each with its group, or take the pins off. Raises as `clear_results`."""
+        plan = self._planned(self._asked.pin(self._record.view, items, pinned))
+        return await self._changed(plan, "pinned" if pinned else "unpinned")
+
+    async def restore(self, items: Sequence[int]) -> events.ContextStep | Refusal:
+        """Show messages or results whole again. Raises as `clear_results`."""
+        self._must_be_idle()
+        texts = [await self._upkeep.whole_text(seq) for seq in items]
+        return await self._changed(self._planned(self._asked.restore(self._record.view, items, texts)), "restored")
+
+    async def undo(self, target: int | None = None) -> events.ContextStep | Refusal:
+        """Undo a context step, by default the newest. Raises as `clear_results`."""
+        return await self._changed(self._planned(self._asked.undo(self._record.view, target)), "undone")
+
+    def preview(self, step: PreviewedStep, focus: str = "") -> Outlook | Refusal:
+        """What ``compact``, ``clear`` or ``checkpoint`` would do, before it is done. Looks through the whole view."""
+        facts, now, view = self._upkeep.facts(self._model), time.time(), self._record.view
+        return self._asked.preview(view, facts, now, step, focus=focus)
+
+    def preview_switch(self, profile: ModelProfile) -> SwitchOutlook:
+        """What it would mean to let another model answer. Looks through the whole view."""
+        return switch_outlook(self._record.view, self._manager, self._upkeep.facts(self._model), profile)
+
+    def overview(self) -> Overview:
+        """The context with all its items and steps. Looks through the whole conversation."""
+        return overview(self._record.view, self._manager, self._upkeep.facts(self._model), self.tracker)
+
+    def excerpt(self, seq: int) -> str:
+        """The beginning of a message or result; untrusted text."""
+        return excerpt(self._record.view, seq)
+
+    async def original(self, seq: int) -> str:
+        """A message or result as it was before any context step; untrusted text. Raises `StorageError`."""
+        return await self._upkeep.whole_text(seq) or original(self._record.view, seq)
+
+    async def recall(self, query: str, limit: int = 20) -> Recalled:
+        """Search all that was ever said, what has left the view first. Raises `ToolFailure`."""
+        if self._recaller is None:
+            raise ToolFailure("This conversation keeps no index.")
+        return await self._recaller(query, limit)
+
+    def items(self) -> list[Item]:
+        """Every message and result with its size and state, oldest first."""
+        return self._record.view.items()
+
+    @property
+    def has_compactor(self) -> bool:
+        """Whether `compact` can be used."""
+        return True
+
+    @property
+    def has_checkpointer(self) -> bool:
+        """Whether `checkpoint` and ``mark_task_done`` can be used."""
+        return self._manager.has_checkpoints
+
+    def _must_be_idle(self) -> None:
+        if self.busy:
+            raise AgentBusy("a turn is running")
+
+    def _planned(self, plan: Callable[[ModelFacts, float], Plan]) -> Plan:
+        self._must_be_idle()
+        return plan(self._upkeep.facts(self._model), time.time())
+
+    async def _summarized(self, plan: Callable[[ModelFacts, float], CompactionPlan | Refusal]) -> CompactionResult:
+        self._must_be_idle()
+        await self.connect()
+        async with self._one_at_a_time:
+            # Planned only now: what was asked for before it may just have changed the view.
+            planned = plan(self._upkeep.facts(self._model), time.time())
+            if isinstance(planned, Refusal):
+                tokens = self._manager.tokens(self._record.view)
+                return CompactionResult(tokens, tokens, error=planned.reason)
+            return await self._upkeep.summarize(planned, self._model, self._tell)
+
+    async def _changed(self, plan: AnyContextEntry | Refusal, step: str) -> events.ContextStep | Refusal:
+        if isinstance(plan, Refusal):
+            return plan
+        async with self._one_at_a_time:
+            return await self._upkeep.change(plan, self._tell, step)
+
+    def _tell(self, event: events.AgentEvent) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    def listen(self, listener: Callable[[events.AgentEvent], None]) -> None:
+        """Have what happens outside a turn told: the steps of `compact`, `undo` and their like."""
+        self._listeners.append(listener)
