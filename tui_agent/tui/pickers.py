@@ -41,6 +41,16 @@ class Option:
         return max((0 if label.startswith(word) else 1 if word in label else 2 for word in words), default=0)
 
 
+class Choices(OptionList):
+    """The choices. In a terminal so small that none of them shows, there is no page to move by."""
+
+    @override
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("page_up", "page_down") and not self.scrollable_content_region:
+            return False
+        return super().check_action(action, parameters)
+
+
 class PickerScreen(ModalScreen[str | None]):
     """A list over the screen; it ends with the value chosen, or None.
 
@@ -86,7 +96,7 @@ class PickerScreen(ModalScreen[str | None]):
                 field = Input(placeholder="type to search", compact=True, classes="dialog-search")
                 field.cursor_blink = False
                 yield field
-            yield OptionList(*self._rows(), compact=True)
+            yield Choices(*self._rows(), compact=True)
             keys = "Enter chooses, Esc leaves"
             yield Static(Content(f"Type to search, {keys}" if self._search else keys), classes="dialog-keys")
 
