@@ -12,6 +12,7 @@ EVERYWHERE: Final[Keys] = (
     ("Ctrl+P", "all commands, searchable"),
     ("Tab", "between prompt and conversation"),
     ("F2", "the context: what fills the window, what comes next"),
+    ("Ctrl+Z", "to the shell; `fg` comes back"),
     ("F1", "this help"),
 )
 
@@ -36,8 +37,9 @@ PLACES: Final[dict[Place, tuple[str, Keys]]] = {
         (
             ("Up, Down", "mark another block (k, j too)"),
             ("Enter", "open or close it"),
-            ("y", "copy it"),
+            ("y, c", "copy it; copy the code in it"),
             ("u", "undo it, where it is a context step"),
+            ("/, n, N", "search; the next and the previous hit"),
             ("[ ]", "to the prompt before, or after"),
             ("PgUp, PgDn", "turn pages"),
             ("Home, End", "the first line, the latest"),
