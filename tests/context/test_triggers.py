@@ -110,7 +110,7 @@ def test_clearing_fires_above_its_number_and_not_one_token_earlier(window: int, 
         assert due.summary is None
 
 
-@pytest.mark.parametrize("factor", [None, 1.1])
+@pytest.mark.parametrize("factor", [None, 1.1, 1.3])
 @pytest.mark.parametrize(("window", "tier", "number"), COMPACTION)
 def test_compaction_fires_at_the_call_that_reaches_its_number(
     window: int, tier: KnownTier, number: int, factor: float | None

@@ -37,9 +37,10 @@ class Asked:
     ) -> CompactionPlan | Refusal:
         """A compaction now, whatever the thresholds say."""
         limits = self._manager.thresholds(view, model)
+        here = self._manager.situation(view, model, now, between_turns=True)
         return plan_compaction(
             view,
-            self._manager.situation(view, model, now, between_turns=True),
+            self._manager.summarising(view, here),
             self._manager.settings.compaction,
             self._manager.prompts,
             trigger=limits.compact.tokens or None,
@@ -53,9 +54,9 @@ class Asked:
     ) -> CompactionPlan | Refusal:
         """A completion record now."""
         here = self._manager.situation(view, model, now, between_turns=True)
-        return plan_checkpoint(
-            view, here, self._manager.settings.compaction, self._manager.prompts, note=note, reason=reason
-        )
+        manager = self._manager
+        here = manager.summarising(view, here)
+        return plan_checkpoint(view, here, manager.settings.compaction, manager.prompts, note=note, reason=reason)
 
     def clear_results(self, view: View, model: ModelFacts, now: float) -> Cleared | Refusal:
         """Clear all old results now, however little they are."""
@@ -138,6 +139,7 @@ class Asked:
             cleared = self._manager.forced_clearing(view, here, keep=self._manager.settings.clearing.keep)
             return cleared.before - cleared.after if cleared else 0
         trigger = self._manager.thresholds(view, model).compact.tokens or None
+        here = self._manager.summarising(view, here)
         plan = plan_compaction(view, here, self._manager.settings.compaction, self._manager.prompts, trigger=trigger)
         return 0 if isinstance(plan, Refusal) else plan.before - plan.after
 

@@ -48,6 +48,7 @@ from tui_agent.settings import Compaction
 LONGEST_SUMMARY: Final = 3_000
 SHORTEST_GAIN: Final = 200
 GAIN_SHARE: Final = 0.05
+TRIGGER_SHARE: Final = 0.1
 LARGEST_GAIN_ASKED: Final = 10_000
 WORDS_PER_TOKEN: Final = 0.6
 
@@ -128,7 +129,8 @@ def plan_compaction(
 
     `trigger` is the size, in tokens, at which compactions happen; None: tokens are unknown, so messages are counted.
     `asked`: the user wants it now, so of a short conversation no more than a quarter is kept, and any gain will do; by
-    itself a compaction must free 5% of the window, or it would soon be due again. `keep` overrides what is kept, as
+    itself a compaction must free 5% of the window (at most 10,000 tokens and a tenth of the trigger), or it would soon
+    be due again. `keep` overrides what is kept, as
     the recovery from an overflow does.
     """
     groups, boundaries = view.groups(), view.boundaries()
@@ -142,11 +144,7 @@ def plan_compaction(
             keep = min(keep, sum(weigh.group(group) for group in groups) // 4)
         start = start_by_tokens(groups, keep, weigh)
     span = span_before(groups, boundaries, start)
-    least = (
-        SHORTEST_GAIN
-        if asked
-        else max(SHORTEST_GAIN, min(LARGEST_GAIN_ASKED, int(situation.budget.window * GAIN_SHARE)))
-    )
+    least = SHORTEST_GAIN if asked else _smallest_gain(situation.budget.window, trigger)
     form = OUTLINE if settings.handover == "outline" else FIVE
     return plan_summary(
         view, situation, settings, prompts, span=span, form=form, subject=focus, least_gain=least, reason=reason
@@ -245,6 +243,12 @@ def accept(
         )
         entries += (back,)
     return Accepted(boundary, entries, after, lost.total, _added(plan.form, text, body))
+
+
+def _smallest_gain(window: int, trigger: int | None) -> int:
+    """The tokens a compaction must free that nobody asked for."""
+    most = min(LARGEST_GAIN_ASKED, int(window * GAIN_SHARE), int((trigger or window) * TRIGGER_SHARE))
+    return max(SHORTEST_GAIN, most)
 
 
 def _told(

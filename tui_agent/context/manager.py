@@ -4,6 +4,7 @@ The manager looks before every model call. It changes nothing itself: it answers
 carries out and reports back. Between two passes a request only grows, byte for byte (README, reference: cost).
 """
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -148,7 +149,7 @@ class ContextManager:
             cold=self.cache(view, model, now).cold,
             between_turns=between_turns,
             rates=model.rates,
-            tokens_of=self.tokens_of(view),
+            tokens_of=lambda size: self.gauge.tokens_of(view, size),
         )
 
     def cache(self, view: View, model: ModelFacts, now: float) -> pricing.CacheState:
@@ -163,8 +164,19 @@ class ContextManager:
         )
 
     def tokens_of(self, view: View) -> Callable[[Size], int]:
-        """Raw sizes into tokens of the model that answers."""
-        return lambda size: self.gauge.tokens_of(view, size)
+        """Raw sizes into tokens of the model that answers, for what is a mixture like the conversation as a whole."""
+        known = self.gauge.categories(view)
+        said = NOTHING
+        for category, size in view.sizes().items():
+            if category not in ("system", "tools"):
+                said = said.plus(size)
+        plain = self.gauge.counter.size(said, "results")
+        ratio = (sum(known.values()) - known["system"] - known["tools"]) / plain if plain else 1.0
+        return lambda size: math.ceil(self.gauge.counter.size(size, "results") * ratio)
+
+    def summarising(self, view: View, here: Situation) -> Situation:
+        """The same moment, with sizes weighed as a summary's turns are: by the conversation's own mixture."""
+        return structs.replace(here, tokens_of=self.tokens_of(view))
 
     def warnings(self, view: View, model: ModelFacts) -> tuple[str, ...]:
         """Why layers rest, each said once."""
@@ -249,7 +261,7 @@ class ContextManager:
             return structs.replace(cleared, reason=TOO_LARGE) if cleared else None
         plan = plan_compaction(
             view,
-            here,
+            self.summarising(view, here),
             self.settings.compaction,
             self.prompts,
             trigger=None,
@@ -283,7 +295,7 @@ class ContextManager:
             return None
         plan = plan_checkpoint(
             view,
-            here,
+            self.summarising(view, here),
             self.settings.compaction,
             self.prompts,
             step=task.step,
@@ -327,7 +339,7 @@ class ContextManager:
     def _plan(self, view: View, here: Situation, limits: Thresholds, reason: str) -> CompactionPlan | None:
         plan = plan_compaction(
             view,
-            here,
+            self.summarising(view, here),
             self.settings.compaction,
             self.prompts,
             trigger=limits.compact.tokens or None,
