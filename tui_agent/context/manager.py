@@ -23,10 +23,11 @@ from tui_agent.context.handover import Prompts
 from tui_agent.context.output import Shortened, eviction_tokens, shorten
 from tui_agent.context.refusal import Refusal
 from tui_agent.context.situation import Rates, Situation
+from tui_agent.context.steering import resting_after_undo
 from tui_agent.context.summarising import Backoff
 from tui_agent.context.thresholds import KnownTier, Thresholds, keep_tokens, thresholds
 from tui_agent.context.timing import Worth, clearing_cost_per_token, compaction_worth, reason_it_pays
-from tui_agent.conversation.entries import Checkpointed, Cleared, Summarized
+from tui_agent.conversation.entries import Cleared
 from tui_agent.conversation.sizes import NOTHING, Size, size_of_block
 from tui_agent.conversation.view import RequestMessage, View
 from tui_agent.settings import Settings
@@ -396,12 +397,3 @@ class ContextManager:
         settings = structs.replace(self.settings.clearing, keep=keep)
         limits = thresholds(here.budget, settings, self.settings.compaction)
         return clearing.plan(view, here, settings, limits.clear, never=self._never, force=True, only=only)
-
-
-def resting_after_undo(view: View) -> bool:
-    """Whether the user undid the newest summary or record: automatic compaction then rests until the limit."""
-    newest = next(
-        (counts for entry, counts in reversed(view.context_entries()) if isinstance(entry, Summarized | Checkpointed)),
-        True,
-    )
-    return not newest

@@ -153,6 +153,15 @@ def plan_undo(view: View, situation: Situation, *, target: int | None = None) ->
     return _fitting(entry, view, situation, "Undone")
 
 
+def resting_after_undo(view: View) -> bool:
+    """Whether the user undid the newest summary or record: automatic compaction then rests until the limit."""
+    newest = next(
+        (counts for entry, counts in reversed(view.context_entries()) if isinstance(entry, Summarized | Checkpointed)),
+        True,
+    )
+    return not newest
+
+
 def _fitting(entry: EntryT, view: View, situation: Situation, done: str) -> EntryT | Refusal:
     """The entry with its figures, unless the request would grow past the limit."""
     preview = what_if(view, [entry], situation)
