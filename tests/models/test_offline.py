@@ -110,6 +110,7 @@ async def conversation(prompt: str, tool: dict[str, str] | None = None) -> tuple
         ("mark task done", [("mark_task_done", {"detail": "The task is done."})]),
         ("ask calc.py what does it do", [("agentic_read_file", {"path": "calc.py", "question": "what does it do"})]),
         ('run echo "a \\" and `b`" > c; read d', [("run_command", {"command": 'echo "a \\" and `b`" > c'})]),
+        ("run for i in 1 2; do ls; done", [("run_command", {"command": "for i in 1 2; do ls; done"})]),
         ("1. read a.py\n2. run ls", [("read_file", {"path": "a.py"})]),
     ],
 )

@@ -71,8 +71,10 @@ READ_ONLY: frozenset[Verb] = frozenset(
 _MEMORY_TOOLS = ("remember", "save_memory", "write_memory", "memory_write")
 
 _VERB = "|".join(re.escape(verb) for verb in sorted(_VERBS, key=len, reverse=True))
-_START = re.compile(
-    rf"(?:please\s+|now\s+|can you\s+|could you\s+|also\s+)*(?P<verb>{_VERB})\b(?![./_=(\-])", re.IGNORECASE
+_POLITELY = r"(?:please\s+|now\s+|can you\s+|could you\s+|also\s+)*"
+_START = re.compile(rf"{_POLITELY}(?P<verb>{_VERB})\b(?![./_=(\-])", re.IGNORECASE)
+_LOOP = re.compile(
+    rf"\s*(?:[-*•]\s+|\d+[.)]\s+)?{_POLITELY}(?:run|execute)\s+(?:for|while|until|if|case|\{{|\()\s", re.IGNORECASE
 )
 _CUT = re.compile(
     r"(?P<mark>\s*(?:[.;,]\s+)?(?:\band\s+then|\bthen|\bafter that,?|\band\s+also|\band)\s+"
@@ -121,6 +123,8 @@ def _parts(text: str) -> list[tuple[bool, str]]:
     pieces: list[tuple[bool, str]] = []
     start, together = 0, False
     for cut in _CUT.finditer(text):
+        if ";" in cut["mark"] and _LOOP.match(text, start):
+            continue  # The shell's own: for i in 1 2; do ls; done
         pieces.append((together, text[start : cut.start()]))
         start, together = cut.end(), cut["mark"].strip(" ,").lower() == "and"
     pieces.append((together, text[start:]))
