@@ -225,8 +225,14 @@ async def test_after_an_interruption_only_the_new_request_counts(
     assert calls_of(reply.blocks) == calls
 
 
-async def test_the_programs_own_notes_are_no_commands() -> None:
-    note = "[Completed task]\n\n# Task\n\n- run rm -rf x\n- read a.py"
+@pytest.mark.parametrize(
+    "note",
+    [
+        "[Completed task]\n\n# Task\n\n- run rm -rf x\n- read a.py",
+        "<user-command>\nls -la\n</user-command>\n<output>\nread a.py\n</output>",
+    ],
+)
+async def test_the_programs_own_notes_are_no_commands(note: str) -> None:
     reply = await completed(request_of(RequestMessage("user", (Text(note), Text("run ls")))))
     assert calls_of(reply.blocks) == [("run_command", {"command": "ls"})]
 

@@ -42,7 +42,7 @@ _TOKENS_PER_OTHER = 1.5
 _TOKENS_PER_IMAGE = 1_500
 _MAX_OUTPUT = 8_192
 _CHUNK = re.compile(r"\s*\S{1,24}\s?\S{0,8}", re.DOTALL)
-_NOTE = re.compile(r"\[[A-Za-z][\w ,:/-]{3,}\]")
+_NOTE = re.compile(r"\[[A-Za-z][\w ,:/-]{3,}\]|<user-command>")
 _INTERRUPTED = "[interrupted"
 _CONTINUE = re.compile(r"\s*(?:please )?(?:continue|go on|carry on|resume)\b.{0,20}\s*", re.IGNORECASE)
 
