@@ -174,6 +174,18 @@ def test_no_sampling_parameters_and_no_thinking_where_there_is_no_room() -> None
     assert betas(old, 1000) == ""
 
 
+def test_a_loop_that_another_model_began_goes_on_without_a_thinking_budget() -> None:
+    old = Options("claude-haiku-4-5", "enabled", bound=False)
+    thinking, call, result = Reasoning("hm", '{"signature":"s"}'), ToolCall("c1", "grep", "{}"), ToolResult("c1", "r")
+    second, answer = ToolCall("c2", "grep", "{}"), ToolResult("c2", "r")
+    begun = (user("a"), assistant(thinking, call), user(result), assistant(second), user(answer))
+    taken_over = (user("a"), assistant(call), user(result), assistant(thinking, second), user(answer))
+    assert "thinking" in encoded(*begun, options=old)
+    assert "thinking" not in encoded(*taken_over, options=old)
+    assert "thinking" in encoded(*taken_over[:-1], user(answer, "and now"), options=old)
+    assert "thinking" in encoded(*taken_over)
+
+
 def test_errors_are_text_alone_and_odd_ids_stay_in_step() -> None:
     call = ToolCall("call/1 ü", "läuft", '{"a": 1}')
     body = encoded(user("a"), assistant(call), user(ToolResult(call.id, "", is_error=True, images=(PNG,))))

@@ -63,6 +63,7 @@ def check(headers: dict[str, str], raw: bytes, models: dict[str, ModelSpec], *, 
     _check_roles(body["messages"], spec)
     _check_pairing(body["messages"])
     _check_thinking(body, spec, betas)
+    _check_open_loop(body)
     _check_tool_choice(body, spec)
     prompt = render(body)
     digests = prompt.digests_before()
@@ -291,6 +292,23 @@ def _check_thinking(body: dict[str, Any], spec: ModelSpec, betas: frozenset[str]
     if kind == "enabled" and not 1024 <= int(thinking.get("budget_tokens", 0)) < body.get("max_tokens", 1 << 30):
         raise RuleBroken(
             "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024 and less than max_tokens"
+        )
+
+
+def _check_open_loop(body: dict[str, Any]) -> None:
+    """With thinking on a budget, a tool loop that is still open must begin with thinking."""
+    if (body.get("thinking") or {}).get("type") != "enabled":
+        return
+    first = -1
+    for i, message in reversed(list(enumerate(body["messages"]))):
+        if message["role"] == "assistant":
+            first = i
+        elif any(not isinstance(block, dict) or block["type"] != "tool_result" for block in _blocks(message)):
+            break
+    if first >= 0 and "thinking" not in (kind := _blocks(body["messages"][first])[0]["type"]):
+        raise RuleBroken(
+            f"messages.{first}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{kind}`. When "
+            "`thinking` is enabled, a final `assistant` message must start with a thinking block."
         )
 
 

@@ -57,6 +57,15 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
     "bad id": (body([user("x"), assistant([use("a.b")]), user([result("a.b")])]), "should match pattern"),
     "input not an object": (body([user("x"), assistant([use(input="{")]), user([result()])]), "valid dictionary"),
     "prefill": (body([user("x"), assistant("The answer is")]), "does not support assistant message prefill"),
+    "open loop without thinking": (
+        body(
+            [user("x"), assistant([use()]), user([result()])],
+            model="claude-haiku-4-5",
+            thinking={"type": "enabled", "budget_tokens": 1024},
+            max_tokens=2000,
+        ),
+        "a final `assistant` message must start with a thinking block",
+    ),
     "thinking last": (
         body([user("x"), assistant([{"type": "thinking", "thinking": "", "signature": "x"}]), user("y")]),
         "final block in an assistant message cannot be `thinking`",

@@ -65,6 +65,23 @@ def thinking_field(options: Options, max_tokens: int) -> Fields | None:
     return field
 
 
+def _may_think(messages: tuple[RequestMessage, ...]) -> bool:
+    """Whether thinking on a budget is accepted: an open tool loop must begin with thinking, or go on without.
+
+    One begins without it where another model made its first calls (Anthropic, extended thinking with tool use).
+    """
+    first: RequestMessage | None = None
+    for message in reversed(messages):
+        if message.role == "assistant":
+            first = message
+        elif not all(isinstance(block, ToolResult) for block in message.blocks):
+            break
+    if first is None:
+        return True
+    begins = next((field for block in first.blocks if (field := _block(block, "assistant")) is not None), {})
+    return begins.get("type") in ("thinking", "redacted_thinking")
+
+
 class RequestEncoder:
     """Encodes requests, keeping each message's bytes as long as it is part of the latest one.
 
@@ -78,7 +95,7 @@ class RequestEncoder:
         """The request's body. What grows comes last: a longer conversation's body begins as a shorter one's."""
         head: Fields = {"model": options.model, "max_tokens": request.max_tokens, "stream": True}
         thinking = thinking_field(options, request.max_tokens)
-        if thinking is not None:
+        if thinking is not None and (options.thinking != "enabled" or _may_think(request.messages)):
             head["thinking"] = thinking
         if request.tools:
             head["tools"] = _tools(request.tools, mark_last=not request.system.strip())
