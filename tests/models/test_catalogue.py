@@ -20,6 +20,8 @@ from tui_agent.models.prices import DEFAULT_WINDOW, look_up
         ("Gemini:gemini-2.5-pro", "gemini:gemini-2.5-pro"),
         ("google:gemini-2.5-pro", "gemini:gemini-2.5-pro"),
         ("models/gemini-2.5-pro", "gemini:gemini-2.5-pro"),
+        ("ollama:qwen3:8b", "ollama:qwen3:8b"),
+        ("Ollama/hf.co/user/model:Q4_K_M", "ollama:hf.co/user/model:Q4_K_M"),
         ("offline", "offline:offline"),
         ("offline:offline", "offline:offline"),
     ],
@@ -36,7 +38,7 @@ def test_names(name: str, full: str) -> None:
         ("opus", "claude-opus-5-5"),
         ("gpt-9", "offline"),
         ("", "offline"),
-        ("ollama:llama3", "Ollama"),
+        ("ollama:", "did you mean|try"),
         ("anthropic:", "did you mean|try"),
         ("offline:x", "offline"),
         ("claude-../../v1/files", "claude"),
@@ -136,9 +138,11 @@ def test_nothing_heavy_is_imported_before_the_first_call() -> None:
     code = """
 import sys
 from tui_agent.models.catalogue import create_model, quick_profile
-import tui_agent.models.anthropic, tui_agent.models.gemini, tui_agent.models.retry, tui_agent.models.usage
-create_model("claude-opus-5-5"), create_model("gemini-2.5-pro"), quick_profile("claude-opus-5-5")
-heavy = {"anthropic", "google.genai", "genai_prices", "pydantic", "httpx", "httpx2", "aiohttp", "textual"}
+import tui_agent.models.anthropic, tui_agent.models.gemini, tui_agent.models.ollama
+import tui_agent.models.retry, tui_agent.models.usage
+create_model("claude-opus-5-5"), create_model("gemini-2.5-pro"), create_model("ollama:x")
+quick_profile("claude-opus-5-5")
+heavy = {"anthropic", "google.genai", "genai_prices", "ollama", "pydantic", "httpx", "httpx2", "aiohttp", "textual"}
 sys.stdout.write(repr(sorted(heavy & set(sys.modules))))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

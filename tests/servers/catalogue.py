@@ -11,6 +11,7 @@ class ModelSpec:
     """``window`` and ``max_output`` in tokens; ``minimum_cached`` the smallest cacheable prefix.
 
     ``bound``: a thinking block is tied to the conversation before it. ``thinking``: accepted ``thinking.type`` values.
+    ``capabilities``: what Ollama tells a model can do.
     ``thinks_by_default``: thinks when the request says nothing. ``shows_thinking``: the default of ``display``.
     """
 
@@ -28,6 +29,7 @@ class ModelSpec:
     forced_tool_choice: bool = True
     signature_required: bool = False
     call_ids: bool = False
+    capabilities: frozenset[str] = frozenset()
 
 
 _ADAPTIVE = frozenset({"adaptive", "disabled", "between_tools"})
@@ -58,4 +60,11 @@ GEMINI = (
     ModelSpec("gemini-3.8-flash", 1_048_576, 65_536, 4096, signature_required=True, call_ids=True),
     ModelSpec("gemini-3.1-pro-preview", 1_048_576, 65_536, 4096, signature_required=True, call_ids=True),
     ModelSpec("gemini-2.5-pro", 1_048_576, 65_536, 2048),
+)
+
+OLLAMA = (
+    ModelSpec("qwen3:8b", 40_960, 0, 0, capabilities=frozenset({"completion", "tools", "thinking"})),
+    ModelSpec("gemma4:12b", 131_072, 0, 0, capabilities=frozenset({"completion", "tools", "vision"})),
+    ModelSpec("tinyllama:latest", 2_048, 0, 0, capabilities=frozenset({"completion"})),
+    ModelSpec("gpt-oss:120b-cloud", 131_072, 0, 0, capabilities=frozenset({"completion", "tools", "thinking"})),
 )

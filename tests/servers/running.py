@@ -88,6 +88,8 @@ class ServerProcess:
     def environment(self) -> dict[str, str]:
         if self._name == "anthropic":
             return {"ANTHROPIC_API_KEY": self.api_key, "ANTHROPIC_BASE_URL": self.url}
+        if self._name == "ollama":
+            return {"OLLAMA_HOST": self.url}
         return {"GEMINI_API_KEY": self.api_key, "GOOGLE_GEMINI_BASE_URL": self.url}
 
     def record(self) -> Record:
@@ -114,7 +116,7 @@ class ServerProcess:
 def in_process(
     name: str, directory: Path, script: Script | None = None, *, windows: dict[str, int] | None = None, port: int = 0
 ) -> Iterator[ServerProcess]:
-    """Start ``tests.servers.<name>`` (``anthropic`` or ``gemini``); its files go to ``directory``."""
+    """Start ``tests.servers.<name>`` (``anthropic``, ``gemini`` or ``ollama``); its files go to ``directory``."""
     record = directory / f"{name}-record.jsonl"
     command = [sys.executable, "-m", f"tests.servers.{name}", "--port", str(port), "--record", str(record)]
     if script is not None:

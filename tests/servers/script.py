@@ -112,7 +112,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     message; ``body`` the request's JSON.
     """
 
-    provider: Literal["anthropic", "gemini"]
+    provider: Literal["anthropic", "gemini", "ollama"]
     model: str
     system: str
     tools: tuple[str, ...]

@@ -1,9 +1,10 @@
-"""What both protocol servers share: life cycle, record, script, faults, and the streaming of an answer."""
+"""What the protocol servers share: life cycle, record, script, faults, and the streaming of an answer."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -137,6 +138,10 @@ class ProtocolServer(ABC):
     def fields(self) -> dict[str, str]:
         """Headers every answer carries."""
 
+    def stream_fields(self) -> dict[str, str]:
+        """Headers of a streamed answer."""
+        return self.fields()
+
     @abstractmethod
     async def route(self, request: Request, recorded: RecordedRequest, exchange: Exchange) -> None:
         """Answer one request. Raises RuleBroken."""
@@ -201,7 +206,7 @@ class ProtocolServer(ABC):
 
     async def stream(self, number: int, reply: Reply, step: Step, fault: Fault | None, exchange: Exchange) -> None:
         """Send the events, paced by the step, up to where the fault strikes."""
-        await exchange.start(self.fields())
+        await exchange.start(self.stream_fields())
         if fault is not None and fault.kind == "empty_stream":
             self._record.answer(Answer(number, 200, "fault", fault.kind))
             await exchange.finish()
@@ -218,9 +223,12 @@ class ProtocolServer(ABC):
         await exchange.finish()
 
     async def _send(self, events: Sequence[Event], step: Step, exchange: Exchange) -> None:
+        # By the clock, so that what sending takes does not slow the stream down.
+        due = time.monotonic()
         for event in events:
             if event.paced and step.delay:
-                await exchange.wait(step.delay)
+                due += step.delay
+                await exchange.wait(max(0.0, due - time.monotonic()))
             await exchange.send(event.data)
 
     async def _strike(self, number: int, fault: Fault, exchange: Exchange) -> bool:

@@ -5,7 +5,7 @@ raises one `ModelError`. It never runs a tool and never retries: `models/retry.p
 """
 
 from collections.abc import AsyncIterator
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,7 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `bound_reasoning`: its reasoning is only accepted back under the prefix it was made under.
     `cache_ttl_s`: how long a cached prefix lives, in seconds. `cache_minimum`: the smallest cacheable one, in tokens.
+    `fixed_window`: the window is what the model is loaded with, so a setting may narrow it but never widen it.
     `source` says where window and prices come from: ``provider``, ``catalogue``, or ``default``.
     """
 
@@ -45,6 +46,7 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     tier: Tier = "unknown"
     prices: Prices | None = None
     bound_reasoning: bool = False
+    fixed_window: bool = False
     images: bool = True
     cache_ttl_s: int = 300
     cache_minimum: int = 1024
@@ -54,6 +56,18 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     def name(self) -> str:
         """``provider:id``, as entries and settings name it."""
         return f"{self.provider}:{self.id}"
+
+
+class LocalModels(NamedTuple):
+    """How local models are run: where Ollama listens when its variable is not set (empty: this machine), and the
+    largest context, in tokens, that the memory is meant for.
+    """
+
+    host: str = ""
+    window: int = 65_536
+
+
+THIS_MACHINE = LocalModels()
 
 
 class ModelRequest(msgspec.Struct, frozen=True):

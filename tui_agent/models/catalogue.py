@@ -3,6 +3,7 @@
 Nothing here imports an SDK or the price catalogue, except the functions that say so.
 """
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -12,9 +13,10 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
-from tui_agent.models.base import Model, ModelProfile, Tier, UnknownModel
+from tui_agent.models.base import THIS_MACHINE, LocalModels, Model, ModelProfile, Prices, Tier, UnknownModel
 from tui_agent.models.claude import binds_reasoning, cache_minimum_of
 from tui_agent.models.errors import plain
+from tui_agent.models.ollama_facts import is_remote
 
 OFFLINE = "offline"
 
@@ -59,6 +61,7 @@ _KEYS: Mapping[str, Sequence[str]] = {
     ),
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
 }
+_FREE = Prices(0.0, 0.0, 0.0, 0.0)
 _GEMINI_CACHE_MINIMUM = {"gemini-2.5": 2048, "gemini-3": 4096}
 
 
@@ -74,8 +77,13 @@ class ModelName(NamedTuple):
 
 
 def resolve(name: str) -> ModelName:
-    """``claude-…``, ``gemini-…``, ``provider:id`` or ``offline`` as provider and id. Raises `UnknownModel`."""
+    """``claude-…``, ``gemini-…``, ``provider:id`` (also ``ollama/id``) or ``offline`` as provider and id.
+
+    Raises `UnknownModel`.
+    """
     given = name.strip()
+    if given.lower().startswith("ollama/"):
+        given = f"ollama:{given[len('ollama/') :]}"
     prefix, separator, rest = given.partition(":")
     if given.lower() in (OFFLINE, f"{OFFLINE}:{OFFLINE}"):
         return ModelName(OFFLINE, OFFLINE)
@@ -89,11 +97,9 @@ def resolve(name: str) -> ModelName:
         if family is None:
             raise _unknown(given)
         provider, model = _BARE[family], bare
-    if provider == "ollama":
-        raise UnknownModel(
-            f"Local models through Ollama are not supported yet ({plain(given)}): use claude-…, gemini-… or {OFFLINE}."
-        )
-    if any(character.isspace() or not character.isprintable() or character in "/?#%" for character in model):
+    # A local model's name is never part of an address; it may have a host and a namespace (hf.co/user/model:Q4_K_M).
+    forbidden = "" if provider == "ollama" else "/?#%"
+    if any(character.isspace() or not character.isprintable() or character in forbidden for character in model):
         raise _unknown(given)
     return ModelName(provider, model)
 
@@ -114,6 +120,9 @@ def quick_profile(name: str, tiers: Mapping[Tier, Sequence[str]] = TIERS) -> Mod
         from tui_agent.models.offline import OfflineModel
 
         return OfflineModel().profile
+    if provider == "ollama":
+        prices = None if is_remote(model) else _FREE
+        return ModelProfile(provider=provider, id=model, tier=tier_of(model, tiers), prices=prices, fixed_window=True)
     claude = provider == "anthropic"
     return ModelProfile(
         provider=provider,
@@ -124,8 +133,11 @@ def quick_profile(name: str, tiers: Mapping[Tier, Sequence[str]] = TIERS) -> Mod
     )
 
 
-def create_model(name: str, tiers: Mapping[Tier, Sequence[str]] = TIERS) -> Model:
-    """The model behind a name; its SDK is imported when it is first asked. Raises `UnknownModel`."""
+def create_model(name: str, tiers: Mapping[Tier, Sequence[str]] = TIERS, local: LocalModels = THIS_MACHINE) -> Model:
+    """The model behind a name; its SDK is imported when it is first asked. `local`: how local models are run.
+
+    Raises `UnknownModel`.
+    """
     provider, _ = resolve(name)
     if provider == OFFLINE:
         from tui_agent.models.offline import OfflineModel
@@ -136,6 +148,10 @@ def create_model(name: str, tiers: Mapping[Tier, Sequence[str]] = TIERS) -> Mode
         from tui_agent.models.anthropic import AnthropicModel
 
         return AnthropicModel(profile)
+    if provider == "ollama":
+        from tui_agent.models.ollama import OllamaModel
+
+        return OllamaModel(profile, local)
     from tui_agent.models.gemini import GeminiModel
 
     return GeminiModel(profile)
@@ -153,11 +169,18 @@ def missing_key(name: str) -> str | None:
     return None if provider == "anthropic" and _has_anthropic_profile() else variables[0]
 
 
-def known_models(tiers: Mapping[Tier, Sequence[str]] = TIERS) -> list[ModelProfile]:
-    """Every model to choose from, with tier, window and prices. Imports the price catalogue: call it in a thread."""
+def known_models(tiers: Mapping[Tier, Sequence[str]] = TIERS, local: LocalModels = THIS_MACHINE) -> list[ModelProfile]:
+    """Every model to choose from, with tier, window and prices; those of Ollama where it answers at once.
+
+    Imports the price catalogue and asks Ollama: call it in a thread.
+    """
+    from tui_agent.models.ollama_address import pulled_models
     from tui_agent.models.prices import listed_models, look_up
 
     found = [look_up(quick_profile(f"{provider}:{model}", tiers)) for provider, model in listed_models()]
+    for model in pulled_models(local.host):
+        with contextlib.suppress(UnknownModel):
+            found.append(quick_profile(f"ollama:{model}", tiers))
     return [*found, quick_profile(OFFLINE)]
 
 

@@ -1,0 +1,85 @@
+"""A long session with a local model stays inside the context the model is loaded with."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.agent.summaries import Reader
+from tests.agent.talking import say, talking
+from tests.agent.test_long_sessions import STEPS_A_TURN, Material
+from tests.servers.ollama import OllamaServer
+from tests.servers.running import in_thread
+from tests.servers.script import Script, Step
+from tui_agent.agent import events
+from tui_agent.tools.subtasks import SubtaskSpec
+
+MODEL = "ollama:qwen3:8b"
+CALLS = 48
+
+
+@pytest.mark.parametrize("preset", ["layered", "summary-only"])
+@pytest.mark.parametrize("legacy", [False, True], ids=["refusing", "cutting"])
+async def test_nothing_is_ever_cut_and_the_model_is_loaded_once(
+    legacy: bool, preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material = Material(tmp_path / "project", CALLS, seed=11)
+    reader = Reader(material.step)
+    with in_thread(OllamaServer(reader)) as server:
+        server.legacy = legacy
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        settings = {
+            "model.id": MODEL,
+            "permissions.mode": "allow",
+            "context.preset": preset,
+            "context.memory_budget_tokens": "20000",
+        }
+        steps: list[events.ContextStep] = []
+        async with talking(tmp_path, settings) as session:
+            for part in range(CALLS // STEPS_A_TURN):
+                told = await say(session, f"Please read part {part} of the files.")
+                assert [event for event in told if isinstance(event, events.TurnFailed)] == []
+                steps += [event for event in told if isinstance(event, events.ContextStep)]
+            assert session.agent.profile.window == 20_000
+        assert len(reader.own) >= CALLS
+        assert {step.step for step in steps} >= ({"cleared"} if preset == "layered" else {"summary"})
+        # A prompt that was too long, whether refused or cut, is among these.
+        assert server.violations == []
+        assert server.loads == [("qwen3:8b", 20_000)]
+
+
+@pytest.mark.parametrize(("asked", "window"), [("12000", 12_000), ("1000000", 40_960)])
+async def test_a_window_that_is_set_is_what_the_model_is_loaded_with(
+    asked: str, window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_thread(OllamaServer(Script(after=Step(text="Hello.")))) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        async with talking(tmp_path, {"model.id": MODEL, "context.context_window": asked}) as session:
+            await say(session, "Hi.")
+            assert session.agent.context_stats().window == window
+        assert server.loads == [("qwen3:8b", window)]
+        assert server.violations == []
+
+
+async def test_a_subtask_is_answered_by_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with in_thread(OllamaServer(Script(after=Step(text="Forty-two.")))) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        async with talking(tmp_path, {"model.id": MODEL}) as session:
+            result = await session.agent.run_subtask(SubtaskSpec(system="Count.", prompt="How many?"))
+            assert "Forty-two." in result.text
+        assert server.loads == [("qwen3:8b", 40_960)]
+        assert server.violations == []
+
+
+async def test_switching_to_a_local_model_takes_the_settings_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tui_agent.agent.task_class import configured_model
+
+    monkeypatch.delenv("OLLAMA_HOST", raising=False)
+    with in_thread(OllamaServer(Script(after=Step(text="Hello.")))) as server:
+        settings = {"ollama.host": server.url, "context.memory_budget_tokens": "9000"}
+        async with talking(tmp_path, settings) as session:
+            await session.agent.swap_model(configured_model(session.agent.settings, MODEL))
+            await say(session, "Hi.")
+        assert server.loads == [("qwen3:8b", 9_000)]
+        assert server.violations == []

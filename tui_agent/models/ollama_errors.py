@@ -1,0 +1,94 @@
+"""Ollama's failures as one of the taxonomy: what happened, and what to do about it."""
+
+import re
+from collections.abc import Sequence
+
+from tui_agent.models.base import (
+    AuthFailed,
+    ContextOverflow,
+    InvalidRequest,
+    ModelError,
+    Overloaded,
+    RateLimited,
+    Unavailable,
+    UnknownModel,
+)
+from tui_agent.models.errors import plain
+
+MOST_NAMES = 8
+
+# The texts are those of Ollama's server and of the runner behind it (server/routes.go, llm/llama_server.go).
+_OVERFLOW = re.compile(
+    r"exceeds the available context size|exceed_context_size|input length exceeds the context length"
+    r"|prompt is longer than the context length|prompt is too long"
+)
+_OVERFLOW_SIZES = re.compile(r"request \((\d{1,12}) tokens\).*?context size \((\d{1,12}) tokens\)")
+_MEMORY = re.compile(r"more system memory|out of memory|cudamalloc failed|insufficient memory", re.IGNORECASE)
+_UNREADABLE_CALL = re.compile(r"error parsing tool call|unexpected end of JSON|tool call.*invalid", re.IGNORECASE)
+
+
+def not_running(url: str) -> str:
+    """What to do where nobody answers."""
+    return f"Ollama does not answer at {plain(url)}: start it with `ollama serve`, or check OLLAMA_HOST."
+
+
+def no_tools(model: str, others: Sequence[str] = ()) -> InvalidRequest:
+    """The model was not made to call tools."""
+    has = f" Of those Ollama has, these can: {_listed(others)}." if others else ""
+    return InvalidRequest(f"{plain(model)} cannot call tools, which a session works by: choose another model.{has}")
+
+
+def not_pulled(model: str, others: Sequence[str] = ()) -> UnknownModel:
+    """Ollama does not have the model."""
+    has = f", or choose one it has: {_listed(others)}" if others else ""
+    return UnknownModel(f"Ollama has no model {plain(model)}: get it with `ollama pull {plain(model)}`{has}.")
+
+
+def overflow(model: str, tokens: int, window: int) -> ContextOverflow:
+    """The request does not fit into the context the model is loaded with."""
+    size = f" of about {tokens:,} tokens" if tokens else ""
+    return ContextOverflow(
+        f"The conversation{size} does not fit into the {window:,} tokens {plain(model)} is loaded with: compact it, or "
+        "raise context.memory_budget_tokens where there is memory for more.",
+        tokens=tokens,
+        limit=window,
+    )
+
+
+def refusal(model: str, status: int, text: str, window: int) -> ModelError:
+    """The error for what Ollama answered; `status` is -1 where it came in the middle of a stream."""
+    said = plain(text)
+    if _OVERFLOW.search(text):
+        sizes = _OVERFLOW_SIZES.search(text)
+        return overflow(model, int(sizes[1]) if sizes else 0, int(sizes[2]) if sizes else window)
+    if _MEMORY.search(text):
+        return InvalidRequest(
+            f"There is not enough memory to run {plain(model)}: choose a smaller model, or lower "
+            f"context.memory_budget_tokens. Ollama said: {said}"
+        )
+    if "does not support tools" in text:
+        return no_tools(model)
+    if _UNREADABLE_CALL.search(text):
+        return Unavailable(f"{plain(model)} wrote a tool call that cannot be read: try again.")
+    match status:
+        case 401 | 403:
+            return AuthFailed(
+                f"Ollama may not use {plain(model)}: sign in with `ollama signin`, or set OLLAMA_API_KEY. ({said})"
+            )
+        case 404:
+            return InvalidRequest(f"What answers in Ollama's place is something else: check OLLAMA_HOST. ({said})")
+        case 413:
+            return overflow(model, 0, window)
+        case 429:
+            return RateLimited("Ollama's rate limit is reached: wait a while, or use another model.")
+        case 503:
+            return Overloaded("Ollama is busy with other requests: try again later.")
+        case _ if status < 0 or status >= 500 or status in (408, 499):
+            return Unavailable(f"Ollama failed on its side: try again. It said: {said}")
+        case _:
+            return InvalidRequest(f"Ollama refuses the request: {said}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(plain, names[:MOST_NAMES]))
+    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown

@@ -1,0 +1,119 @@
+"""An answer of Ollama's ``/api/chat``, read from the lines of its stream."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.entries import Usage
+from tui_agent.models.base import Completed, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
+from tui_agent.models.encoding import encode, fresh_id, read_arguments
+
+
+class _Function(msgspec.Struct):
+    name: str = ""
+    arguments: dict[str, object] | str | None = None
+
+
+class _Call(msgspec.Struct):
+    id: str = ""
+    function: _Function = msgspec.field(default_factory=_Function)
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Line(msgspec.Struct):
+    model: str = ""
+    message: _Message | None = None
+    done: bool = False
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+
+
+@dataclass(slots=True)
+class _Open:
+    """Text or thoughts as they come in."""
+
+    thought: bool
+    pieces: list[str] = field(default_factory=list)
+
+
+class OllamaReply:
+    """Takes the stream's lines in order. `complete` once the last one was seen; `told` is then the prompt's size in
+    tokens, 0 where the server does not tell.
+
+    `taken` are the ids earlier calls of the conversation have; a call without an id of its own gets a new one.
+    """
+
+    def __init__(self, model: str, taken: frozenset[str] = frozenset()) -> None:
+        self.complete = False
+        self.started = False
+        self.told = 0
+        self._model = model
+        self._taken = set(taken)
+        self._blocks: list[_Open | ToolCall] = []
+        self._output = 0
+        self._reason = ""
+
+    def read(self, data: object) -> list[StreamEvent]:
+        """Take one line in; returns what it tells. Raises `msgspec.ValidationError` where it is not understood."""
+        line = msgspec.convert(data, _Line)
+        self.started = True
+        self._model = line.model or self._model
+        events = self._message(line.message) if line.message is not None else []
+        if line.done:
+            self.complete = True
+            self._reason = line.done_reason or ""
+            self.told, self._output = max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0)
+        return events
+
+    def completed(self, max_tokens: int, told: int) -> Completed:
+        """The whole answer of at most `max_tokens`, to a prompt of `told` tokens (0: not known)."""
+        blocks = tuple(map(_closed, self._blocks))
+        reason: StopReason = "tool_calls" if any(isinstance(block, ToolCall) for block in blocks) else "end_turn"
+        if self._reason == "length":
+            # Without shifting, an answer also ends where the context is full.
+            reason = "max_tokens" if self._output >= max_tokens else "context_window"
+        usage = Usage(input_tokens=told, output_tokens=self._output)
+        return Completed(blocks, usage, reason, valid_text(self._model))
+
+    def _message(self, message: _Message) -> list[StreamEvent]:
+        events: list[StreamEvent] = []
+        if message.thinking:
+            events.append(ReasoningDelta(self._add(message.thinking, thought=True)))
+        if message.content:
+            events.append(TextDelta(self._add(message.content, thought=False)))
+        events += map(self._call, message.tool_calls or ())
+        return events
+
+    def _add(self, text: str, *, thought: bool) -> str:
+        text = valid_text(text)
+        last = self._blocks[-1] if self._blocks else None
+        if not isinstance(last, _Open) or last.thought is not thought:
+            last = _Open(thought)
+            self._blocks.append(last)
+        last.pieces.append(text)
+        return text
+
+    def _call(self, told: _Call) -> StreamEvent:
+        given = told.function.arguments
+        arguments, malformed = read_arguments(given if isinstance(given, str) else encode(given or {}).decode())
+        call_id = valid_text(told.id)
+        if not call_id or call_id in self._taken:
+            call_id = fresh_id()
+        self._taken.add(call_id)
+        call = ToolCall(call_id, valid_text(told.function.name), arguments, malformed=malformed)
+        self._blocks.append(call)
+        return ToolCallDelta(len(self._blocks) - 1, call.name, len(arguments))
+
+
+def _closed(opened: _Open | ToolCall) -> Block:
+    if isinstance(opened, ToolCall):
+        return opened
+    text = "".join(opened.pieces)
+    return Reasoning(text) if opened.thought else Text(text)

@@ -1,0 +1,172 @@
+"""A request as the JSON of Ollama's ``/api/chat``."""
+
+from typing import NamedTuple
+
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.view import RequestMessage
+from tui_agent.models.base import ModelRequest
+from tui_agent.models.encoding import Fields, arguments_of, encode, safe_id, safe_name, schema_of, text_of
+
+_NO_TEXT = "(no output)"
+_PICTURES = "(pictures of the results above)"
+_UNSEEN = "(a picture, which this model cannot see)"
+
+
+class Options(NamedTuple):
+    """What of a request depends on the model: its name, the context it is loaded with (0: not ours to size), whether
+    it is asked to think, and whether it sees pictures.
+    """
+
+    model: str
+    context: int
+    thinks: bool
+    sees: bool
+
+
+class Encoded(NamedTuple):
+    """A request's body, and its size in bytes without pictures."""
+
+    body: bytes
+    size: int
+
+
+class _Piece(NamedTuple):
+    """One message's JSON: several objects, separated by commas; empty where nothing of it is sent."""
+
+    data: bytes
+    size: int
+
+
+class RequestEncoder:
+    """Encodes requests, keeping each message's bytes as long as it is part of the latest one.
+
+    A message is told by its identity and that of the message before it, which holds the calls it answers.
+    """
+
+    def __init__(self) -> None:
+        self._encoded: dict[tuple[int, int, bool], tuple[RequestMessage, RequestMessage | None, _Piece]] = {}
+
+    def encode(self, request: ModelRequest, options: Options) -> Encoded:
+        """The request's body. What grows comes last: a longer conversation's body begins as a shorter one's.
+
+        ``truncate`` and ``shift`` (Ollama 0.12.6 and later) make it refuse what does not fit, instead of leaving out
+        the oldest messages, before or while it answers.
+        """
+        head: Fields = {"model": options.model, "stream": True, "truncate": False, "shift": False}
+        if options.thinks:
+            head["think"] = True
+        sized = {"num_ctx": options.context} if options.context else {}
+        head["options"] = {**sized, "num_predict": request.max_tokens}
+        if request.tools:
+            head["tools"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": text_of(tool.description),
+                        "parameters": schema_of(tool.schema),
+                    },
+                }
+                for tool in request.tools
+            ]
+        pieces = self._messages(request, options.sees)
+        if request.system.strip():
+            system = encode({"role": "system", "content": text_of(request.system)})
+            pieces.insert(0, _Piece(system, len(system)))
+        begin = encode(head)[:-1]
+        body = begin + b',"messages":[' + b",".join(piece.data for piece in pieces) + b"]}"
+        return Encoded(body, len(begin) + sum(piece.size for piece in pieces))
+
+    def _messages(self, request: ModelRequest, sees: bool) -> list[_Piece]:
+        kept: dict[tuple[int, int, bool], tuple[RequestMessage, RequestMessage | None, _Piece]] = {}
+        pieces: list[_Piece] = []
+        before: RequestMessage | None = None
+        for message in request.messages:
+            key = (id(before), id(message), sees)
+            known = self._encoded.get(key)
+            piece = known[2] if known is not None else _encoded(message, before, sees)
+            kept[key] = (message, before, piece)
+            if piece.data:
+                pieces.append(piece)
+            before = message
+        self._encoded = kept
+        return pieces
+
+
+def _encoded(message: RequestMessage, before: RequestMessage | None, sees: bool) -> _Piece:
+    fields = _said(message) if message.role == "assistant" else _asked(message, _names_of(before), sees)
+    data = b",".join(map(encode, fields))
+    pictures = sum(len(image) for field in fields for image in _images_in(field))
+    return _Piece(data, len(data) - pictures)
+
+
+def _images_in(field: Fields) -> list[str]:
+    images = field.get("images")
+    return images if isinstance(images, list) else []
+
+
+def _said(message: RequestMessage) -> list[Fields]:
+    """The assistant's message. Its template leaves out the thinking that is not wanted any more."""
+    texts: list[str] = []
+    thinking: list[str] = []
+    calls: list[Fields] = []
+    for block in message.blocks:
+        match block:
+            case Text() if block.text.strip():
+                texts.append(text_of(block.text))
+            case Reasoning() if block.text.strip():
+                thinking.append(text_of(block.text))
+            case ToolCall():
+                function = {"index": len(calls), "name": safe_name(block.name), "arguments": arguments_of(block)}
+                calls.append({"id": safe_id(block.id), "function": function})
+            case _:
+                pass
+    if not texts and not calls:
+        return []
+    fields: Fields = {"role": "assistant", "content": "\n\n".join(texts)}
+    if thinking:
+        fields["thinking"] = "\n\n".join(thinking)
+    if calls:
+        fields["tool_calls"] = calls
+    return [fields]
+
+
+def _asked(message: RequestMessage, names: dict[str, str], sees: bool) -> list[Fields]:
+    """The results, a message each, then what the user said. Templates show pictures in a user's message alone."""
+    results: list[Fields] = []
+    texts: list[str] = []
+    shown: list[Image] = []
+    for block in message.blocks:
+        match block:
+            case ToolResult():
+                results.append(_result(block, names))
+                shown += block.images
+            case Text() if block.text.strip():
+                texts.append(text_of(block.text))
+            case Image():
+                shown.append(block)
+            case _:
+                pass
+    if shown and not sees:
+        texts += [_UNSEEN] * len(shown)
+    if not texts and not shown:
+        return results
+    said: Fields = {"role": "user", "content": "\n\n".join(texts) or (_PICTURES if results else "")}
+    if shown and sees:
+        said["images"] = [image.data for image in shown]
+    return [*results, said]
+
+
+def _names_of(message: RequestMessage | None) -> dict[str, str]:
+    blocks = message.blocks if message is not None else ()
+    return {block.id: safe_name(block.name) for block in blocks if isinstance(block, ToolCall)}
+
+
+def _result(result: ToolResult, names: dict[str, str]) -> Fields:
+    text = text_of(result.text) if result.text.strip() else _NO_TEXT
+    return {
+        "role": "tool",
+        "content": f"Error: {text}" if result.is_error else text,
+        "tool_name": names.get(result.call_id, "unnamed"),
+        "tool_call_id": safe_id(result.call_id),
+    }
