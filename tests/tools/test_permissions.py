@@ -187,6 +187,134 @@ async def test_an_allow_rule_covers_every_command_of_a_line(workspace: Workspace
 
 
 @pytest.mark.parametrize(
+    ("rule", "command", "expected"),
+    [
+        ("git diff *", "git diff --stat HEAD~1", "pass"),
+        ("git diff *", "git diff main..work -- src/a.py", "pass"),
+        ("git diff *", "git diff --output=x", "ask"),
+        ("git diff *", "git diff --outp x", "ask"),
+        ("git diff *", "git diff --ext-diff", "ask"),
+        ("git diff --output=x *", "git diff --output=x HEAD", "pass"),
+        ("git diff --output=x *", "git diff --output=x --ext-diff", "ask"),
+        ("git diff --output=x", "git diff --output=x", "pass"),
+        ("git *", "git log --oneline -5", "pass"),
+        ("git *", "git --no-pager log", "pass"),
+        ("git *", "git -c core.pager=x log", "ask"),
+        ("git *", "git -C .. status", "ask"),
+        ("git *", "git config alias.x '!y'", "ask"),
+        ("git config *", "git config user.name x", "pass"),
+        ("git *", "git commit -am 'fix: see /etc/hosts'", "pass"),
+        ("git add *", "git add AGENTS.md", "pass"),
+        ("git *", "git worktree add ../elsewhere", "ask"),
+        ("git *", "git mv a AGENTS.md", "ask"),
+        ("grep *", "grep -rn '/api/.*' src", "ask"),
+        ("grep *", "grep -rn /api/users src", "pass"),
+        ("grep *", "grep -rf/etc/hosts src", "ask"),
+        ("gcc *", "gcc @/etc/hosts", "ask"),
+        ("sort *", "sort -u src/a.py", "pass"),
+        ("sort *", "sort -uo x src/a.py", "ask"),
+        ("find *", "find . -name '*.py'", "pass"),
+        ("find *", "find . -delete", "ask"),
+        ("find *", "find . -exec rm {} +", "ask"),
+        ("find *", "find .. -name x", "ask"),
+        ("sed *", "sed -n '1,5p;$p' src/a.py", "pass"),
+        ("sed *", "sed -E 's/a b/c/g' src/a.py", "pass"),
+        ("sed *", "sed -i s/a/b/ src/a.py", "ask"),
+        ("sed -i *", "sed -i s/a/b/ src/a.py", "pass"),
+        ("sed *", "sed 's/a/b/w x'", "ask"),
+        ("awk *", "awk '{print $1, $NF}' src/a.py", "pass"),
+        ("awk *", "awk '{print > \"x\"}'", "ask"),
+        ("tar *", "tar tf x.tar", "pass"),
+        ("tar *", "tar tf x.tar --to-command=sh", "ask"),
+        ("tar *", "tar xf x.tar", "ask"),
+        ("tee *", "tee out.txt", "pass"),
+        ("tee *", "tee .git/hooks/pre-commit", "ask"),
+        ("tee *", "tee ../out", "ask"),
+        ("cat *", "cat src/*.py", "pass"),
+        ("cat *", "cat /etc/hosts", "ask"),
+        ("cat *", "cat ~/x", "ask"),
+        ("cat *", "cat ~root/x", "ask"),
+        ("cat *", "cat .*/x", "ask"),
+        ("cat *", "cat < /etc/hosts", "ask"),
+        ("cat *", "cat $X", "ask"),
+        ("cat *", 'cat "$(pwd)/x"', "ask"),
+        ("cat /etc/hosts", "cat /etc/hosts", "pass"),
+        ("cat /etc/*", "cat /etc/hosts", "pass"),
+        ("cat /etc/*", "cat /etc/../root/x", "ask"),
+        ("echo *", 'echo $HOME "$(pwd)"', "ask"),
+        ("echo *", "echo $HOME '/not/a/path'", "pass"),
+        ("echo *", "echo /etc/*", "ask"),
+        ("echo *", "echo * 'why?'", "pass"),
+        ("printf *", "printf -v PATH x", "ask"),
+        ("test *", "test -v 'a[$(x)]'", "ask"),
+        ("make *", "make test CC=gcc", "pass"),
+        ("make *", "make -C /elsewhere", "ask"),
+        ("curl *", "curl https://example.org/a/../b", "pass"),
+        ("curl *", "curl file:///etc/hosts", "ask"),
+        ("rm *", "rm -rf build", "pass"),
+        ("rm *", "rm -rf .git", "ask"),
+        ("cargo *", "cargo --config x build", "ask"),
+    ],
+)
+async def test_what_the_star_of_a_rule_does_not_stand_for(
+    workspace: Workspace, rule: str, command: str, expected: str
+) -> None:
+    gate = PermissionGate("auto", workspace, allow=[f"run_command({rule})"])
+    assert await outcome(gate, SHELL, run(command)) == expected
+
+
+@pytest.mark.parametrize("command", ["sort *", "cat -n -*", "echo ?-compress*"])
+async def test_a_file_that_would_become_an_option(workspace: Workspace, command: str) -> None:
+    gate = PermissionGate("auto", workspace, allow=[f"run_command({name} *)" for name in ("sort", "cat", "echo")])
+    assert await outcome(gate, SHELL, run(command)) == "pass"
+    (workspace.root / "--compress-program=x").touch()
+    assert await outcome(gate, SHELL, run(command)) == "ask"
+    assert await outcome(gate, SHELL, run("sort ./*")) == "pass"
+
+
+async def test_a_cd_is_followed(workspace: Workspace, tmp_path: Path) -> None:
+    (workspace.root / "src/out").symlink_to(tmp_path)
+    (tmp_path / "x").touch()
+    gate = PermissionGate("auto", workspace, allow=["run_command(cd *)", "run_command(cat *)"])
+    assert await outcome(gate, SHELL, run("cd src && cat a.py ../a.py")) == "ask"
+    assert await outcome(gate, SHELL, run("cd src && cat a.py")) == "pass"
+    assert await outcome(gate, SHELL, run("cd src && cat out/x")) == "ask"
+    assert await outcome(gate, SHELL, run("cat [s]rc/o[u]t/[x]")) == "ask"
+    assert await outcome(gate, SHELL, run("cd src/out && cat x")) == "ask"
+    assert await outcome(gate, SHELL, run("cd - && cat x")) == "ask"
+    assert await outcome(gate, SHELL, run("cd && cat x")) == "ask"
+
+
+async def test_the_user_is_told_what_a_rule_does_not_stand_for(workspace: Workspace) -> None:
+    gate = PermissionGate("auto", workspace, allow=["run_command(git diff *)"])
+    person = Person()
+    await gate.check(SHELL, run("git diff --output=x"), person)
+    assert person.questions[0].reason == ("It runs a command, and `--output=x` makes git do more than it is known for.")
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern"),
+    [
+        ("git diff --stat", "run_command(git diff *)"),
+        ("git diff --output=x", "run_command(git diff --output=x)"),
+        ("cat /etc/hosts", "run_command(cat /etc/hosts)"),
+        ("ls src; cat /etc/hosts", "run_command(ls *), run_command(cat /etc/hosts)"),
+        ("cat $X", ""),
+        ("cat < /etc/hosts", ""),
+        ("find . -exec rm {} +", ""),
+    ],
+)
+async def test_always_offers_what_would_let_it_through(
+    workspace: Workspace, tmp_path: Path, command: str, pattern: str
+) -> None:
+    gate = PermissionGate("auto", workspace, remembered=RememberedRules(tmp_path / "p.json", workspace.root))
+    person = Person(always=True)
+    await gate.check(SHELL, run(command), person)
+    assert person.questions[0].pattern == pattern
+    assert await outcome(gate, SHELL, run(command)) == ("pass" if pattern else "ask")
+
+
+@pytest.mark.parametrize(
     "command",
     [
         "rm x",

@@ -243,3 +243,25 @@ def test_output_is_for_reading() -> None:
     assert environment["TERM"] == "dumb"
     assert environment["NO_COLOR"] == "1"
     assert "FORCE_COLOR" not in environment
+
+
+def test_a_plain_cd_goes_where_it_says() -> None:
+    assert "CDPATH" not in child_environment({"CDPATH": "/"})
+
+
+def test_git_takes_no_orders_from_a_bare_repository_in_the_project(tmp_path: Path) -> None:
+    """Its configuration may name a program that `git status` runs."""
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare"], check=True)
+    with (tmp_path / "bare/config").open("a") as config:
+        config.write(f"[core]\nbare = false\nworktree = {tmp_path}\nfsmonitor = touch {tmp_path}/evil\n")
+    for environment, runs in ((dict(os.environ), True), (child_environment(os.environ), False)):
+        subprocess.run(["git", "status"], cwd=tmp_path / "bare", env=environment, check=False, capture_output=True)
+        assert (tmp_path / "evil").exists() == runs
+        (tmp_path / "evil").unlink(missing_ok=True)
+
+
+def test_what_the_user_told_git_stays() -> None:
+    environment = child_environment({"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"})
+    assert environment["GIT_CONFIG_COUNT"] == "2"
+    assert environment["GIT_CONFIG_KEY_0"] == "a.b"
+    assert environment["GIT_CONFIG_KEY_1"] == "safe.bareRepository"

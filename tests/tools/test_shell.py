@@ -116,27 +116,6 @@ async def test_no_keys_no_input_no_colours(context: Context, monkeypatch: pytest
     assert "\ndumb\n" in answer.text
 
 
-async def test_a_background_command_goes_on_and_can_be_read(context: Context) -> None:
-    answer = await run(context, "echo ready; sleep 1.3; echo later; sleep 1000", background=True)
-    assert not answer.is_error
-    assert answer.text.startswith("ready\n[still running in the background, process ")
-    pid = int(answer.text.split("process ")[1].split(";")[0])
-    async with asyncio.timeout(10):
-        while Path(answer.raw_path).read_text() != "ready\nlater\n":
-            await asyncio.sleep(0.02)
-    stopped = await run(context, f"kill -- -{pid}")
-    assert not stopped.is_error
-    async with asyncio.timeout(10):
-        while alive(pid):
-            await asyncio.sleep(0.02)
-
-
-async def test_a_background_command_that_fails_at_once_says_so(context: Context) -> None:
-    answer = await run(context, "echo oops; exit 2", background=True)
-    assert answer.is_error
-    assert answer.text == "oops\n[the background command has already ended, exit code 2]"
-
-
 async def test_what_is_left_running_is_said(context: Context) -> None:
     answer = await run(context, "sleep 1000 & echo $!")
     assert "a process it started is still running and can no longer write" in answer.text

@@ -27,6 +27,7 @@ _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
 _USER = re.compile(r"//[^/?#]*@")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
+_WRITE = "Write it whole, as in https://example.org/page."
 _LOCAL_NAMES = ("localhost", "localhost.localdomain")
 
 Address = IPv4Address | IPv6Address
@@ -69,21 +70,26 @@ def read_address(text: str) -> WebAddress:
     text = text.strip()
     named = shown(_USER.sub("//", text), 200)
     if len(text) > MAX_URL:
-        raise ToolFailure(f"The address is too long: {len(text):,} characters, at most {MAX_URL:,}.")
+        raise ToolFailure(
+            f"The address is too long: {len(text):,} characters, at most {MAX_URL:,}.", "Shorten its query."
+        )
     if _UNSAFE.search(text):
-        raise ToolFailure(f"{named} is no web address: it holds spaces, control characters or backslashes.")
+        raise ToolFailure(
+            f"{named} is no web address: it holds spaces, control characters or backslashes.",
+            "Write them percent-encoded, as in %20.",
+        )
     try:
         parts = urlsplit(text)
         port = parts.port
         host = _host(parts.hostname or "")
     except ValueError as error:
-        raise ToolFailure(f"{named} is no web address: {error}.") from error
+        raise ToolFailure(f"{named} is no web address: {error}.", _WRITE) from error
     scheme = parts.scheme.lower()
     if scheme not in _PORTS:
-        hint = "" if "://" in text else f" Did you mean https://{named}?"
-        raise ToolFailure(f"{named} is no web address: it must begin with http:// or https://.{hint}")
+        hint = "" if "://" in text else f"Did you mean https://{named}?"
+        raise ToolFailure(f"{named} is no web address: it must begin with http:// or https://.", hint or _WRITE)
     if not host:
-        raise ToolFailure(f"{named} is no web address: it names no host.")
+        raise ToolFailure(f"{named} is no web address: it names no host.", _WRITE)
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._[]")
     query = f"?{quote(parts.query, safe='/%:@!$&()*+,;=~-._?[]')}" if parts.query else ""
     user, _, _ = parts.netloc.rpartition("@")
@@ -95,7 +101,9 @@ def redirected(address: WebAddress, location: str) -> WebAddress:
     try:
         target = read_address(urljoin(address.text, location.strip()))
     except ValueError as error:
-        raise ToolFailure(f"The page redirects to {shown(location, 200)}, which is no address.") from error
+        raise ToolFailure(
+            f"The page redirects to {shown(location, 200)}, which is no address.", "Look for the same text elsewhere."
+        ) from error
     user = address.user if target.origin == address.origin else ""
     return msgspec.structs.replace(target, user=user)
 

@@ -4,6 +4,7 @@ They isolate context, not rights: every call of a subtask passes the session's o
 the tool it really uses. So the wrappers themselves touch nothing and ask nothing.
 """
 
+import json
 from collections.abc import Iterable
 
 from tui_agent.resources import prompt_text
@@ -23,16 +24,13 @@ INNER_TOOLS = {
 _READING: Effect = "read"
 
 
-def agentic_tools(subtasks: Subtasks, names: Iterable[str]) -> list[Tool]:
-    """The wrappers whose inner tools are all among `names`."""
-    offered = frozenset(names)
-    wrappers: list[Tool] = [
-        AgenticReadFile(subtasks),
-        AgenticFetchUrl(subtasks),
-        AgenticGrep(subtasks),
-        AgenticResearch(subtasks),
-    ]
-    return [tool for tool in wrappers if offered.issuperset(INNER_TOOLS[tool.definition.name])]
+def agentic_tools(subtasks: Subtasks, offered: Iterable[Tool]) -> list[Tool]:
+    """The wrappers whose inner tools are all `offered`."""
+    by_name = {tool.definition.name: tool for tool in offered}
+    wrappers: list[Tool] = [AgenticReadFile(subtasks), AgenticGrep(subtasks), AgenticResearch(subtasks)]
+    if "fetch_url" in by_name:
+        wrappers.append(AgenticFetchUrl(subtasks, by_name["fetch_url"]))
+    return [tool for tool in wrappers if by_name.keys() >= set(INNER_TOOLS[tool.definition.name])]
 
 
 class _Wrapper:
@@ -98,8 +96,9 @@ class AgenticFetchUrl(_Wrapper):
 
     effect: Effect = "network"
 
-    def __init__(self, subtasks: Subtasks) -> None:
+    def __init__(self, subtasks: Subtasks, fetch_url: Tool) -> None:
         super().__init__(subtasks, Signature.of(self._fetch, "agentic_fetch_url"))
+        self._fetch_url = fetch_url
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await self._signature.call(self._fetch, arguments, context)
@@ -116,6 +115,8 @@ class AgenticFetchUrl(_Wrapper):
             question: What you need to know, with all that is needed to understand it: the helper knows nothing of this
                 conversation. Ask for exact names, versions or code where you will need them.
         """
+        # A subtask costs money; what fetch_url refuses at first sight is known without one.
+        self._fetch_url.access(json.dumps({"url": url}), context.workspace)
         return await self._ask(context, url, f"Question: {question}\n\nFetch {url} to answer it.")
 
 

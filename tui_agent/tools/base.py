@@ -17,7 +17,12 @@ Effect: TypeAlias = Literal["read", "write", "run", "network", "none"]
 
 
 class ToolFailure(Exception):
-    """The call cannot be done; the message says why and what the model may do instead."""
+    """The call cannot be done: `why`, which the user sees as well, and what the model may do `instead`."""
+
+    def __init__(self, why: str, instead: str = "") -> None:
+        super().__init__(f"{why} {instead}".strip())
+        self.why = why
+        self.instead = instead
 
 
 class Access(msgspec.Struct, frozen=True):

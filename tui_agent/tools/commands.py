@@ -14,12 +14,14 @@ from tui_agent.tools.wrappers import Unwrapped, unwrap
 _DEPTH = 8
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~*?{}$\[\]^-]+", re.ASCII)
-_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+NOWHERE = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+"""Paths that are no file."""
+
 _MOVES = frozenset({"cd", "pushd", "popd"})
 
 
 class Redirection(msgspec.Struct, frozen=True):
-    """A file the shell itself opens to write. `target` is None where it is only known when the line runs."""
+    """A file the shell itself opens. `target` is None where it is only known when the line runs."""
 
     target: str | None
 
@@ -37,12 +39,14 @@ class SimpleCommand(msgspec.Struct, frozen=True):
 
 class ShellLine(msgspec.Struct, frozen=True):
     """`commands`: all that run, those inside substitutions and wrappers (``sudo``, ``xargs``, ``bash -c``) included.
-    `mentions`: further readings of them, for rules that forbid. `opaque` says why the line is not fully understood.
+    `mentions`: further readings of them, for rules that forbid. `writes`, `reads`: what redirections open. `opaque`
+    says why the line is not fully understood.
     """
 
     commands: tuple[SimpleCommand, ...] = ()
     mentions: tuple[str, ...] = ()
     writes: tuple[Redirection, ...] = ()
+    reads: tuple[Redirection, ...] = ()
     opaque: str = ""
 
 
@@ -57,7 +61,14 @@ def read_line(line: str) -> ShellLine:
         reader.opaque = "it is nested too deeply"
     moved = any(command.words[:1] and command.words[0] in _MOVES for command in reader.commands)
     writes = tuple(_moved(write) if moved else write for write in reader.writes)
-    return ShellLine(tuple(reader.commands), tuple(reader.mentions), writes, reader.opaque)
+    return ShellLine(tuple(reader.commands), tuple(reader.mentions), writes, tuple(reader.reads), reader.opaque)
+
+
+def written(word: str) -> str:
+    """An argument as `SimpleCommand.text` has it: quoted only where it must be."""
+    if word and _PLAIN.fullmatch(word):
+        return word
+    return "'" + word.replace("'", "'\\''") + "'"
 
 
 class _Reader:
@@ -67,6 +78,7 @@ class _Reader:
         self.commands: list[SimpleCommand] = []
         self.mentions: list[str] = []
         self.writes: list[Redirection] = []
+        self.reads: list[Redirection] = []
         self.opaque = ""
 
     def read(self, line: str, depth: int) -> None:
@@ -77,8 +89,8 @@ class _Reader:
             self._command(words, depth)
         for inner in parsed.inner:
             self.read(inner, depth + 1)
-        for word in parsed.writes:
-            self._write(word)
+        self.writes += filter(None, map(_opened, parsed.writes))
+        self.reads += filter(None, map(_opened, parsed.reads))
         if parsed.opaque:
             self.opaque = self.opaque or parsed.opaque
 
@@ -93,7 +105,7 @@ class _Reader:
             raise Opaque("it is nested too deeply")
         command = SimpleCommand(
             words=tuple(word.text for word in words),
-            text=" ".join(map(_written, (*assignments, *words))),
+            text=" ".join(written(word.text) for word in (*assignments, *words)),
             assigns=bool(assignments),
             dynamic=any(word.dynamic for word in words),
         )
@@ -118,27 +130,23 @@ class _Reader:
             self.read(line, depth + 1)
 
     def _mention(self, words: tuple[Word, ...]) -> None:
-        name, *rest = (_written(word) for word in words)
+        name, *rest = (written(word.text) for word in words)
         self.mentions.append(" ".join([name, *rest]))
         if "/" in name:
             self.mentions.append(" ".join([name.rsplit("/", 1)[1], *rest]))
 
-    def _write(self, word: Word) -> None:
-        if word.dynamic or word.globs or (word.raw.startswith("~") and not word.raw.startswith("~/")):
-            self.writes.append(Redirection(None))
-        elif word.text not in _NOWHERE:
-            # A quoted tilde is a file of that name, and "./" says so.
-            quoted = word.text.startswith("~") and not word.raw.startswith("~")
-            self.writes.append(Redirection(f"./{word.text}" if quoted else word.text))
+
+def _opened(word: Word) -> Redirection | None:
+    if word.dynamic or word.globs or (word.raw.startswith("~") and not word.raw.startswith("~/")):
+        return Redirection(None)
+    if word.text in NOWHERE:
+        return None
+    # A quoted tilde is a file of that name, and "./" says so.
+    quoted = word.text.startswith("~") and not word.raw.startswith("~")
+    return Redirection(f"./{word.text}" if quoted else word.text)
 
 
 def _moved(write: Redirection) -> Redirection:
     """A relative target after a `cd` could be anywhere."""
     known = write.target is not None and write.target.startswith(("/", "~/"))
     return write if known else Redirection(None)
-
-
-def _written(word: Word) -> str:
-    if word.text and _PLAIN.fullmatch(word.text):
-        return word.text
-    return "'" + word.text.replace("'", "'\\''") + "'"

@@ -87,27 +87,25 @@ def explained(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise missing(str(path), path) from error
     except OSError as error:
-        raise ToolFailure(f"{shown(str(path))}: {_reason(error)}") from error
+        reason, instead = _REASONS.get(error.errno or 0, (f"{error.strerror or error}.", _OTHERWISE))
+        raise ToolFailure(f"{shown(str(path))}: {reason}", instead) from error
 
 
-def _reason(error: OSError) -> str:
-    match error.errno:
-        case errno.ELOOP:
-            return "a link took its place while it was being opened. Nothing was done; try again."
-        case errno.ENOTDIR:
-            return "it, or a part of its path, is not a folder."
-        case errno.EISDIR:
-            return "it is a folder."
-        case errno.ENOSPC | errno.EDQUOT:
-            return "no space is left on the disk. Nothing was changed."
-        case errno.EACCES | errno.EPERM:
-            return "permission denied by the file system."
-        case errno.EROFS:
-            return "the file system is read-only."
-        case errno.ENAMETOOLONG:
-            return "the name is too long."
-        case _:
-            return f"{error.strerror or error}."
+_OTHERWISE = "Look at it with list_dir, or tell the user."
+_DISK = ("no space is left on the disk. Nothing was changed.", "Tell the user: they have to make room.")
+_FORBIDDEN = ("permission denied by the file system.", "Go on without it, or ask the user to change its permissions.")
+_REASONS = {
+    errno.ELOOP: ("a link took its place while it was being opened.", "Nothing was done; try again."),
+    errno.ENOTDIR: ("it, or a part of its path, is not a folder.", "Look at the folder above it with list_dir."),
+    errno.EISDIR: ("it is a folder.", "Name a file in it; list_dir shows what there is."),
+    errno.ENOSPC: _DISK,
+    errno.EDQUOT: _DISK,
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
+    errno.EROFS: ("the file system is read-only.", "Write to another folder, or ask the user."),
+    errno.ENAMETOOLONG: ("the name is too long.", "Use a shorter one."),
+}
+"""What an operating system's error means, and what may be done."""
 
 
 @contextmanager
@@ -126,7 +124,9 @@ def _folder_of(path: Path) -> Iterator[int]:
 
 def _open_regular(path: Path, folder: int) -> int:
     if any(path.is_relative_to(kernel) for kernel in _KERNEL_FOLDERS):
-        raise ToolFailure(f"{shown(str(path))} is an interface of the kernel, not a file. Use a command to look at it.")
+        raise ToolFailure(
+            f"{shown(str(path))} is an interface of the kernel, not a file.", "Use a command to look at it."
+        )
     _require_regular(path, os.stat(path.name or path.anchor, dir_fd=folder, follow_symlinks=False))
     descriptor = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
@@ -138,17 +138,19 @@ def _open_regular(path: Path, folder: int) -> int:
 
 
 def _require_regular(path: Path, found: os.stat_result) -> None:
+    by_command = "Use a command if it is really meant."
     kinds = {
-        stat.S_IFDIR: "a folder. Use list_dir to see what is in it",
-        stat.S_IFLNK: "a link that took a file's place while it was being opened; try again",
-        stat.S_IFIFO: "a pipe, not a file",
-        stat.S_IFSOCK: "a socket, not a file",
-        stat.S_IFCHR: "a device, not a file",
-        stat.S_IFBLK: "a device, not a file",
+        stat.S_IFDIR: ("a folder", "Use list_dir to see what is in it."),
+        stat.S_IFLNK: ("a link that took a file's place while it was being opened", "Nothing was done; try again."),
+        stat.S_IFIFO: ("a pipe, not a file", by_command),
+        stat.S_IFSOCK: ("a socket, not a file", by_command),
+        stat.S_IFCHR: ("a device, not a file", by_command),
+        stat.S_IFBLK: ("a device, not a file", by_command),
     }
-    kind = stat.S_IFMT(found.st_mode)
-    if kind != stat.S_IFREG:
-        raise ToolFailure(f"{shown(str(path))} is {kinds.get(kind, 'no regular file')}.")
+    mode = stat.S_IFMT(found.st_mode)
+    if mode != stat.S_IFREG:
+        kind, instead = kinds.get(mode, ("no regular file", by_command))
+        raise ToolFailure(f"{shown(str(path))} is {kind}.", instead)
 
 
 def _existing(path: Path, folder: int) -> os.stat_result | None:
@@ -158,10 +160,14 @@ def _existing(path: Path, folder: int) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if any(path.is_relative_to(kernel) for kernel in _KERNEL_FOLDERS):
-        raise ToolFailure(f"{shown(str(path))} is an interface of the kernel, not a file.")
+        raise ToolFailure(
+            f"{shown(str(path))} is an interface of the kernel, not a file.", "Use a command to change it."
+        )
     _require_regular(path, found)
     if not found.st_mode & 0o222:
-        raise ToolFailure(f"{shown(str(path))} is marked read-only. Change its mode first if it is meant to be edited.")
+        raise ToolFailure(
+            f"{shown(str(path))} is marked read-only.", "Change its mode first if it is meant to be edited."
+        )
     return found
 
 
@@ -181,7 +187,9 @@ def _fill(stream: BinaryIO, content: bytes, before: os.stat_result | None, stop:
 def _still(path: Path, folder: int, expected: tuple[int, int, int, int]) -> None:
     found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     if (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) != expected:
-        raise ToolFailure(f"{shown(str(path))} was changed by someone else just now. Nothing was done; read it again.")
+        raise ToolFailure(
+            f"{shown(str(path))} was changed by someone else just now.", "Nothing was done; read it again."
+        )
 
 
 def _make_folders(path: Path) -> None:

@@ -158,12 +158,15 @@ def _text_of(real: Path) -> _Found:
         content = stream.read(MAX_EDITED_BYTES + 1)
     if len(content) > MAX_EDITED_BYTES:
         raise _NoText(
-            f"{shown(str(real))} is larger than {MAX_EDITED_BYTES:,} bytes: use a command such as sed to change it."
+            f"{shown(str(real))} is larger than {MAX_EDITED_BYTES:,} bytes.", "Use a command such as sed to change it."
         )
     try:
         text, kind = decode(content)
     except ValueError as error:
-        raise _NoText(f"{shown(str(real))} is not text: it cannot be edited by replacing text.") from error
+        raise _NoText(
+            f"{shown(str(real))} is not text: it cannot be edited by replacing text.",
+            "Use a command made for its format, or write_file to replace it whole.",
+        ) from error
     return _Found(text, kind, before)
 
 
@@ -173,6 +176,6 @@ def _encoded(text: str, kind: Kind, name: str) -> bytes:
     except UnicodeEncodeError as error:
         character = error.object[error.start]
         raise ToolFailure(
-            f"{name} is encoded in {kind.encoding}, which has no {character!a}. Nothing was changed. "
-            "Write the whole file with write_file to turn it into UTF-8."
+            f"{name} is encoded in {kind.encoding}, which has no {character!a}. Nothing was changed.",
+            "Write the whole file with write_file to turn it into UTF-8.",
         ) from error

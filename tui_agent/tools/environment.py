@@ -1,5 +1,9 @@
 """The environment of a child process: the user's own, without the keys in it, set for output that is read as text.
 
+A command means the same whatever the user's shell is set to: ``CDPATH`` would send a plain ``cd src`` elsewhere. Git
+takes no orders from a bare repository that happens to lie in the project (git-config(1), ``safe.bareRepository``):
+its configuration can name programs to run.
+
 Removed are variables whose name says that they hold a secret; what a command really needs of them can be allowed by
 name. A secret under an innocent name is not recognised.
 """
@@ -39,4 +43,17 @@ def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) 
         for name, value in environment.items()
         if name in kept or not (_SECRET.fullmatch(name) or name in _WOULD_COLOUR)
     }
-    return clean | _FOR_READING
+    clean.pop("CDPATH", None)
+    return clean | _FOR_READING | _for_git(clean)
+
+
+def _for_git(environment: Mapping[str, str]) -> dict[str, str]:
+    """One more setting for git, after those that the environment holds already."""
+    count = environment.get("GIT_CONFIG_COUNT") or "0"
+    if not count.isdecimal():
+        return {}  # git refuses to run with it, and says so
+    return {
+        "GIT_CONFIG_COUNT": str(int(count) + 1),
+        f"GIT_CONFIG_KEY_{count}": "safe.bareRepository",
+        f"GIT_CONFIG_VALUE_{count}": "explicit",
+    }

@@ -21,6 +21,7 @@ AnError = TypeVar("AnError", bound=Exception)
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _TRIED = 4
+_ELSEWHERE = "Look for the same text elsewhere."
 _CODINGS = frozenset(("", "identity", "gzip", "x-gzip", "deflate"))
 _HEADERS = {
     "User-Agent": f"tui-agent/{__version__}",
@@ -75,12 +76,13 @@ async def get(address: WebAddress, reach: Reach, limits: FetchLimits) -> Reply:
                 address = _onward(address, location, reach)
     except TimeoutError:
         raise ToolFailure(
-            f"{shown(address.text, 300)} did not arrive within {limits.seconds:g} seconds. Try again later, or look "
-            "for the same text elsewhere."
+            f"{shown(address.text, 300)} did not arrive within {limits.seconds:g} seconds.",
+            "Try again later, or look for the same text elsewhere.",
         ) from None
     raise ToolFailure(
         f"The page redirects again and again: {limits.redirects} redirects were followed, the last one to "
-        f"{shown(address.text, 300)}."
+        f"{shown(address.text, 300)}.",
+        "It may want a login; look for the same text elsewhere.",
     )
 
 
@@ -93,8 +95,9 @@ def check_private(address: WebAddress, reach: Reach) -> None:
 def _private(address: WebAddress, found: str) -> ToolFailure:
     where = f"{shown(address.origin)}{f' leads to {found}, which' if found else ''}"
     return ToolFailure(
-        f"{where} is not on the public network, and no rule of the user allows it. They can allow it with the rule "
-        f"fetch_url({address.origin}/*) in permissions.allow; go on without it, or ask them."
+        f"{where} is not on the public network, and no rule of the user allows it.",
+        f"They can allow it with the rule fetch_url({address.origin}/*) in permissions.allow; go on without it, or ask "
+        "them.",
     )
 
 
@@ -104,12 +107,14 @@ def _onward(address: WebAddress, location: str, reach: Reach) -> WebAddress:
     if address.scheme == "https" and target.scheme == "http":
         raise ToolFailure(
             f"{shown(address.text, 300)} redirects to an address without encryption, {shown(target.text, 300)}; that "
-            "was not followed. Call fetch_url with it if that is meant."
+            "was not followed.",
+            "Call fetch_url with it if that is meant.",
         )
     if not same_site(address, target) and not reach.onward(target):
         raise ToolFailure(
             f"{shown(address.text, 300)} redirects to another site, which was not asked for: "
-            f"{shown(target.text, 1_000)}. Call fetch_url with that address to go on."
+            f"{shown(target.text, 1_000)}.",
+            "Call fetch_url with that address to go on.",
         )
     return target
 
@@ -134,7 +139,7 @@ class _Exchange:
             )
         except (ImportError, ValueError) as error:
             raise ToolFailure(
-                f"The proxy that the environment names cannot be used: {error}. Tell the user."
+                f"The proxy that the environment names cannot be used: {error}.", "Tell the user."
             ) from error
         async with client:
             try:
@@ -144,7 +149,7 @@ class _Exchange:
                 finally:
                     await response.aclose()
             except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
-                raise ToolFailure(self._said(error, proxy)) from error
+                raise ToolFailure(*self._said(error, proxy)) from error
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Reply(self._address, response.status_code, response.reason_phrase, headers, body, followed)
 
@@ -159,7 +164,7 @@ class _Exchange:
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 if position == len(hosts) - 1:
                     raise
-        raise ToolFailure(f"{shown(self._address.origin)} has no network address.")
+        raise ToolFailure(f"{shown(self._address.origin)} has no network address.", "Check the spelling of the host.")
 
     def _request(self, client: "httpx2.AsyncClient", host: str) -> "httpx2.Request":
         address = self._address
@@ -182,8 +187,8 @@ class _Exchange:
                 return (self._address.host,)
             reason = getattr(error, "strerror", None) or "it is no name a resolver takes"
             raise ToolFailure(
-                f"The host {shown(self._address.host)} was not found ({reason}). Check the spelling; without a "
-                "network connection nothing can be fetched."
+                f"The host {shown(self._address.host)} was not found ({reason}).",
+                "Check the spelling; without a network connection nothing can be fetched.",
             ) from error
         allowed = found if self._reach.private(self._address) else tuple(filter(is_public, found))
         if not allowed:
@@ -195,7 +200,10 @@ class _Exchange:
             return b""
         coding = response.headers.get("content-encoding", "").strip().lower()
         if coding not in _CODINGS:
-            raise ToolFailure(f"The server sent it packed as {shown(coding, 100)}, which was not asked for.")
+            raise ToolFailure(
+                f"The server sent it packed as {shown(coding, 100)}, which was not asked for.",
+                "A command such as curl --compressed may unpack it.",
+            )
         length = response.headers.get("content-length", "")
         failed = response.status_code >= 400
         if length.isdigit() and int(length) > self._limits.bytes and not failed:
@@ -212,34 +220,35 @@ class _Exchange:
     def _too_large(self, size: int | None) -> ToolFailure:
         exact = f" ({size:,} bytes)" if size else ""
         return ToolFailure(
-            f"{shown(self._address.text, 300)} is too large{exact}: at most {self._limits.bytes:,} bytes are fetched. "
-            "A command such as curl can save it to a file, which read_file and grep can look at."
+            f"{shown(self._address.text, 300)} is too large{exact}: at most {self._limits.bytes:,} bytes are fetched.",
+            "A command such as curl can save it to a file, which read_file and grep can look at.",
         )
 
-    def _said(self, error: Exception, proxy: str) -> str:
-        """A failed exchange in words, without the network address that was connected to."""
+    def _said(self, error: Exception, proxy: str) -> tuple[str, str]:
+        """A failed exchange in words, without the network address that was connected to, and what may be done."""
         import httpx2
 
         name = shown(self._address.origin)
         certificate = _cause(error, ssl.SSLCertVerificationError)
         if certificate is not None:
-            return (
-                f"The certificate of {name} is not valid: {shown(certificate.verify_message, 200)}. Nothing was "
-                "fetched: the site may not be what it says it is."
-            )
+            why = f"The certificate of {name} is not valid: {shown(certificate.verify_message, 200)}."
+            return why, "Nothing was fetched: the site may not be what it says it is. Tell the user."
         tls = _cause(error, ssl.SSLError)
         if tls is not None:
-            return f"No encrypted connection to {name} could be made: {shown(tls.reason or str(tls), 200)}."
+            return f"No encrypted connection to {name} could be made: {shown(tls.reason or str(tls), 200)}.", _ELSEWHERE
         if isinstance(error, httpx2.ProxyError):
-            return f"The proxy that the environment names refused the connection to {name}: {shown(str(error), 200)}."
+            why = f"The proxy that the environment names refused the connection to {name}: {shown(str(error), 200)}."
+            return why, "Tell the user: the proxy decides what may be reached."
         if isinstance(error, httpx2.TimeoutException):
-            return f"{name} did not answer within {self._limits.silence:g} seconds. Try again later."
+            return f"{name} did not answer within {self._limits.silence:g} seconds.", "Try again later."
         if isinstance(error, httpx2.ConnectError):
             through = " through the proxy" if proxy else ""
-            return f"No connection to {name} could be made{through}: nothing answers there, or a firewall is between."
+            why = f"No connection to {name} could be made{through}: nothing answers there, or a firewall is between."
+            return why, "Check the address and its port, or look for the same text elsewhere."
         if isinstance(error, httpx2.DecodingError):
-            return f"What {name} sent is damaged: it cannot be unpacked."
-        return f"{name} broke the connection off, or did not speak HTTP: {shown(str(error) or 'no reason given', 200)}."
+            return f"What {name} sent is damaged: it cannot be unpacked.", _ELSEWHERE
+        why = f"{name} broke the connection off, or did not speak HTTP: {shown(str(error) or 'no reason given', 200)}."
+        return why, "Try again, or look for the same text elsewhere."
 
 
 def _cause(error: BaseException | None, kind: type[AnError]) -> AnError | None:

@@ -81,7 +81,7 @@ class ReadFile:
                 return _picture(stream, kind, size)
             if kind.encoding is None:
                 raise ToolFailure(
-                    f"{shown(path)} is not text but {kind.media} ({_size(size)}): use a command to look at it."
+                    f"{shown(path)} is not text but {kind.media} ({_size(size)}).", "Use a command to look at it."
                 )
             if not head[len(kind.mark) :]:
                 return ToolOutput("[The file is empty.]", summary="empty", paged=True)
@@ -104,7 +104,7 @@ class ReadFile:
         except PastTheEnd as error:
             what = f"line {line} has only {error.last:,} characters" if chars else f"the file has {error.last:,} lines"
             where = f"chars={chars}" if chars else f"offset={offset}"
-            raise ToolFailure(f"{where} is past the end: {what}.") from error
+            raise ToolFailure(f"{where} is past the end: {what}.", "Start earlier.") from error
         span = _span(page, total)
         text = f"{page.text}\n[{' '.join(_notices(page, kind, span))}]"
         return ToolOutput(text, summary=span, paged=True)
@@ -173,7 +173,8 @@ def _picture(stream: BinaryIO, kind: Kind, size: int) -> ToolOutput:
     what = f"{kind.media}, {_size(size)}"
     if size > MAX_IMAGE_BYTES:
         raise ToolFailure(
-            f"This picture is too large to be shown ({what}; at most {_size(MAX_IMAGE_BYTES)}): scale it down."
+            f"This picture is too large to be shown ({what}; at most {_size(MAX_IMAGE_BYTES)}).",
+            "Scale it down with a command.",
         )
     stream.seek(0)
     data = base64.b64encode(stream.read(MAX_IMAGE_BYTES)).decode()

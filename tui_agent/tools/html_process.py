@@ -38,7 +38,7 @@ async def convert(source: str, url: str, patience_s: float = PATIENCE_S) -> WebP
             start_new_session=True,
         )
     except OSError as error:
-        raise ToolFailure(f"The page could not be turned into text: {error.strerror}.") from error
+        raise _unfit(error.strerror or str(error)) from error
     try:
         async with asyncio.timeout(patience_s):
             answer, _ = await process.communicate(msgspec.json.encode((url, source)))
@@ -57,7 +57,7 @@ async def convert(source: str, url: str, patience_s: float = PATIENCE_S) -> WebP
 
 def _unfit(reason: str) -> ToolFailure:
     return ToolFailure(
-        f"The page could not be turned into text: {reason}. Save it with a command such as curl if it is needed."
+        f"The page could not be turned into text: {reason}.", "Save it with a command such as curl if it is needed."
     )
 
 

@@ -61,11 +61,11 @@ class Memory:
             return ToolOutput(f"Removed the note {name}.", summary=f"removed {name}")
         described = one_line(description)
         if not described or not text.strip():
-            raise ToolFailure("A note needs a description (one line) and a text. Nothing was written.")
+            raise ToolFailure("A note needs a description (one line) and a text.", "Nothing was written; give both.")
         if len(text) > MAX_TEXT:
             raise ToolFailure(
-                f"The note is too long: {len(text):,} characters, at most {MAX_TEXT:,}. Nothing was written; keep what "
-                "matters, or make several notes."
+                f"The note is too long: {len(text):,} characters, at most {MAX_TEXT:,}.",
+                "Nothing was written; keep what matters, or make several notes.",
             )
         is_new = self._notes.write(name, described, text, stop)
         done = "Wrote" if is_new else "Replaced"

@@ -82,8 +82,8 @@ class Notes:
             near = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].strip("-")
             hint = f", such as {near}" if near and near != "memory" else ""
             raise ToolFailure(
-                f"{shown(name, 100) or 'An empty text'} is no name for a note: use lower-case words joined by "
-                f"hyphens, at most {MAX_NAME} characters{hint}."
+                f"{shown(name, 100) or 'An empty text'} is no name for a note.",
+                f"Use lower-case words joined by hyphens, at most {MAX_NAME} characters{hint}.",
             )
         return self.folder / f"{name}.md"
 
@@ -114,7 +114,9 @@ class Notes:
         with self._locked(stop):
             is_new = not os.path.lexists(file)
             if is_new and len(self._files()) >= MAX_NOTES:
-                raise ToolFailure(f"There are {MAX_NOTES} notes already: merge or remove some first.")
+                raise ToolFailure(
+                    f"There are {MAX_NOTES} notes already, which is the most.", "Merge or remove some first."
+                )
             keys = header({"name": name, "description": description})
             content = valid_text(f"{keys}\n{text.strip()}\n")
             index = self._index({f"{name}.md": f"- [{name}]({name}.md): {description}"}, frozenset())
@@ -130,7 +132,7 @@ class Notes:
             index = self._index({}, frozenset((file.name,)))
             is_there = os.path.lexists(file)
             if not is_there and not any(_names(line) == file.name for line in before.splitlines()):
-                raise ToolFailure(f"There is no note called {name}. {self._names()}")
+                raise ToolFailure(f"There is no note called {name}.", self._names())
             # The line goes first: a note that is not listed is found again, a line without its note misleads.
             self._replace_index(index, stop)
             if is_there:
@@ -182,7 +184,9 @@ class Notes:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise ToolFailure(f"{shown(str(self.folder))} cannot be read: {error.strerror}.") from error
+            raise ToolFailure(
+                f"{shown(str(self.folder))} cannot be read: {error.strerror}.", "Tell the user."
+            ) from error
         return sorted(
             name
             for name in names
@@ -202,7 +206,7 @@ class Notes:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise ToolFailure("Another session is writing the notes just now: try again.") from None
+                    raise ToolFailure("Another session is writing the notes just now.", "Try again.") from None
                 time.sleep(_POLL_S)
             else:
                 return

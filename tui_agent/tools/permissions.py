@@ -14,7 +14,7 @@ from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import Access, Ask, PermissionQuestion, Tool, WorkspaceView
 from tui_agent.tools.commands import read_line
 from tui_agent.tools.remembered import RememberedError, RememberedRules
-from tui_agent.tools.rules import Rule, allowing, catching, outside_writes, proposed
+from tui_agent.tools.rules import Rule, allowing, catching, proposed, uncovered
 
 Mode: TypeAlias = Literal["plan", "ask", "auto", "allow"]
 Source: TypeAlias = Literal["mode", "rule", "remembered", "user", "changed"]
@@ -147,7 +147,7 @@ class PermissionGate:
                 continue
             granted = allowing([*allow, *remembered], access, self._workspace)
             if granted is None:
-                return _explained(reason, access, self._workspace), False
+                return _explained(reason, access, self._workspace, [*allow, *remembered]), False
         if granted:
             source: Source = "rule" if granted in allow else "remembered"
             return Verdict(True, f"The rule {granted.text} allows it.", source, rule=granted.text, accesses=accesses)
@@ -206,12 +206,11 @@ def _question(access: Access, mode: Mode) -> str:
     return "It runs a command." if access.effect == "run" else "It reaches the network."
 
 
-def _explained(reason: str, access: Access, workspace: WorkspaceView) -> str:
+def _explained(reason: str, access: Access, workspace: WorkspaceView, rules: list[Rule]) -> str:
     if access.effect != "run":
         return reason
     line = read_line(access.target)
     if line.opaque:
         return f"It runs a command that rules cannot see through: {line.opaque}."
-    if outside_writes(line, workspace):
-        return "It runs a command that writes outside the workspace or to a guarded place."
-    return reason
+    missing = uncovered(rules, access, workspace)
+    return f"It runs a command, and {missing}." if missing else reason

@@ -34,7 +34,7 @@ class ToolRegistry:
             return tool
         near = get_close_matches(name.lower(), self._tools, n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(self._tools) or 'none'}."
-        raise ToolFailure(f"There is no tool {shown(name, 60)}. {hint}")
+        raise ToolFailure(f"There is no tool {shown(name, 60)}.", hint)
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools

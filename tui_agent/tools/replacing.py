@@ -21,18 +21,23 @@ def replaced(text: str, old: str, new: str, replace_all: bool) -> tuple[str, lis
     there, or is there more than once (overlapping included) and `replace_all` was not asked for.
     """
     if not old:
-        raise ToolFailure("`old` is empty: give the exact text to replace, or use write_file to write a whole file.")
+        raise ToolFailure("`old` is empty.", "Give the exact text to replace, or use write_file to write a whole file.")
     if old == new:
-        raise ToolFailure("`old` and `new` are the same: there is nothing to change.")
+        raise ToolFailure(
+            "`old` and `new` are the same: there is nothing to change.", "Give what is to be there instead."
+        )
     if _only_crlf(text) or (old not in text and _as_crlf(old) in text):
         old, new = _as_crlf(old), _as_crlf(new)
     places = _places(text, old, overlapping=not replace_all)
     if not places:
-        raise ToolFailure(_not_found(text, old))
+        raise ToolFailure("`old` is not in the file. Nothing was changed.", _not_found(text, old))
     if replace_all:
         return text.replace(old, new), _line_numbers(text, places)
     if len(places) > 1:
-        raise ToolFailure(_ambiguous(_line_numbers(text, places)))
+        raise ToolFailure(
+            _ambiguous(_line_numbers(text, places)),
+            "Give more of the lines around the one you mean, or set replace_all=true.",
+        )
     start = places[0]
     return text[:start] + new + text[start + len(old) :], _line_numbers(text, places)
 
@@ -67,26 +72,23 @@ def _line_numbers(text: str, places: list[int]) -> list[int]:
 def _ambiguous(lines: list[int]) -> str:
     named = ", ".join(map(str, lines[:_NAMED])) + (", …" if len(lines) > _NAMED else "")
     count = f"{len(lines)}" if len(lines) < _MATCHES_COUNTED else f"at least {len(lines)}"
-    return (
-        f"`old` is there {count} times (starting in lines {named}). Nothing was changed. "
-        "Give more of the lines around the one you mean, or set replace_all=true."
-    )
+    return f"`old` is there {count} times (starting in lines {named}). Nothing was changed."
 
 
 def _not_found(text: str, old: str) -> str:
-    refusal = "`old` is not in the file. Nothing was changed."
+    """What may help to find it."""
     bare = _NUMBERED.sub("", old)
     if bare != old and bare in text:
-        return f"{refusal} Leave out the line numbers and tabs that read_file puts in front of each line."
+        return "Leave out the line numbers and tabs that read_file puts in front of each line."
     lines = text.split("\n")
     wanted = old.strip("\r\n").split("\n")
     loose = _loosely_equal(lines, wanted)
     if loose is not None:
-        return f"{refusal} It differs only in white space from these lines:\n{_region(lines, loose, len(wanted))}"
+        return f"It differs only in white space from these lines:\n{_region(lines, loose, len(wanted))}"
     near = _nearest(lines, wanted)
     if near is None:
-        return f"{refusal} Read it again: it may have changed."
-    return f"{refusal} The nearest lines are:\n{_region(lines, near, len(wanted))}\nCopy `old` from the file exactly."
+        return "Read it again: it may have changed."
+    return f"The nearest lines are:\n{_region(lines, near, len(wanted))}\nCopy `old` from the file exactly."
 
 
 def _loosely_equal(lines: list[str], wanted: list[str]) -> int | None:

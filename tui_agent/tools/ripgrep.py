@@ -92,13 +92,15 @@ async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None =
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise ToolFailure(f"The search could not be started: {error}.") from error
+        raise ToolFailure(f"The search could not be started: {error}.", "Use a command such as grep.") from error
     running = Search(process)
     try:
         async with asyncio.timeout(TIMEOUT):
             yield running
     except TimeoutError as error:
-        raise ToolFailure(f"The search took longer than {TIMEOUT:.0f} s and was stopped. Narrow the path.") from error
+        raise ToolFailure(
+            f"The search took longer than {TIMEOUT:.0f} s and was stopped.", "Narrow the path."
+        ) from error
     finally:
         await running.close()
 
@@ -114,7 +116,10 @@ def find_rg() -> str:
     on_path = shutil.which("rg", path=os.pathsep.join(absolute))
     if on_path:
         return on_path
-    raise ToolFailure("ripgrep (rg) is not installed, so files cannot be searched: `pip install ripgrep` brings it.")
+    raise ToolFailure(
+        "ripgrep (rg) is not installed, so files cannot be searched.",
+        "Use a command such as grep; the user can install it with `pip install ripgrep`.",
+    )
 
 
 def _of_package() -> list[Path]:

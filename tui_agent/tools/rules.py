@@ -14,54 +14,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tui_agent.tools.base import Access, ToolFailure, WorkspaceView
-from tui_agent.tools.commands import ShellLine, SimpleCommand, read_line
-from tui_agent.tools.workspace import access_to
+from tui_agent.tools.base import Access, WorkspaceView
+from tui_agent.tools.command_rules import covering, proposed_patterns
+from tui_agent.tools.commands import ShellLine, read_line
+from tui_agent.tools.patterns import escaped, is_wild, matches
 
 _RULE = re.compile(r"(?P<tool>[A-Za-z0-9_.:/*-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
-_WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?]")
-
-# Programs of which "always" may mean any arguments: they look, build or test. Of the second group the first argument
-# belongs to the name. Of every other program only the very same command is remembered.
-_TAME = frozenset(
-    {
-        "ls",
-        "cat",
-        "head",
-        "tail",
-        "wc",
-        "pwd",
-        "echo",
-        "which",
-        "stat",
-        "file",
-        "du",
-        "df",
-        "date",
-        "whoami",
-        "uname",
-        "diff",
-        "pytest",
-        "mypy",
-        "ruff",
-        "tree",
-        "basename",
-        "dirname",
-        "realpath",
-        "true",
-        "false",
-        "cd",
-        "test",
-        "printf",
-    }
-)
-_WITH_SUBCOMMAND = {
-    "git": frozenset({"status", "diff", "log", "show", "add", "commit", "blame", "rev-parse"}),
-    "cargo": frozenset({"build", "check", "test", "clippy", "fmt"}),
-    "go": frozenset({"build", "test", "vet", "fmt"}),
-    "npm": frozenset({"test", "ls", "view"}),
-    "uv": frozenset({"sync", "lock", "tree"}),
-}
 
 
 class RuleError(Exception):
@@ -89,7 +47,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     def names(self, tool: str) -> bool:
         """Whether the rule is about this tool."""
-        return _matches(self.tool, tool)
+        return matches(self.tool, tool)
 
 
 def allowing(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) -> Rule | None:
@@ -99,13 +57,21 @@ def allowing(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) ->
     """
     rules = tuple(rules)
     if access.effect == "run":
-        return _allowing_command(rules, read_line(access.target), workspace)
+        whole = next((rule for rule in rules if not rule.pattern), None)
+        covered = covering([rule.pattern for rule in rules], read_line(access.target), workspace).pattern
+        return whole or next((rule for rule in rules if rule.pattern == covered), None)
     for rule in rules:
-        if access.guarded and (not rule.pattern or _WILD.search(rule.pattern)):
+        if access.guarded and (not rule.pattern or is_wild(rule.pattern)):
             continue
-        if not rule.pattern or any(_matches(rule.pattern, form) for form in _forms(access, workspace)):
+        if not rule.pattern or any(matches(rule.pattern, form) for form in _forms(access, workspace)):
             return rule
     return None
+
+
+def uncovered(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) -> str:
+    """What of a command that these rules name they do not stand for, in words; empty where they do not name it."""
+    patterns = [rule.pattern for rule in rules if rule.pattern]
+    return covering(patterns, read_line(access.target), workspace).missing
 
 
 def catching(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) -> Rule | None:
@@ -114,7 +80,7 @@ def catching(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) ->
     if access.effect == "run":
         forms = (*forms, access.target.strip())
     for rule in rules:
-        if not rule.pattern or any(_matches(rule.pattern, form) for form in forms):
+        if not rule.pattern or any(matches(rule.pattern, form) for form in forms):
             return rule
         if access.effect == "run" and _may_become(rule.pattern, read_line(access.target)):
             return rule
@@ -124,39 +90,15 @@ def catching(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) ->
 def proposed(tool: str, access: Access, workspace: WorkspaceView) -> tuple[Rule, ...]:
     """What "always allow this" would remember; nothing where no rule could ever let the call through."""
     if access.effect == "run":
-        line = read_line(access.target)
-        if line.opaque or not line.commands or any(command.assigns for command in line.commands):
-            return ()
-        if any(not _writable(write.target, workspace) for write in line.writes):
-            return ()
-        return tuple(dict.fromkeys(Rule(tool, _command_pattern(command)) for command in line.commands))
+        return tuple(Rule(tool, pattern) for pattern in proposed_patterns(read_line(access.target), workspace))
     if access.effect == "network":
         parts = urlsplit(access.target)
-        return (Rule(tool, f"{_escaped(f'{parts.scheme}://{parts.netloc}/')}*"),) if parts.netloc else ()
+        return (Rule(tool, f"{escaped(f'{parts.scheme}://{parts.netloc}/')}*"),) if parts.netloc else ()
     path = Path(access.target)
     if access.guarded or (not access.inside and access.effect == "write"):
-        return (Rule(tool, _escaped(_forms(access, workspace)[0])),)
+        return (Rule(tool, escaped(_forms(access, workspace)[0])),)
     folder = _forms(msgspec.structs.replace(access, target=str(path.parent)), workspace)[0]
-    return (Rule(tool, "*" if folder == "." else f"{_escaped(folder.rstrip('/'))}/*"),)
-
-
-def outside_writes(line: ShellLine, workspace: WorkspaceView) -> bool:
-    """Whether a redirection writes to a guarded place, outside the workspace, or where is not known."""
-    return any(not _writable(write.target, workspace) for write in line.writes)
-
-
-def _allowing_command(rules: tuple[Rule, ...], line: ShellLine, workspace: WorkspaceView) -> Rule | None:
-    whole = next((rule for rule in rules if not rule.pattern), None)
-    if whole:
-        return whole
-    if line.opaque or not line.commands or outside_writes(line, workspace):
-        return None
-    found: Rule | None = None
-    for command in line.commands:
-        found = next((rule for rule in rules if _matches_command(rule.pattern, command.text)), None)
-        if found is None:
-            return None
-    return found
+    return (Rule(tool, "*" if folder == "." else f"{escaped(folder.rstrip('/'))}/*"),)
 
 
 def _command_forms(line: ShellLine) -> tuple[str, ...]:
@@ -168,21 +110,7 @@ def _command_forms(line: ShellLine) -> tuple[str, ...]:
 def _may_become(pattern: str, line: ShellLine) -> bool:
     """Whether a command whose arguments are only known when it runs is of the program the pattern starts with."""
     program = pattern.split(" ", 1)[0]
-    return any(command.dynamic and command.words and _matches(program, command.words[0]) for command in line.commands)
-
-
-def _matches_command(pattern: str, text: str) -> bool:
-    return _matches(pattern, text) or (pattern.endswith(" *") and _matches(pattern, f"{text} "))
-
-
-def _writable(target: str | None, workspace: WorkspaceView) -> bool:
-    if target is None:
-        return False
-    try:
-        access = access_to(workspace, target, "write")
-    except ToolFailure:
-        return False
-    return access.inside and not access.guarded
+    return any(command.dynamic and command.words and matches(program, command.words[0]) for command in line.commands)
 
 
 def _forms(access: Access, workspace: WorkspaceView) -> tuple[str, ...]:
@@ -205,33 +133,3 @@ def _loose_forms(access: Access, workspace: WorkspaceView) -> tuple[str, ...]:
         return (access.target,)
     forms = _forms(access, workspace)
     return (*forms, Path(access.target).name, *(f"{form}/" for form in forms), f"/{forms[0]}")
-
-
-def _matches(pattern: str, text: str) -> bool:
-    return _compiled(pattern).fullmatch(text) is not None
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    parts = re.findall(r"\\.|\*+|\?|[^\\*?]+|\\", pattern, re.DOTALL)
-    return re.compile("".join(_regular(part) for part in parts), re.DOTALL)
-
-
-def _regular(part: str) -> str:
-    if part.startswith("*"):
-        return ".*"
-    if part == "?":
-        return "."
-    return re.escape(part[1:] if part.startswith("\\") and len(part) > 1 else part)
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\*?])", r"\\\1", text)
-
-
-def _command_pattern(command: SimpleCommand) -> str:
-    name, *rest = command.words
-    if name in _TAME:
-        return f"{name} *"
-    if rest and rest[0] in _WITH_SUBCOMMAND.get(name, ()):
-        return f"{name} {rest[0]} *"
-    return _escaped(command.text)

@@ -95,7 +95,7 @@ class Signature(msgspec.Struct, frozen=True):
                 except msgspec.ValidationError as error:
                     faults.append(f"the argument `{parameter.name}` does not fit: {_lowered(str(error))}.")
         if faults:
-            raise ToolFailure(f"{self.definition.name}: {' Also, '.join(faults)} Expected: {self.shape}")
+            raise ToolFailure(f"{self.definition.name}: {' Also, '.join(faults)}", f"Expected: {self.shape}")
         return values
 
     def call(self, function: Callable[..., Result], arguments: str, *ours: object) -> Result:
@@ -110,11 +110,13 @@ class Signature(msgspec.Struct, frozen=True):
             decoded = msgspec.json.decode(arguments.encode())
         except (msgspec.DecodeError, UnicodeEncodeError) as error:
             raise ToolFailure(
-                f"{self.definition.name}: the arguments are not valid JSON ({_lowered(str(error))}). "
-                f"Expected: {self.shape}"
+                f"{self.definition.name}: the arguments are not valid JSON ({_lowered(str(error))}).",
+                f"Expected: {self.shape}",
             ) from error
         if not isinstance(decoded, dict):
-            raise ToolFailure(f"{self.definition.name}: the arguments must be one JSON object. Expected: {self.shape}")
+            raise ToolFailure(
+                f"{self.definition.name}: the arguments must be one JSON object.", f"Expected: {self.shape}"
+            )
         return decoded
 
     def _unknown(self, name: str, given: Mapping[str, object]) -> str:

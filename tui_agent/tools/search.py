@@ -241,7 +241,10 @@ class _Line(NamedTuple):
     def read(cls, printed: bytes) -> "_Line":
         found = re.match(rb"(\d+)([:-])", printed)
         if found is None:
-            raise ToolFailure("ripgrep printed something unexpected: is the `rg` on this machine ripgrep 13 or later?")
+            raise ToolFailure(
+                "ripgrep printed something unexpected: the `rg` on this machine may be older than 13.",
+                "Use a command such as grep, and tell the user.",
+            )
         text = printed[found.end() :].removesuffix(b"\r").decode(errors="replace")
         return cls(int(found[1]), found[2] == b":", text)
 
@@ -276,13 +279,17 @@ def _refusal(errors: str) -> ToolFailure:
     parse = re.search(r"regex parse error:.*\nerror: (.+)", errors, re.DOTALL)
     if parse:
         return ToolFailure(
-            f"The pattern is not a valid regular expression: {parse[1].splitlines()[0]}. To search for text as it is, "
-            r"put a backslash before each of \ . + * ? ( ) | [ ] { } ^ $, as in foo\(bar\)."
+            f"The pattern is not a valid regular expression: {parse[1].splitlines()[0]}.",
+            "To search for text as it is, put a backslash before each of "
+            r"\ . + * ? ( ) | [ ] { } ^ $, as in foo\(bar\).",
         )
     glob = re.search(r"error parsing glob .*?: (.+)", errors)
     if glob:
-        return ToolFailure(f"The glob is not valid: {glob[1]}. A backslash takes a special character as it is.")
-    return ToolFailure(f"The search failed: {shown(errors.removeprefix('rg: ').splitlines()[0], 300)}")
+        return ToolFailure(f"The glob is not valid: {glob[1]}.", "A backslash takes a special character as it is.")
+    return ToolFailure(
+        f"The search failed: {shown(errors.removeprefix('rg: ').splitlines()[0], 300)}",
+        "Try a narrower path or a simpler pattern.",
+    )
 
 
 def _relative(glob: str, real: Path) -> str:
@@ -290,7 +297,7 @@ def _relative(glob: str, real: Path) -> str:
     negated = glob.startswith("!")
     bare = glob.removeprefix("!").removeprefix("./").removeprefix(f"{real}/")
     if not bare or "\0" in bare:
-        raise ToolFailure("The glob is empty or holds a NUL character: give a pattern such as *.py.")
+        raise ToolFailure("The glob is empty or holds a NUL character.", "Give a pattern such as *.py.")
     return f"!{bare}" if negated else bare
 
 

@@ -16,7 +16,9 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.tools.background import BackgroundCommands
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.command_answers import answer, exit_words, left_words
 from tui_agent.tools.environment import child_environment
 from tui_agent.tools.processes import Command, Ended
 from tui_agent.tools.raw_stream import RawStream
@@ -32,12 +34,12 @@ BACKGROUND_START = 1.0
 _PROGRESS_INTERVAL = 0.1
 _PROGRESS_LINES = 40
 _PROGRESS_CHARACTERS = 8_000
-_SUMMARY_CHARACTERS = 80
 
 
 class RunCommand:
     """`run_command`. `keep_variables`: names of secret-looking environment variables that commands may see;
     `stream_bytes` and `raw_stream_bytes`: what is kept of the end of the shown, and of the start of the raw output.
+    `background`: who takes over the commands that are left running.
     """
 
     def __init__(
@@ -46,10 +48,12 @@ class RunCommand:
         keep_variables: Iterable[str] = (),
         stream_bytes: int = STREAM_BYTES,
         raw_stream_bytes: int = RAW_STREAM_BYTES,
+        background: BackgroundCommands | None = None,
     ) -> None:
         self._keep = tuple(keep_variables)
         self._stream_bytes = stream_bytes
         self._raw_stream_bytes = raw_stream_bytes
+        self._background = background or BackgroundCommands(stream_bytes)
         self._signature = Signature.of(self._run, "run_command")
 
     @property
@@ -90,11 +94,14 @@ class RunCommand:
         Args:
             command: What the shell is to run.
             timeout: Seconds after which the command is ended with everything it started.
-            background: Leave the command running and answer after a second with its process id and the file its
-                output goes to. It has no timeout, and ends with the program at the latest.
+            background: Leave the command running (a server, a long build) and answer after a second with its process
+                id. command_output reads on, stop_command ends it. It has no timeout, and ends with this program at
+                the latest.
         """
         if not command.strip():
-            raise ToolFailure("run_command: `command` is empty.")
+            raise ToolFailure("run_command: `command` is empty.", "Say what the shell is to run.")
+        if background:
+            self._background.check_room()
         raw = RawStream(context.artifacts / "raw", context.call_id, limit=self._raw_stream_bytes)
         terminal = Terminal(limit=self._stream_bytes)
         progress = _Progress(terminal, context.progress)
@@ -108,7 +115,7 @@ class RunCommand:
         running = self._start(command, context.workspace.root, on_output)
         started = time.monotonic()
         if background:
-            return await _leave_running(running, terminal, raw, progress)
+            return await self._leave_running(command, running, terminal, raw, progress)
         try:
             ended, timed_out = await _wait(running, timeout)
         finally:
@@ -118,8 +125,37 @@ class RunCommand:
         await asyncio.to_thread(raw.sync)
         notes = [_exit_line(ended, timed_out, timeout, time.monotonic() - started)]
         if ended.left and not timed_out:
-            notes.append(_left_line(ended))
-        return _answer(terminal, raw, notes, is_error=timed_out or ended.exit_code != 0)
+            notes.append(left_words(ended))
+        return answer(terminal, raw, notes, is_error=timed_out or ended.exit_code != 0)
+
+    async def _leave_running(
+        self, line: str, running: Command, terminal: Terminal, raw: RawStream, progress: "_Progress"
+    ) -> ToolOutput:
+        raw.open()
+        try:
+            async with asyncio.timeout(BACKGROUND_START):
+                ended = await running.ended()
+        except TimeoutError:
+            pid = running.pid
+            note = (
+                f"[still running in the background as process {pid}: command_output(process={pid}) reads what it "
+                f"prints from here on, stop_command(process={pid}) ends it; all of its output goes to {raw.path}]"
+            )
+            told = answer(terminal, raw, [note], is_error=False)
+            terminal.clear()
+            self._background.adopt(line, running, raw, terminal)
+            return told
+        except BaseException:
+            await running.stop()
+            raise
+        finally:
+            progress.stop()
+        raw.close()
+        terminal.finish()
+        notes = [f"[the background command has already ended, {exit_words(ended)}]"]
+        if ended.left:
+            notes.append(left_words(ended))
+        return answer(terminal, raw, notes, is_error=ended.exit_code != 0)
 
     def _start(self, command: str, folder: Path, on_output: Callable[[bytes], None]) -> Command:
         try:
@@ -130,11 +166,9 @@ class RunCommand:
                 on_output=on_output,
             )
         except OSError as error:
-            raise ToolFailure(
-                f"The command could not be started: {error.strerror}. {_advice(error)}".strip()
-            ) from error
+            raise ToolFailure(f"The command could not be started: {error.strerror}.", _advice(error)) from error
         except ValueError as error:
-            raise ToolFailure("The command holds a NUL or an invalid character; write it as plain text.") from error
+            raise ToolFailure("The command holds a NUL or an invalid character.", "Write it as plain text.") from error
 
 
 def shell() -> str:
@@ -142,7 +176,9 @@ def shell() -> str:
     for path in ("/bin/bash", "/usr/bin/bash", shutil.which("bash"), "/bin/sh", shutil.which("sh")):
         if path and os.access(path, os.X_OK):
             return path
-    raise ToolFailure("There is no shell (bash or sh) on this machine, so commands cannot run.")
+    raise ToolFailure(
+        "There is no shell (bash or sh) on this machine, so commands cannot run.", "Go on with the other tools."
+    )
 
 
 async def _wait(running: Command, seconds: float) -> tuple[Ended, bool]:
@@ -158,64 +194,16 @@ async def _wait(running: Command, seconds: float) -> tuple[Ended, bool]:
         raise
 
 
-async def _leave_running(running: Command, terminal: Terminal, raw: RawStream, progress: "_Progress") -> ToolOutput:
-    raw.open()
-    try:
-        async with asyncio.timeout(BACKGROUND_START):
-            ended = await running.ended()
-    except TimeoutError:
-        running.on_output = lambda data: raw.write(data) if data else raw.close()
-        await asyncio.to_thread(raw.sync)
-        note = (
-            f"[still running in the background, process {running.pid}; its output goes to {raw.path} "
-            f"(read it with read_file); end it with: kill -- -{running.pid}]"
-        )
-        return _answer(terminal, raw, [note], is_error=False)
-    except BaseException:
-        await running.stop()
-        raise
-    finally:
-        progress.stop()
-    raw.close()
-    terminal.finish()
-    note = f"[the background command has already ended, {_code(ended)}]"
-    return _answer(terminal, raw, [note], is_error=ended.exit_code != 0)
-
-
-def _answer(terminal: Terminal, raw: RawStream, notes: list[str], *, is_error: bool) -> ToolOutput:
-    output = terminal.text().rstrip("\n")
-    if terminal.dropped_bytes:
-        lost = f"[{terminal.dropped_bytes:,} bytes ({terminal.dropped_lines:,} lines) of earlier output are not shown"
-        output = f"{lost}; {raw.description}]\n{output}"
-    if raw.failure:
-        notes.append(f"[the raw output could not be stored: {raw.failure}]")
-    last = next((line for line in reversed(output.split("\n")) if line.strip()), "").strip()
-    return ToolOutput(
-        text="\n".join([*([output] if output else ["[no output]"]), *notes]),
-        is_error=is_error,
-        summary=(f"{notes[0].strip('[]')}" + (f" · {last[:_SUMMARY_CHARACTERS]}" if last else "")),
-        raw_path=str(raw.path) if raw.path else "",
-    )
-
-
 def _exit_line(ended: Ended, timed_out: bool, timeout: int, seconds: float) -> str:
     if timed_out:
         return f"[timeout: ended after {timeout} s with everything it had started; raise `timeout` or use `background`]"
-    return f"[{_code(ended)}, {seconds:.1f} s]"
-
-
-def _code(ended: Ended) -> str:
-    return f"exit code {ended.exit_code}" if ended.exit_code >= 0 else f"ended by signal {-ended.exit_code}"
-
-
-def _left_line(ended: Ended) -> str:
-    held = " and can no longer write to its output" if ended.left_open else ""
-    shown = ", ".join(map(str, ended.left[:10]))
-    return f"[a process it started is still running{held}: {shown}; use `background` for what should go on]"
+    return f"[{exit_words(ended)}, {seconds:.1f} s]"
 
 
 def _advice(error: OSError) -> str:
-    return "Put what is so long into a file and run that." if error.errno == errno.E2BIG else ""
+    if error.errno == errno.E2BIG:
+        return "Put what is so long into a file and run that."
+    return "Try again, or tell the user: the machine may be out of memory or of processes."
 
 
 class _Progress:

@@ -34,11 +34,12 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class Pipeline(msgspec.Struct):
-    """All commands of a line, whatever joins them; lines nested in substitutions; files that redirections write."""
+    """All commands of a line, whatever joins them; lines nested in substitutions; files that redirections open."""
 
     commands: list[tuple[Word, ...]]
     inner: list[str]
     writes: list[Word]
+    reads: list[Word]
     opaque: str = ""
 
 
@@ -51,7 +52,7 @@ class _Parser:
     def __init__(self, line: str) -> None:
         self._line = line
         self._at = 0
-        self._result = Pipeline([], [], [])
+        self._result = Pipeline([], [], [], [])
         self._words: list[Word] = []
         self._heredocs: list[tuple[Word, bool]] = []
 
@@ -141,6 +142,8 @@ class _Parser:
             return
         elif operator in {">", ">>", ">|", "&>", "&>>", ">&", "<>"}:
             self._result.writes.append(target)
+        elif operator == "<" or (operator == "<&" and not re.fullmatch(r"[0-9]*-?", target.raw)):
+            self._result.reads.append(target)
         if target.raw.startswith("/dev/tcp/") or target.raw.startswith("/dev/udp/"):
             raise Opaque("it opens a network connection")
 

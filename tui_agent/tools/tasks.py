@@ -37,5 +37,5 @@ class MarkTaskDone:
             detail: What was done, in one or two sentences: the outcome, and what was verified.
         """
         if not detail.strip():
-            raise ToolFailure("mark_task_done: say in `detail` what was done.")
+            raise ToolFailure("mark_task_done: `detail` is empty.", "Say in `detail` what was done.")
         return ToolOutput("Noted. The record of this task is written when the next one begins.", summary="noted")

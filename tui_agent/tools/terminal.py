@@ -74,6 +74,11 @@ class Terminal:
         self.dropped_lines += lost.count("\n")
         return kept
 
+    def clear(self) -> None:
+        """Begin with an empty screen; what is still open at the end of the stream goes on."""
+        self._screen, self._main = self._new_screen(), None
+        self.dropped_bytes = self.dropped_lines = 0
+
     def tail(self, lines: int) -> str:
         """The last `lines` lines as they should be seen now. Cheap."""
         return self._screen.tail(lines)

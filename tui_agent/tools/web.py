@@ -25,10 +25,10 @@ _ADVICE = {
     403: "The site does not let this program read it: it wants a login, or turns away automatic readers. "
     "Do not try again; look for the same text elsewhere.",
     404: "There is no such page. Check the address, or begin from the site's front page.",
-    405: "It cannot be read with GET.",
-    410: "The page is gone for good.",
-    429: "Too many requests.",
-    451: "The page is withheld for legal reasons.",
+    405: "It cannot be read with GET: a command such as curl may be right for it.",
+    410: "The page is gone for good. Look for the same text elsewhere.",
+    429: "Too many requests. Wait before the next one, or look for the same text elsewhere.",
+    451: "The page is withheld for legal reasons. Look for the same text elsewhere.",
 }
 
 
@@ -83,7 +83,7 @@ class FetchUrl:
         """
         address = read_address(url)
         if all(access.target != address.text for access in context.accesses):
-            raise ToolFailure("That is not the address the call was let through for. Call again.")
+            raise ToolFailure("That is not the address the call was let through for.", "Call again.")
         reply = await get(address, self._reach, self._limits)
         if reply.status >= 400:
             raise await _refused(reply)
@@ -118,14 +118,16 @@ async def _refused(reply: Reply) -> ToolFailure:
     """An answer that is an error: its status, what may be done, and the beginning of what the server says to it."""
     reason = reply.reason or _phrase(reply.status)
     advice = _ADVICE.get(reply.status) or (
-        "The server has trouble of its own: try again later." if reply.status >= 500 else "The server refused it."
+        "The server has trouble of its own: try again later."
+        if reply.status >= 500
+        else "The server refused it: check the address."
     )
     wait = reply.headers.get("retry-after", "")
     if wait:
         advice += f" It asks to wait: {shown(wait, 60)}{' seconds' * wait.isdigit()}."
     said = await _excerpt(reply)
     quoted = f"\nThe server says:\n{said}" if said else ""
-    return ToolFailure(f"{shown(reply.address.text, 300)}: {reply.status} {shown(reason, 60)}. {advice}{quoted}")
+    return ToolFailure(f"{shown(reply.address.text, 300)}: {reply.status} {shown(reason, 60)}.", f"{advice}{quoted}")
 
 
 async def _excerpt(reply: Reply) -> str:

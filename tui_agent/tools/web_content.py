@@ -109,17 +109,21 @@ def _known(name: str) -> str:
 
 def _picture(body: bytes, media: str) -> Image:
     if len(body) > MAX_IMAGE_BYTES:
-        raise ToolFailure(f"This picture is too large to be shown: {len(body):,} bytes, at most {MAX_IMAGE_BYTES:,}.")
+        raise ToolFailure(
+            f"This picture is too large to be shown: {len(body):,} bytes, at most {MAX_IMAGE_BYTES:,}.",
+            "Save it with a command such as curl and scale it down.",
+        )
     return Image(media, base64.b64encode(body).decode())
 
 
 def _unreadable(media: str) -> ToolFailure:
     if media == "application/pdf":
         return ToolFailure(
-            "It is a PDF, which cannot be read from here. Save it with a command (curl -L -o FILE URL) and turn it "
-            "into text with another (pdftotext), or look for the same text as a web page."
+            "It is a PDF, which cannot be read from here.",
+            "Save it with a command (curl -L -o FILE URL) and turn it into text with another (pdftotext), or look for "
+            "the same text as a web page.",
         )
     return ToolFailure(
-        f"It is not text but {shown(media, 100)}, which cannot be read from here. Save it with a command such as curl "
-        "if it is needed."
+        f"It is not text but {shown(media, 100)}, which cannot be read from here.",
+        "Save it with a command such as curl if it is needed.",
     )

@@ -23,6 +23,7 @@ _ARTIFACT_FOLDERS = frozenset({"large_tool_results", "conversation_history"})
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SPACES = str.maketrans({"\u00a0": " ", "\u202f": " "})
 _ENTRIES_LOOKED_AT = 20_000
+_LOOK = "Find the right name with list_dir or glob."
 
 
 class Workspace:
@@ -53,9 +54,12 @@ class Workspace:
         Raises ToolFailure for text that cannot be a path, and for links that lead in a circle.
         """
         if not path:
-            raise ToolFailure("The path is empty.")
+            raise ToolFailure("The path is empty.", "Name a file or a folder; . is the working folder.")
         if "\0" in path or valid_text(path) != path:
-            raise ToolFailure("The path holds characters that no path can hold (NUL or half a surrogate pair).")
+            raise ToolFailure(
+                "The path holds characters that no path can hold (NUL or half a surrogate pair).",
+                "Write it as list_dir shows it.",
+            )
         expanded = _expand_home(path)
         real = _real(self._artifact(expanded) or self._root / expanded)
         try:
@@ -64,9 +68,9 @@ class Workspace:
             real = _as_on_disk(real)
         except OSError as error:
             if not isinstance(error, NotADirectoryError | PermissionError):
-                raise ToolFailure(f"{shown(path, 200)} cannot be a path: {error.strerror}.") from error
+                raise ToolFailure(f"{shown(path, 200)} cannot be a path: {error.strerror}.", _LOOK) from error
         if real.is_symlink():
-            raise ToolFailure(f"{shown(path)} is a link that leads in a circle.")
+            raise ToolFailure(f"{shown(path)} is a link that leads in a circle.", _LOOK)
         return real
 
     def contains(self, path: Path) -> bool:
@@ -103,8 +107,8 @@ def granted_path(context: ToolContext, path: str) -> Path:
     real = context.workspace.resolve(path)
     if all(access.target != str(real) for access in context.accesses):
         raise ToolFailure(
-            f"{shown(path)} now leads to another place ({shown(str(real))}) than when the call was checked. "
-            "Nothing was done; call again if that is meant."
+            f"{shown(path)} now leads to another place ({shown(str(real))}) than when the call was checked.",
+            "Nothing was done; call again if that is meant.",
         )
     return real
 
@@ -132,9 +136,9 @@ def missing(path: str, real: Path) -> ToolFailure:
     except OSError:
         names = {}
     near = [names[name] for name in get_close_matches(wanted.casefold(), sorted(names), n=3, cutoff=0.5)]
-    hint = f" Nearest in {shown(str(folder))}: {', '.join(shown(name, 200) for name in near)}." if near else ""
+    hint = f"Nearest in {shown(str(folder))}: {', '.join(shown(name, 200) for name in near)}." if near else _LOOK
     place = "" if folder == real.parent else f" The deepest folder that exists is {shown(str(folder))}."
-    return ToolFailure(f"{shown(path)} does not exist.{place}{hint}")
+    return ToolFailure(f"{shown(path)} does not exist.{place}", hint)
 
 
 def _is_guarded(workspace: WorkspaceView, path: str, real: Path) -> bool:
@@ -158,7 +162,7 @@ def _real(path: Path) -> Path:
     try:
         return Path(os.path.realpath(path))
     except (OSError, ValueError) as error:
-        raise ToolFailure(f"{shown(str(path), 200)} cannot be a path: {error}.") from error
+        raise ToolFailure(f"{shown(str(path), 200)} cannot be a path: {error}.", _LOOK) from error
 
 
 def _below(path: Path, folder: Path) -> bool:

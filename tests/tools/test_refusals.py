@@ -1,0 +1,247 @@
+"""Every refusal says why, for the user, and what may be done instead, for the model."""
+
+import ast
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from tests.tools.support import Call
+from tests.tools.world import Person
+from tui_agent.conversation.blocks import ToolCall
+from tui_agent.tools.background import BackgroundCommands, CommandOutput, StopCommand
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Tool, ToolFailure
+from tui_agent.tools.edits import EditFile, WriteFile
+from tui_agent.tools.files import ListDir, ReadFile
+from tui_agent.tools.memory import Memory
+from tui_agent.tools.notes import Notes
+from tui_agent.tools.permissions import Mode, PermissionGate
+from tui_agent.tools.registry import ToolRegistry
+from tui_agent.tools.search import Glob, Grep
+from tui_agent.tools.shell import RunCommand
+from tui_agent.tools.tasks import MarkTaskDone
+from tui_agent.tools.web import FetchUrl
+from tui_agent.tools.workspace import Workspace
+
+TOOLS = Path(__file__).parents[2] / "tui_agent/tools"
+FAILURES = ("ToolFailure", "_NoText")
+PASSED_ON = {"fetching.py": "self._said(error, proxy)"}
+"""Where both sentences come from a function of their own, which returns the two."""
+
+
+def sites() -> list[tuple[str, ast.Call]]:
+    """Every place in the tools that makes a refusal."""
+    return [
+        (f"{file.name}:{node.lineno}", node)
+        for file in sorted(TOOLS.glob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FAILURES
+    ]
+
+
+SITES = [(place, call) for place, call in sites() if not place.startswith(("agentic.py", "subtasks.py"))]
+
+
+@pytest.mark.parametrize(("place", "call"), SITES, ids=[place for place, _ in SITES])
+def test_each_place_that_refuses_gives_both_sentences(place: str, call: ast.Call) -> None:
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        assert ast.unparse(call.args[0]).removeprefix("*") == PASSED_ON[place.split(":", maxsplit=1)[0]]
+        return
+    assert len(call.args) == 2, ast.unparse(call)
+    why, instead = call.args
+    for sentence in (why, instead):
+        if isinstance(sentence, ast.Constant) and isinstance(sentence.value, str):
+            assert re.fullmatch(r"(?s)(?:[A-Z`]|[a-z_]+: |ripgrep ).*[.?]", sentence.value), sentence.value
+    assert ast.unparse(why) != ast.unparse(instead)
+
+
+def test_there_are_such_places() -> None:
+    assert len(SITES) > 60
+
+
+class NoRules:
+    """A gate that lets nothing more through."""
+
+    def passes(self, tool: str, access: object) -> bool:
+        return False
+
+    def granting(self, tool: str) -> tuple[()]:
+        return ()
+
+
+BACKGROUND = BackgroundCommands()
+REFUSED: list[tuple[str, dict[str, object], str, str]] = [
+    ("read_file", {}, "`path` is missing", "Expected: read_file(path"),
+    ("read_file", {"path": ""}, "empty", "working folder"),
+    ("read_file", {"path": "a\0b"}, "no path can hold", "list_dir"),
+    ("read_file", {"path": "x" * 5_000}, "cannot be a path", "list_dir"),
+    ("read_file", {"path": "circle"}, "circle", "list_dir"),
+    ("read_file", {"path": "quux"}, "does not exist", "list_dir"),
+    ("read_file", {"path": "a.tx"}, "does not exist", "Nearest in"),
+    ("read_file", {"path": "src"}, "a folder", "Use list_dir"),
+    ("read_file", {"path": "pipe"}, "a pipe", "Use a command"),
+    ("read_file", {"path": "binary"}, "not text", "Use a command"),
+    ("read_file", {"path": "a.txt", "offset": 99}, "past the end", "Start earlier"),
+    ("read_file", {"path": "/proc/self/environ"}, "kernel", "Use a command"),
+    ("list_dir", {"path": "a.txt"}, "not a folder", "list_dir"),
+    ("write_file", {"path": "src", "content": "x"}, "a folder", "list_dir"),
+    ("write_file", {"path": "locked.txt", "content": "x"}, "read-only", "Change its mode"),
+    ("write_file", {"path": "a.txt/b", "content": "x"}, "not a folder", "list_dir"),
+    ("edit_file", {"path": "a.txt", "old": "zebra", "new": "x"}, "not in the file", "Read it again"),
+    ("edit_file", {"path": "a.txt", "old": "line", "new": "x"}, "2 times", "replace_all"),
+    ("edit_file", {"path": "a.txt", "old": "", "new": "x"}, "empty", "write_file"),
+    ("edit_file", {"path": "a.txt", "old": "x", "new": "x"}, "the same", "Give what"),
+    ("edit_file", {"path": "binary", "old": "x", "new": "y"}, "not text", "write_file"),
+    ("grep", {"pattern": "("}, "not a valid regular expression", "backslash"),
+    ("grep", {"pattern": "x", "path": "nowhere"}, "does not exist", "list_dir"),
+    ("glob", {"pattern": "["}, "glob is not valid", "backslash"),
+    ("glob", {"pattern": ""}, "glob is empty", "*.py"),
+    ("run_command", {"command": " "}, "empty", "what the shell is to run"),
+    ("run_command", {"command": "a\0"}, "NUL", "plain text"),
+    ("run_command", {"command": "true", "timeout": 0}, "timeout", "Expected: run_command(command"),
+    ("command_output", {"process": 1}, "No background command", "run_command with `background`"),
+    ("stop_command", {"process": 1}, "No background command", "run_command with `background`"),
+    ("memory", {"action": "write", "name": "A B"}, "no name for a note", "lower-case"),
+    ("memory", {"action": "write", "name": "a"}, "needs a description", "give both"),
+    ("memory", {"action": "remove", "name": "a"}, "no note called", "no notes yet"),
+    ("mark_task_done", {"detail": " "}, "is empty", "what was done"),
+    ("fetch_url", {"url": "example.org"}, "no web address", "Did you mean https://example.org?"),
+    ("fetch_url", {"url": "ftp://example.org"}, "must begin with", "https://example.org/page"),
+    ("fetch_url", {"url": "https://"}, "names no host", "https://example.org/page"),
+    ("fetch_url", {"url": "https://a b/"}, "spaces", "%20"),
+    ("fetch_url", {"url": "https://x/" + "a" * 9_000}, "characters", "Shorten"),
+    ("fetch_url", {"url": "http://127.0.0.1/"}, "not on the public network", "permissions.allow"),
+    ("reed_file", {"path": "a.txt"}, "no tool reed_file", "Did you mean read_file?"),
+]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    root = tmp_path / "work"
+    (root / "src").mkdir(parents=True)
+    (root / "a.txt").write_text("a line\nanother line\n")
+    (root / "binary").write_bytes(b"\x7fELF\0\1\2" * 50)
+    (root / "circle").symlink_to("circle")
+    (root / "locked.txt").touch(0o444)
+    os.mkfifo(root / "pipe")
+    return Workspace(root)
+
+
+def registry(folder: Path) -> ToolRegistry:
+    tools: list[Tool] = [ReadFile(), ListDir(), WriteFile(), EditFile(), Grep(), Glob(), RunCommand(), MarkTaskDone()]
+    notes = Notes(folder / "memory")
+    return ToolRegistry(
+        [*tools, CommandOutput(BACKGROUND), StopCommand(BACKGROUND), Memory(notes), FetchUrl(NoRules())]
+    )
+
+
+@pytest.mark.parametrize(("name", "arguments", "why", "instead"), REFUSED)
+async def test_a_refusal_says_why_and_what_instead(
+    workspace: Workspace, tmp_path: Path, name: str, arguments: dict[str, object], why: str, instead: str
+) -> None:
+    async def attempt() -> None:
+        tool = registry(tmp_path).get(name)
+        text = json.dumps(arguments)
+        await tool.run(text, Call(workspace, tool.access(text, workspace), tmp_path / "session"))
+
+    with pytest.raises(ToolFailure) as refused:
+        await attempt()
+    failure = refused.value
+    assert why in failure.why
+    assert instead in failure.instead
+    assert str(failure) == f"{failure.why} {failure.instead}"
+    assert str(failure).endswith((".", "?", ")")) or "\n" in failure.instead
+
+
+def test_each_tool_is_refused_something(tmp_path: Path) -> None:
+    assert {tool.definition.name for tool in registry(tmp_path)} <= {name for name, *_ in REFUSED}
+
+
+class Swapping(Person):
+    """While they think, the path turns into a link."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self._place = place
+
+    @override
+    async def __call__(self, question: PermissionQuestion) -> PermissionAnswer:
+        self._place.unlink()
+        self._place.symlink_to("/etc/hostname")
+        return PermissionAnswer(allowed=True)
+
+
+DENIED: list[tuple[Mode, list[str], str, dict[str, object], str, str]] = [
+    ("plan", [], "write_file", {"path": "b.txt", "content": ""}, "Plan mode", "Describe what you would do"),
+    ("plan", [], "run_command", {"command": "ls"}, "Plan mode", "you may read and search"),
+    ("plan", [], "fetch_url", {"url": "https://example.org/"}, "Plan mode", "you may read and search"),
+    ("auto", ["run_command(rm *)"], "run_command", {"command": "ls && rm x"}, "run_command(rm *)", "go on without it"),
+    (
+        "allow",
+        ["edit_file(*.txt)"],
+        "edit_file",
+        {"path": "a.txt", "old": "a", "new": "b"},
+        "*.txt",
+        "go on without it",
+    ),
+    (
+        "allow",
+        ["run_command(rm *)"],
+        "run_command",
+        {"command": "case x in x) rm y;; esac"},
+        "`case`",
+        "plain commands",
+    ),
+    ("auto", [], "run_command", {"command": "ls"}, "You declined", "try something else, or ask"),
+]
+
+
+@pytest.mark.parametrize(("mode", "deny", "name", "arguments", "why", "instead"), DENIED)
+async def test_the_gate_says_why_and_what_instead(
+    workspace: Workspace,
+    tmp_path: Path,
+    mode: Mode,
+    deny: list[str],
+    name: str,
+    arguments: dict[str, object],
+    why: str,
+    instead: str,
+) -> None:
+    gate = PermissionGate(mode, workspace, deny=deny)
+    tool = registry(tmp_path).get(name)
+    verdict = await gate.check(tool, ToolCall("c", name, json.dumps(arguments)), Person())
+    assert not verdict.allowed
+    assert why in verdict.reason
+    assert instead in verdict.advice
+
+
+async def test_what_changed_while_the_user_was_asked(workspace: Workspace, tmp_path: Path) -> None:
+    gate, tool = PermissionGate("ask", workspace), WriteFile()
+    call = ToolCall("c", "write_file", json.dumps({"path": "a.txt", "content": "x"}))
+    verdict = await gate.check(tool, call, Swapping(workspace.root / "a.txt"))
+    assert (verdict.allowed, verdict.source) == (False, "changed")
+    assert "while the question was open" in verdict.reason
+    assert "call again" in verdict.advice
+    checked = tool.access(call.arguments, workspace)
+    (workspace.root / "a.txt").unlink()
+    with pytest.raises(ToolFailure) as refused:
+        await tool.run(call.arguments, Call(workspace, checked, tmp_path))
+    assert "leads to another place" in refused.value.why
+    assert "call again" in refused.value.instead
+
+
+def test_a_denial_in_the_gate_has_both() -> None:
+    tree = ast.parse((TOOLS / "permissions.py").read_text())
+    denials = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Verdict"
+        and ast.unparse(node.args[0]) == "False"
+    ]
+    assert len(denials) >= 5
+    assert all(len(node.args) >= 4 for node in denials)
