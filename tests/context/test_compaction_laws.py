@@ -6,12 +6,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.context.talks import ARCHIVE, COMPACTION, PROMPTS, SUMMARY, situation
+from tests.context.talks import ARCHIVE, COMPACTION, PROMPTS, SUMMARY, situation, total
 from tests.conversation.logs import broken_rules, logs
 from tui_agent.context.checkpoints import plan_checkpoint
 from tui_agent.context.compaction import Accepted, CompactionPlan, accept, plan_compaction
 from tui_agent.context.counting import estimate
 from tui_agent.context.handover import CHECKPOINT, FIVE
+from tui_agent.context.rebasing import rebased
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message
 from tui_agent.conversation.groups import Group
@@ -57,6 +58,8 @@ def applied(view: View, done: Accepted) -> View:
 def check(view: View, plan: CompactionPlan, done: Accepted) -> None:
     groups = view.groups()
     replaced = [boundary.text for boundary in view.boundaries()]
+    assert rebased(plan, view, COMPACTION, tokens=total(view), tokens_of=estimate) == plan
+
     after = applied(view, done)
     left = {group.first: group for group in after.groups()}
 

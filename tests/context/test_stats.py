@@ -7,6 +7,7 @@ import pytest
 from tests.context.sessions import Session
 from tui_agent.context.budget import budget
 from tui_agent.context.counting import categories
+from tui_agent.context.forecast import Forecast
 from tui_agent.context.stats import (
     Activity,
     ContextStats,
@@ -23,6 +24,7 @@ from tui_agent.conversation.entries import Artifact, Checkpointed, Cleared, Dige
 from tui_agent.settings import Clearing, Compaction
 
 NOW = 1_000_000.0
+AHEAD = Forecast(12_000, 0.0312, 0.0044, 8, "not yet: it pays from 14,200 freed tokens on")
 
 
 def worked() -> Session:
@@ -74,7 +76,7 @@ def stats(**changes: object) -> ContextStats:
         "last_compaction": found.compactions,
         "last_checkpoint": found.checkpoints,
         "marks": marks(limits, 200_000),
-        "upcoming": upcoming(84_210, limits, lambda layer: 12_000),
+        "upcoming": upcoming(84_210, limits, lambda layer: AHEAD),
         "subtasks": Subtasks(count=2, input_tokens=32_919, output_tokens=338, cost_usd=0.0107),
         "models": (
             ModelUse(
@@ -104,6 +106,8 @@ def test_the_text_form() -> None:
         "  Compaction           170,000   85%  frontier tier",
         "  Limit                183,616   92%  window - reserve",
         "  Next: clearing in 34,790 tokens, frees about 12,000",
+        "        costs $0.0312, saves $0.0044 a call, paid back after 8 calls",
+        "        not yet: it pays from 14,200 freed tokens on",
         "",
         "Context-management activity:",
         "  Compactions:  1 (last 4m12s ago, focus: auth module)",
@@ -152,13 +156,13 @@ def test_a_layer_that_rests_says_why() -> None:
     shown = text(stats(window=20_000, tokens=5_000, marks=marks(limits, 20_000), upcoming=None), NOW)
     assert "  Compaction             7,000   35%  rests" in shown
     assert "! Compaction rests: the system prompt and tools (4,000 tokens)" in shown
-    assert upcoming(5_000, limits, lambda layer: 1) is None
+    assert upcoming(5_000, limits, lambda layer: Forecast(1)) is None
 
 
 def test_what_fires_next() -> None:
     limits = thresholds(budget(200_000, 0, 16_384), Clearing(), Compaction(), tier="frontier")
-    assert upcoming(119_000, limits, lambda layer: 7) == Upcoming(layer="compact", distance=51_000, frees=7)
-    assert upcoming(175_000, limits, lambda layer: 7) is None
+    assert upcoming(119_000, limits, lambda layer: Forecast(7)) == Upcoming(layer="compact", distance=51_000, frees=7)
+    assert upcoming(175_000, limits, lambda layer: Forecast(7)) is None
 
 
 def test_an_unknown_window_has_no_share() -> None:

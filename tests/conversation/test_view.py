@@ -36,6 +36,8 @@ def everything(view: View, carry: Carry) -> tuple[object, ...]:
         view.prefix_hash(),
         view.sizes(),
         view.items(),
+        view.tally(),
+        view.course(),
         view.groups(),
         view.boundaries(),
         view.queued(),
@@ -69,6 +71,17 @@ def test_every_crash_point_leaves_a_valid_request(view: View, data: st.DataObjec
     entries = list(view.log)
     crashed = View(entries[: data.draw(st.integers(0, len(entries)))])
     assert broken_rules(crashed.messages()) == []
+
+
+@given(logs())
+@settings(deadline=None)
+def test_the_running_tally_is_that_of_the_items_which_can_be_looked_at_one_by_one(view: View) -> None:
+    items, outline = view.items(), view.outline()
+    states = [item.state for item in items if item.category == "results"]
+    hidden = sum(item.full.characters for item in items if item.state in ("summarized", "checkpointed"))
+    assert view.tally() == (*(states.count(state) for state in ("preview", "cleared", "digested")), hidden)
+    assert [outline[place] for place in range(-len(outline), 0)] == items
+    assert [outline.place_of(item.seq) for item in items] == list(range(len(items)))
 
 
 @given(logs())

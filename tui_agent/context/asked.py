@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tui_agent.context import pricing
 from tui_agent.context.checkpoints import plan_checkpoint
-from tui_agent.context.compaction import CompactionPlan, expected_summary, plan_compaction
+from tui_agent.context.compaction import Accepted, CompactionPlan, expected_summary, plan_compaction
 from tui_agent.context.handover import CHECKPOINT
 from tui_agent.context.manager import ContextManager, ModelFacts
 from tui_agent.context.refusal import Refusal
@@ -132,16 +132,31 @@ class Asked:
             )
         return Outlook(step, seen, False, payback, plan.reason)
 
-    def would_free(self, view: View, model: ModelFacts, layer: str) -> int:
-        """About how many tokens a layer would free if it came now."""
-        here = self._manager.situation(view, model, 0.0, between_turns=False)
-        if layer == "clear":
-            cleared = self._manager.forced_clearing(view, here, keep=self._manager.settings.clearing.keep)
-            return cleared.before - cleared.after if cleared else 0
-        trigger = self._manager.thresholds(view, model).compact.tokens or None
-        here = self._manager.summarising(view, here)
-        plan = plan_compaction(view, here, self._manager.settings.compaction, self._manager.prompts, trigger=trigger)
-        return 0 if isinstance(plan, Refusal) else plan.before - plan.after
+    def drafted(
+        self,
+        view: View,
+        model: ModelFacts,
+        now: float,
+        plan: CompactionPlan,
+        accepted: Accepted,
+        *,
+        spent_usd: float | None,
+    ) -> Outlook:
+        """What entering a written summary would do; `spent_usd` is what writing it has cost, None where not known."""
+        here = self._manager.situation(view, model, now, between_turns=True)
+        seen = what_if(view, accepted.entries, here)._replace(before=plan.before, after=accepted.after)
+        payback = None
+        if here.rates is not None and spent_usd is not None:
+            payback = pricing.compaction_payback(
+                here.rates,
+                freed=seen.freed,
+                keep=seen.rewritten,
+                summary=0,
+                summariser_usd=spent_usd,
+                cold=here.cold,
+            )
+        step: PreviewedStep = "checkpoint" if plan.form is CHECKPOINT else "compact"
+        return Outlook(step, seen, True, payback, plan.reason)
 
 
 def _stand_in(plan: CompactionPlan) -> Summarized | Checkpointed:

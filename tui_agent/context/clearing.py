@@ -14,7 +14,7 @@ from tui_agent.context.pricing import clearing_size
 from tui_agent.context.situation import Situation
 from tui_agent.context.thresholds import Threshold
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.conversation.entries import AnyContextEntry, Artifact, Cleared, Message
+from tui_agent.conversation.entries import AnyContextEntry, Artifact, Cleared
 from tui_agent.conversation.sizes import Size, size_of_text
 from tui_agent.conversation.view import LiveResult, View
 from tui_agent.settings import Clearing
@@ -83,14 +83,14 @@ def stays(settings: Clearing, folders: Iterable[str] = ()) -> Stays:
     (``SKILL.md``), and reads of anything below `folders` (the memory's and the skills').
     """
     names = frozenset(settings.never_clear)
-    prefixes = tuple(f"{folder.rstrip('/')}/" for folder in folders if folder.strip("/"))
+    signs = ("SKILL.md", *(f"{folder.rstrip('/')}/" for folder in folders if folder.strip("/")))
 
     def decide(call: ToolCall) -> bool:
         if call.name in names:
             return True
         if call.name != "read_file":
             return False
-        return "SKILL.md" in call.arguments or any(prefix in call.arguments for prefix in prefixes)
+        return any(map(call.arguments.__contains__, signs))
 
     return decide
 
@@ -167,7 +167,7 @@ def candidates(
         if protected and situation.tokens_of(result.after) < protected:
             continue
         protected = 0
-        text = placeholder(result, _artifact(view, result), locate)
+        text = placeholder(result, locate)
         freed = result.size.minus(size_of_text(text))
         if estimate(freed) > 0:
             found.append(Candidate(result.seq, text, freed, result.after))
@@ -185,9 +185,9 @@ def smallest_batch(settings: Clearing, window: int) -> int:
     return max(1, round(window * settings.min_batch_share))
 
 
-def placeholder(result: LiveResult, artifact: Artifact | None, locate: Locate | None = None) -> str:
+def placeholder(result: LiveResult, locate: Locate | None = None) -> str:
     """What stands in a cleared result's place: what it was, and how to get it back."""
-    call = result.call
+    call, artifact = result.call, result.artifact
     told = call.arguments if len(call.arguments) <= ARGUMENTS_SHOWN else f"{call.arguments[:ARGUMENTS_SHOWN]}..."
     what = f"[cleared] {call.name} {told}: {result.size.characters:,} characters."
     if artifact is not None:
@@ -252,11 +252,6 @@ def _batch(found: list[Candidate], situation: Situation) -> Batch:
 def batch_of(found: list[Candidate], situation: Situation) -> Batch | None:
     """All these results as one batch, for a preview."""
     return _batch(found, situation) if found else None
-
-
-def _artifact(view: View, result: LiveResult) -> Artifact | None:
-    entry = view.log[result.seq]
-    return entry.artifact if isinstance(entry, Message) else None
 
 
 def _given_back(entries: Collection[tuple[AnyContextEntry, bool]]) -> set[int]:

@@ -8,10 +8,10 @@ the turns, so a summary can lose neither.
 The newest request of the user stays word for word too: where it lies before the cut (a long tool loop), the accepted
 entries bring it back after the summary.
 
-The order of a compaction, for who runs it: `plan_compaction`; write `archive` to its file; have the summary written, by
-the steps of `summarising.attempts`; `accept`; append its entries together. After a turn the trigger only sets a pending
-flag, and the next run does the work before anything else, so a turn's end is never held up; inside a turn the check is
-made before every model call.
+The order of a compaction, for who runs it: `plan_compaction`; have the summary written, by the steps of
+`summarising.attempts`; `accept`; write `archive` to its file; append the entries together. After a turn the trigger
+only sets a pending flag, and the next run does the work before anything else, so a turn's end is never held up; inside
+a turn the check is made before every model call.
 """
 
 from collections.abc import Callable, Sequence
@@ -86,14 +86,17 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
 class Accepted(NamedTuple):
     """The entries of an accepted summary, to be appended together.
 
-    `after` is counted, no longer expected. `facts_missing` is how many facts the written text lacked, `sections_added`
-    are the sections it lacked.
+    `text` is the boundary's without its first line and its path: what there is to edit. `after` is counted, no longer
+    expected. `facts_missing` is how many facts the written text lacked, of which `facts_appended` now stand below it;
+    `sections_added` are the sections it lacked.
     """
 
     boundary: Summarized | Checkpointed
     entries: tuple[Summarized | Checkpointed | Restored, ...]
+    text: str
     after: int
     facts_missing: int
+    facts_appended: int
     sections_added: tuple[str, ...]
 
 
@@ -175,7 +178,7 @@ def plan_summary(
     if replaced - expected < least_gain:
         freed = max(0, replaced - expected)
         return Refusal(f"A summary would free about {freed:,} of {situation.tokens:,} tokens, too few to be worth it.")
-    parts, sources = _told(span.boundaries, leaving, settings.summary_result_chars)
+    parts, sources = told(span.boundaries, leaving, settings.summary_result_chars)
     words = max(60, int(summary * WORDS_PER_TOKEN))
     note = subject if form is CHECKPOINT else ""
     return CompactionPlan(
@@ -214,8 +217,8 @@ def accept(
 ) -> Accepted | Refusal:
     """The entries for a summary that was written, completed and checked; or why it is rejected.
 
-    `path` is where the plan's archive was written, relative to the session's folder. Facts take at most half of what
-    the summary frees.
+    `path` is where the plan's archive is to be written, relative to the session's folder. Facts take at most half
+    of what the summary frees.
     """
     if complaint := _unusable(text):
         return Refusal(complaint)
@@ -227,14 +230,59 @@ def accept(
     lost = missing(plan.facts, body)
     room = min(settings.facts_tokens, (plan.replaced - bare) // 2)
     shown = listing(lost, limit=room, tokens_of=tokens_of, where=path)
-    whole = framed(plan.form, body, shown, path)
-    size = weigh.text(whole)
+    size = weigh.text(framed(plan.form, body, shown, path))
     if size >= plan.replaced:
         return Refusal(
             f"With its facts the summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}."
         )
+    return _accepted(
+        plan,
+        f"{body}\n\n{shown}" if shown else body,
+        path=path,
+        author=author,
+        size=size,
+        facts=(lost.total, lost.total - missing(lost, shown).total),
+        sections_added=_added(plan.form, text, body),
+    )
+
+
+def accept_anew(
+    plan: CompactionPlan, accepted: Accepted, text: str, *, tokens_of: Callable[[Size], int]
+) -> Accepted | Refusal:
+    """An accepted summary with the text a person gave it, or the same text on `plan` as it is now; or why not.
+
+    The text is taken as it is: nobody knows better than who edits it what the model needs, so no section and no fact
+    is put back that they took out. It is still rejected where it is empty or frees nothing, and the facts that it lacks
+    are counted.
+    """
+    text, before = text.strip(), accepted.boundary
+    if not text:
+        return Refusal("The summary is empty.")
+    size = Scale(tokens_of).text(framed(plan.form, text, "", before.path))
+    if size >= plan.replaced:
+        return Refusal(f"The summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}.")
+    author = Author(before.model, before.usage, before.cost_usd)
+    facts, reason = (accepted.facts_missing, accepted.facts_appended), before.reason
+    if text != accepted.text:
+        facts, reason = (missing(plan.facts, text).total, 0), f"{plan.reason}, edited"
+    plan = msgspec.structs.replace(plan, reason=reason)
+    return _accepted(
+        plan, text, path=before.path, author=author, size=size, facts=facts, sections_added=accepted.sections_added
+    )
+
+
+def _accepted(
+    plan: CompactionPlan,
+    text: str,
+    *,
+    path: str,
+    author: Author,
+    size: int,
+    facts: tuple[int, int],
+    sections_added: tuple[str, ...],
+) -> Accepted:
     after = plan.before - plan.replaced + size
-    boundary = _boundary(plan, whole, path, author, after)
+    boundary = _boundary(plan, framed(plan.form, text, "", path), path, author, after)
     entries: tuple[Summarized | Checkpointed | Restored, ...] = (boundary,)
     if plan.brought_back:
         why = "The newest request stays word for word."
@@ -242,7 +290,7 @@ def accept(
             items=plan.brought_back, texts=("",) * len(plan.brought_back), reason=why, before=after, after=after
         )
         entries += (back,)
-    return Accepted(boundary, entries, after, lost.total, _added(plan.form, text, body))
+    return Accepted(boundary, entries, text, after, *facts, sections_added)
 
 
 def _smallest_gain(window: int, trigger: int | None) -> int:
@@ -251,7 +299,7 @@ def _smallest_gain(window: int, trigger: int | None) -> int:
     return max(SHORTEST_GAIN, most)
 
 
-def _told(
+def told(
     boundaries: Sequence[Boundary], groups: Sequence[Group], result_chars: int
 ) -> tuple[tuple[str, ...], list[Source]]:
     """What is summarised, in order: as text for a summariser, and as sources of facts."""

@@ -52,13 +52,15 @@ RECOVERY_SHARE = 0.5
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What layers must know of the model that answers; tokens, seconds, and USD per million tokens.
 
-    `window` is 0 where nobody knows it; `told_by_provider`: the provider said so, else the catalogue did. `small` are
-    the rates of the cheaper model that could write a summary, None where there is none.
+    `window` is 0 where nobody knows it; `told_by_provider`: the provider said so, else the catalogue did;
+    `fixed_window`: no setting makes it larger. `small` are the rates of the cheaper model that could write a summary,
+    None where there is none.
     """
 
     name: str
     window: int = 0
     told_by_provider: bool = False
+    fixed_window: bool = False
     max_output: int = 0
     tier: KnownTier = "unknown"
     rates: Rates | None = None
@@ -97,7 +99,7 @@ class ContextManager:
         self.settings = settings
         self.prompts = prompts
         self._task_threshold = task_threshold
-        self._never = clearing.stays(settings.clearing, memory_folders)
+        self.never = clearing.stays(settings.clearing, memory_folders)
         self._checkpoints = checkpoints
         self._watch = clearing.Watch()
         self._declarations = Declarations()
@@ -111,12 +113,12 @@ class ContextManager:
     # What fits
 
     def window(self, model: ModelFacts) -> Window:
-        """The window in force; an overflow that told a smaller one counts."""
+        """The window in force; an overflow that told a smaller one counts, and what the model is loaded with."""
         known = model.window if model.told_by_provider else 0
         window = resolve_window(
             self.settings.context, provider=known, catalogue=0 if model.told_by_provider else model.window
         )
-        cap = self._caps.get(model.name, 0)
+        cap = self._caps.get(model.name, 0) or (model.window if model.fixed_window else 0)
         return Window(cap, "provider") if cap and window.tokens > cap else window
 
     def budget(self, view: View, model: ModelFacts) -> Budget:
@@ -308,7 +310,7 @@ class ContextManager:
     def _due_clearing(self, view: View, here: Situation, limits: Thresholds) -> Cleared | None:
         if self.settings.context.preset not in ("layered", "digest"):
             return None
-        return clearing.plan(view, here, self.settings.clearing, limits.clear, never=self._never, watch=self._watch)
+        return clearing.plan(view, here, self.settings.clearing, limits.clear, never=self.never, watch=self._watch)
 
     def _due_digest(self, view: View, first: int = 0, prefix: str = PREFIX) -> DigestPlan | None:
         if self.settings.context.preset != "digest":
@@ -396,4 +398,4 @@ class ContextManager:
         """All old results but the newest `keep`, or `only` some, however little that frees."""
         settings = structs.replace(self.settings.clearing, keep=keep)
         limits = thresholds(here.budget, settings, self.settings.compaction)
-        return clearing.plan(view, here, settings, limits.clear, never=self._never, force=True, only=only)
+        return clearing.plan(view, here, settings, limits.clear, never=self.never, force=True, only=only)

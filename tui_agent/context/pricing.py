@@ -125,7 +125,7 @@ class Payback(NamedTuple):
 def clearing_payback(rates: Rates, *, freed: float, tail: float, cold: bool) -> Payback:
     """The figures of a clearing that frees `freed` tokens ahead of a tail of `tail` tokens that stay."""
     rewritten = 0.0 if cold else max(0.0, rates.write - rates.read) * tail
-    return _payback(rates, rewritten, freed)
+    return payback(rates, rewritten, freed)
 
 
 def compaction_payback(
@@ -133,10 +133,11 @@ def compaction_payback(
 ) -> Payback:
     """The figures of a compaction whose summariser costs `summariser_usd`."""
     rewritten = 0.0 if cold else max(0.0, rates.write - rates.read) * (keep + summary)
-    return _payback(rates, rewritten + summariser_usd * MILLION / rates.input_usd, freed)
+    return payback(rates, rewritten + summariser_usd * MILLION / rates.input_usd, freed)
 
 
-def _payback(rates: Rates, cost: float, freed: float) -> Payback:
+def payback(rates: Rates, cost: float, freed: float) -> Payback:
+    """The figures of a step that costs `cost` tokens at the input price and frees `freed`."""
     saving = (rates.read or 1.0) * freed
     dollars = rates.input_usd / MILLION
     return Payback(cost * dollars, saving * dollars, ceil(cost / saving) if saving > 0 else None)

@@ -1,16 +1,17 @@
 """What people see of the context: one frozen snapshot."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from textwrap import wrap
 from unicodedata import combining, east_asian_width
 
 import msgspec
 
+from tui_agent.context.forecast import Forecast
 from tui_agent.context.pricing import spoken_time
 from tui_agent.context.thresholds import Thresholds
 from tui_agent.conversation.entries import Checkpointed, Summarized
 from tui_agent.conversation.sizes import CATEGORIES, Category
-from tui_agent.conversation.view import Item, View
+from tui_agent.conversation.view import View
 
 LABELS: dict[Category, str] = {
     "system": "System prompt",
@@ -28,21 +29,29 @@ WIDTH = 80
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """A threshold as shown: the layer (``clear``, ``compact`` or ``limit``), where it starts, and why it rests."""
+    """A threshold as shown: the layer (``clear``, ``compact`` or ``limit``), where it starts, and why it rests.
+
+    Where the window is unknown, it starts at `messages` instead of `tokens`.
+    """
 
     layer: str
     tokens: int
     percent: float
+    messages: int = 0
     source: str = ""
     warning: str = ""
 
 
 class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
-    """The layer that fires next, in how many tokens, and what it would free (0: not known)."""
+    """The layer that fires next: in how many tokens, and what it would do if it came now (see `Forecast`)."""
 
     layer: str
     distance: int
     frees: int = 0
+    cost_usd: float | None = None
+    saving_usd: float | None = None
+    calls: int | None = None
+    why: str = ""
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,19 +138,18 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
         return 100 * self.tokens / self.window if self.window else 0.0
 
 
-def counts(view: View, items: Sequence[Item] | None = None) -> Counts:
-    """What context work has done to this conversation so far; `items` are the view's, where they are at hand."""
-    items = view.items() if items is None else items
-    results = [item for item in items if item.category == "results"]
+def counts(view: View) -> Counts:
+    """What context work has done to this conversation so far; costs the number of context steps."""
+    tally = view.tally()
     active = [entry for entry, counting in view.context_entries() if counting]
     summaries = [entry for entry in active if isinstance(entry, Summarized)]
     checkpoints = [entry for entry in active if isinstance(entry, Checkpointed)]
     return Counts(
         messages=len(view.messages()),
-        evicted=sum(item.state == "preview" for item in results),
-        cleared=sum(item.state == "cleared" for item in results),
-        digested=sum(item.state == "digested" for item in results),
-        summarised_chars=sum(item.full.characters for item in items if item.state in ("summarized", "checkpointed")),
+        evicted=tally.evicted,
+        cleared=tally.cleared,
+        digested=tally.digested,
+        summarised_chars=tally.hidden,
         compactions=Activity(
             count=len(summaries),
             last=max((entry.time for entry in summaries), default=0.0),
@@ -162,6 +170,7 @@ def marks(thresholds: Thresholds, window: int) -> tuple[Mark, ...]:
             layer=each.layer,
             tokens=each.tokens,
             percent=each.share(window),
+            messages=each.messages,
             source=each.source,
             warning=each.warning,
         )
@@ -169,12 +178,31 @@ def marks(thresholds: Thresholds, window: int) -> tuple[Mark, ...]:
     )
 
 
-def upcoming(tokens: int, thresholds: Thresholds, frees: Callable[[str], int]) -> Upcoming | None:
-    """The next layer that a growing request of `tokens` reaches; `frees(layer)` says what it would free now."""
+def upcoming(tokens: int, thresholds: Thresholds, forecast: Callable[[str], Forecast]) -> Upcoming | None:
+    """The next layer that a growing request of `tokens` reaches, with its forecast."""
     ahead = [each for each in thresholds.all() if not each.rests and each.tokens > tokens and each.layer != "limit"]
     if not ahead:
         return None
-    return Upcoming(layer=ahead[0].layer, distance=ahead[0].tokens - tokens, frees=max(0, frees(ahead[0].layer)))
+    seen = forecast(ahead[0].layer)
+    return Upcoming(
+        layer=ahead[0].layer,
+        distance=ahead[0].tokens - tokens,
+        frees=max(0, seen.frees),
+        cost_usd=seen.cost_usd,
+        saving_usd=seen.saving_usd,
+        calls=seen.calls,
+        why=seen.why,
+    )
+
+
+def price_text(ahead: Upcoming) -> str:
+    """What the next step costs and when it has paid; empty where prices are unknown or nothing would be freed."""
+    if ahead.cost_usd is None or not ahead.frees:
+        return ""
+    if not ahead.cost_usd:
+        return f"costs nothing, saves {_usd(ahead.saving_usd)} a call"
+    paid = f", paid back after {ahead.calls:,} call{'' if ahead.calls == 1 else 's'}" if ahead.calls else ""
+    return f"costs {_usd(ahead.cost_usd)}, saves {_usd(ahead.saving_usd)} a call{paid}"
 
 
 def text(stats: ContextStats, now: float) -> str:
@@ -209,11 +237,14 @@ def _thresholds(stats: ContextStats) -> list[str]:
     lines = ["Thresholds:"]
     for mark in stats.marks:
         where = f"{mark.tokens:>10,}  {mark.percent:>3.0f}%" if mark.percent else f"{mark.tokens:>10,}      "
+        if mark.messages:
+            where = f"{mark.messages:>10,} messages"
         lines.append(f"  {_LAYERS[mark.layer]:<18}{where}  {'rests' if mark.warning else mark.source}")
     lines += [f"  ! {line}" for mark in stats.marks if mark.warning for line in wrap(mark.warning, WIDTH - 4)]
     if stats.upcoming is not None:
         frees = f", frees about {stats.upcoming.frees:,}" if stats.upcoming.frees else ""
         lines.append(f"  Next: {_LAYERS[stats.upcoming.layer].lower()} in {stats.upcoming.distance:,} tokens{frees}")
+        lines += [f"        {told}" for told in (price_text(stats.upcoming), stats.upcoming.why) if told]
     return lines
 
 

@@ -47,14 +47,19 @@ def compaction_worth(here: Situation, settings: Compaction, rates: Rates, *, kee
     return Worth(writing + rewriting, here.tokens - (here.budget.fixed + keep + whole))
 
 
+def pays_from(here: Situation, settings: Compaction, rates: Rates, worth: Worth, *, growth: float) -> float | None:
+    """How many tokens a compaction must free to pay at this moment; None where nothing tells."""
+    factor = thrift_factor(settings, between_turns=here.between_turns, cold=here.cold)
+    if not factor or growth <= 0 or rates.read <= 0:
+        return None
+    carrying = rates.read + COLD_SHARE * max(0.0, rates.write - rates.read)
+    return factor * sqrt(2 * worth.cost * growth / carrying)
+
+
 def reason_it_pays(here: Situation, settings: Compaction, rates: Rates, worth: Worth, *, growth: float) -> str:
     """Why a compaction pays at this moment; empty when it does not. `growth`: tokens a call adds to the view."""
-    factor = thrift_factor(settings, between_turns=here.between_turns, cold=here.cold)
-    if not factor or growth <= 0 or rates.read <= 0 or worth.freed <= 0:
-        return ""
-    carrying = rates.read + COLD_SHARE * max(0.0, rates.write - rates.read)
-    needed = factor * sqrt(2 * worth.cost * growth / carrying)
-    if worth.freed < needed:
+    needed = pays_from(here, settings, rates, worth, growth=growth)
+    if needed is None or worth.freed <= 0 or worth.freed < needed:
         return ""
     when = "the cache is cold" if here.cold else "between turns" if here.between_turns else "inside a tool loop"
     return f"it pays: {worth.freed:,} freed tokens outweigh a summary ({when}, from {needed:,.0f} on)"

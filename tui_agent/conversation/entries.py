@@ -70,6 +70,8 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     `agent_visible` false: not sent and not counted; `user_visible` false: not shown in the conversation.
     For an assistant's message, `model` made it, `prefix_hash` is `View.prefix_hash` of the request it answers, `usage`
     is what that call used, and `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it).
+    For a tool's result, `summary` is what people are shown of it on one line, and `stop_reason` says why the call was
+    not done (``denied``, ``interrupted``).
     """
 
     role: Role
@@ -84,6 +86,7 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     stop_reason: str = ""
     duration_ms: int = 0
     artifact: Artifact | None = None
+    summary: str = ""
 
 
 class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial"):
@@ -241,6 +244,21 @@ def notice(text: str) -> Message:
     return Message(role="user", kind="notice", blocks=(Text(text),), user_visible=False)
 
 
-def tool_result(result: ToolResult, *, artifact: Artifact | None = None, duration_ms: int = 0) -> Message:
+def tool_result(
+    result: ToolResult,
+    *,
+    artifact: Artifact | None = None,
+    duration_ms: int = 0,
+    summary: str = "",
+    stop_reason: str = "",
+) -> Message:
     """One tool's answer."""
-    return Message(role="user", kind="tool_result", blocks=(result,), artifact=artifact, duration_ms=duration_ms)
+    return Message(
+        role="user",
+        kind="tool_result",
+        blocks=(result,),
+        artifact=artifact,
+        duration_ms=duration_ms,
+        summary=summary,
+        stop_reason=stop_reason,
+    )

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Text, ToolResult
 from tui_agent.conversation.entries import (
@@ -27,6 +28,13 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.slots import ResultPlace, Slot, slot_of_message
 
 
+class Point(NamedTuple):
+    """One model call: the tokens of its request, and how many context steps came between it and the call before."""
+
+    tokens: int
+    edits: int
+
+
 class Fold:
     """One conversation after its entries so far. `dirty` is the first slot changed since it was last read."""
 
@@ -43,7 +51,9 @@ class Fold:
         self.active: set[int] = set()
         self.anchors: dict[int, Boundary] = {}
         self.owned: dict[int, int] = {}
+        self.course: list[Point] = []
         self.dirty = 0
+        self._edits = 0
         self._numbers: list[int] = []
         self._slot_by_result: dict[int, Slot] = {}
         self._pins: list[Pinned] = []
@@ -78,6 +88,9 @@ class Fold:
             self.partial = ""
             if message.usage is not None:
                 self.last_call = message
+        if message.usage is not None and message.usage.input_tokens:
+            self.course.append(Point(message.usage.input_tokens, self._edits))
+            self._edits = 0
         if message.kind == "tool_result":
             self._take_result(message)
         elif message.agent_visible:
@@ -105,6 +118,7 @@ class Fold:
     def _take_context(self, entry: AnyContextEntry) -> None:
         self.context[entry.seq] = entry
         self.active.add(entry.seq)
+        self._edits += 1
         match entry:
             case Cleared() | Digested():
                 for seq in entry.results:
@@ -116,15 +130,15 @@ class Fold:
                     self._cover_result(seq, entry)
                     slot = self._slot_at(seq)
                     if slot is not None:
-                        slot.restorations.append(entry.seq)
+                        slot.restorations += (entry.seq,)
                         self._settle(slot)
             case Summarized() | Checkpointed():
                 self.anchors[entry.seq] = entry
                 covered = self._slots_between(entry.first, entry.last)
                 if covered:
-                    covered[0].anchored.append(entry.seq)
+                    covered[0].anchored += (entry.seq,)
                 for slot in covered:
-                    slot.boundaries.append(entry.seq)
+                    slot.boundaries += (entry.seq,)
                     self._settle(slot)
             case Pinned():
                 self._pins.append(entry)
@@ -138,6 +152,10 @@ class Fold:
     def index_of(self, seq: int) -> int:
         """The place of the slot with this number."""
         return bisect_left(self._numbers, seq)
+
+    def slot_of(self, seq: int) -> Slot | None:
+        """The slot that holds this message or result."""
+        return self._slot_by_result.get(seq) or self._slot_at(seq)
 
     def _set_active(self, seq: int, *, active: bool) -> None:
         entry = self.context.get(seq)
@@ -191,7 +209,7 @@ class Fold:
             return
         for place in slot.results.values():
             if place.seq == seq:
-                place.covers.append(entry)
+                place.covers += (entry,)
         self._touch(slot)
 
     def _add(self, slot: Slot) -> None:
@@ -214,5 +232,5 @@ class Fold:
         return self.slots[bisect_left(self._numbers, first) : bisect_left(self._numbers, last + 1)]
 
     def _groups_of(self, items: Iterable[int]) -> list[Slot]:
-        found = {slot.seq: slot for seq in items if (slot := self._slot_by_result.get(seq) or self._slot_at(seq))}
+        found = {slot.seq: slot for seq in items if (slot := self.slot_of(seq))}
         return [found[seq] for seq in sorted(found)]

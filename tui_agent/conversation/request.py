@@ -13,7 +13,7 @@ from tui_agent.conversation.blocks import Block, Text
 from tui_agent.conversation.entries import Role
 from tui_agent.conversation.fold import Fold
 from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, size_of_text, size_of_tools
-from tui_agent.conversation.slots import Piece, Slot, State, paint, text_piece
+from tui_agent.conversation.slots import NO_TALLY, Piece, Slot, State, Tally, paint, tally_of, text_piece
 
 LIVE: frozenset[State] = frozenset(("verbatim", "preview", "restored"))
 """States in which a result says more than where to find it."""
@@ -59,6 +59,7 @@ class Request:
         self.sizes: dict[Category, Size] = dict.fromkeys(CATEGORIES, NOTHING)
         self.prefix = b""
         self.live: dict[int, Slot] = {}
+        self.tally = NO_TALLY
         self._root = b""
         self._seen_prefix = -1
         self._marks: list[_Mark] = []
@@ -116,7 +117,7 @@ class Request:
 
     def _emit_slot(self, fold: Fold, slot: Slot, prefix: bytes) -> bytes:
         with_reasoning = (
-            slot.reasons
+            slot.reasonings > 0
             and slot.model == self.carry.model
             and (not self.carry.bound or slot.prefix_hash == prefix.hex())
         )
@@ -137,10 +138,17 @@ class Request:
         for category, size in slot.sizes.items():
             self.sizes[category] = self.sizes[category].plus(size)
         slot.stale = False
+        self._count(slot)
         if slot.pieces and any(place.state in LIVE for place in slot.results.values()):
             self.live[slot.seq] = slot
         else:
             self.live.pop(slot.seq, None)
+
+    def _count(self, slot: Slot) -> None:
+        before, slot.tally = slot.tally, tally_of(slot)
+        if slot.tally != before:
+            changes = zip(self.tally, before, slot.tally, strict=True)
+            self.tally = Tally(*(all_of_it - old + new for all_of_it, old, new in changes))
 
     def _emit(self, piece: Piece, prefix: bytes) -> bytes:
         messages = self.messages

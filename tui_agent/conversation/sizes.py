@@ -66,9 +66,22 @@ def size_of_block(block: Block) -> Size:
             return size_of_text(block.name, block.arguments)
         case ToolResult():
             size = size_of_text(block.text)
-            return size._replace(images=len(block.images))
+            return size._replace(images=len(block.images)) if block.images else size
         case Image():
             return Size(images=1)
+
+
+def characters_of(block: Block) -> int:
+    """How many characters are sent for a block."""
+    match block:
+        case Text() | ToolResult():
+            return len(block.text)
+        case Reasoning():
+            return len(block.text) + len(block.opaque)
+        case ToolCall():
+            return len(block.name) + len(block.arguments)
+        case Image():
+            return 0
 
 
 def size_of_tools(tools: Iterable[ToolDefinition]) -> Size:

@@ -8,7 +8,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, Digested, Kind, Message, Restored, Role
-from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block, size_of_text
+from tui_agent.conversation.sizes import NOTHING, Category, Size, characters_of, size_of_block, size_of_text
 
 State: TypeAlias = Literal["verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored"]
 
@@ -28,6 +28,18 @@ class Piece(NamedTuple):
     digest: bytes
 
 
+class Tally(NamedTuple):
+    """Results shown otherwise than they stand in the log, by how, and the characters that boundaries hide."""
+
+    evicted: int = 0
+    cleared: int = 0
+    digested: int = 0
+    hidden: int = 0
+
+
+NO_TALLY = Tally()
+
+
 @dataclass(slots=True, eq=False)
 class ResultPlace:
     """One call's result and the clearings, digests and restorations that name it, oldest first.
@@ -40,7 +52,7 @@ class ResultPlace:
     artifact: Artifact | None
     agent_visible: bool
     time: float
-    covers: list[Cleared | Digested | Restored] = field(default_factory=list)
+    covers: tuple[Cleared | Digested | Restored, ...] = ()
     state: State = "verbatim"
     size: Size = NOTHING
 
@@ -61,9 +73,9 @@ class Slot:
     prefix_hash: str = ""
     calls: dict[str, ToolCall] = field(default_factory=dict)
     results: dict[str, ResultPlace] = field(default_factory=dict)
-    boundaries: list[int] = field(default_factory=list)
-    restorations: list[int] = field(default_factory=list)
-    anchored: list[int] = field(default_factory=list)
+    boundaries: tuple[int, ...] = ()
+    restorations: tuple[int, ...] = ()
+    anchored: tuple[int, ...] = ()
     covered_by: int = 0
     pinned: bool = False
     shown: bool = True
@@ -71,15 +83,13 @@ class Slot:
     with_reasoning: bool = False
     pieces: tuple[Piece, ...] = ()
     sizes: dict[Category, Size] = field(default_factory=dict)
+    reasonings: int = 0
+    tally: Tally = NO_TALLY
 
     @property
     def last(self) -> int:
         """The number of the newest entry of this group."""
         return max((place.seq for place in self.results.values()), default=self.seq)
-
-    @property
-    def reasons(self) -> bool:
-        return self.role == "assistant" and any(isinstance(block, Reasoning) for block in self.blocks)
 
     @property
     def unanswered(self) -> tuple[ToolCall, ...]:
@@ -109,6 +119,7 @@ def slot_of_message(message: Message) -> Slot:
         message.model,
         message.prefix_hash,
         calls,
+        reasonings=sum(isinstance(each, Reasoning) for each in message.blocks) if message.role == "assistant" else 0,
     )
 
 
@@ -172,6 +183,19 @@ def paint(slot: Slot, *, active: set[int]) -> None:
     if answers:
         pieces.append(_piece("user", answers))
     slot.pieces, slot.sizes = tuple(pieces), sizes
+
+
+def tally_of(slot: Slot) -> Tally:
+    """What a painted slot adds to the conversation's tally."""
+    if not slot.shown:
+        return NO_TALLY
+    if slot.covered_by:
+        said = sum(map(characters_of, slot.blocks))
+        return Tally(hidden=said + sum(len(place.result.text) for place in slot.results.values()))
+    states = [place.state for place in slot.results.values() if place.state not in ("verbatim", "restored")]
+    if not states:
+        return NO_TALLY
+    return Tally(states.count("preview"), states.count("cleared"), states.count("digested"))
 
 
 def _answer(place: ResultPlace, *, pinned: bool, active: set[int]) -> ToolResult:

@@ -4,51 +4,35 @@ Reading a view costs what changed since it was last read. A request made from it
 is answered once, right after it; the first message is the user's; no block is empty.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from tui_agent.conversation.blocks import Reasoning, ToolCall
+from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     AnyEntry,
+    Artifact,
     Boundary,
     HeadMoved,
     Message,
     Prefix,
     Queued,
-    Summarized,
 )
-from tui_agent.conversation.fold import Fold
+from tui_agent.conversation.fold import Fold, Point
 from tui_agent.conversation.groups import Group, group_of
+from tui_agent.conversation.items import Item, Items
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.request import LIVE, Carry, Request, RequestMessage
-from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block
-from tui_agent.conversation.slots import INTERRUPTED_SIZE, Slot, State, shown_result
+from tui_agent.conversation.sizes import Category, Size
+from tui_agent.conversation.slots import INTERRUPTED_SIZE, State, Tally
 
-__all__ = ["Carry", "Item", "LiveResult", "RequestMessage", "View"]
-
-
-class Item(NamedTuple):
-    """One message or result of the view, for people and layers. `group` is the number of its slot.
-
-    `size` is what is shown of it now (nothing while a boundary covers it), `full` what stands in the log.
-    """
-
-    seq: int
-    group: int
-    category: Category
-    state: State
-    pinned: bool
-    size: Size
-    full: Size
-    time: float
-    name: str = ""
+__all__ = ["Carry", "Item", "Items", "LiveResult", "Point", "RequestMessage", "View"]
 
 
 class LiveResult(NamedTuple):
     """A tool result that the next request shows more of than where to find it.
 
-    `size` is what is shown of it, `after` all that follows it in the request.
+    `size` is what is shown of it, `after` all that follows it in the request; `artifact` is where the whole of it lies.
     """
 
     seq: int
@@ -57,6 +41,7 @@ class LiveResult(NamedTuple):
     pinned: bool
     size: Size
     after: Size
+    artifact: Artifact | None
 
 
 class View:
@@ -100,8 +85,20 @@ class View:
 
     def items(self) -> list[Item]:
         """Every message and result of the conversation in order, with its state."""
+        return list(self.outline())
+
+    def outline(self) -> Items:
+        """The same, each made when it is looked at: for a list of which only a part is seen."""
         self._painted()
-        return [item for slot in self._fold.slots if slot.shown for item in self._items_of(slot)]
+        return Items(self._fold)
+
+    def tally(self) -> Tally:
+        """How many results are shown in part, and how much a boundary hides; costs the same at any length."""
+        return self._painted().tally
+
+    def course(self) -> tuple[Point, ...]:
+        """The size of the request of each measured call so far, oldest first."""
+        return tuple(self._fold.course)
 
     def groups(self) -> list[Group]:
         """The groups the next request shows, oldest first: a cut may fall only between two of them."""
@@ -118,7 +115,9 @@ class View:
             for call in reversed(slot.calls.values()):
                 place = slot.results.get(call.id)
                 if place is not None and place.state in LIVE:
-                    found.append(LiveResult(place.seq, call, place.state, slot.pinned, place.size, after))
+                    found.append(
+                        LiveResult(place.seq, call, place.state, slot.pinned, place.size, after, place.artifact)
+                    )
                 after = after.plus(place.size if place is not None else INTERRUPTED_SIZE)
         return found
 
@@ -135,10 +134,9 @@ class View:
         """How many reasoning blocks of the current model the next request leaves out."""
         carry = self._painted().carry
         return sum(
-            isinstance(block, Reasoning)
+            slot.reasonings
             for slot in self._fold.slots
-            if slot.reasons and slot.model == carry.model and not slot.covered_by and not slot.with_reasoning
-            for block in slot.blocks
+            if slot.reasonings and slot.model == carry.model and not slot.covered_by and not slot.with_reasoning
         )
 
     @property
@@ -187,39 +185,3 @@ class View:
     def _painted(self) -> Request:
         self._request.refresh(self._fold)
         return self._request
-
-    def _items_of(self, slot: Slot) -> Iterator[Item]:
-        covering = self._fold.anchors.get(slot.covered_by)
-        hidden: State | None = None
-        if covering is not None:
-            hidden = "summarized" if isinstance(covering, Summarized) else "checkpointed"
-        restored = any(seq in self._fold.active for seq in slot.restorations)
-        full = own = NOTHING
-        for block in slot.blocks:
-            full = full.plus(size_of_block(block))
-        for category, size in slot.sizes.items():
-            if category != "results":
-                own = own.plus(size)
-        yield Item(
-            slot.seq,
-            slot.seq,
-            slot.category,
-            hidden or ("restored" if restored else "verbatim"),
-            slot.pinned,
-            own,
-            full,
-            slot.time,
-        )
-        for call_id, place in slot.results.items():
-            shown, state = shown_result(place, pinned=slot.pinned, active=self._fold.active)
-            yield Item(
-                place.seq,
-                slot.seq,
-                "results",
-                hidden or state,
-                slot.pinned,
-                NOTHING if hidden else size_of_block(shown),
-                size_of_block(place.result),
-                place.time,
-                slot.calls[call_id].name,
-            )

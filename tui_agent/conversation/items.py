@@ -1,0 +1,121 @@
+"""The messages and results of a conversation one by one, for people and layers, with what has become of each."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple, overload
+
+from typing_extensions import override
+
+from tui_agent.conversation.entries import Summarized
+from tui_agent.conversation.fold import Fold
+from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block
+from tui_agent.conversation.slots import Slot, State, shown_result
+
+
+class Item(NamedTuple):
+    """One message or result of the view, for people and layers. `group` is the number of its slot.
+
+    `size` is what is shown of it now (nothing while a boundary covers it), `full` what stands in the log.
+    """
+
+    seq: int
+    group: int
+    category: Category
+    state: State
+    pinned: bool
+    size: Size
+    full: Size
+    time: float
+    name: str = ""
+
+
+class Items(Sequence[Item]):
+    """The items of a painted fold, oldest first; each is made when it is looked at, and is as it is then.
+
+    How many there are stays as it was when this was made. Making it costs one look at each slot.
+    """
+
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
+        self._slots = [slot for slot in fold.slots if slot.shown]
+        self._starts = list(accumulate((1 + len(slot.results) for slot in self._slots), initial=0))
+
+    def place_of(self, seq: int) -> int | None:
+        """Where the item with this number is."""
+        slot = self._fold.slot_of(seq)
+        if slot is None or not slot.shown:
+            return None
+        place = bisect_right(self._slots, slot.seq, key=lambda each: each.seq) - 1
+        within = [slot.seq, *(result.seq for result in slot.results.values())].index(seq)
+        found = self._starts[place] + within
+        return found if found < self._starts[place + 1] else None
+
+    @override
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+
+    @override
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"there is no item {index} among {len(self)}")
+        slot = bisect_right(self._starts, place) - 1
+        return list(_items_of(self._fold, self._slots[slot]))[place - self._starts[slot]]
+
+    @override
+    def __iter__(self) -> Iterator[Item]:
+        return (item for slot in self._slots for item in _items_of(self._fold, slot))
+
+
+def place_of(items: Sequence[Item], seq: int) -> int | None:
+    """Where the item with this number is among `items`."""
+    if isinstance(items, Items):
+        return items.place_of(seq)
+    return next((place for place, item in enumerate(items) if item.seq == seq), None)
+
+
+def _items_of(fold: Fold, slot: Slot) -> Iterator[Item]:
+    covering = fold.anchors.get(slot.covered_by)
+    hidden: State | None = None
+    if covering is not None:
+        hidden = "summarized" if isinstance(covering, Summarized) else "checkpointed"
+    restored = any(seq in fold.active for seq in slot.restorations)
+    full = own = NOTHING
+    for block in slot.blocks:
+        full = full.plus(size_of_block(block))
+    for category, size in slot.sizes.items():
+        if category != "results":
+            own = own.plus(size)
+    yield Item(
+        slot.seq,
+        slot.seq,
+        slot.category,
+        hidden or ("restored" if restored else "verbatim"),
+        slot.pinned,
+        own,
+        full,
+        slot.time,
+    )
+    for call_id, place in slot.results.items():
+        shown, state = shown_result(place, pinned=slot.pinned, active=fold.active)
+        full = size_of_block(place.result)
+        yield Item(
+            place.seq,
+            slot.seq,
+            "results",
+            hidden or state,
+            slot.pinned,
+            NOTHING if hidden else full if shown is place.result else size_of_block(shown),
+            full,
+            place.time,
+            slot.calls[call_id].name,
+        )
