@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tui_agent import settings as settings_module
 from tui_agent.command_line import parse
 from tui_agent.settings_schema import leaves, shown
 from tui_agent.settings_sources import environment_name
+from tui_agent.tui.commands import default_commands
+from tui_agent.tui.keys import EVERYWHERE, PLACES
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -47,13 +50,34 @@ def settings_table() -> str:
     return "\n".join(["| Key | Default | Meaning |", "|---|---|---|", *rows])
 
 
-TABLE = re.compile(r"(<!-- settings: [^\n]* -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+def keys_table() -> str:
+    places = [("everywhere", EVERYWHERE)]
+    places += [(title.split(" ", 1)[1].removeprefix("in the "), keys) for title, keys in PLACES.values()]
+    rows = [f"| {place} | {key} | {meaning} |" for place, keys in places for key, meaning in keys]
+    return "\n".join(["| Where | Key | Does |", "|---|---|---|", *rows])
 
 
-def test_settings_table_is_current() -> None:
-    found = TABLE.search(README.read_text(encoding="utf-8"))
+def commands_table() -> str:
+    rows = []
+    for command in default_commands().all:
+        also = ", ".join(f"`/{alias}`" for alias in command.aliases)
+        rows.append(f"| `{command.usage}` | {command.description}{f' (also {also})' if also else ''} |")
+    return "\n".join(["| Command | Does |", "|---|---|", *rows])
+
+
+TABLES: dict[str, Callable[[], str]] = {"settings": settings_table, "keys": keys_table, "commands": commands_table}
+
+
+def place_of(table: str) -> re.Pattern[str]:
+    """Where a table stands in the README, between two marks."""
+    return re.compile(rf"(<!-- {table}: [^\n]* -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_tables_are_current(table: str) -> None:
+    found = place_of(table).search(README.read_text(encoding="utf-8"))
     assert found is not None
-    assert found[2].strip() == settings_table(), "run `python -m tests.test_readme`"
+    assert found[2].strip() == TABLES[table](), "run `python -m tests.test_readme`"
 
 
 @pytest.mark.parametrize("command", [(), ("sessions",), ("trace",), ("replay",), ("config",), ("doctor",)])
@@ -102,6 +126,7 @@ async def test_every_tool_is_listed_as_it_is_called(tmp_path: Path) -> None:
 
 if __name__ == "__main__":
     readme = README.read_text(encoding="utf-8")
-    README.write_text(
-        TABLE.sub(lambda found: f"{found[1]}\n{settings_table()}\n\n{found[3]}", readme), encoding="utf-8"
-    )
+    for name, table in TABLES.items():
+        parts = place_of(name).split(readme)
+        readme = "".join((parts[0], parts[1], f"\n{table()}\n\n", *parts[3:]))
+    README.write_text(readme, encoding="utf-8")

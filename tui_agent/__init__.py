@@ -13,11 +13,16 @@ if TYPE_CHECKING:
     from tui_agent.agent import events as events
     from tui_agent.agent.agent import Agent as Agent
     from tui_agent.agent.agent import AgentBusy as AgentBusy
+    from tui_agent.agent.drafts import Draft as Draft
     from tui_agent.agent.subtasks import SubtaskResult as SubtaskResult
     from tui_agent.agent.subtasks import SubtaskSpec as SubtaskSpec
     from tui_agent.agent.upkeep import CompactionResult as CompactionResult
+    from tui_agent.agent.watchdog import Signal as Signal
     from tui_agent.agent.watchdog import Watchdog as Watchdog
+    from tui_agent.agent.watchdog import default_watchdog as default_watchdog
     from tui_agent.arguments import Arguments as Arguments
+    from tui_agent.context.asked import Outlook as Outlook
+    from tui_agent.context.refusal import Refusal as Refusal
     from tui_agent.context.stats import ContextStats as ContextStats
     from tui_agent.models.base import Model as Model
     from tui_agent.session import Session as Session
@@ -31,12 +36,17 @@ _PLACES = {
     "Arguments": "arguments",
     "CompactionResult": "agent.upkeep",
     "ContextStats": "context.stats",
+    "Draft": "agent.drafts",
     "Model": "models.base",
+    "Outlook": "context.asked",
+    "Refusal": "context.refusal",
     "Session": "session",
+    "Signal": "agent.watchdog",
     "SubtaskResult": "agent.subtasks",
     "SubtaskSpec": "agent.subtasks",
     "Tool": "tools.base",
     "Watchdog": "agent.watchdog",
+    "default_watchdog": "agent.watchdog",
     "load_settings": "settings_sources",
     "open_session": "session",
 }

@@ -11,10 +11,12 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
+from tui_agent.agent.command_names import is_command
 from tui_agent.agent.commands import Reply, run_command
 from tui_agent.arguments import Arguments, OutputFormat
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.catalogue import missing_key
+from tui_agent.models.usage import UsageTracker
 from tui_agent.safe_text import clean
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
@@ -51,7 +53,11 @@ class ContextReport(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What `--output-format json` prints: one object. `turns` counts model calls, `cost_usd` is null where unknown."""
+    """What `--output-format json` prints: one object. `turns` counts the session's own model calls.
+
+    `usage`, `cost_usd` (null where unknown) and `models` are of all calls, those of subtasks and summaries included;
+    the most expensive model comes first.
+    """
 
     session_id: str
     result: str
@@ -97,7 +103,7 @@ async def _turn(session: Session, arguments: Arguments, began: float) -> int:
     command = await _command(session, arguments, began)
     if command is not None:
         return command
-    outcome = _Outcome()
+    outcome = _Outcome(session.agent.tracker)
     _interrupt_on_signals(session.agent)
     if arguments.output_format == "stream-json":
         _print(msgspec.json.encode({"type": "session", "session_id": session.id, "model": session.agent.profile.name}))
@@ -113,33 +119,44 @@ async def _turn(session: Session, arguments: Arguments, began: float) -> int:
 
 async def _command(session: Session, arguments: Arguments, began: float) -> int | None:
     """Do a slash command in place of a turn; None where the prompt is none."""
-    prompt = (arguments.prompt or "").strip()
-    if not prompt.startswith("/") or "\n" in prompt:
+    prompt = arguments.prompt or ""
+    if prompt[:1].isspace() or not is_command(prompt):
         return None
+    tracker = session.agent.tracker
+    outcome = _Outcome(tracker)
+    tracker.start_turn()
     try:
         reply = await run_command(session.agent, prompt)
     except StorageError as error:
         reply = Reply(error.message, error.hint, failed=True)
-    if reply is None:
-        return None
-    outcome = _Outcome()
     text = "\n".join(part for part in (reply.title, reply.text) if part)
     if reply.failed:
         outcome.failure = events.TurnFailed(kind="command", message=text, retryable=False)
     outcome.finished = events.TurnFinished(
-        stop_reason="command", text=text, steps=0, usage=Usage(), cost_usd=0.0, duration_ms=0
+        stop_reason="command",
+        text="" if reply.failed else text,
+        steps=0,
+        usage=tracker.turn.usage,
+        cost_usd=tracker.turn.known_cost_usd,
+        duration_ms=0,
     )
     _show(outcome, _report(session, outcome, began), arguments.output_format)
     return outcome.exit_code
 
 
 class _Outcome:
-    """What the events said so far."""
+    """What the events said so far, and which models were asked meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, tracker: UsageTracker) -> None:
         self.failure: events.TurnFailed | None = None
         self.finished: events.TurnFinished | None = None
-        self.models: list[str] = []
+        self._tracker = tracker
+        self._before = tracker.by_model()
+
+    @property
+    def models(self) -> list[str]:
+        """Every model that answered since, the session's most expensive one first."""
+        return [name for name, totals in self._tracker.by_model().items() if totals != self._before.get(name)]
 
     @property
     def exit_code(self) -> int:
@@ -155,8 +172,6 @@ async def _heard(stream: AsyncIterator[events.AgentEvent], outcome: _Outcome) ->
                 outcome.failure = event
             case events.TurnFinished():
                 outcome.finished = event
-            case events.AssistantMessage() if event.model not in outcome.models:
-                outcome.models.append(event.model)
             case _:
                 pass
         yield event

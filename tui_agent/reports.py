@@ -19,7 +19,7 @@ from tui_agent.version import __version__
 
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 ENDPOINT_VARIABLES = ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OLLAMA_HOST")
-PACKAGES = ("textual", "anthropic", "google-genai", "msgspec", "aiosqlite", "genai-prices", "tiktoken")
+PACKAGES = ("textual", "anthropic", "google-genai", "msgspec", "aiosqlite", "ollama", "genai-prices", "tiktoken")
 
 
 def config_report(settings: Settings, *, as_json: bool) -> str:

@@ -37,8 +37,8 @@ _TOKENS: Final = re.compile(
     rf"|(?P<line>{_LINE_BREAK})|(?P<surrogate>{_SURROGATE})|(?P<removed>{_REMOVED})"
 )
 
-# Variation selectors and joiners change the width of their neighbours in some terminals and not in others.
-_WIDTH_CHANGERS: Final = dict.fromkeys([0x200C, 0x200D, *range(0xFE00, 0xFE10)])
+# Variation selectors, joiners and skin tones change the width of their neighbours in some terminals and not in others.
+_WIDTH_CHANGERS: Final = dict.fromkeys([0x200C, 0x200D, *range(0xFE00, 0xFE10), *range(0x1F3FB, 0x1F400)])
 _PILED_COMBINING: Final = re.compile(
     rf"([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{{{MAX_COMBINING}}})[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
 )

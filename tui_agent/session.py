@@ -16,15 +16,16 @@ from tui_agent.agent.record import Record
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.summarizer import Summarizer
 from tui_agent.agent.system_prompt import system_prompt
-from tui_agent.agent.task_class import model_name, tier_table
+from tui_agent.agent.task_class import check_names, configured_model, model_name
 from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.upkeep import Upkeep
+from tui_agent.agent.watchdog import Watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.context.manager import ContextManager
+from tui_agent.conversation.entries import AnyEntry
 from tui_agent.conversation.view import View
 from tui_agent.models.base import ModelError
-from tui_agent.models.catalogue import create_model
 from tui_agent.resources import prompt_text
 from tui_agent.session_parts import (
     SmallModels,
@@ -46,6 +47,7 @@ from tui_agent.storage.sessions import create_session, find_session, newest_sess
 from tui_agent.storage.trace import Trace
 from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_subtasks
 from tui_agent.tools.agentic import agentic_tools
+from tui_agent.tools.background import BackgroundCommands
 from tui_agent.tools.base import Ask
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.registry import ToolRegistry
@@ -63,6 +65,10 @@ class SessionError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class SessionRefused(SessionError):
+    """The settings do not allow the session that was asked for."""
 
 
 @dataclass(slots=True)
@@ -83,6 +89,7 @@ class Session:
     small: SmallModels
     subtasks: SubtaskSessions
     home: Path
+    background: BackgroundCommands
 
     async def close(self) -> None:
         """End what runs, write what is pending, close the files. Raises `StorageError`; all is closed all the same."""
@@ -91,6 +98,7 @@ class Session:
             await self.agent.close()
             await self.small.close()
             await self.subtasks.close()
+            await self.background.close()
         finally:
             await asyncio.to_thread(keep_ratios, self.manager, self.home)
             try:
@@ -101,13 +109,19 @@ class Session:
                     await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
 
-async def open_session(settings: Settings, arguments: Arguments, ask: Ask) -> Session:
-    """Open the session that `arguments` name, or a new one. Raises `SessionError`."""
+async def open_session(
+    settings: Settings, arguments: Arguments, ask: Ask, *, watchdog: Watchdog | None = None
+) -> Session:
+    """Open the session that `arguments` name, or a new one. Raises `SessionError`.
+
+    `watchdog` is one of one's own, such as `default_watchdog` with a signal of one's own; what follows from its alerts
+    is said by the settings.
+    """
     try:
         folder = await _folder(arguments)
         store = await CheckpointStore.open(folder)
         try:
-            return await _open(settings, arguments, ask, store)
+            return await _open(settings, arguments, ask, store, watchdog)
         except BaseException:
             await store.close()
             if _is_new(arguments):
@@ -118,7 +132,7 @@ async def open_session(settings: Settings, arguments: Arguments, ask: Ask) -> Se
     except (RuleError, RememberedError) as error:
         raise SessionError(str(error)) from error
     except SmallTierRefused as refused:
-        raise SessionError(refused.message, refused.hint) from refused
+        raise SessionRefused(refused.message, refused.hint) from refused
     except ModelError as error:
         raise SessionError(error.message, "`tui-agent --help` shows the forms a model's name can take.") from error
 
@@ -140,10 +154,20 @@ async def _folder(arguments: Arguments) -> Path:
     return await asyncio.to_thread(create_session, arguments.home)
 
 
-async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: CheckpointStore) -> Session:
+def _folded(entries: list[AnyEntry]) -> View:
+    """The view of these entries, with what its first reading costs behind it."""
+    view = View(entries)
+    view.sizes()
+    return view
+
+
+async def _open(
+    settings: Settings, arguments: Arguments, ask: Ask, store: CheckpointStore, watchdog: Watchdog | None
+) -> Session:
+    check_names(settings)
     entries = await store.load()
-    view = await asyncio.to_thread(View, entries)
-    model = await asyncio.to_thread(create_model, model_name(settings, view.model), tier_table(settings))
+    view = await asyncio.to_thread(_folded, entries)
+    model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
     trace = await Trace.open(store)
     try:
@@ -156,7 +180,8 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
         unread = await count_earlier_subtasks(arguments.home, store.folder.name, tracker)
         manager = manager_of(settings, arguments.home, list(map(str, shelves)))
         artifacts, ceiling = Artifacts(store.folder), ceiling_of(settings, tracker)
-        tools = tools_of(settings, gate, places.notes)
+        background = BackgroundCommands(settings.output.stream_bytes)
+        tools = tools_of(settings, gate, places.notes, background)
         subtasks = SubtaskSessions(
             Parent(
                 id=store.folder.name,
@@ -173,8 +198,8 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
                 ratios=manager.gauge.ratios,
             )
         )
-        runner = SubtaskRunner(subtasks.open, ask)
-        wrappers = agentic_tools(runner, [tool.definition.name for tool in tools]) if settings.agentic.enabled else []
+        runner = SubtaskRunner(subtasks.open, ask, subtasks.progress)
+        wrappers = agentic_tools(runner, tools) if settings.agentic.enabled else []
         recaller = Recaller(view, artifacts)
         registry = ToolRegistry([*tools, *wrappers, Recall(recaller)])
         rules, started = prompt_text("system"), date.today()
@@ -183,7 +208,7 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
             lambda sections: system_prompt(rules, sections, arguments.folder, started), registry.definitions, knowledge
         )
         small = SmallModels(settings)
-        upkeep = Upkeep(record, manager, Summarizer(manager, tracker, settings), artifacts, small, briefing)
+        upkeep = Upkeep(record, manager, Summarizer(manager, tracker, settings, ceiling), artifacts, small, briefing)
         toolbox = Toolbox(registry, gate, ask, workspace, artifacts)
         agent = Agent(
             record,
@@ -192,7 +217,7 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
             tracker,
             upkeep,
             briefing,
-            guards=Guards(ceiling, watch_of(settings, record, tracker, registry, ask)),
+            guards=Guards(ceiling, watch_of(settings, record, tracker, registry, ask, watchdog)),
             subtasks=runner,
             recaller=recaller,
         )
@@ -219,4 +244,5 @@ async def _open(settings: Settings, arguments: Arguments, ask: Ask, store: Check
         small,
         subtasks,
         arguments.home,
+        background,
     )

@@ -13,19 +13,26 @@ from tui_agent.agent.guards import Watch
 from tui_agent.agent.knowledge import IndexLimits, Knowledge, Places
 from tui_agent.agent.observations import Observer
 from tui_agent.agent.record import Record
-from tui_agent.agent.task_class import compaction_threshold, larger_model, model_of_tier, permission_mode
-from tui_agent.agent.watchdog import default_watchdog
+from tui_agent.agent.task_class import (
+    compaction_threshold,
+    configured_model,
+    larger_model,
+    model_of_tier,
+    permission_mode,
+)
+from tui_agent.agent.watchdog import Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.context.calibration import Ratios
 from tui_agent.context.handover import Prompts
 from tui_agent.context.manager import ContextManager
 from tui_agent.conversation.entries import AnyEntry, Checkpointed, Message, Summarized
 from tui_agent.models.base import Model
-from tui_agent.models.catalogue import create_model, missing_key
+from tui_agent.models.catalogue import missing_key
 from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
 from tui_agent.storage.durable import write_file
+from tui_agent.tools.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.base import Ask, Effect, Tool
 from tui_agent.tools.edits import EditFile, WriteFile
 from tui_agent.tools.files import ListDir, ReadFile
@@ -67,13 +74,15 @@ def knowledge_of(settings: Settings, places: Places) -> Knowledge:
     return Knowledge(places, IndexLimits(context.skills_index_tokens, context.memory_index_tokens))
 
 
-def tools_of(settings: Settings, gate: PermissionGate, notes: Notes) -> list[Tool]:
+def tools_of(settings: Settings, gate: PermissionGate, notes: Notes, background: BackgroundCommands) -> list[Tool]:
     """What the model can call."""
     output = settings.output
     pages = PageLimits(output.max_lines, output.max_bytes, output.max_chars)
-    commands = RunCommand(stream_bytes=output.stream_bytes, raw_stream_bytes=output.raw_stream_bytes)
+    commands = RunCommand(
+        stream_bytes=output.stream_bytes, raw_stream_bytes=output.raw_stream_bytes, background=background
+    )
     tools: list[Tool] = [ReadFile(pages), WriteFile(), EditFile(), ListDir(), Glob(), Grep(), commands]
-    tools += [FetchUrl(gate), Memory(notes)]
+    tools += [CommandOutput(background), StopCommand(background), FetchUrl(gate), Memory(notes)]
     if settings.checkpoints.enabled:
         tools.append(MarkTaskDone())
     return tools
@@ -107,15 +116,22 @@ def ceiling_of(settings: Settings, tracker: UsageTracker) -> CostCeiling:
     return CostCeiling(Limit(settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd), tracker)
 
 
-def watch_of(settings: Settings, record: Record, tracker: UsageTracker, registry: ToolRegistry, ask: Ask) -> Watch:
-    """The watchdog over a conversation; silent where guards are to show no notices."""
+def watch_of(
+    settings: Settings,
+    record: Record,
+    tracker: UsageTracker,
+    registry: ToolRegistry,
+    ask: Ask,
+    watchdog: Watchdog | None = None,
+) -> Watch:
+    """The watchdog over a conversation, by default the built-in one; silent where guards are to show no notices."""
     mode = settings.watchdog.mode
 
     def effect_of(name: str) -> Effect:
         return registry.get(name).effect if name in registry else "none"
 
     return Watch(
-        default_watchdog(settings.watchdog),
+        watchdog or default_watchdog(settings.watchdog),
         Observer(record.view, tracker, effect_of),
         "off" if mode == "warn" and not settings.safety.notices else mode,
         ask,
@@ -162,7 +178,7 @@ class SmallModels:
     def __call__(self, provider: str) -> Model | None:
         name = self._settings.agentic.small_model or model_of_tier(self._settings, provider, "small")
         if name and name not in self._models and missing_key(name) is None:
-            self._models[name] = create_model(name)
+            self._models[name] = configured_model(self._settings, name)
         return self._models.get(name)
 
     async def close(self) -> None:

@@ -45,7 +45,7 @@ class Context(Struct, frozen=True, kw_only=True):
     max_messages: Positive = 50
     """Limit in messages while the window is unknown and `max_context_tokens` is 0."""
     memory_budget_tokens: Positive = 65_536
-    """Largest window, in tokens, that a local model is loaded with."""
+    """Largest window, in tokens, that a local model is loaded with, where `context_window` sets none."""
     preset: Preset = "layered"
     """Which layers work: layered, digest (adds digests), summary-only (no clearing), off (output limits only)."""
     image_tokens: Positive = 1_200
@@ -213,6 +213,13 @@ class Models(Struct, frozen=True, kw_only=True):
     offline: TierModels = TierModels(frontier="offline", mid="offline", small="offline")
 
 
+class Ollama(Struct, frozen=True, kw_only=True):
+    """Local models."""
+
+    host: str = ""
+    """Where Ollama listens, where `OLLAMA_HOST` is not set; empty: http://127.0.0.1:11434."""
+
+
 class Tiers(Struct, frozen=True, kw_only=True):
     """Tier of a model the provider tells nothing about, by a part of its id (`*` stands for anything)."""
 
@@ -323,6 +330,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     agentic: Agentic = Agentic()
     agent: Agent = Agent()
     models: Models = Models()
+    ollama: Ollama = Ollama()
     tiers: Tiers = Tiers()
     tasks: Tasks = Tasks()
     safety: Safety = Safety()

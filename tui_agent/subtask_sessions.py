@@ -10,16 +10,16 @@ from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.cost_ceiling import CostCeiling
 from tui_agent.agent.guards import Guards
 from tui_agent.agent.record import Record
+from tui_agent.agent.subtasks import branch_prefix, past_progress
 from tui_agent.agent.summarizer import Summarizer
-from tui_agent.agent.task_class import small_model, tier_table
+from tui_agent.agent.task_class import configured_model, small_model
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.upkeep import Upkeep
 from tui_agent.context.calibration import Ratios
 from tui_agent.context.handover import Prompts
 from tui_agent.context.manager import ContextManager
-from tui_agent.conversation.entries import Checkpointed, Message, Summarized
+from tui_agent.conversation.entries import AnyEntry, Checkpointed, Message, Summarized
 from tui_agent.conversation.view import View
-from tui_agent.models.catalogue import create_model
 from tui_agent.models.shared import SharedModel
 from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
@@ -27,7 +27,7 @@ from tui_agent.settings import Settings
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.errors import StorageError
-from tui_agent.storage.sessions import subtask_folder, subtask_folders, subtask_id
+from tui_agent.storage.sessions import subtask_branch, subtask_folder, subtask_folders, subtask_id
 from tui_agent.storage.trace import Trace
 from tui_agent.tools.agentic import subtask_tools
 from tui_agent.tools.base import Ask, Tool, WorkspaceView
@@ -103,6 +103,22 @@ class SubtaskSessions:
         agent = self._agent(spec, Record(View(), store, trace), store.folder, registry, model, ask)
         return SubtaskSession(name, model.profile.name, agent, store, trace)
 
+    async def progress(self, call_id: str) -> str:
+        """What was told last of the subtask that worked for a call, by its record; empty where there is none."""
+        home, parent = self._parent.home, self._parent.id
+        begins = branch_prefix(call_id)
+        try:
+            folders = await asyncio.to_thread(subtask_folders, home, parent)
+            found = [folder for folder in folders if subtask_branch(folder).startswith(begins)]
+            told = [(entries, folder) for folder in found if (entries := await _entries(folder))]
+        except StorageError as error:
+            return f"its record cannot be read: {error.message}"
+        if not told:
+            return ""
+        # The same call again, after a rewind: the later one is on the conversation's path.
+        entries, folder = max(told, key=lambda each: each[0][-1].time)
+        return past_progress(subtask_id(parent, subtask_branch(folder)), entries)
+
     async def close(self) -> None:
         """Release the models' connections."""
         for model in self._models.values():
@@ -124,7 +140,7 @@ class SubtaskSessions:
         upkeep = Upkeep(
             record,
             manager,
-            Summarizer(manager, tracker, parent.settings),
+            Summarizer(manager, tracker, parent.settings, parent.ceiling),
             Artifacts(folder),
             lambda _provider: None,
             briefing,
@@ -140,9 +156,17 @@ class SubtaskSessions:
 
     async def _model(self, name: str) -> SharedModel:
         if name not in self._models:
-            made = SharedModel(await asyncio.to_thread(create_model, name, tier_table(self._parent.settings)))
+            made = SharedModel(await asyncio.to_thread(configured_model, self._parent.settings, name))
             self._models.setdefault(name, made)
         return self._models[name]
+
+
+async def _entries(folder: Path) -> list[AnyEntry]:
+    store = await CheckpointStore.open(folder, read_only=True)
+    try:
+        return await store.load()
+    finally:
+        await store.close()
 
 
 async def count_earlier_subtasks(home: Path, session_id: str, tracker: UsageTracker) -> tuple[str, ...]:
@@ -151,11 +175,7 @@ async def count_earlier_subtasks(home: Path, session_id: str, tracker: UsageTrac
     for folder in await asyncio.to_thread(subtask_folders, home, session_id):
         own = UsageTracker(tracker)
         try:
-            store = await CheckpointStore.open(folder, read_only=True)
-            try:
-                entries = await store.load()
-            finally:
-                await store.close()
+            entries = await _entries(folder)
         except StorageError as error:
             problems.append(f"What a subtask has cost is not known: {error.message}")
             continue

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.servers.coding_task import make_coding_workspace
 from tui_agent.agent.events import AgentEvent
+from tui_agent.agent.watchdog import Watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import AnyEntry
 from tui_agent.session import Session, open_session
@@ -29,6 +30,7 @@ async def talking(
     trusted: bool = False,
     one_shot: bool = False,
     yolo: bool = False,
+    watchdog: Watchdog | None = None,
 ) -> AsyncIterator[Session]:
     """An open session below `folder`; `settings` are keys and values as `--set` takes them."""
     home, project = folder / "home", folder / "project"
@@ -40,7 +42,7 @@ async def talking(
     arguments = Arguments(
         folder=project, home=home, project=project, resume=resume, trusted=trusted, one_shot=one_shot, yolo=yolo
     )
-    session = await open_session(loaded, arguments, ask)
+    session = await open_session(loaded, arguments, ask, watchdog=watchdog)
     try:
         yield session
     finally:

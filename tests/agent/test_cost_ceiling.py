@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.summaries import HANDOVER, asks_for_summary
 from tests.agent.talking import say, talking
 from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.script import Call, Script, Step
+from tests.servers.script import Call, ParsedRequest, Script, Step
 from tui_agent.agent import events
 from tui_agent.agent.cost_ceiling import CostCeiling, CostCeilingReached, Limit, input_cost_usd, probably_cached
 from tui_agent.conversation.entries import Message, Usage
@@ -27,6 +28,12 @@ def spent(*costs: float) -> UsageTracker:
     for cost in costs:
         tracker.record("m", Usage(), cost)
     return tracker
+
+
+def call(ceiling: CostCeiling, profile: ModelProfile, tokens: int, cached: int = 0) -> None:
+    """A call that costs nothing in the end."""
+    with ceiling.calling(profile, tokens, cached):
+        pass
 
 
 def failure(seen: list[events.AgentEvent]) -> events.TurnFailed:
@@ -50,7 +57,7 @@ def test_once_reached_it_stays_so_with_the_same_words_in_the_next_turn() -> None
         ceiling.check()
     tracker.start_turn()
     with pytest.raises(CostCeilingReached) as second:
-        ceiling.check_call(UNPRICED, 0)
+        call(ceiling, UNPRICED, 0)
     assert second.value is first.value
     assert not first.value.retryable
     assert "turn" in ceiling.reset()
@@ -73,12 +80,26 @@ def test_a_reset_grants_the_session_one_more_such_amount() -> None:
 
 def test_a_call_whose_input_alone_would_break_it_is_not_made() -> None:
     ceiling = CostCeiling(Limit(turn=1.0), spent(0.5))
-    ceiling.check_call(PRICED, 499_000)
-    ceiling.check_call(PRICED, 4_000_000, cached=3_900_000)
+    call(ceiling, PRICED, 499_000)
+    call(ceiling, PRICED, 4_000_000, cached=3_900_000)
     with pytest.raises(CostCeilingReached, match="500,000 tokens of input alone"):
-        ceiling.check_call(PRICED, 500_000)
+        call(ceiling, PRICED, 500_000)
     with pytest.raises(CostCeilingReached):
         ceiling.check()
+
+
+def test_calls_under_way_count_with_their_input_until_they_are_recorded() -> None:
+    tracker = spent(0.1)
+    ceiling = CostCeiling(Limit(turn=1.0), tracker)
+    with ceiling.calling(PRICED, 300_000), ceiling.calling(UNPRICED, 900_000):
+        with ceiling.calling(PRICED, 300_000):
+            pass
+        with ceiling.calling(PRICED, 599_000):
+            tracker.record("m", Usage(), 0.05)
+        with pytest.raises(CostCeilingReached, match=r"cost \$0\.1500, with \$0\.3000 for the input of calls"):
+            call(ceiling, PRICED, 550_000)
+    ceiling.reset()
+    call(ceiling, PRICED, 900_000)
 
 
 def test_input_costs_what_the_catalogue_says_cliffs_included() -> None:
@@ -99,7 +120,7 @@ def test_the_cache_counts_while_it_is_warm_and_the_model_the_same() -> None:
 
 def test_unknown_prices_are_told_once_and_only_where_there_is_a_ceiling() -> None:
     ceiling = CostCeiling(Limit(session=1.0), UsageTracker())
-    ceiling.check_call(UNPRICED, 10**9)
+    call(ceiling, UNPRICED, 10**9)
     assert "not known" in ceiling.unwatched(UNPRICED)
     assert ceiling.unwatched(UNPRICED) == ""
     assert ceiling.unwatched(PRICED) == ""
@@ -205,3 +226,60 @@ async def test_an_answer_that_reaches_it_is_kept(server: AnthropicServer, tmp_pa
     assert failure(seen).kind == "cost_ceiling"
     assert isinstance(seen[-1], events.TurnFinished)
     assert seen[-1].text.startswith("A dear answer.")
+
+
+def long_talk(request: ParsedRequest) -> Step:
+    if asks_for_summary(request):
+        return Step(text=HANDOVER)
+    return Step(text=f"Heard. {'A long and winding answer. ' * 300}")
+
+
+async def test_a_summary_that_would_break_it_is_not_asked_for(server: AnthropicServer, tmp_path: Path) -> None:
+    server.script = long_talk
+    async with talking(tmp_path, OPUS) as session:
+        for turn in range(4):
+            await say(session, f"Tell me more, {turn}.")
+        spent_so_far, name = cost(session), session.id
+        tokens = session.manager.tokens(session.record.view)
+    asked = len(server.model_requests)
+    given = {**OPUS, "agent.max_session_cost_usd": f"{spent_so_far + tokens * 0.05e-6:.6f}"}
+    async with talking(tmp_path, given, resume=name) as session:
+        before = session.record.view.messages()
+        result = await session.agent.compact()
+        assert "input alone" in result.error
+        assert "/resume-after-cost-ceiling" in result.error
+        assert session.record.view.messages() == before
+        # The flag stays up for whatever asks a model next.
+        assert "input alone" in (await session.agent.checkpoint()).error
+        assert failure(await say(session, "Go on.")).kind == "cost_ceiling"
+        assert len(server.model_requests) == asked
+        assert "more" in session.agent.reset_cost_ceiling()
+        assert (await session.agent.compact()).error == ""
+        assert len(server.model_requests) == asked + 1
+        assert not [event for event in await say(session, "Go on.") if isinstance(event, events.TurnFailed)]
+
+
+async def test_a_summary_within_a_turn_stops_it_the_same_way(server: AnthropicServer, tmp_path: Path) -> None:
+    server.script = long_talk
+    async with talking(tmp_path, OPUS) as session:
+        for turn in range(4):
+            await say(session, f"Tell me more, {turn}.")
+        name, spent_so_far = session.id, cost(session)
+        tokens = session.manager.tokens(session.record.view)
+    asked = len(server.model_requests)
+    due = {"context.context_window": str(tokens + 4_000), "context.max_tokens": "1024", "compaction.threshold": "0.3"}
+    due |= {"compaction.threshold_by_tier.frontier": "0.3", "compaction.keep_recent_tokens": "500"}
+    bound = {"agent.max_session_cost_usd": f"{spent_so_far + tokens * 0.05e-6:.6f}"}
+    async with talking(tmp_path, {**OPUS, **due, **bound}, resume=name) as session:
+        seen = await say(session, "Go on.")
+        assert failure(seen).kind == "cost_ceiling"
+        (step,) = [event for event in seen if isinstance(event, events.ContextStep)]
+        assert "input alone" in step.error
+        assert step.before == step.after
+        assert len(server.model_requests) == asked
+        assert not session.manager.backoff.resting
+        session.agent.reset_cost_ceiling()
+        resumed = await say(session)
+        steps = [event.step for event in resumed if isinstance(event, events.ContextStep) and not event.error]
+        assert "summary" in steps
+        assert broken_rules(session.record.view.messages()) == []

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from tests.agent.talking import say, talking
 from tests.servers.anthropic import AnthropicServer
+from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Script, Step, Turn
+from tests.servers.server import ProtocolServer
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.knowledge import IndexLimits, Knowledge, Places, bounded
 from tui_agent.agent.system_prompt import NEWS_LIMIT, Sections, news, system_prompt
@@ -219,36 +222,61 @@ async def test_an_edit_reaches_the_model_as_a_notice_once(tmp_path: Path, resume
                 assert session.record.view.prefix == prefix
 
 
-async def test_an_edit_does_not_rewrite_what_was_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("provider", ["anthropic", "gemini"])
+async def test_an_edit_does_not_rewrite_what_was_sent(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On the wire: the system prompt, the tools and every message before the notice stay byte for byte."""
     writing = Call("memory", {"action": "write", "name": "own", "description": "by the model", "text": "t"})
     script = Script((Turn((Step(calls=(writing,)), Step(text="Noted.")), when="remember"),), Step(text="Yes."))
-    with in_thread(AnthropicServer(script)) as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
-        async with talking(tmp_path, {"model.id": "claude-opus-5-5"}, trusted=True) as session:
+    made: ProtocolServer = AnthropicServer(script) if provider == "anthropic" else GeminiServer(script)
+    model = "claude-opus-5-5" if provider == "anthropic" else "gemini-3.1-pro-preview"
+    notes = Notes(memory_folder(tmp_path / "home", tmp_path / "project"))
+    with in_thread(made) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        async with talking(tmp_path, {"model.id": model}, trusted=True) as session:
             await say(session, "one")
             (tmp_path / "project" / "AGENTS.md").write_text("A rule from now on.")
             await say(session, "two")
             await say(session, "remember this")
+            add_skill(tmp_path / "home" / "skills", "late", "Came later.")
             await say(session, "four")
-        requests = [request.json for request in server.requests if request.json and "messages" in request.json]
-    assert [bool(request) for request in requests] == [True] * 5
-    first, second, *rest = ({key: _plain(value) for key, value in request.items()} for request in requests if request)
-    assert first["system"] == second["system"]
-    assert first["tools"] == second["tools"]
-    sent, next_sent = first["messages"], second["messages"]
-    assert isinstance(sent, list)
-    assert isinstance(next_sent, list)
-    assert next_sent[: len(sent)] == sent
-    assert "A rule from now on." in str(next_sent)
-    assert str(next_sent).index("A rule from now on.") < str(next_sent).index("two")
-    last = rest[-1]
-    assert last["system"] == first["system"]
-    assert str(last["messages"]).count("A rule from now on.") == 1
+            notes.index.write_text(notes.index.read_text() + "- [n](n.md): by hand\n")
+            await say(session, "five")
+        requests = [_plain(request.json) for request in server.model_requests]
+    assert server.violations == []
+    assert server.dropped_thinking == []
+    assert len(requests) == 6
+    heads, messages = zip(*map(_parts, requests), strict=True)
+    assert len(set(heads)) == 1
+    for before, after in pairwise(messages):
+        assert after[: len(before)] == before
+        assert len(after) > len(before)
+    last = str(messages[-1])
+    for words, since in (("A rule from now on.", 1), ("Came later.", 4), ("by hand", 5)):
+        assert [words in str(each) for each in messages] == [False] * since + [True] * (6 - since)
+        assert last.count(words) == 1
+    assert last.index("A rule from now on.") < last.index("two")
     # What the model wrote itself it need not be told.
-    assert "index of memory" not in str(last["messages"])
-    assert not server.violations
+    assert ["index of memory" in str(each) for each in messages] == [False] * 5 + [True]
+
+
+def _parts(request: object) -> tuple[str, list[tuple[str, str]]]:
+    """What comes before the messages, and the blocks of all messages in a row."""
+    assert isinstance(request, dict)
+    messages = request.get("messages") or request["contents"]
+    head = [request.get(name) for name in ("system", "systemInstruction", "tools")]
+    blocks = [
+        (message["role"], str(block))
+        for message in messages
+        for block in _blocks(message.get("content") or message.get("parts"))
+    ]
+    return str(head), blocks
+
+
+def _blocks(content: object) -> list[object]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
 def _plain(value: object) -> object:

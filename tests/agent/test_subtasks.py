@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.agent.billing import billed
 from tests.agent.talking import say, talking
 from tests.conversation.logs import broken_rules
 from tests.e2e.program import asked as asked_of
@@ -16,15 +17,15 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
 from tests.servers.script import Call, Fault, ParsedRequest, Script, Step
 from tests.servers.server import ProtocolServer
+from tests.tools.test_web import answer
+from tests.tools.test_web import server as web
 from tui_agent.agent import events
 from tui_agent.agent.subtasks import SubtaskSpec
-from tui_agent.conversation.entries import Message, Usage
+from tui_agent.conversation.entries import Message
 from tui_agent.conversation.view import View
-from tui_agent.models.catalogue import create_model
-from tui_agent.models.usage import cost_usd
-from tui_agent.session import Session
+from tui_agent.session import Session, SessionError
 from tui_agent.storage.checkpoints import CheckpointStore
-from tui_agent.storage.sessions import list_sessions
+from tui_agent.storage.sessions import NoSuchSession, find_session, list_sessions
 from tui_agent.tools.agentic import INNER_TOOLS
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.permissions import NobodyToAsk
@@ -33,8 +34,11 @@ SECRET = "the launch code is xyzzy"
 QUESTION = "What does add do?"
 OPUS = {"model.id": "claude-opus-5-5"}
 PARENT_MODELS = {"anthropic": ("claude-opus-5-5", "claude-haiku-5-5"), "gemini": ("gemini-2.5-pro", "gemini-3.8-flash")}
+READING = Call("read_file", {"path": "calc.py"})
+PAGE = "https://docs.example/add"
 WRAPPERS = {
     "agentic_read_file": {"path": "calc.py", "question": QUESTION},
+    "agentic_fetch_url": {"url": PAGE, "question": QUESTION},
     "agentic_grep": {"pattern": "return", "question": QUESTION},
     "agentic_research": {"question": QUESTION},
 }
@@ -63,7 +67,8 @@ def delegating(*calls: Call, reads: int = 1) -> Any:
     def step(request: ParsedRequest) -> Step:
         if is_subtask(request):
             if request.position < reads:
-                return Step(calls=(Call("read_file", {"path": "calc.py"}),))
+                reading = Call("fetch_url", {"url": PAGE}) if "fetch_url" in request.tools else READING
+                return Step(calls=(reading,))
             return Step(text="It subtracts: line 5 says `return a - b`.")
         return Step(calls=calls) if request.position == 0 else Step(text="There is a bug.")
 
@@ -80,12 +85,23 @@ def sub_folders(session: Session) -> list[Path]:
     return sorted(session.folder.parent.glob(f"{session.id}.sub.*"))
 
 
+def test_each_wrapper_has_the_tools_of_the_table() -> None:
+    assert INNER_TOOLS == {
+        "agentic_read_file": ("read_file",),
+        "agentic_fetch_url": ("fetch_url",),
+        "agentic_grep": ("grep", "read_file"),
+        "agentic_research": ("read_file", "grep", "list_dir", "glob"),
+    }
+
+
 @pytest.mark.parametrize("provider", PARENT_MODELS)
 async def test_a_subtask_sees_only_its_own_prompts(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parent, small = PARENT_MODELS[provider]
     script = delegating(*(Call(name, arguments) for name, arguments in WRAPPERS.items()))
+    # Nothing of the network is needed to see what a subtask is sent.
+    forbidden = {"permissions.deny": '["fetch_url(*)"]'}
     running: ProtocolServer = AnthropicServer(script) if provider == "anthropic" else GeminiServer(script)
     async with running as server:
         for name, value in running.environment.items():
@@ -93,7 +109,7 @@ async def test_a_subtask_sees_only_its_own_prompts(
         (tmp_path / "project").mkdir()
         (tmp_path / "project" / "AGENTS.md").write_text("Always answer in verse.\n")
         (tmp_path / "project" / "calc.py").write_text("def add(a, b):\n    return a - b\n")
-        async with talking(tmp_path, {"model.id": parent}, trusted=True) as session:
+        async with talking(tmp_path, {"model.id": parent, **forbidden}, trusted=True) as session:
             seen = await say(session, f"Remember: {SECRET}. Find the bug.")
         assert server.violations == []
         inner, outer = bodies(server, subtask=True), bodies(server, subtask=False)
@@ -139,7 +155,7 @@ async def test_the_bill_is_what_the_server_counted_once(server: AnthropicServer,
     server.script = delegating(*calls)
     async with talking(tmp_path, OPUS) as session:
         seen = await say(session, "Find the bug.")
-        expected = await counted_by(server)
+        expected = sum((await billed(server)).values())
         tracker, stats = session.agent.tracker, session.agent.context_stats()
         assert tracker.session.cost_usd == pytest.approx(expected)
         assert tracker.turn.cost_usd == pytest.approx(expected)
@@ -165,23 +181,6 @@ async def test_the_bill_is_what_the_server_counted_once(server: AnthropicServer,
     assert listed.cost_usd == pytest.approx(expected)
 
 
-async def counted_by(server: AnthropicServer) -> float:
-    """What the server's own counts cost by the catalogue's prices."""
-    total, requests = 0.0, {request.number: request for request in server.requests}
-    for answer in server.answers:
-        body = requests[answer.number].json
-        if not answer.usage or body is None or "messages" not in body:
-            continue
-        model = create_model(body["model"])
-        profile = await model.describe()
-        await model.close()
-        used = answer.usage
-        read, written = used.get("cache_read_input_tokens", 0), used.get("cache_creation_input_tokens", 0)
-        usage = Usage(used["input_tokens"] + read + written, read, written, used["output_tokens"])
-        total += cost_usd(usage, profile.prices) or 0.0
-    return total
-
-
 async def test_its_record_lies_beside_the_sessions_and_is_whole(server: AnthropicServer, tmp_path: Path) -> None:
     server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}))
     async with talking(tmp_path, OPUS) as session:
@@ -198,6 +197,13 @@ async def test_its_record_lies_beside_the_sessions_and_is_whole(server: Anthropi
     messages = [entry for entry in entries if isinstance(entry, Message)]
     assert [message.role for message in messages] == ["user", "assistant", "user", "assistant"]
     assert broken_rules(View(entries).messages()) == []
+    home = tmp_path / "home"
+    name = f"{session.id}:sub:{folder.name.rpartition('.')[2]}"
+    assert await find_session(home, name) == folder
+    assert await find_session(home, name[:-2]) == folder
+    assert await find_session(home, session.id) == session.folder
+    with pytest.raises(NoSuchSession):
+        await find_session(home, f"{session.id}:sub:none")
 
 
 async def test_its_progress_is_seen_under_the_call_it_works_for(server: AnthropicServer, tmp_path: Path) -> None:
@@ -210,8 +216,15 @@ async def test_its_progress_is_seen_under_the_call_it_works_for(server: Anthropi
     assert any('read_file {"path":"calc.py"}' in text for text in told)
     assert "done" in told[-1]
     assert "$0." in told[-1]
+    assert told[-1].count("read_file") == 2
+    assert told[-1].endswith(f"log {session.id}:sub:{sub_folders(session)[0].name.rpartition('.')[2]}")
     (finished,) = [event for event in seen if isinstance(event, events.ToolFinished)]
     assert "3 model calls" in finished.summary
+    async with talking(tmp_path, OPUS, resume=session.id) as session:
+        assert await session.agent.subtask_progress(call.call_id) == told[-1]
+        assert await session.agent.subtask_progress("another call") == ""
+        (sub_folders(session)[0] / "checkpoints.sqlite").write_bytes(b"nothing of the kind" * 500)
+        assert "its record cannot be read: " in await session.agent.subtask_progress(call.call_id)
 
 
 async def test_its_calls_pass_the_same_gate(server: AnthropicServer, tmp_path: Path) -> None:
@@ -285,6 +298,9 @@ async def test_stopping_the_turn_stops_its_subtasks(server: AnthropicServer, tmp
         assert isinstance(seen[-1], events.TurnFinished)
         assert seen[-1].stop_reason == "interrupted"
         assert {event.status for event in seen if isinstance(event, events.ToolFinished)} == {"interrupted"}
+        last = {event.call_id: event.text for event in seen if isinstance(event, events.ToolProgress)}
+        assert len(last) == 2
+        assert all(" · stopped · " in text and f"log {session.id}:sub:" in text for text in last.values())
         assert session.record.view.unanswered() == ()
         for folder in sub_folders(session):
             store = await CheckpointStore.open(folder)
@@ -372,35 +388,62 @@ async def test_the_ceiling_counts_what_subtasks_cost(server: AnthropicServer, tm
     assert b"on behalf of another agent" in made[-1].body
 
 
-async def test_with_wrappers_the_sessions_context_stays_a_fifth(server: AnthropicServer, tmp_path: Path) -> None:
-    names = [f"part{number}.txt" for number in range(8)]
+async def test_a_subtasks_call_that_would_break_the_ceiling_is_not_made(
+    server: AnthropicServer, tmp_path: Path
+) -> None:
     (tmp_path / "project").mkdir()
-    for name in names:
-        text = "".join(f"{name} line {number}: nothing to see here, go on\n" for number in range(900))
-        (tmp_path / "project" / name).write_text(text)
+    (tmp_path / "project" / "calc.py").write_text("".join(f"# line {number} of many\n" for number in range(1_500)))
+    server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}))
+    # The second call of the subtask has the file in its input, and costs more than all that was before it.
+    bound = {**OPUS, "agentic.small_model": "claude-opus-5-5", "agent.max_turn_cost_usd": "0.075"}
+    async with talking(tmp_path, bound) as session:
+        seen = await say(session, "Look.")
+        assert session.agent.tracker.session.cost_usd < 0.075
+        assert session.record.view.unanswered() == ()
+    (failed,) = [event for event in seen if isinstance(event, events.TurnFailed)]
+    assert failed.kind == "cost_ceiling"
+    assert "input alone" in failed.message
+    (result,) = [event for event in seen if isinstance(event, events.ToolFinished)]
+    assert result.status == "error"
+    assert "input alone" in result.text
+    assert (len(bodies(server, subtask=False)), len(bodies(server, subtask=True))) == (1, 1)
 
-    def step(request: ParsedRequest) -> Step:
-        if is_subtask(request):
-            reading = (Call("read_file", {"path": request.prompt.split('"')[1]}),)
-            return Step(text="Nothing to see in it.") if request.position else Step(calls=reading)
-        if request.position == len(names):
-            return Step(text="Nothing to see anywhere.")
-        if "agentic_read_file" in request.tools:
-            return Step(
-                calls=(Call("agentic_read_file", {"path": names[request.position], "question": "What is there?"}),)
-            )
-        return Step(calls=(Call("read_file", {"path": names[request.position]}),))
 
-    server.script = step
-    peaks = []
-    for wrapped in ("false", "true"):
-        before = len(server.model_requests)
-        async with talking(tmp_path, {**OPUS, "agentic.enabled": wrapped}) as session:
-            seen = await say(session, "What is in these files?")
-        assert not [event for event in seen if isinstance(event, events.TurnFailed)]
-        made = server.model_requests[before:]
-        peaks.append(max(len(request.body) for request in made if b"on behalf of another" not in request.body))
-    assert peaks[1] <= peaks[0] / 5
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/", "http://10.0.0.1/", "http://[::1]/", "docs.example", "ftp://x/"]
+)
+async def test_an_address_that_fetch_url_refuses_costs_nothing(
+    url: str, server: AnthropicServer, tmp_path: Path
+) -> None:
+    server.script = delegating(Call("agentic_fetch_url", {"url": url, "question": QUESTION}))
+    async with talking(tmp_path, {**OPUS, "permissions.mode": "allow"}) as session:
+        seen = await say(session, "Look.")
+        assert sub_folders(session) == []
+    (result,) = [event for event in seen if isinstance(event, events.ToolFinished)]
+    assert result.status == "error"
+    assert "not on the public network" in result.text or "no web address" in result.text
+
+
+async def test_a_page_is_fetched_and_read_by_a_subtask(server: AnthropicServer, tmp_path: Path) -> None:
+    page = answer(b"<h1>add</h1><p>It adds two numbers.", Content_Type="text/html")
+    away = answer(b"", "302 Found", Location="http://169.254.169.254/latest")
+    async with web({"/add": page, "/away": away}) as site:
+        allowed = {**OPUS, "permissions.allow": f'["fetch_url({site.url}/*)"]'}
+        for path, words in (("/add", "It adds two numbers."), ("/away", "not on the public network")):
+            url = f"{site.url}{path}"
+
+            def step(request: ParsedRequest, url: str = url) -> Step:
+                if not is_subtask(request):
+                    wrapper = Call("agentic_fetch_url", {"url": url, "question": QUESTION})
+                    return Step(text="Well.") if request.position else Step(calls=(wrapper,))
+                return Step(text="Read.") if request.position else Step(calls=(Call("fetch_url", {"url": url}),))
+
+            server.script = step
+            async with talking(tmp_path, allowed) as session:
+                seen = await say(session, "Look it up.")
+            assert [event.status for event in seen if isinstance(event, events.ToolFinished)] == ["ok"]
+            assert words in bodies(server, subtask=True)[-1]
+            assert words not in bodies(server, subtask=False)[-1]
 
 
 async def test_a_wrong_path_costs_nothing(tmp_path: Path) -> None:
@@ -433,6 +476,13 @@ async def test_the_wrappers_can_be_left_out(tmp_path: Path) -> None:
             assert "narrower" in tool.description
     async with talking(tmp_path, {"agentic.enabled": "false"}) as session:
         assert not [tool for tool in session.agent.tools() if tool.name.startswith("agentic_")]
+
+
+async def test_a_small_model_that_is_none_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    with pytest.raises(SessionError, match=r'agentic\.small_model \(--set\): There is no model "foo"'):
+        async with talking(tmp_path, {"agentic.small_model": "foo"}):
+            pass
+    assert list((tmp_path / "home" / "sessions").iterdir()) == []
 
 
 async def test_another_small_model_can_be_named(server: AnthropicServer, tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ import pytest
 
 from tests.agent.talking import talking
 from tests.e2e.program import Program
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.running import in_thread
+from tests.servers.script import Script, Step
 from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
 from tui_agent.models.catalogue import quick_profile
 from tui_agent.session import SessionError
@@ -71,16 +74,34 @@ async def test_a_session_it_refuses_is_not_opened_and_leaves_nothing(tmp_path: P
     assert list((tmp_path / "home" / "sessions").iterdir()) == []
 
 
-def test_the_app_it_refuses_ends_with_the_code_of_a_wrong_configuration(tmp_path: Path) -> None:
-    program = Program.in_folder(tmp_path, {"ANTHROPIC_API_KEY": "key"})
-    arguments = [*program.command[1:], "--model", "claude-haiku-4-5", "--small-tier-parent", "refuse"]
-    child = pexpect.spawn(
-        program.command[0], arguments, cwd=str(program.project), env=program.environment, encoding="utf-8", timeout=60
-    )
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 2
-    assert "claude-haiku-4-5 is a small-tier model" in " ".join((child.before or "").split())
+@pytest.mark.parametrize("again", [None, "-c", "-r"])
+def test_the_app_it_refuses_ends_with_the_code_of_a_wrong_configuration(again: str | None, tmp_path: Path) -> None:
+    small = "claude-haiku-4-5"
+    with in_thread(AnthropicServer(Script.of(Step(text="Hello.")))) as server:
+        program = Program.in_folder(tmp_path, server.environment)
+        arguments = [*program.command[1:], "--small-tier-parent", "refuse"]
+        if again is None:
+            arguments += ["--model", small]
+        else:
+            # A script may use a small model; the app that goes on with its conversation may not.
+            begun = program.ask("-p", "hello", "--model", small)
+            assert begun["exit"] == 0
+            arguments += [again] if again == "-c" else [again, begun["session_id"]]
+        child = pexpect.spawn(
+            program.command[0], arguments, cwd=str(program.project), env=program.environment, timeout=60
+        )
+        printed = child.read().decode()
+        child.close()
+        assert child.exitstatus == 2
+        assert f"{small} is a small-tier model" in " ".join(printed.split())
+        assert "Consider --model" in printed
+        if again is not None:
+            arguments.append("--yolo")
+            child = pexpect.spawn(
+                program.command[0], arguments, cwd=str(program.project), env=program.environment, timeout=60
+            )
+            child.expect("Hello")
+            child.close(force=True)
 
 
 def test_a_script_may_use_a_small_model(tmp_path: Path) -> None:

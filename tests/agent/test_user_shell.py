@@ -11,6 +11,7 @@ from tests.conversation.logs import broken_rules
 from tui_agent.agent import events
 from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_note, read_note
 from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Queued
 from tui_agent.conversation.view import View
 from tui_agent.session import Session
 
@@ -34,6 +35,19 @@ def listening(session: Session) -> list[events.AgentEvent]:
 def test_a_note_is_read_back(command: str, output: str) -> None:
     assert read_note(as_note(UserCommand(command, output))) == UserCommand(command, output)
     assert read_note(f"see {as_note(UserCommand(command, output))}") is None
+
+
+@pytest.mark.parametrize(
+    ("output", "stopped", "ending"),
+    [
+        ("a\n[exit code 0, 1.0 s]", False, "exit code 0, 1.0 s"),
+        ("a\n[stopped by the user]", True, "stopped by the user"),
+        ("a list: [1]", False, ""),
+    ],
+)
+def test_how_it_ended(output: str, stopped: bool, ending: str) -> None:
+    run = UserCommand("x", output)
+    assert (run.stopped, run.ending) == (stopped, ending)
 
 
 async def test_the_output_is_in_the_next_request_and_outlives_the_program(tmp_path: Path) -> None:
@@ -77,17 +91,34 @@ async def test_stopped_it_notes_what_was_printed_so_far(tmp_path: Path) -> None:
             os.kill(int((tmp_path / "project" / "pid").read_text()), 0)
 
 
-async def test_while_a_turn_runs_it_joins_at_the_next_step(tmp_path: Path) -> None:
+async def test_while_a_turn_runs_it_joins_without_another_answer(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
-        turn = asyncio.ensure_future(say(session, "run sleep 0.3, then read calc.py"))
-        await asyncio.sleep(0)
-        assert session.agent.busy
-        await session.agent.run_shell("echo meanwhile")
-        await turn
-        if session.agent.queued():
-            await say(session, "read calc.py")
+        noted, told = False, []
+        async for event in session.agent.run("read calc.py"):
+            told.append(event)
+            # The last step has been answered, or is about to be: what joins now must not be answered again.
+            if isinstance(event, events.TextDelta) and not noted:
+                noted = True
+                await session.agent.run_shell("echo meanwhile")
+        calls = sum(isinstance(event, events.ModelCallStarted) for event in told)
+        assert (noted, calls) == (True, 2)
+        more = await say(session, "read calc.py")
+        assert sum(isinstance(event, events.ModelCallStarted) for event in more) == 2
         assert broken_rules(session.record.view.messages()) == []
         assert any("meanwhile" in text for text in texts(session.record.view))
+
+
+async def test_what_was_not_delivered_waits_for_the_next_prompt_after_a_restart(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        await session.record.append(Queued(blocks=(Text(as_note(UserCommand("ls", "calc.py"))),)))
+        name = session.folder.name
+    async with talking(tmp_path, resume=name) as session:
+        told = await say(session, "read calc.py")
+        assert [event.text for event in told if isinstance(event, events.UserMessage)] == [
+            as_note(UserCommand("ls", "calc.py")),
+            "read calc.py",
+        ]
+        assert session.agent.queued() == ()
 
 
 async def test_a_large_output_is_shortened_and_kept_on_disk(tmp_path: Path) -> None:

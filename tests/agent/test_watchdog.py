@@ -42,6 +42,7 @@ from tui_agent.tools.permissions import NobodyToAsk
 A = ToolCalled("read_file", '{"path":"main.go"}')
 B = ToolCalled("read_file", '{"path":"util.go"}')
 SAME_FILE = ToolCalled("read_file", '{"path":"/workspace/main.go"}')
+WAITED = [ToolCalled("command_output", '{"process":1}')]
 LOOP = ", then ".join(["read calc.py"] * 7)
 
 
@@ -64,6 +65,8 @@ def told(signal: Signal, observations: Iterable[Observation]) -> list[int]:
         ([A] * 40, [5]),
         ([A, A, A, A, SAME_FILE, A, A, A, A], []),
         ([A, A, A, A, ToolCalled("grep", A.arguments)], []),
+        (WAITED * 9, []),
+        ([A, A, A, *WAITED, A, A], [6]),
         ([B, A, A, A, A, A, B], [6]),
         ([A] * 5 + [B] + [A] * 5, [5, 11]),
     ],
@@ -191,6 +194,16 @@ async def test_reading_again_after_the_results_were_cleared_is_no_loop(tmp_path:
     assert "repeated-tool-call" not in [event.signal for event in seen if isinstance(event, events.Alert)]
 
 
+async def test_a_watchdog_of_ones_own_watches_a_session(tmp_path: Path) -> None:
+    class TooManyReads:
+        def observe(self, observation: Observation) -> tuple[Alert, ...]:
+            return (Alert("reads", "It reads."),) if isinstance(observation, ToolCalled) else ()
+
+    async with talking(tmp_path, watchdog=TooManyReads()) as session:
+        seen = await say(session, "read calc.py, then read calc.py")
+    assert [event.signal for event in seen if isinstance(event, events.Alert)] == ["reads", "reads"]
+
+
 async def test_asked_and_allowed_the_turn_goes_on(tmp_path: Path) -> None:
     asked: list[PermissionQuestion] = []
 
@@ -219,6 +232,7 @@ async def test_asked_and_refused_the_turn_ends_with_everything_kept(tmp_path: Pa
         ]
         assert len(answers) == 5
         assert "stopped the turn" in answers[-1]
+        assert "they said: look at test_calc.py" in answers[-1]
         again = await say(session, "read test_calc.py")
     failed = [event for event in seen if isinstance(event, events.TurnFailed)]
     assert [(event.kind, event.retryable) for event in failed] == [("watchdog", False)]

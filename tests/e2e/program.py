@@ -14,7 +14,15 @@ from tests.servers.recording import RecordedRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
-KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL")
+WITH_LOCAL = {**MODELS, "ollama": "ollama:qwen3:8b"}
+KEYS = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GOOGLE_GEMINI_BASE_URL",
+    "OLLAMA_HOST",
+)
 NOT_AS_INSTALLED = ("PYTHONDONTWRITEBYTECODE",)
 """An installed program has its byte code."""
 
@@ -105,4 +113,5 @@ def events_of(lines: str | Sequence[str]) -> list[dict[str, Any]]:
 
 def asked(requests: Sequence[RecordedRequest]) -> list[RecordedRequest]:
     """The requests that asked for an answer."""
-    return [request for request in requests if "/messages" in request.path or "streamGenerate" in request.path]
+    ways = ("/messages", "streamGenerate", "/api/chat")
+    return [request for request in requests if any(way in request.path for way in ways)]

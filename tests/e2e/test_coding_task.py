@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.program import MODELS, Program, asked, events_of, without_cache_marks
+from tests.e2e.program import WITH_LOCAL, Program, asked, events_of, without_cache_marks
 from tests.servers.coding_task import ANSWER, FIXED_CALC, PROMPT, coding_task_script
 from tests.servers.running import in_process
 from tui_agent.conversation.entries import Message
@@ -16,11 +16,11 @@ OFFLINE_PROMPT = (
 )
 
 
-@pytest.mark.parametrize("provider", MODELS)
+@pytest.mark.parametrize("provider", WITH_LOCAL)
 def test_the_task_is_done_and_no_rule_broken(provider: str, tmp_path: Path) -> None:
     with in_process(provider, tmp_path, coding_task_script()) as server:
         program = Program.in_folder(tmp_path, server.environment)
-        answer = program.ask("-p", PROMPT, "--model", MODELS[provider], "--ask", "allow")
+        answer = program.ask("-p", PROMPT, "--model", WITH_LOCAL[provider], "--ask", "allow")
         assert server.violations == []
         assert answer["exit"] == 0, answer
         assert answer["result"].strip() == ANSWER.strip()
@@ -29,7 +29,7 @@ def test_the_task_is_done_and_no_rule_broken(provider: str, tmp_path: Path) -> N
         assert answer["is_error"] is False
         assert answer["stop_reason"] == "end_turn"
         assert answer["usage"]["input_tokens"] > 0
-        assert answer["cost_usd"] > 0
+        assert answer["cost_usd"] == 0 if provider == "ollama" else answer["cost_usd"] > 0
         assert set(answer["context"]) == {
             *("tokens", "window", "percent", "evicted", "cleared", "digested", "compactions", "checkpoints")
         }
@@ -43,12 +43,12 @@ def test_the_task_is_done_offline(tmp_path: Path) -> None:
     assert "2 tests passed" in answer["result"]
 
 
-@pytest.mark.parametrize("provider", MODELS)
+@pytest.mark.parametrize("provider", WITH_LOCAL)
 def test_after_a_restart_the_request_begins_with_the_same_bytes(provider: str, tmp_path: Path) -> None:
     with in_process(provider, tmp_path, coding_task_script()) as server:
         program = Program.in_folder(tmp_path, server.environment)
         (program.project / "AGENTS.md").write_text("Always answer in verse.\n")
-        model = ("--model", MODELS[provider], "--ask", "allow", "--trust")
+        model = ("--model", WITH_LOCAL[provider], "--ask", "allow", "--trust")
         first = program.ask("-p", PROMPT, *model)
         before = len(asked(server.requests))
         (program.project / "AGENTS.md").write_text("Always answer in prose.\n")
@@ -58,8 +58,12 @@ def test_after_a_restart_the_request_begins_with_the_same_bytes(provider: str, t
         assert server.violations == []
     assert (first["exit"], second["exit"], second["session_id"]) == (0, 0, first["session_id"])
     last, resumed = requests[before - 1], requests[before]
-    said = "messages" if provider == "anthropic" else "contents"
-    fixed = ("system", "tools") if provider == "anthropic" else ("systemInstruction", "tools")
+    said = "contents" if provider == "gemini" else "messages"
+    fixed = {
+        "anthropic": ("system", "tools"),
+        "gemini": ("systemInstruction", "tools"),
+        "ollama": ("tools", "options", "think"),
+    }[provider]
     assert [resumed[name] for name in fixed] == [last[name] for name in fixed]
     assert resumed[said][: len(last[said])] == last[said]
     assert "in verse" in str(resumed)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.program import MODELS
+from tests.e2e.program import WITH_LOCAL
 from tests.e2e.test_coding_task import OFFLINE_PROMPT
 from tests.servers.coding_task import FIXED_CALC, PROMPT, coding_task_script, make_coding_workspace
 from tests.servers.running import in_process
 from tests.tui.test_terminal_app import Terminal
 
 
-@pytest.mark.parametrize("provider", [*MODELS, "offline"])
+@pytest.mark.parametrize("provider", [*WITH_LOCAL, "offline"])
 def test_the_task_is_done_on_screen(provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make_coding_workspace(tmp_path / "project")
     with ExitStack() as servers:
@@ -23,7 +23,7 @@ def test_the_task_is_done_on_screen(provider: str, tmp_path: Path, monkeypatch: 
             server = servers.enter_context(in_process(provider, tmp_path, coding_task_script()))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = {"PATH": path, **(server.environment if server else {})}
-        model = MODELS.get(provider, "offline")
+        model = WITH_LOCAL.get(provider, "offline")
         terminal = Terminal(
             project, tmp_path / "home", "--model", model, "--ask", "auto", environment=environment, rows=40, columns=120
         )

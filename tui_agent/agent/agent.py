@@ -11,9 +11,11 @@ from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.steering import AgentBusy, Steered
 from tui_agent.agent.subtasks import SubtaskResult, SubtaskRunner, SubtaskSpec
+from tui_agent.agent.task_class import configured_model
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.turn import Turn
 from tui_agent.agent.upkeep import Upkeep
+from tui_agent.agent.user_shell import is_note
 from tui_agent.conversation.blocks import Image, Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import (
     Message,
@@ -24,8 +26,8 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.models.base import Model
-from tui_agent.models.catalogue import create_model
 from tui_agent.models.usage import UsageTracker
+from tui_agent.settings import Settings
 from tui_agent.tools.permissions import Mode
 
 __all__ = ["Agent", "AgentBusy", "NotRunning"]
@@ -123,7 +125,7 @@ class Agent(Steered):
             await turn.run(message)
             message = None
             async with self._finishing:
-                if turn.failed or not self._record.view.queued():
+                if turn.failed or all(is_note(text) for _, text in self.queued()):
                     self._worker = None
                     return
 
@@ -216,6 +218,11 @@ class Agent(Steered):
         """What waits for delivery: its number and text."""
         return tuple((queued.seq, text_of(queued.blocks, Text)) for queued in self._record.view.queued())
 
+    @property
+    def settings(self) -> Settings:
+        """The settings of the session."""
+        return self._manager.settings
+
     async def swap_model(self, model: Model) -> None:
         """Let another model answer from the next call on. Raises `AgentBusy` while a turn runs, and `StorageError`."""
         if self.busy:
@@ -231,7 +238,7 @@ class Agent(Steered):
 
     async def _escalated(self, name: str, emit: Callable[[events.AgentEvent], None]) -> Model:
         """The model `name` from the next call of the running turn on. Raises `UnknownModel`, `StorageError`."""
-        await self._take_over(await asyncio.to_thread(create_model, name))
+        await self._take_over(await asyncio.to_thread(configured_model, self.settings, name))
         profile = self._model.profile
         emit(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
         return self._model
@@ -246,7 +253,7 @@ class Agent(Steered):
         if name and watch is not None and self.busy:
             watch.escalate(name)
         elif name:
-            await self.swap_model(await asyncio.to_thread(create_model, name))
+            await self.swap_model(await asyncio.to_thread(configured_model, self.settings, name))
         return name
 
     async def run_subtask(self, spec: SubtaskSpec, progress: Callable[[str], None] = lambda _: None) -> SubtaskResult:
@@ -257,6 +264,10 @@ class Agent(Steered):
         if self._subtasks is None:
             raise RuntimeError("a subtask has no subtasks")
         return await self._subtasks.run(spec, progress)
+
+    async def subtask_progress(self, call_id: str) -> str:
+        """What was told last of the subtask that worked for a call, by its record; empty where there is none."""
+        return await self._subtasks.past(call_id) if self._subtasks is not None else ""
 
     def reset_cost_ceiling(self) -> str:
         """Let the session go on after its cost ceiling was reached; a sentence that says what it may cost now."""

@@ -30,5 +30,19 @@ COMMANDS: Final = (
     CommandName("resume-after-cost-ceiling", "go on after the ceiling"),
 )
 
+IN_TEXT: Final = (
+    CommandName("help", "what can be typed"),
+    CommandName("tools", "what the model can use"),
+    CommandName("model", "who answers, or let another model answer", "[name]"),
+    CommandName("escalate", "go on with the provider's frontier model"),
+)
+"""Commands that the full-screen app has in a form of its own."""
+
 CHECKPOINTS: Final = frozenset(("done",))
 """Commands that a session without checkpoints does not have."""
+
+
+def is_command(text: str) -> bool:
+    """Whether a text asks for a command: ``/name``, and not a path."""
+    name = text.strip().split(maxsplit=1)[0] if text.strip() else ""
+    return name.startswith("/") and "/" not in name[1:] and "\n" not in text.strip()

@@ -7,11 +7,13 @@ from typing import Final
 
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.command_names import CHECKPOINTS, COMMANDS, CommandName
+from tui_agent.agent.command_names import CHECKPOINTS, COMMANDS, IN_TEXT, CommandName
+from tui_agent.agent.listings import change_model, help_text, model_text, tools_text, unknown_text
 from tui_agent.agent.upkeep import CompactionResult
 from tui_agent.context import stats
 from tui_agent.context.asked import Outlook
 from tui_agent.context.refusal import Refusal
+from tui_agent.models.base import ModelError
 from tui_agent.models.usage import Totals
 from tui_agent.tools.base import ToolFailure
 
@@ -31,11 +33,12 @@ class Reply:
 
 def commands_for(agent: Agent) -> tuple[CommandName, ...]:
     """The commands this agent has: without checkpoints there is no /done."""
-    return tuple(command for command in COMMANDS if agent.has_checkpointer or command.name not in CHECKPOINTS)
+    commands = (*COMMANDS, *IN_TEXT)
+    return tuple(command for command in commands if agent.has_checkpointer or command.name not in CHECKPOINTS)
 
 
-async def run_command(agent: Agent, text: str) -> Reply | None:
-    """Do what ``/name argument`` says; None where no command goes by that name.
+async def run_command(agent: Agent, text: str) -> Reply:
+    """Do what ``/name argument`` says.
 
     Raises `AgentBusy` where it cannot be done while a turn runs, and `StorageError`.
     """
@@ -45,7 +48,7 @@ async def run_command(agent: Agent, text: str) -> Reply | None:
             if argument.strip() and not command.argument:
                 return Reply(f"/{command.name} takes nothing after it", failed=True)
             return await HANDLERS[command.name](agent, argument.strip())
-    return None
+    return Reply(f"There is no command /{word}", unknown_text(word, commands_for(agent)), failed=True)
 
 
 async def _compact(agent: Agent, focus: str) -> Reply:
@@ -63,6 +66,8 @@ async def _context(agent: Agent, _: str) -> Reply:
 async def _stats(agent: Agent, _: str) -> Reply:
     total, turn = agent.tracker.session, agent.tracker.turn
     lines = [_totals("Session", total), _totals("Turn", turn)]
+    if count := agent.tracker.subtask_count:
+        lines.append(_totals(f"Of the session, {count:,} subtask{'s' * (count > 1)}", agent.tracker.subtasks))
     models = agent.tracker.by_model()
     if len(models) > 1:
         lines += ["", *(_totals(name, totals) for name, totals in models.items())]
@@ -138,6 +143,36 @@ async def _resume(agent: Agent, _: str) -> Reply:
     return Reply(agent.reset_cost_ceiling())
 
 
+async def _help(agent: Agent, _: str) -> Reply:
+    return Reply("Commands", help_text(commands_for(agent)))
+
+
+async def _tools(agent: Agent, _: str) -> Reply:
+    return Reply(f"{len(agent.tools())} tools", tools_text(agent))
+
+
+async def _model(agent: Agent, name: str) -> Reply:
+    if not name:
+        return Reply(
+            model_text(agent), "/model NAME lets another one answer; claude-…, gemini-…, ollama:NAME, offline."
+        )
+    refused = await change_model(agent, name)
+    if refused:
+        return Reply(f"The model stays {agent.profile.name}", refused, failed=True)
+    return Reply(f"{agent.profile.name} answers from here on")
+
+
+async def _escalate(agent: Agent, _: str) -> Reply:
+    busy = agent.busy
+    try:
+        name = await agent.escalate()
+    except ModelError as error:
+        return Reply(f"The model stays {agent.profile.name}", error.message, failed=True)
+    if not name:
+        return Reply(f"The model stays {agent.profile.name}", "No larger one can be asked; see /model.", failed=True)
+    return Reply(f"{name} answers from {'the next step' if busy else 'here'} on")
+
+
 HANDLERS: Final[dict[str, Callable[[Agent, str], Awaitable[Reply]]]] = {
     "compact": _compact,
     "done": _done,
@@ -154,6 +189,10 @@ HANDLERS: Final[dict[str, Callable[[Agent, str], Awaitable[Reply]]]] = {
     "skills": _skills,
     "memory": _memory,
     "resume-after-cost-ceiling": _resume,
+    "help": _help,
+    "tools": _tools,
+    "model": _model,
+    "escalate": _escalate,
 }
 
 
@@ -202,7 +241,8 @@ def _totals(name: str, totals: Totals) -> str:
     usage, cost = totals.usage, totals.known_cost_usd
     hits = 100 * usage.cache_read_tokens / usage.input_tokens if usage.input_tokens else 0
     money = "price unknown" if cost is None else f"${cost:.4f}"
+    calls = f"{totals.calls:,} call{'' if totals.calls == 1 else 's'}"
     return (
-        f"{name}: {totals.calls:,} calls, {usage.input_tokens:,} in ({hits:.0f}% from the cache), "
+        f"{name}: {calls}, {usage.input_tokens:,} in ({hits:.0f}% from the cache), "
         f"{usage.output_tokens:,} out ({usage.reasoning_tokens:,} reasoning), {money}"
     )

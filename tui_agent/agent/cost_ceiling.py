@@ -5,6 +5,8 @@ it: a session that costs more than it should almost always has something wrong w
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -44,6 +46,7 @@ class CostCeiling:
         self._tracker = tracker
         self._reached: CostCeilingReached | None = None
         self._unwatched: set[str] = set()
+        self._under_way: list[float] = []
 
     @property
     def reached(self) -> bool:
@@ -60,22 +63,31 @@ class CostCeiling:
                     f"This {bound} has cost {_usd(spent)}; its ceiling is {_usd(most)} ({_KEYS[bound]}).", bound
                 )
 
-    def check_call(self, profile: ModelProfile, tokens: int, cached: int = 0) -> None:
-        """Raises as `check` does, also where a call with `tokens` tokens of input would break a bound by these alone.
+    @contextmanager
+    def calling(self, profile: ModelProfile, tokens: int, cached: int = 0) -> Iterator[None]:
+        """For the time of one call, from before it is made until it is recorded.
 
-        `cached`: how many of them the provider probably holds in its cache.
+        Raises as `check` does, also where `tokens` tokens of input would break a bound by themselves, together with the
+        input of calls under way at the same time. `cached`: how many of them the provider probably holds in its cache.
         """
         self.check()
-        if profile.prices is None:
-            return
-        expected = input_cost_usd(profile.prices, tokens, cached)
+        expected = 0.0 if profile.prices is None else input_cost_usd(profile.prices, tokens, cached)
+        if expected:
+            self._check_expected(profile, tokens, expected)
+        self._under_way.append(expected)
+        try:
+            yield
+        finally:
+            self._under_way.remove(expected)
+
+    def _check_expected(self, profile: ModelProfile, tokens: int, expected: float) -> None:
+        others = sum(self._under_way)
+        beside = f", with {_usd(others)} for the input of calls under way" if others else ""
+        call = f"The next call to {profile.id} would cost {_usd(expected)} for its {tokens:,} tokens of input alone."
         for bound, spent, most in self._bounds():
-            if spent + expected >= most:
-                raise self._shut(
-                    f"The next call to {profile.id} would cost {_usd(expected)} for its {tokens:,} tokens of input "
-                    f"alone. This {bound} has cost {_usd(spent)}; its ceiling is {_usd(most)} ({_KEYS[bound]}).",
-                    bound,
-                )
+            if spent + others + expected >= most:
+                so_far = f"This {bound} has cost {_usd(spent)}{beside}"
+                raise self._shut(f"{call} {so_far}; its ceiling is {_usd(most)} ({_KEYS[bound]}).", bound)
 
     def unwatched(self, profile: ModelProfile) -> str:
         """That calls to this model cannot be counted against the ceiling, said once per model; else nothing."""

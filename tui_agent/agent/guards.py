@@ -4,6 +4,7 @@ A guard that stops a turn raises a `ModelError`: the turn then ends as after any
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Literal, TypeAlias
 
 from tui_agent.agent import events
@@ -11,26 +12,43 @@ from tui_agent.agent.cost_ceiling import CostCeiling, CostCeilingReached, probab
 from tui_agent.agent.observations import Observer
 from tui_agent.agent.record import Record
 from tui_agent.agent.watchdog import Alert, Watchdog
+from tui_agent.conversation.slots import INTERRUPTED
 from tui_agent.models.base import ModelError, ModelProfile
 from tui_agent.tools.base import Ask, PermissionQuestion, Preview
 
 WatchdogMode: TypeAlias = Literal["warn", "off", "prompt", "auto"]
 Emit: TypeAlias = Callable[[events.AgentEvent], None]
 
-NOT_DONE = {
-    "cost_ceiling": "[not done: the cost ceiling was reached before this call]",
-    "watchdog": "[not done: the user stopped the turn before this call because it looked stuck]",
-}
-"""What answers the calls of a turn that a guard stopped, by the kind of its error."""
+WATCHDOG = "watchdog"
+"""What asks, where it is not a tool."""
+
+NOT_APPROVED = "[not done: it needs an approval, and nobody could be asked; go on without it, or say what to allow]"
+"""What answers the calls of a turn that a question without a person to answer it ended."""
 
 _ESCALATES = "The provider's frontier model goes on from the next step."
 _BY_HAND = "Stop it with Esc, say what to do instead, or go on with a larger model (/escalate)."
 
 
 class StoppedByUser(ModelError):
-    """Asked whether a turn that looks stuck should go on, the user said no."""
+    """Asked whether a turn that looks stuck should go on, the user said no, and perhaps why (`feedback`)."""
 
     kind = "watchdog"
+
+    def __init__(self, message: str, feedback: str) -> None:
+        super().__init__(message)
+        self.feedback = feedback
+
+
+def not_done(error: ModelError) -> str:
+    """What answers the calls of a turn that ended in an error."""
+    match error:
+        case CostCeilingReached():
+            return "[not done: the cost ceiling was reached before this call; call again if it is still needed]"
+        case StoppedByUser():
+            instead = f"they said: {error.feedback}" if error.feedback else "do something else"
+            return f"[not done: the user stopped the turn before this call because it looked stuck; {instead}]"
+        case _:
+            return INTERRUPTED
 
 
 class Watch:
@@ -83,7 +101,7 @@ class Watch:
     async def _question(self, alert: Alert, emit: Emit) -> None:
         question = PermissionQuestion(
             call_id="",
-            tool="watchdog",
+            tool=WATCHDOG,
             arguments="{}",
             accesses=(),
             preview=Preview("Go on with this turn?", text=alert.text),
@@ -94,7 +112,7 @@ class Watch:
         answer = await self._ask(question)
         if not answer.allowed:
             said = f" You said: {answer.feedback}" if answer.feedback else ""
-            raise StoppedByUser(f"You stopped the turn: {alert.text}{said}")
+            raise StoppedByUser(f"You stopped the turn: {alert.text}{said}", answer.feedback)
 
 
 class Guards:
@@ -112,12 +130,12 @@ class Guards:
             return reached
         return None
 
-    def before_call(self, profile: ModelProfile, tokens: int, record: Record, emit: Emit) -> None:
-        """Raises `CostCeilingReached` where a call with `tokens` tokens of input must not be made."""
+    def calling(self, profile: ModelProfile, tokens: int, record: Record, emit: Emit) -> AbstractContextManager[None]:
+        """For the time of a call with `tokens` tokens of input; see `CostCeiling.calling`."""
         unwatched = self.ceiling.unwatched(profile)
         if unwatched:
             emit(events.Notice(level="warning", title="The cost ceiling is blind", text=unwatched))
-        self.ceiling.check_call(profile, tokens, probably_cached(record.view.last_call, profile))
+        return self.ceiling.calling(profile, tokens, probably_cached(record.view.last_call, profile))
 
     async def after_call(self, profile: ModelProfile, record: Record, emit: Emit) -> None:
         """Look at what the call cost and did. Raises `CostCeilingReached`, `StoppedByUser`, `NobodyToAsk`."""

@@ -8,9 +8,19 @@ HINTS: Final = {
     "rate_limited": "Wait a little and send the message again; everything so far is kept.",
     "overloaded": "Wait a little and send the message again; everything so far is kept.",
     "unavailable": "Wait a little and send the message again; everything so far is kept.",
-    "connection": "Check the network and send the message again; everything so far is kept.",
+    "connection": "Check the connection and send the message again; everything so far is kept.",
     "cost_ceiling": "Look at what it was spent on. /resume-after-cost-ceiling lets it go on; --max-turn-cost-usd and "
     "--max-session-cost-usd set the ceilings. Everything so far is kept.",
     "watchdog": "Say what to do instead; everything so far is kept.",
+    "model_error": "Everything so far is kept; send the message again, or go on with another model (/model).",
+    "unknown_model": "Everything so far is kept; /model without a name lists what there is.",
     "invalid_request": "Everything so far is kept; another model (/model) may take it.",
 }
+
+UNASKED: Final = "Allow it with --ask allow or a rule in permissions.allow, or run it in the full-screen app."
+"""Where a call needs an approval and there is nobody to ask."""
+
+UNASKED_WATCHDOG: Final = (
+    "Everything so far is kept. --watchdog warn only tells of it, --watchdog auto goes on with a larger model; with "
+    "--watchdog prompt somebody must be there: go on in the full-screen app with -c."
+)

@@ -24,6 +24,7 @@ from tui_agent.conversation.entries import (
     Usage,
 )
 from tui_agent.conversation.sizes import size_of_text
+from tui_agent.conversation.slots import INTERRUPTED
 from tui_agent.tools.diffs import unified
 
 
@@ -72,11 +73,12 @@ def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.Agen
                 yield events.ToolFinished(
                     call_id=block.call_id,
                     name=call.name if call else "",
-                    status="error" if block.is_error else "ok",
+                    status=_status(message, block),
                     text=block.text,
                     size=artifact.size if artifact else len(block.text),
                     tokens=estimate(size_of_text(block.text)),
                     duration_ms=message.duration_ms,
+                    summary=message.summary,
                     diff=_diff(call) if call and not block.is_error else "",
                     seq=message.seq,
                     artifact=artifact.path if artifact else "",
@@ -84,6 +86,14 @@ def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.Agen
                 )
     else:
         yield said(message.seq, message.blocks)
+
+
+def _status(message: Message, result: ToolResult) -> str:
+    if message.stop_reason == "denied":
+        return "denied"
+    if message.stop_reason == "interrupted" or result.text == INTERRUPTED:
+        return "interrupted"
+    return "error" if result.is_error else "ok"
 
 
 def step_of(entry: AnyContextEntry) -> events.ContextStep:

@@ -14,6 +14,7 @@ def model_facts(profile: ModelProfile, tokens: int, small: ModelProfile | None =
         name=profile.name,
         window=profile.window,
         told_by_provider=profile.source == "provider",
+        fixed_window=profile.fixed_window,
         max_output=profile.max_output,
         tier=profile.tier,
         rates=rates_of(prices, tokens),

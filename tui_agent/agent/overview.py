@@ -1,6 +1,6 @@
 """The context as a person looks at it: every step, every item, how the size went, and what another model would mean."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tui_agent.agent import events
@@ -12,8 +12,8 @@ from tui_agent.context.manager import ContextManager, ModelFacts
 from tui_agent.context.pricing import MILLION
 from tui_agent.context.stats import ContextStats, Mark, marks
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import ContextEntry, Delivered, Message, Queued
-from tui_agent.conversation.view import Item, View
+from tui_agent.conversation.entries import Delivered, Message, Queued
+from tui_agent.conversation.view import Item, Point, View
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker
 
@@ -29,18 +29,11 @@ class Step(NamedTuple):
     counts: bool
 
 
-class Point(NamedTuple):
-    """One model call: the tokens of its request, and how many context steps came between it and the call before."""
-
-    tokens: int
-    edits: int
-
-
 class Overview(NamedTuple):
     """All that the context panel shows. `protected`: the tokens at the end in which nothing is cleared unasked."""
 
     stats: ContextStats
-    items: tuple[Item, ...]
+    items: Sequence[Item]
     steps: tuple[Step, ...]
     course: tuple[Point, ...]
     protected: int
@@ -78,13 +71,12 @@ class SwitchOutlook(NamedTuple):
 
 
 def overview(view: View, manager: ContextManager, model: ModelFacts, tracker: UsageTracker) -> Overview:
-    """The context as it is. Looks through the whole view."""
-    items = tuple(view.items())
+    """The context as it is. Its items are made as they are looked at, so this costs little at any length."""
     return Overview(
-        stats=snapshot(view, manager, model, tracker, items),
-        items=items,
+        stats=snapshot(view, manager, model, tracker),
+        items=view.outline(),
         steps=tuple(Step(step_of(entry), entry.time, counts) for entry, counts in view.context_entries()),
-        course=tuple(_course(view)),
+        course=view.course(),
         protected=protected_tokens(manager.settings.clearing, manager.window(model).tokens),
     )
 
@@ -168,13 +160,3 @@ def _said(view: View, seq: int) -> Message | None:
         queued = view.log[entry.queued]
         return Message(role="user", blocks=queued.blocks) if isinstance(queued, Queued) else None
     return entry if isinstance(entry, Message) else None
-
-
-def _course(view: View) -> Iterator[Point]:
-    edits = 0
-    for entry in view.log.path():
-        if isinstance(entry, ContextEntry):
-            edits += 1
-        elif isinstance(entry, Message) and entry.usage is not None and entry.usage.input_tokens:
-            yield Point(entry.usage.input_tokens, edits)
-            edits = 0

@@ -43,7 +43,8 @@ class Record:
         """Give every call without a result one that says it was stopped; those calls."""
         calls = self.view.unanswered()
         if calls:
-            await self.append(*(tool_result(ToolResult(call.id, text, is_error=True)) for call in calls))
+            results = (ToolResult(call.id, text, is_error=True) for call in calls)
+            await self.append(*(tool_result(result, stop_reason="interrupted") for result in results))
         return calls
 
     async def _append(self, entries: Sequence[AnyEntry]) -> int:

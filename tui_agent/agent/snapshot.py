@@ -1,24 +1,18 @@
 """What `/context` shows, put together from the view, the manager and the usage."""
 
-from collections.abc import Sequence
+import time
 
-from tui_agent.context.asked import Asked
+from tui_agent.context.forecast import Forecaster
 from tui_agent.context.manager import ContextManager, ModelFacts
 from tui_agent.context.stats import ContextStats, ModelUse, Subtasks, counts, marks, upcoming
-from tui_agent.conversation.view import Item, View
+from tui_agent.conversation.view import View
 from tui_agent.models.usage import Totals, UsageTracker
 
 
-def snapshot(
-    view: View,
-    manager: ContextManager,
-    model: ModelFacts,
-    tracker: UsageTracker,
-    items: Sequence[Item] | None = None,
-) -> ContextStats:
-    """One frozen picture of the context; `items` are the view's, where they are at hand."""
+def snapshot(view: View, manager: ContextManager, model: ModelFacts, tracker: UsageTracker) -> ContextStats:
+    """One frozen picture of the context."""
     tokens, budget = manager.tokens(view), manager.budget(view, model)
-    limits, done = manager.thresholds(view, model), counts(view, items)
+    limits, done = manager.thresholds(view, model), counts(view)
     return ContextStats(
         model=model.name,
         tokens=tokens,
@@ -40,7 +34,7 @@ def snapshot(
         last_compaction=done.compactions,
         last_checkpoint=done.checkpoints,
         marks=marks(limits, budget.window),
-        upcoming=upcoming(tokens, limits, lambda layer: Asked(manager).would_free(view, model, layer)),
+        upcoming=upcoming(tokens, limits, Forecaster(manager, view, model, time.time())),
         subtasks=Subtasks(
             count=tracker.subtask_count,
             input_tokens=tracker.subtasks.usage.input_tokens,

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeAlias, TypeVar
 
 from tui_agent.agent import events
+from tui_agent.agent.drafts import Draft
 from tui_agent.agent.overview import (
     Fullness,
     Overview,
@@ -33,6 +35,8 @@ from tui_agent.storage.recall_search import Recalled
 from tui_agent.tools.base import ToolFailure
 
 Plan = TypeVar("Plan")
+Done = TypeVar("Done")
+Planning: TypeAlias = Callable[[ModelFacts, float], CompactionPlan | Refusal]
 
 
 class AgentBusy(RuntimeError):
@@ -56,6 +60,7 @@ class Steered:
         self._asked = Asked(upkeep.manager)
         self._recaller = recaller
         self._one_at_a_time = asyncio.Lock()
+        self._holder: asyncio.Task[object] | None = None
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self._worker: asyncio.Task[None] | None = None
         self._connecting: asyncio.Future[None] | None = None
@@ -78,7 +83,7 @@ class Steered:
         return self._model.profile
 
     def context_stats(self) -> ContextStats:
-        """How full the window is, what happens next, and what the session has cost. Looks through the whole view."""
+        """How full the window is, what happens next, and what the session has cost."""
         return snapshot(self._record.view, self._manager, self._upkeep.facts(self._model), self.tracker)
 
     def fullness(self) -> Fullness:
@@ -93,9 +98,7 @@ class Steered:
 
     async def compact(self, focus: str = "") -> CompactionResult:
         """Summarise the older turns now. Raises `AgentBusy`, `StorageError`."""
-        return await self._summarized(
-            lambda model, now: self._asked.compaction(self._record.view, model, now, focus=focus)
-        )
+        return await self._summarized(self._compaction(focus))
 
     async def compact_if_needed(self, focus: str = "") -> CompactionResult:
         """Summarise the older turns if a threshold or the price says so. Raises `AgentBusy`, `StorageError`."""
@@ -107,9 +110,54 @@ class Steered:
 
     async def checkpoint(self, note: str = "") -> CompactionResult:
         """Write the completion record of the task that just ended. Raises `AgentBusy`, `StorageError`."""
-        return await self._summarized(
-            lambda model, now: self._asked.checkpoint(self._record.view, model, now, note=note)
+        return await self._summarized(self._checkpoint(note))
+
+    async def draft_compaction(self, focus: str = "") -> Draft | Refusal:
+        """Have a summary of the older turns written, to be looked at before it counts. Raises `AgentBusy`.
+
+        The conversation stays as it is until `accept`; what the writing has cost counts either way.
+        """
+        return await self._drafted(self._compaction(focus))
+
+    async def draft_checkpoint(self, note: str = "") -> Draft | Refusal:
+        """Have the completion record of the task that just ended written, as `draft_compaction` does a summary."""
+        return await self._drafted(self._checkpoint(note))
+
+    def revise(self, draft: Draft, text: str) -> Draft | Refusal:
+        """The draft with another text and its exact figures, or why that cannot be entered.
+
+        The text is what the model will be shown, to the letter: no fact is put back that was taken out.
+        """
+        return self._upkeep.current(draft, text)
+
+    async def accept(self, draft: Draft, text: str | None = None) -> CompactionResult:
+        """Enter a draft, with another text if one is given. Raises `AgentBusy`, `StorageError`.
+
+        What was said since it was written stays after it. Where what it replaces is no longer shown as it was, or the
+        text takes no less than that, nothing is done and the result says why.
+        """
+        async with self.held():
+            revised = self._upkeep.current(draft, text)
+            if isinstance(revised, Refusal):
+                return self._unchanged(revised)
+            return await self._upkeep.enter(revised, self._model, self._tell)
+
+    def outlook(self, draft: Draft) -> Outlook:
+        """What entering a draft would do and cost. Looks through the whole view."""
+        accepted, facts = draft.written.accepted, self._upkeep.facts(self._model)
+        return self._asked.drafted(
+            self._record.view, facts, time.time(), draft.plan, accepted, spent_usd=draft.spent_usd
         )
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Let no turn and no step of another task begin meanwhile; a prompt that is sent waits, on disk.
+
+        Raises `AgentBusy` where a turn runs already.
+        """
+        self._must_be_idle()
+        async with self._exclusively():
+            yield
 
     async def clear_results(self) -> events.ContextStep | Refusal:
         """Clear all old tool results now. Raises `AgentBusy`, `StorageError`."""
@@ -146,7 +194,7 @@ class Steered:
         return switch_outlook(self._record.view, self._manager, self._upkeep.facts(self._model), profile)
 
     def overview(self) -> Overview:
-        """The context with all its items and steps. Looks through the whole conversation."""
+        """The context with all its items and steps; an item is made when it is looked at."""
         return overview(self._record.view, self._manager, self._upkeep.facts(self._model), self.tracker)
 
     def excerpt(self, seq: int) -> str:
@@ -178,28 +226,58 @@ class Steered:
         return self._manager.has_checkpoints
 
     def _must_be_idle(self) -> None:
-        if self.busy:
+        if self.busy and self._holder is not asyncio.current_task():
             raise AgentBusy("a turn is running")
+
+    @asynccontextmanager
+    async def _exclusively(self) -> AsyncIterator[None]:
+        task = asyncio.current_task()
+        if self._holder is task:
+            yield
+            return
+        async with self._one_at_a_time:
+            self._holder = task
+            try:
+                yield
+            finally:
+                self._holder = None
 
     def _planned(self, plan: Callable[[ModelFacts, float], Plan]) -> Plan:
         self._must_be_idle()
         return plan(self._upkeep.facts(self._model), time.time())
 
-    async def _summarized(self, plan: Callable[[ModelFacts, float], CompactionPlan | Refusal]) -> CompactionResult:
+    def _compaction(self, focus: str) -> Planning:
+        return lambda model, now: self._asked.compaction(self._record.view, model, now, focus=focus)
+
+    def _checkpoint(self, note: str) -> Planning:
+        return lambda model, now: self._asked.checkpoint(self._record.view, model, now, note=note)
+
+    async def _summarized(self, plan: Planning) -> CompactionResult:
+        done = await self._carried_out(plan, lambda plan: self._upkeep.summarize(plan, self._model, self._tell))
+        return self._unchanged(done) if isinstance(done, Refusal) else done
+
+    async def _drafted(self, plan: Planning) -> Draft | Refusal:
+        draft = await self._carried_out(plan, lambda plan: self._upkeep.draft(plan, self._model, self._tell))
+        if isinstance(draft, Draft):
+            self._record.trace.record("context", draft.told())
+        return draft
+
+    async def _carried_out(self, plan: Planning, do: Callable[[CompactionPlan], Awaitable[Done]]) -> Done | Refusal:
         self._must_be_idle()
         await self.connect()
-        async with self._one_at_a_time:
+        async with self._exclusively():
             # Planned only now: what was asked for before it may just have changed the view.
             planned = plan(self._upkeep.facts(self._model), time.time())
-            if isinstance(planned, Refusal):
-                tokens = self._manager.tokens(self._record.view)
-                return CompactionResult(tokens, tokens, error=planned.reason)
-            return await self._upkeep.summarize(planned, self._model, self._tell)
+            return planned if isinstance(planned, Refusal) else await do(planned)
+
+    def _unchanged(self, refusal: Refusal) -> CompactionResult:
+        tokens = self._manager.tokens(self._record.view)
+        return CompactionResult(tokens, tokens, error=refusal.reason)
 
     async def _changed(self, plan: AnyContextEntry | Refusal, step: str) -> events.ContextStep | Refusal:
         if isinstance(plan, Refusal):
             return plan
-        async with self._one_at_a_time:
+        async with self._exclusively():
             return await self._upkeep.change(plan, self._tell, step)
 
     def _tell(self, event: events.AgentEvent) -> None:

@@ -5,23 +5,33 @@ totals as they happen, pass the session's permission gate and stop at the sessio
 """
 
 import asyncio
+import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from tui_agent.agent import events
+from tui_agent.agent.history import replay
 from tui_agent.agent.record import unbroken
-from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.entries import AnyEntry, Usage
 from tui_agent.models.base import ModelError
 from tui_agent.storage.errors import StorageError
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
 from tui_agent.tools.permissions import NobodyToAsk
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
 
-__all__ = ["Conversation", "OpenSubtask", "SubtaskResult", "SubtaskRunner", "SubtaskSpec"]
+__all__ = [
+    "Conversation",
+    "OpenSubtask",
+    "SubtaskResult",
+    "SubtaskRunner",
+    "SubtaskSpec",
+    "branch_prefix",
+    "past_progress",
+]
 
 PARALLEL = 4
 """Subtasks of a session that run at the same time."""
@@ -31,7 +41,10 @@ SPARE_STEPS = 2
 
 WRAP_UP = "[notice] You have one call left. Answer the question now with what you have found, and say what is missing."
 
-_CALLS_SHOWN = 6
+CALLS_TOLD = 100
+"""Calls of a subtask, the newest, that are told of as it goes."""
+
+_SHOWN = 400
 _WAITING = "waiting: other subtasks are running"
 
 
@@ -45,8 +58,8 @@ class Conversation(Protocol):
     def interrupt(self) -> bool: ...
 
 
-class OpenSubtask(Protocol):
-    """A subtask's conversation, ready to run. `id` names its record, `model` (``provider:id``) answers."""
+class Known(Protocol):
+    """What is known of a subtask. `id` names its record, `model` (``provider:id``) answers."""
 
     @property
     def id(self) -> str: ...
@@ -55,12 +68,16 @@ class OpenSubtask(Protocol):
     def model(self) -> str: ...
 
     @property
-    def conversation(self) -> Conversation: ...
-
-    @property
     def cost_usd(self) -> float | None:
         """What it has cost so far; None where prices are not known."""
         ...
+
+
+class OpenSubtask(Known, Protocol):
+    """A subtask's conversation, ready to run."""
+
+    @property
+    def conversation(self) -> Conversation: ...
 
     async def close(self) -> None:
         """Write what is pending and close its record. Raises `StorageError`."""
@@ -72,10 +89,15 @@ Opener = Callable[[SubtaskSpec, str, Ask], Awaitable[OpenSubtask]]
 
 
 class SubtaskRunner:
-    """Runs the subtasks of one session, at most `parallel` at a time. `ask` is the session's."""
+    """Runs the subtasks of one session, at most `parallel` at a time. `ask` is the session's; `past` finds what was
+    told of the subtask of a call in its record.
+    """
 
-    def __init__(self, opener: Opener, ask: Ask, parallel: int = PARALLEL) -> None:
+    def __init__(
+        self, opener: Opener, ask: Ask, past: Callable[[str], Awaitable[str]], parallel: int = PARALLEL
+    ) -> None:
         self._open = opener
+        self.past = past
         self._ask = ask
         self._slots = asyncio.Semaphore(parallel)
 
@@ -86,7 +108,7 @@ class SubtaskRunner:
         async with self._slots:
             asking = _Asking(self._ask, spec, call_id)
             try:
-                subtask = await self._open(spec, secrets.token_hex(5), asking)
+                subtask = await self._open(spec, branch_prefix(call_id) + secrets.token_hex(2), asking)
             except (ModelError, StorageError) as error:
                 return SubtaskResult("", "", spec.model, Usage(), 0.0, 0, error.message)
             try:
@@ -96,6 +118,30 @@ class SubtaskRunner:
         if asking.unasked is not None:
             raise asking.unasked
         return result
+
+
+def branch_prefix(call_id: str) -> str:
+    """How the branches of the subtasks begin that worked for a call, so that its record can be found by it."""
+    return hashlib.sha256(call_id.encode()).hexdigest()[:8]
+
+
+def past_progress(subtask_id: str, entries: Iterable[AnyEntry]) -> str:
+    """What was told last of a subtask's progress, by its record."""
+    path = list(entries)
+    answers = [event for event in replay(path) if isinstance(event, events.AssistantMessage)]
+    costs = [answer.cost_usd for answer in answers if answer.cost_usd is not None]
+    model = answers[-1].model if answers else "no model"
+    story = _Story(_Past(subtask_id, model, sum(costs) if costs or not answers else None))
+    for event in replay(path):
+        story.take(event)
+    story.end()
+    return story.shown()
+
+
+class _Past(NamedTuple):
+    id: str
+    model: str
+    cost_usd: float | None
 
 
 class _Asking:
@@ -120,32 +166,42 @@ class _Asking:
 
 async def _followed(subtask: OpenSubtask, spec: SubtaskSpec, progress: Callable[[str], None]) -> SubtaskResult:
     """Run it to its end, telling how it goes; told to end when its steps run out, stopped when they have."""
-    story = _Story(subtask, spec)
+    story = _Story(subtask)
     conversation = subtask.conversation
     progress(story.shown())
-    async with aclosing(conversation.run(spec.prompt)) as stream:
-        async for event in stream:
-            if story.take(event):
-                progress(story.shown())
-            if isinstance(event, events.AssistantMessage) and event.stop_reason == "tool_calls":
-                if story.steps >= spec.steps:
-                    story.error = f"It was stopped after {story.steps} model calls."
-                    conversation.interrupt()
-                elif story.steps == spec.steps - SPARE_STEPS:
-                    # A turn that ended meanwhile needs no word to end.
-                    with suppress(RuntimeError):
-                        await conversation.queue(WRAP_UP)
+    try:
+        async with aclosing(conversation.run(spec.prompt)) as stream:
+            async for event in stream:
+                if story.take(event):
+                    progress(story.shown())
+                if isinstance(event, events.AssistantMessage) and event.stop_reason == "tool_calls":
+                    await _bound(story, spec, conversation)
+    except asyncio.CancelledError:
+        story.end("stopped")
+        progress(story.shown())
+        raise
     return story.result()
+
+
+async def _bound(story: "_Story", spec: SubtaskSpec, conversation: Conversation) -> None:
+    """Tell it to come to an end, or stop it, where its steps run out."""
+    if story.steps >= spec.steps:
+        story.error = f"It was stopped after {story.steps} model calls."
+        conversation.interrupt()
+    elif story.steps == spec.steps - SPARE_STEPS:
+        # A turn that ended meanwhile needs no word to end.
+        with suppress(RuntimeError):
+            await conversation.queue(WRAP_UP)
 
 
 class _Story:
     """What a subtask has done so far."""
 
-    def __init__(self, subtask: OpenSubtask, spec: SubtaskSpec) -> None:
+    def __init__(self, subtask: Known) -> None:
         self._subtask = subtask
-        self._title = spec.title
         self._calls: list[str] = []
         self._doing = "starting"
+        self._over = False
         self._text = ""
         self._usage = Usage()
         self.steps = 0
@@ -177,7 +233,7 @@ class _Story:
 
     def _finished(self, event: events.TurnFinished) -> None:
         self._text = event.text or self._text
-        self._doing = "done"
+        self.end()
         if self.error:
             return
         if event.stop_reason == "interrupted":
@@ -187,15 +243,20 @@ class _Story:
         elif not event.text.strip():
             self.error = "It gave no answer."
 
+    def end(self, how: str = "done") -> None:
+        """Nothing more will happen."""
+        self._doing, self._over = how, True
+
     def shown(self) -> str:
-        """The whole of what should be seen of it now: where it stands, and its newest calls."""
+        """The whole of what should be seen of it now: where it stands, its newest calls, and at its end its record."""
         cost = self._subtask.cost_usd
         figures = [self._subtask.model, self._doing, f"{self._usage.input_tokens + self._usage.output_tokens:,} tokens"]
         if cost is not None:
             figures.append(f"${cost:.4f}")
-        hidden = len(self._calls) - _CALLS_SHOWN
+        hidden = len(self._calls) - CALLS_TOLD
         earlier = [f"… {hidden} calls before"] if hidden > 0 else []
-        return "\n".join([" · ".join(figures), *earlier, *self._calls[-_CALLS_SHOWN:]])
+        record = [f"log {self._subtask.id}"] if self._over else []
+        return "\n".join([" · ".join(figures), *earlier, *self._calls[-CALLS_TOLD:], *record])
 
     def result(self) -> SubtaskResult:
         """How it ended."""
@@ -211,4 +272,5 @@ class _Story:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 100 else f"{text[:100]}…"
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

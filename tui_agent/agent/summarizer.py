@@ -5,9 +5,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import NamedTuple
 
+from tui_agent.agent.cost_ceiling import CostCeiling, CostCeilingReached, probably_cached
 from tui_agent.agent.model_facts import rates_of
 from tui_agent.context import pricing
 from tui_agent.context.compaction import EXTRACTED, Accepted, Author, CompactionPlan, accept
+from tui_agent.context.counting import estimate
 from tui_agent.context.digests import DigestPlan
 from tui_agent.context.manager import ContextManager
 from tui_agent.context.refusal import Refusal
@@ -19,7 +21,7 @@ from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import Carry, RequestMessage, View
 from tui_agent.models.base import Completed, Model, ModelError, ModelRequest, StreamEvent
 from tui_agent.models.retry import stream_with_retries
-from tui_agent.models.usage import UsageTracker, cost_usd
+from tui_agent.models.usage import Totals, UsageTracker, cost_usd
 from tui_agent.settings import Settings
 
 ATTEMPTS = 2
@@ -28,12 +30,20 @@ ANSWER_TOKENS = 4_096
 """The longest summary a model may write."""
 
 
+class OutOfMoney(Refusal):
+    """No model may be asked: the cost ceiling is reached."""
+
+
 class Written(NamedTuple):
-    """A summary that was accepted, the way it came about, and what failed before."""
+    """A summary that was accepted, the way it came about, what failed before, and what all of it has cost in USD.
+
+    `spent_usd` is None where a price is not known.
+    """
 
     accepted: Accepted
     how: str
-    failures: tuple[str, ...]
+    failures: tuple[str, ...] = ()
+    spent_usd: float | None = 0.0
 
 
 class _Answer(NamedTuple):
@@ -44,11 +54,17 @@ class _Answer(NamedTuple):
 
 
 class Summarizer:
-    """Asks models for summaries of one conversation. `small` is a cheaper model on its own, or None."""
+    """Asks models for summaries of one conversation. `small` is a cheaper model on its own, or None.
 
-    def __init__(self, manager: ContextManager, tracker: UsageTracker, settings: Settings) -> None:
+    Its calls stop at the session's `ceiling` as every other does.
+    """
+
+    def __init__(
+        self, manager: ContextManager, tracker: UsageTracker, settings: Settings, ceiling: CostCeiling
+    ) -> None:
         self._manager = manager
         self._tracker = tracker
+        self._ceiling = ceiling
         self.settings = settings
 
     async def write(
@@ -56,23 +72,27 @@ class Summarizer:
     ) -> Written | Refusal:
         """The summary of `plan`; `path` is where its archive lies. Never raises but when cancelled.
 
-        Every failure of a model leads to the next way, the last of which needs none.
+        Every failure of a model leads to the next way, the last of which needs none; the cost ceiling leads to none.
         """
         choice = self._choose(plan, model, small, cold=cold)
         room = self._room(small) if small is not None else self._room(model)
         tokens_of = self._manager.tokens_of(view)
         ways = attempts(plan, same_prefix=choice.way == "same_prefix", room=room, tokens_of=tokens_of)
         failures: list[str] = []
+        started = self._tracker.session
         for way in ways:
             try:
                 text, author = await self._try(way, plan, view, model, small or model)
+            except CostCeilingReached as reached:
+                # A lesser summary is no answer to it: the user decides whether the session goes on.
+                return OutOfMoney(f"{reached.message} /resume-after-cost-ceiling lets the session go on.")
             except ModelError as error:
                 failures.append(f"{way.way}: {error.message}")
                 continue
             accepted = accept(plan, text, self.settings.compaction, path=path, tokens_of=tokens_of, author=author)
             if isinstance(accepted, Accepted):
                 how = choice.reason if way.way == "same_prefix" else way.way
-                return Written(accepted, how, tuple(failures))
+                return Written(accepted, how, tuple(failures), _spent(started, self._tracker.session))
             failures.append(f"{way.way}: {accepted.reason}")
         return Refusal(failures[-1] if failures else "No way to a summary was found.")
 
@@ -81,7 +101,7 @@ class Summarizer:
         if self.settings.digests.strategy != "llm":
             return ""
         try:
-            answer = await self._ask(model, _alone(plan.instruction, plan.material))
+            answer = await self._ask_alone(model, plan.instruction, plan.material)
         except ModelError:
             return ""
         return answer.text
@@ -91,20 +111,23 @@ class Summarizer:
     ) -> tuple[str, Author]:
         match way.way:
             case "same_prefix":
-                return _as_written([await self._ask(model, self._same_prefix(view, model, way.instruction))])
+                tokens = self._manager.tokens(view) + _tokens(way.instruction)
+                cached = probably_cached(view.last_call, model.profile)
+                with self._ceiling.calling(model.profile, tokens, cached):
+                    return _as_written([await self._ask(model, self._same_prefix(view, model, way.instruction))])
             case "whole":
-                return _as_written([await self._ask(separate, _alone(way.instruction, way.materials[0]))])
+                return _as_written([await self._ask_alone(separate, way.instruction, way.materials[0])])
             case "parts":
                 return await self._in_parts(way, plan, separate)
             case "extract":
                 return way.text, EXTRACTED
 
     async def _in_parts(self, way: Attempt, plan: CompactionPlan, separate: Model) -> tuple[str, Author]:
-        answers = [await self._ask(separate, _alone(way.instruction, part)) for part in way.materials]
+        answers = [await self._ask_alone(separate, way.instruction, part) for part in way.materials]
         texts = [answer.text for answer in answers]
         putting = merged(plan, texts)
         try:
-            whole = await self._ask(separate, _alone(putting.instruction, putting.materials[0]))
+            whole = await self._ask_alone(separate, putting.instruction, putting.materials[0])
         except ModelError:
             return joined(plan, texts), _as_written(answers)[1]
         return whole.text, _as_written([*answers, whole])[1]
@@ -152,6 +175,10 @@ class Summarizer:
             cache_edges=(len(messages) - 1,) if messages else (),
         )
 
+    async def _ask_alone(self, model: Model, instruction: str, material: str) -> _Answer:
+        with self._ceiling.calling(model.profile, _tokens(instruction) + _tokens(material)):
+            return await self._ask(model, _alone(instruction, material))
+
     async def _ask(self, model: Model, request: ModelRequest) -> _Answer:
         completed = await _completed(stream_with_retries(model, request, attempts=ATTEMPTS))
         cost = cost_usd(completed.usage, model.profile.prices)
@@ -184,6 +211,14 @@ def _as_written(answers: list[_Answer]) -> tuple[str, Author]:
     costs = [answer.cost_usd for answer in answers]
     total = None if None in costs else sum(cost for cost in costs if cost is not None)
     return answers[-1].text, Author(answers[-1].model, usage, total)
+
+
+def _spent(before: Totals, after: Totals) -> float | None:
+    return after.cost_usd - before.cost_usd if after.unpriced == before.unpriced else None
+
+
+def _tokens(text: str) -> int:
+    return estimate(size_of_text(text))
 
 
 def _rates(model: Model, tokens: float) -> Rates | None:

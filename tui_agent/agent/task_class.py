@@ -5,9 +5,9 @@ The user declares the class; nothing guesses it. A model or mode chosen in any l
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tui_agent.models.base import ModelProfile
+from tui_agent.models.base import LocalModels, Model, ModelProfile, UnknownModel
 from tui_agent.models.base import Tier as ModelTier
-from tui_agent.models.catalogue import OFFLINE, missing_key, resolve
+from tui_agent.models.catalogue import OFFLINE, create_model, missing_key, resolve
 from tui_agent.settings import PermissionMode, Settings, TaskClass, Tier, TierModels
 
 PROVIDERS = ("anthropic", "gemini")
@@ -75,6 +75,31 @@ def tier_table(settings: Settings) -> Mapping[ModelTier, Sequence[str]]:
     """Parts of model ids per tier, as the settings have them."""
     tiers = settings.tiers
     return {"frontier": tiers.frontier, "mid": tiers.mid, "small": tiers.small}
+
+
+def local_models(settings: Settings) -> LocalModels:
+    """How local models are run, as the settings have it: with the window that is set, else what memory is meant for."""
+    context = settings.context
+    return LocalModels(settings.ollama.host, max(0, context.context_window) or context.memory_budget_tokens)
+
+
+def configured_model(settings: Settings, name: str) -> Model:
+    """The model behind a name, under these settings. Raises `UnknownModel`."""
+    return create_model(name, tier_table(settings), local_models(settings))
+
+
+def check_names(settings: Settings) -> None:
+    """Raises `UnknownModel` that names the setting, where one of those for subtasks and tiers names no model."""
+    names = {"agentic.small_model": settings.agentic.small_model}
+    for provider in PROVIDERS:
+        for tier in ("frontier", "mid", "small"):
+            names[f"models.{provider}.{tier}"] = model_of_tier(settings, provider, tier)
+    for key, name in names.items():
+        try:
+            if name:
+                resolve(name)
+        except UnknownModel as error:
+            raise UnknownModel(f"{key} ({settings.source(key)}): {error.message}") from error
 
 
 def small_model(settings: Settings, session_model: str) -> str:

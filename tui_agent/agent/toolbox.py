@@ -158,7 +158,10 @@ class Toolbox:
 
     async def _attempt(self, call: ToolCall, record: Record, room: Room, emit: Emit) -> tuple[Status, ToolOutput]:
         if call.malformed:
-            return "error", _refusal(f"The arguments of {call.name} were not a JSON object: {call.malformed[:500]}")
+            advice = "Nothing was done. Call it again with one JSON object, as its definition says."
+            return "error", _refusal(
+                f"The arguments of {call.name} were not a JSON object: {call.malformed[:500]}\n{advice}"
+            )
         try:
             tool = self.registry.get(call.name)
             verdict = await self.gate.check(tool, call, self._asking(emit))
@@ -176,7 +179,8 @@ class Toolbox:
         except NobodyToAsk:
             raise
         except OSError as error:
-            return "error", _refusal(f"{call.name} failed: {error.strerror or error}")
+            reason = error.strerror or error
+            return "error", _refusal(f"{call.name} failed: {reason}. Try another way, or tell the user.")
         return ("error" if output.is_error else "ok"), output
 
     def _asking(self, emit: Emit) -> Ask:
@@ -200,7 +204,11 @@ class Toolbox:
         text, artifact = await self._fit(call, raw, output.paged, room)
         duration_ms = int(1000 * (time.monotonic() - began))
         result = ToolResult(call.id, text, is_error=output.is_error, images=output.images)
-        seq = await record.append(tool_result(result, artifact=artifact, duration_ms=duration_ms))
+        undone = status if status in ("denied", "interrupted") else ""
+        shown = valid_text(output.summary)
+        seq = await record.append(
+            tool_result(result, artifact=artifact, duration_ms=duration_ms, summary=shown, stop_reason=undone)
+        )
         emit(
             events.ToolFinished(
                 call_id=call.id,

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tui_agent.agent import events
-from tui_agent.agent.guards import NOT_DONE, Guards
-from tui_agent.agent.hints import HINTS
+from tui_agent.agent.guards import NOT_APPROVED, WATCHDOG, Guards, not_done
+from tui_agent.agent.hints import HINTS, UNASKED, UNASKED_WATCHDOG
 from tui_agent.agent.history import said, text_of, told
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.toolbox import Emit, Toolbox
 from tui_agent.agent.upkeep import Upkeep
+from tui_agent.agent.user_shell import is_note
 from tui_agent.context.budget import Budget
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
-from tui_agent.conversation.slots import INTERRUPTED
 from tui_agent.conversation.view import Carry
 from tui_agent.models.base import (
     Completed,
@@ -157,7 +157,7 @@ class Turn:
         await self._record.answer_open_calls()
 
     async def _deliver(self) -> bool:
-        """Hand over what the user sent meanwhile."""
+        """Hand over what the user sent meanwhile; whether any of it waits for an answer."""
         waiting = self._record.view.queued()
         for queued in waiting:
             whole = Message(role="user", blocks=queued.blocks)
@@ -167,10 +167,11 @@ class Turn:
             else:
                 seq = await self._record.append(Withdrawn(queued=queued.seq), fitted)
             self._emit(said(seq, fitted.blocks, queued.seq))
-        return bool(waiting)
+        return any(not is_note(text_of(queued.blocks, Text)) for queued in waiting)
 
     async def _step(self) -> bool:
         """One model call and the tool calls it asks for; whether the turn goes on."""
+        self._guards.ceiling.check()
         larger = self._guards.take_escalation()
         if larger:
             self._model, self._sent = await self._switch(larger), 0
@@ -203,15 +204,15 @@ class Turn:
         request = self._request()
         prefix_hash = self._record.view.prefix_hash()
         name, tokens = self._model.profile.name, self._manager.tokens(self._record.view)
-        self._guards.before_call(self._model.profile, tokens, self._record, self._emit)
-        self._emit(events.ModelCallStarted(model=name, tokens=tokens))
-        began = time.monotonic()
-        self._reply = Reply()
-        completed = await self._listen(request)
-        duration_ms = int(1000 * (time.monotonic() - began))
+        with self._guards.calling(self._model.profile, tokens, self._record, self._emit):
+            self._emit(events.ModelCallStarted(model=name, tokens=tokens))
+            began = time.monotonic()
+            self._reply = Reply()
+            completed = await self._listen(request)
+            duration_ms = int(1000 * (time.monotonic() - began))
+            cost = cost_usd(completed.usage, self._model.profile.prices)
+            self._tracker.record(name, completed.usage, cost)
         completed = msgspec.structs.replace(completed, blocks=self._with_new_ids(completed.blocks))
-        cost = cost_usd(completed.usage, self._model.profile.prices)
-        self._tracker.record(name, completed.usage, cost)
         message = Message(
             role="assistant",
             blocks=completed.blocks,
@@ -339,7 +340,7 @@ class Turn:
     async def _failed(self, error: ModelError) -> None:
         self._stop_reason = "error"
         await self._keep_reply()
-        await self._record.answer_open_calls(NOT_DONE.get(error.kind, INTERRUPTED))
+        await self._record.answer_open_calls(not_done(error))
         self._record.trace.record("error", {"kind": error.kind, "message": error.message})
         self._emit(
             events.TurnFailed(
@@ -350,13 +351,13 @@ class Turn:
     async def _unapproved(self, refusal: NobodyToAsk) -> None:
         self._stop_reason = "error"
         question = refusal.question
-        await self._record.answer_open_calls("[not done: it needs an approval, and nobody could be asked]")
+        await self._record.answer_open_calls(NOT_APPROVED)
         self._emit(
             events.TurnFailed(
                 kind="needs_approval",
                 message=f"{question.tool} needs an approval, and there is nobody to ask: {question.reason}",
                 retryable=False,
-                hint="Allow it with --ask allow or a rule in permissions.allow, or run it in the full-screen app.",
+                hint=UNASKED_WATCHDOG if question.tool == WATCHDOG else UNASKED,
             )
         )
 

@@ -13,15 +13,17 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.drafts import Draft, redrafted
 from tui_agent.agent.model_facts import model_facts
 from tui_agent.agent.record import Record
-from tui_agent.agent.summarizer import Summarizer, Written
+from tui_agent.agent.summarizer import OutOfMoney, Summarizer, Written
 from tui_agent.agent.toolbox import Emit, Room
 from tui_agent.context.compaction import CompactionPlan, accept
 from tui_agent.context.digests import DigestPlan, accept_digest
 from tui_agent.context.handover import CHECKPOINT
 from tui_agent.context.manager import RECOVERIES, ContextManager, ModelFacts, Pass
 from tui_agent.context.output import Whole, shorten_prompt
+from tui_agent.context.rebasing import rebased
 from tui_agent.context.refusal import Refusal
 from tui_agent.context.tokenizer import load_tokenizer
 from tui_agent.conversation.blocks import Text
@@ -36,6 +38,9 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.models.base import Model
 from tui_agent.storage.artifacts import Artifacts
+
+HISTORY = "main"
+"""The thread under which the turns are archived that a summary replaces."""
 
 SmallModel = Callable[[str], Model | None]
 """The cheaper model beside a provider's own."""
@@ -136,27 +141,63 @@ class Upkeep:
         await self._do(due, model, emit)
 
     async def summarize(self, plan: CompactionPlan, model: Model, emit: Emit) -> CompactionResult:
-        """Have the plan's text written and take it in, and with it all else that is due at such a point."""
-        step = "checkpoint" if plan.form is CHECKPOINT else "summary"
-        emit(events.ContextStepStarted(step=step, tokens=plan.before, reason=plan.reason))
-        view = self._record.view
-        path = await self._artifacts.append_history("main", plan.archive)
-        cold = self.manager.cache(view, self.facts(model), self._clock()).cold
-        small = self._small(model.profile.provider)
-        written = await self._summarizer.write(plan, view, model, small, path=path, cold=cold)
-        if isinstance(written, Refusal):
-            self.manager.backoff = self.manager.backoff.failed()
-            self._trace_failure(step, written.reason)
+        """Have the plan's text written and entered, nobody being asked."""
+        draft = await self.draft(plan, model, emit)
+        if isinstance(draft, Refusal):
             emit(
                 events.ContextStep(
-                    step=step, seq=0, before=plan.before, after=plan.before, reason=plan.reason, error=written.reason
+                    step=_step(plan),
+                    seq=0,
+                    before=plan.before,
+                    after=plan.before,
+                    reason=plan.reason,
+                    error=draft.reason,
                 )
             )
-            return CompactionResult(plan.before, plan.before, error=written.reason)
-        result = await self._accept(plan, written, emit)
-        await self._do(
-            self.manager.follow_up(view, self.facts(model), self._clock(), kept_from=plan.kept_from), model, emit
-        )
+            return CompactionResult(plan.before, plan.before, error=draft.reason)
+        return await self.enter(draft, model, emit)
+
+    async def draft(self, plan: CompactionPlan, model: Model, emit: Emit) -> Draft | Refusal:
+        """Have the plan's text written; the conversation stays as it is."""
+        emit(events.ContextStepStarted(step=_step(plan), tokens=plan.before, reason=plan.reason))
+        view = self._record.view
+        seen = len(view.log)
+        cold = self.manager.cache(view, self.facts(model), self._clock()).cold
+        small = self._small(model.profile.provider)
+        path = self._artifacts.history_path(HISTORY)
+        written = await self._summarizer.write(plan, view, model, small, path=path, cold=cold)
+        if isinstance(written, Refusal):
+            if not isinstance(written, OutOfMoney):
+                self.manager.backoff = self.manager.backoff.failed()
+            self._trace_failure(_step(plan), written.reason)
+            return written
+        return Draft(plan, written, seen)
+
+    def current(self, draft: Draft, text: str | None = None) -> Draft | Refusal:
+        """The draft on the view as it is now, with another `text` if one is given; refused where it no longer holds."""
+        view, plan = self._record.view, draft.plan
+        if draft.seen == len(view.log) and text is None:
+            return draft
+        tokens_of = self.manager.tokens_of(view)
+        if draft.seen != len(view.log):
+            settings, tokens = self.manager.settings.compaction, self.manager.tokens(view)
+            now = rebased(plan, view, settings, tokens=tokens, tokens_of=tokens_of)
+            if isinstance(now, Refusal):
+                return now
+            plan = now
+        wanted = draft.text if text is None else text
+        return redrafted(draft, wanted, plan=plan, seen=len(view.log), tokens_of=tokens_of)
+
+    async def enter(self, draft: Draft, model: Model, emit: Emit) -> CompactionResult:
+        """Take a draft into the conversation, and with it all else that is due at such a point."""
+        view = self._record.view
+        now = self.current(draft)
+        if isinstance(now, Refusal):
+            tokens = self.manager.tokens(view)
+            return CompactionResult(tokens, tokens, error=now.reason)
+        result = await self._enter(now.plan, now.written, emit)
+        follow_up = self.manager.follow_up(view, self.facts(model), self._clock(), kept_from=now.plan.kept_from)
+        await self._do(follow_up, model, emit)
         return result
 
     async def recover(self, model: Model, emit: Emit) -> bool:
@@ -201,8 +242,9 @@ class Upkeep:
         if due.cleared is not None:
             await self._append(due.cleared, emit, "cleared", len(due.cleared.results), due.cleared.texts[0])
 
-    async def _accept(self, plan: CompactionPlan, written: Written, emit: Emit) -> CompactionResult:
+    async def _enter(self, plan: CompactionPlan, written: Written, emit: Emit) -> CompactionResult:
         boundary, accepted = written.accepted.boundary, written.accepted
+        await self._artifacts.append_history(HISTORY, plan.archive)
         prefix, renewed = self._record.view.prefix, self._briefing.prefix
         renewing: tuple[Prefix, ...] = ()
         if prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools):
@@ -227,7 +269,7 @@ class Upkeep:
                 before=plan.before,
                 after=accepted.after,
                 items=len(plan.parts),
-                reason=f"{plan.reason}; {written.how}",
+                reason=f"{boundary.reason}; {written.how}",
                 text=boundary.text,
                 cost_usd=boundary.cost_usd,
             )
@@ -235,11 +277,10 @@ class Upkeep:
         return CompactionResult(plan.before, accepted.after, seq, boundary.text)
 
     async def _extract(self, plan: CompactionPlan, emit: Emit) -> None:
-        path = await self._artifacts.append_history("main", plan.archive)
-        tokens_of = self.manager.tokens_of(self._record.view)
+        path, tokens_of = self._artifacts.history_path(HISTORY), self.manager.tokens_of(self._record.view)
         accepted = accept(plan, plan.extract, self._summarizer.settings.compaction, path=path, tokens_of=tokens_of)
         if not isinstance(accepted, Refusal):
-            await self._accept(plan, Written(accepted, "an extract, without a model", ()), emit)
+            await self._enter(plan, Written(accepted, "an extract, without a model"), emit)
 
     async def _digest(self, plan: DigestPlan, model: Model, emit: Emit) -> None:
         before = self.manager.tokens(self._record.view)
@@ -267,3 +308,7 @@ class Upkeep:
 
     def _trace_failure(self, step: str, reason: str) -> None:
         self._record.trace.record("error", {"kind": "context", "step": step, "message": reason})
+
+
+def _step(plan: CompactionPlan) -> str:
+    return "checkpoint" if plan.form is CHECKPOINT else "summary"

@@ -29,6 +29,17 @@ class UserCommand(NamedTuple):
         """Whether it ended with exit code 0."""
         return "\n[exit code 0," in f"\n{self.output}"
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the user stopped it."""
+        return self.output.endswith(STOPPED)
+
+    @property
+    def ending(self) -> str:
+        """How it ended, as it says on its last line; empty: it does not say."""
+        last = self.output.rstrip().rpartition("\n")[2]
+        return last.strip("[]") if last.startswith("[") and last.endswith("]") else ""
+
 
 class _Arguments(msgspec.Struct, frozen=True, omit_defaults=True):
     command: str
@@ -54,6 +65,11 @@ def read_note(text: str) -> UserCommand | None:
     """The command and output that a user's text tells of; None where it is something they wrote."""
     found = _NOTE.fullmatch(text)
     return UserCommand(found[1], found[2]) if found else None
+
+
+def is_note(text: str) -> bool:
+    """Whether a user's text tells of a command they ran, which waits for no answer."""
+    return read_note(text) is not None
 
 
 def stopped(shown: str) -> ToolOutput:

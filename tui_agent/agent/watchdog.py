@@ -22,6 +22,9 @@ from tui_agent.settings import Watchdog as WatchdogSettings
 SHORTEST_BURN_S = 60.0
 """A cost rate is measured over at least this long, in seconds: one dear call at the start of a turn is no rate yet."""
 
+WAITING = frozenset(("command_output",))
+"""Tools whose answer to the same call is a new one each time."""
+
 _SHOWN = 200
 
 
@@ -80,7 +83,7 @@ class RepeatedCalls:
     """The same call `limit` times in a row: the same tool and, letter by letter, the same arguments.
 
     Calls before an edit of the view do not count: what they returned may no longer be in it, and reading it again is
-    no loop.
+    no loop. Nor is waiting for a command that runs.
     """
 
     name = "repeated-tool-call"
@@ -92,6 +95,8 @@ class RepeatedCalls:
 
     def observe(self, observation: Observation) -> str:
         match observation:
+            case ToolCalled(name=name) if name in WAITING:
+                pass
             case ToolCalled():
                 self._run = self._run + 1 if observation == self._last else 1
                 self._last = observation

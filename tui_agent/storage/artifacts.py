@@ -48,8 +48,12 @@ class Artifacts:
         async with self._turn:
             return await to_the_end(asyncio.to_thread(self._save, name, valid_text(text).encode(), evicted))
 
+    def history_path(self, thread: str) -> str:
+        """Where `append_history` keeps what it is given, relative to the session's folder."""
+        return f"{HISTORY_FOLDER}/{safe_name(thread)}.md"
+
     async def append_history(self, thread: str, text: str) -> str:
-        """Add `text` to ``conversation_history/<thread>.md``; returns that path, relative to the session's folder.
+        """Add `text` to ``conversation_history/<thread>.md``; returns that path, as `history_path` does.
 
         Raises `StorageError`.
         """
@@ -84,10 +88,11 @@ class Artifacts:
         return Artifact(path.relative_to(self.folder).as_posix(), len(data), digest, evicted)
 
     def _append_history(self, thread: str, data: bytes) -> str:
-        path = self._folder(HISTORY_FOLDER) / f"{safe_name(thread)}.md"
+        self._folder(HISTORY_FOLDER)
+        path = self.folder / self.history_path(thread)
         with explained(path):
             append_to_file(path, data)
-        return path.relative_to(self.folder).as_posix()
+        return self.history_path(thread)
 
     def _read(self, artifact: Artifact) -> str:
         path = self.path_of(artifact)

@@ -43,6 +43,7 @@ SCHEMA: Final = Schema(
 )
 
 _READ_CHUNK = 500
+_NEXT_ENTRIES: Final = "SELECT seq, crc, body FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
 
 
 class _Loaded(NamedTuple):
@@ -159,15 +160,20 @@ class CheckpointStore:
                 self._lock.release()
 
     async def _read_log(self) -> _Loaded:
-        bodies: list[tuple[Value, ...]] = []
-        damage = ""
-        try:
-            bodies = await self._database.read("SELECT seq, crc, body FROM entries ORDER BY seq")
-        except Damaged as error:
-            damage = error.message
-            bodies = await self._read_what_can_be_read()
+        """The log, read in pieces: all of its bytes beside all of its entries would take twice the memory."""
+        reading, size, damage = _Reading(), _READ_CHUNK, ""
+        while size and not reading.ended:
+            try:
+                rows = await self._database.read(_NEXT_ENTRIES, (len(reading.log), size))
+            except Damaged as error:
+                damage = damage or error.message
+                size //= 2
+                continue
+            await asyncio.to_thread(reading.take, rows)
+            if len(rows) < size:
+                break
         damage = damage or await self._damage_beside_the_log()
-        loaded = await asyncio.to_thread(_decode_log, bodies)
+        loaded = reading.loaded
         return loaded if loaded.damage or not damage else loaded._replace(damage=damage)
 
     async def _damage_beside_the_log(self) -> str:
@@ -178,21 +184,6 @@ class CheckpointStore:
         except Damaged as error:
             return error.message
         return ""
-
-    async def _read_what_can_be_read(self) -> list[tuple[Value, ...]]:
-        rows: list[tuple[Value, ...]] = []
-        sql = "SELECT seq, crc, body FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
-        size = _READ_CHUNK
-        while size:
-            try:
-                more = await self._database.read(sql, (len(rows), size))
-            except Damaged:
-                size //= 2
-                continue
-            rows.extend(more)
-            if len(more) < size:
-                break
-        return rows
 
     async def _salvage(self, loaded: _Loaded) -> None:
         count = len(loaded.entries)
@@ -271,22 +262,39 @@ def _title(entries: Iterable[AnyEntry]) -> str:
     return ""
 
 
-def _decode_log(rows: Iterable[tuple[Value, ...]]) -> _Loaded:
-    log = Log()
-    for seq, crc, body in rows:
-        here = f"at entry {len(log) + 1}"
-        if seq != len(log) + 1:
-            return _Loaded(list(log), damage=f"{here}: it is missing")
-        if not isinstance(body, bytes) or zlib.crc32(body) != crc:
-            return _Loaded(list(log), damage=f"{here}: its checksum is wrong")
-        try:
-            log.append(decode(body))
-        except UnknownEntry as error:
-            # Its checksum is right, so it was written so: by a version that knows more than this one.
-            return _Loaded(list(log), newer=f"entry {seq} is {_kind(body) or error}")
-        except ValueError as error:
-            return _Loaded(list(log), damage=f"{here}: {error}")
-    return _Loaded(list(log))
+class _Reading:
+    """Decodes the rows of a log, in order, as far as they are valid; `ended`: no further one can be."""
+
+    def __init__(self) -> None:
+        self.log = Log()
+        self.ended = False
+        self._damage = ""
+        self._newer = ""
+
+    @property
+    def loaded(self) -> _Loaded:
+        """What was read so far."""
+        return _Loaded(list(self.log), self._damage, self._newer)
+
+    def take(self, rows: Iterable[tuple[Value, ...]]) -> None:
+        """Decode the next rows."""
+        for seq, crc, body in rows:
+            here = f"at entry {len(self.log) + 1}"
+            if seq != len(self.log) + 1:
+                self._damage = f"{here}: it is missing"
+            elif not isinstance(body, bytes) or zlib.crc32(body) != crc:
+                self._damage = f"{here}: its checksum is wrong"
+            else:
+                try:
+                    self.log.append(decode(body))
+                    continue
+                except UnknownEntry as error:
+                    # Its checksum is right, so it was written so: by a version that knows more than this one.
+                    self._newer = f"entry {seq} is {_kind(body) or error}"
+                except ValueError as error:
+                    self._damage = f"{here}: {error}"
+            self.ended = True
+            return
 
 
 def _kind(body: bytes) -> str:

@@ -21,6 +21,7 @@ from tui_agent.storage.errors import StorageError, explain_sqlite_error, explain
 SESSIONS_FOLDER: Final = "sessions"
 
 _SESSION_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+_SUBTASK_SIGN = ":sub:"
 _SUBTASK_MARK = ".sub."
 
 
@@ -61,7 +62,7 @@ def session_folder(home: Path, session_id: str) -> Path:
 
 def subtask_id(parent_id: str, branch: str) -> str:
     """The id of a subtask's conversation."""
-    return f"{parent_id}:sub:{branch}"
+    return f"{parent_id}{_SUBTASK_SIGN}{branch}"
 
 
 def subtask_folder(home: Path, parent_id: str, branch: str) -> Path:
@@ -74,6 +75,11 @@ def subtask_folders(home: Path, parent_id: str) -> list[Path]:
     parent = home / SESSIONS_FOLDER
     with explained(parent):
         return sorted(folder for folder in parent.glob(f"{parent_id}{_SUBTASK_MARK}*") if folder.is_dir())
+
+
+def subtask_branch(folder: Path) -> str:
+    """The branch of the subtask whose conversation lies in `folder`."""
+    return folder.name.rpartition(_SUBTASK_MARK)[2]
 
 
 def create_session(home: Path) -> Path:
@@ -97,9 +103,10 @@ async def list_sessions(home: Path) -> list[SessionInfo]:
 
 
 async def find_session(home: Path, text: str) -> Path:
-    """The folder of the one session whose id is `text` or begins with it. Raises `NoSuchSession`."""
-    wanted = text.strip().lower()
-    names = [folder.name for folder in await asyncio.to_thread(lambda: list(_folders(home)))]
+    """The folder of the one session, or subtask, whose id is `text` or begins with it. Raises `NoSuchSession`."""
+    wanted = text.strip().lower().replace(_SUBTASK_SIGN, _SUBTASK_MARK)
+    looked = _subtasks if _SUBTASK_MARK in wanted else _folders
+    names = [folder.name for folder in await asyncio.to_thread(lambda: list(looked(home)))]
     found = [name for name in names if name == wanted] or [name for name in names if name.startswith(wanted)]
     hint = "List them with: tui-agent sessions"
     if not wanted or not found:
@@ -123,12 +130,20 @@ def _list(home: Path) -> list[SessionInfo]:
 
 
 def _folders(home: Path) -> Iterator[Path]:
+    return (folder for folder in _all_folders(home) if _SESSION_ID.fullmatch(folder.name))
+
+
+def _subtasks(home: Path) -> Iterator[Path]:
+    return (folder for folder in _all_folders(home) if _SUBTASK_MARK in folder.name)
+
+
+def _all_folders(home: Path) -> Iterator[Path]:
     parent = home / SESSIONS_FOLDER
     with explained(parent):
         if not parent.exists():
             return
         for folder in parent.iterdir():
-            if _SESSION_ID.fullmatch(folder.name) and folder.is_dir():
+            if folder.is_dir():
                 yield folder
 
 

@@ -1,0 +1,67 @@
+"""A conversation told again after a restart looks as it did while it happened."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.talking import say, talking
+from tui_agent.agent import events
+from tui_agent.agent.events import AgentEvent
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+
+
+@pytest.fixture(autouse=True)
+def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
+
+
+async def no(question: PermissionQuestion) -> PermissionAnswer:
+    return PermissionAnswer(allowed=False)
+
+
+def shown(told: list[AgentEvent]) -> list[tuple[str, str, str]]:
+    return [(each.name, each.status, each.summary) for each in told if isinstance(each, events.ToolFinished)]
+
+
+@pytest.mark.parametrize("prompt", ["read calc.py", "run echo out; exit 3", "find def in .", "read missing.py"])
+async def test_results_have_the_same_line(tmp_path: Path, prompt: str) -> None:
+    async with talking(tmp_path) as session:
+        live = shown(await say(session, prompt))
+        assert live
+        name = session.folder.name
+    async with talking(tmp_path, resume=name) as session:
+        assert shown(list(session.agent.history())) == live
+
+
+async def test_what_was_declined_is_not_a_failure(tmp_path: Path) -> None:
+    async with talking(tmp_path, {"permissions.mode": "ask"}, ask=no) as session:
+        await say(session, "run echo never")
+        name = session.folder.name
+    async with talking(tmp_path, resume=name) as session:
+        ((_, status, _),) = shown(list(session.agent.history()))
+        assert status == "denied"
+
+
+async def test_what_was_stopped_is_not_a_failure(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        begun = asyncio.Event()
+
+        def listen(event: AgentEvent) -> None:
+            if isinstance(event, events.ToolProgress) and "begun" in event.text:
+                begun.set()
+
+        turn = asyncio.create_task(_each(session.agent.run("run echo begun; sleep 60"), listen))
+        await asyncio.wait_for(begun.wait(), 60)
+        session.agent.interrupt()
+        await turn
+        name = session.folder.name
+    async with talking(tmp_path, resume=name) as session:
+        ((_, status, _),) = shown(list(session.agent.history()))
+        assert status == "interrupted"
+
+
+async def _each(told: AsyncIterator[AgentEvent], listen: Callable[[AgentEvent], None]) -> None:
+    async for event in told:
+        listen(event)

@@ -1,0 +1,82 @@
+"""What a one-shot run says of subtasks, of the cost ceiling, and of a watchdog that has nobody to ask."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.agent.billing import billed
+from tests.e2e.program import MODELS, Program, events_of
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.gemini import GeminiServer
+from tests.servers.running import in_thread
+from tests.servers.script import Call, ParsedRequest, Script, Step
+from tests.servers.server import ProtocolServer
+
+SMALL = {"anthropic": "anthropic:claude-haiku-5-5", "gemini": "gemini:gemini-3.8-flash"}
+LOOP = ", then ".join(["read calc.py"] * 7)
+
+
+def delegating(request: ParsedRequest) -> Step:
+    if "on behalf of another agent" in request.system:
+        reading = Step(calls=(Call("read_file", {"path": "calc.py"}),))
+        return Step(text="It subtracts.") if request.position else reading
+    asking = Call("agentic_research", {"question": "What does add do?"})
+    return Step(text="There is a bug.") if request.position else Step(calls=(asking, asking))
+
+
+@pytest.mark.parametrize("provider", SMALL)
+def test_the_report_has_the_models_and_the_cost_of_subtasks(provider: str, tmp_path: Path) -> None:
+    made: ProtocolServer = AnthropicServer(delegating) if provider == "anthropic" else GeminiServer(delegating)
+    with in_thread(made) as server:
+        program = Program.in_folder(tmp_path, server.environment)
+        answer = program.ask("-p", "Find the bug.", "--model", MODELS[provider])
+        bill = asyncio.run(_billed(server))
+        assert server.violations == []
+        assert answer["exit"] == 0
+        assert answer["models"] == sorted(bill, key=lambda name: -bill[name])
+        assert set(answer["models"]) == {f"{provider}:{MODELS[provider]}", SMALL[provider]}
+        assert answer["cost_usd"] == pytest.approx(sum(bill.values()))
+        assert answer["turns"] == 2
+        stats = program.ask("-p", "/stats", "-c")
+        assert (stats["models"], stats["cost_usd"]) == ([], 0.0)
+        assert "Of the session, 2 subtasks: 4 calls" in stats["result"]
+        assert f"${bill[SMALL[provider]]:.4f}" in stats["result"]
+        assert "Session: 6 calls" in stats["result"]
+        context = program.ask("-p", "/context", "-c")["result"]
+        assert "Subtasks:     2 (" in context
+        assert SMALL[provider] in context
+        compacted = program.ask("-p", "/compact", "-c")
+        assert compacted["cost_usd"] == pytest.approx(sum(asyncio.run(_billed(server)).values()) - sum(bill.values()))
+        assert bool(compacted["models"]) == (compacted["cost_usd"] > 0)
+
+
+async def _billed(server: ProtocolServer) -> dict[str, float]:
+    return await billed(server)
+
+
+def test_a_turn_at_its_ceiling_says_what_to_do(tmp_path: Path) -> None:
+    with in_thread(AnthropicServer(Script.of(Step(text="Hello.")))) as server:
+        program = Program.in_folder(tmp_path, server.environment)
+        answer = program.ask("-p", "hello", "--model", MODELS["anthropic"], "--max-session-cost-usd", "0.0001")
+        assert answer["exit"] == 1
+        assert answer["error"]["kind"] == "cost_ceiling"
+        assert answer["error"]["retryable"] is False
+        assert "input alone" in answer["error"]["message"]
+        assert "--max-session-cost-usd" in answer["stderr"]
+        assert server.model_requests == []
+
+
+def test_a_watchdog_with_nobody_to_ask_says_what_else_it_can_do(tmp_path: Path) -> None:
+    program = Program.in_folder(tmp_path, {"TUI_AGENT_OFFLINE_DELAY_S": "0"})
+    answer = program.ask("-p", LOOP, "--watchdog", "prompt")
+    assert answer["exit"] == 3
+    assert answer["error"]["kind"] == "needs_approval"
+    assert "looks stuck" in answer["error"]["message"]
+    assert "--watchdog warn" in answer["stderr"]
+    assert "permissions.allow" not in answer["stderr"]
+    told = program.run("-p", LOOP, "--watchdog", "warn")
+    assert told.returncode == 0
+    assert "watchdog: read_file was called 5 times in a row" in told.stderr
+    events = events_of(program.run("-p", LOOP, "--output-format", "stream-json").stdout)
+    assert [event["action"] for event in events if event["type"] == "alert"] == ["warn"]
