@@ -39,7 +39,7 @@ PARTS: dict[str, tuple[str, Callable[[], list[Figure]]]] = {
     "start": ("Start, in a pseudo-terminal", _start),
     "log": ("A long log", _log),
     "pane": ("The conversation pane, CPU per operation", _pane),
-    "flood": ("Flood: 20,000 tokens at 500 a second, after three commands of 1 MB each", _flood),
+    "flood": ("Flood: 20,000 tokens at 500 a second, beside three commands of 1 MB each", _flood),
 }
 
 

@@ -1,8 +1,8 @@
 """A long answer and loud tools in a real pseudo-terminal: is text lost, are keys late, is the screen behind?
 
-Three commands print 1 MB each, then a local server streams an answer of 20,000 tokens at 500 tokens a second, while
-keys are pressed all the time. A relay between the two notes when each line of the answer came by; a terminal emulator
-says when it is seen. At the end the conversation is paged through from its first line.
+A local server streams an answer of 20,000 tokens at 500 tokens a second; meanwhile three shell commands of the user's
+print 1 MB each, and keys are pressed all the time. A relay between the two notes when each line of the answer came by;
+a terminal emulator says when it is seen. At the end the conversation is paged through from its first line.
 """
 
 import asyncio
@@ -11,20 +11,21 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import pexpect
+import psutil
 import pyte
 
 from tests.bench.report import Figure, show
 from tests.e2e.program import Program
 from tests.servers.running import in_process
-from tests.servers.script import Call, Script, Step, Turn
+from tests.servers.script import Script, Step, Turn
 
 ROWS, COLUMNS = 40, 120
 TOKENS: Final = 20_000
@@ -35,6 +36,8 @@ LINE: Final = 64
 PIECE: Final = 16
 LOUD: Final = "python3 -c \"print('\\n'.join('%07d of a loud command' % n for n in range(40_000)))\""
 """A command that prints 1 MB."""
+LOUD_AT: Final = (4.0, 12.0, 20.0)
+"""Seconds after the beginning of the turn at which the commands are started."""
 PROBE_S: Final = 0.15
 KEY: Final = "Q"
 """The key pressed: a letter that stands nowhere else on the screen."""
@@ -123,6 +126,13 @@ class Relay:
             writer.close()
 
 
+class Typed(NamedTuple):
+    """A line to type, and after how many seconds."""
+
+    at: float
+    line: str
+
+
 @dataclass
 class Watch:
     """What the program printed, and when; it is looked at afterwards, so that looking costs the program nothing."""
@@ -147,12 +157,17 @@ class Watch:
             self.child.send("\x7f")
         return data
 
-    def until(self, words: str, seconds: float = 60, *, press: bool = False) -> None:
-        """Read until the words were printed; meanwhile press keys and note when each is seen."""
-        deadline = time.monotonic() + seconds
+    def until(self, words: str, seconds: float = 60, *, press: bool = False, types: Sequence[Typed] = ()) -> None:
+        """Read until the words were printed; meanwhile press keys and note when each is seen, and type lines."""
+        began = time.monotonic()
+        deadline = began + seconds
         tail = b""
+        later = list(types)
         while words.encode() not in tail:
             tail = tail[-4096:] + self.read()
+            if later and self._pressed is None and time.monotonic() > began + later[0].at:
+                self.child.send(f"{later.pop(0).line}\r")
+                self._next = time.perf_counter() + 2 * PROBE_S
             if press and self._pressed is None and time.perf_counter() > self._next:
                 self._pressed = time.perf_counter()
                 self.child.send(KEY)
@@ -183,8 +198,8 @@ def figures() -> list[Figure]:
     """Lost and misplaced lines, key latency, and how far the screen is behind."""
     lines = TOKENS * CHARACTERS_PER_TOKEN // LINE
     delay = PIECE / CHARACTERS_PER_TOKEN / TOKENS_PER_S
-    calls = tuple(Call("run_command", {"command": LOUD}) for _ in range(3))
-    steps = (Step(text="First the commands.", calls=calls), Step(text=answer(lines), chunk=PIECE, delay=delay))
+    text = answer(lines)
+    steps = (Step(text=text, chunk=PIECE, delay=delay),)
     with (
         tempfile.TemporaryDirectory() as place,
         in_process("anthropic", Path(place), Script((Turn(steps),))) as server,
@@ -192,7 +207,7 @@ def figures() -> list[Figure]:
     ):
         environment = {**server.environment, "ANTHROPIC_BASE_URL": relay.url, "TERM": "xterm-256color"}
         program = Program.in_folder(Path(place), {**environment, "COLORTERM": "truecolor"})
-        watch = _flooded(program)
+        watch, busy = _flooded(program)
         took = max(relay.sent.values()) - min(relay.sent.values())
         behind = lags(watch, relay.sent)
         found = _paged(watch)
@@ -200,7 +215,8 @@ def figures() -> list[Figure]:
     wrong = sum(number not in found for number in range(1, lines + 1)) + (found != sorted(found))
     return [
         Figure("lines of the answer", float(len(relay.sent)), ""),
-        Figure("rate of the answer", TOKENS / took, "tok/s"),
+        Figure("rate of the answer", len(text) / CHARACTERS_PER_TOKEN / took, "tok/s"),
+        Figure("CPU of the app meanwhile, of one core", 100 * busy, "%"),
         Figure("lines lost or out of order", float(wrong), "", 0),
         Figure(f"key answered, median of {len(watch.keys)}", 1000 * statistics.median(watch.keys), "ms"),
         Figure("key answered, p95", 1000 * _p95(watch.keys), "ms", 50),
@@ -209,7 +225,8 @@ def figures() -> list[Figure]:
     ]
 
 
-def _flooded(program: Program) -> Watch:
+def _flooded(program: Program) -> tuple[Watch, float]:
+    """What was printed, and the share of one core that the app took; that share is a measure on a busy machine too."""
     command = [*program.command, "--model", "claude-opus-5-5", "--ask", "allow", "--max-tokens", "60000"]
     child = pexpect.spawn(
         command[0], command[1:], cwd=str(program.project), env=program.environment, dimensions=(ROWS, COLUMNS)
@@ -217,11 +234,14 @@ def _flooded(program: Program) -> Watch:
     child.delaybeforesend = None
     watch = Watch(child)
     watch.until("claude-opus-5-5")
+    process = psutil.Process(child.pid)
+    before, began = sum(process.cpu_times()[:2]), time.perf_counter()
     child.send("begin\r")
-    watch.until("That is all.", 240, press=True)
+    watch.until("That is all.", 240, press=True, types=[Typed(at, f"!{LOUD}") for at in LOUD_AT])
+    busy = (sum(process.cpu_times()[:2]) - before) / (time.perf_counter() - began)
     while watch.read(1.0):
         pass
-    return watch
+    return watch, busy
 
 
 def _paged(watch: Watch) -> list[int]:
@@ -248,4 +268,4 @@ def _p95(values: list[float]) -> float:
 
 
 if __name__ == "__main__":
-    show("Flood: 20,000 tokens at 500 a second, after three commands of 1 MB each", figures())
+    show("Flood: 20,000 tokens at 500 a second, beside three commands of 1 MB each", figures())

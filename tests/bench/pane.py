@@ -18,6 +18,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 from typing_extensions import override
 
+from tests.bench import context_panel
+from tests.bench.long_session import ANSWER
 from tests.bench.report import Figure
 from tui_agent.tui.blocks import ProseBlock, ToolState
 from tui_agent.tui.conversation import ConversationPane
@@ -39,24 +41,6 @@ TARGETS = {
 TURNS = (10, 200, 1000, 5000)
 
 _STYLES = Path(__file__).parents[2] / "styles" / "conversation.tcss"
-_ANSWER = """## Turn {turn}
-
-The function reads `path` and returns **rows**; it fails when the file is missing, so the caller has to check first.
-Nothing else in the module depends on it.
-
-1. Read the file
-2. Split it into lines
-3. Return a row for each
-
-```python
-def rows(path: str) -> list[str]:
-    \"\"\"The lines of a file.\"\"\"
-    with open(path) as source:  # {turn}
-        return [line.rstrip() for line in source if line.strip()]
-```
-
-All tests pass.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +68,7 @@ def fill(transcript: Transcript, turns: int) -> None:
             tool = transcript.add_tool(f"{turn}-{number}", "read_file", summary=f"src/module_{turn}_{number}.py")
             lines = (f"{line:>4}  value_{line} = compute({turn}, {line})" for line in range(40))
             transcript.finish_tool(tool, ToolState.OK, "\n".join(lines))
-        transcript.add_prose(_ANSWER.format(turn=turn))
+        transcript.add_prose(ANSWER.format(turn=turn))
 
 
 class _BenchApp(App[None]):
@@ -174,11 +158,9 @@ def figures(turn_counts: Sequence[int] = TURNS) -> list[Figure]:
                 unit = "MB" if name == "memory_mb" else "ms"
                 found.append(Figure(f"{turns:>6,} turns: {_LABELS.get(name, name)}", measured[name], unit, target))
     if {1000, 5000} <= set(toggles):
-        found.append(
-            Figure(" 5,000 turns: Ctrl+O against its bound at 1,000", toggles[5000] / TARGETS["toggle_all"], "x", 1.5)
-        )
-        found.append(Figure(" 5,000 turns: Ctrl+O against what it took at 1,000", toggles[5000] / toggles[1000], "x"))
-    return found
+        ratio = toggles[5000] / toggles[1000]
+        found.append(Figure(" 5,000 turns: Ctrl+O against what it took at 1,000", ratio, "x", 1.5))
+    return found + context_panel.figures(tuple(turn_counts))
 
 
 def _measured(turns: int) -> Figures:

@@ -1,5 +1,6 @@
 """How fast the installed command starts, in a real pseudo-terminal, against a bare Textual app in the same run."""
 
+import asyncio
 import statistics
 import subprocess
 import sys
@@ -11,10 +12,14 @@ import pexpect
 import psutil
 import pyte
 
+from tests.bench.long_session import write_session
 from tests.bench.report import Figure
 from tests.e2e.program import Program
 
 RUNS = 7
+RESUMES = 3
+LONG = 5_000
+"""Turns of the session that is resumed."""
 ROWS, COLUMNS = 40, 120
 
 BARE = """
@@ -28,7 +33,7 @@ Bare().run()
 
 
 def figures() -> list[Figure]:
-    """First paint, `--help`, and what the idle app takes."""
+    """First paint, `--help`, what the idle app takes, and resuming a long session."""
     with tempfile.TemporaryDirectory() as folder:
         program = Program.in_folder(Path(folder))
         bare = Path(folder) / "bare.py"
@@ -40,6 +45,7 @@ def figures() -> list[Figure]:
         ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
         help_s = statistics.median(_seconds([*_installed(), "--help"], program) for _ in range(RUNS))
         memory, cpu = _idle(program)
+        resumed = _resumed(program, bare)
         return [
             Figure("first paint, bare Textual app", statistics.median(theirs), "s"),
             Figure("first paint, tui-agent", statistics.median(ours), "s"),
@@ -47,7 +53,56 @@ def figures() -> list[Figure]:
             Figure("--help", help_s, "s", 0.1),
             Figure("idle memory (resident)", memory, "MB", 60),
             Figure("idle CPU over 5 s", cpu, "%", 1),
+            *resumed,
         ]
+
+
+def _resumed(program: Program, bare: Path) -> list[Figure]:
+    """A session of `LONG` turns: its first paint, when its end is seen, and what keys do meanwhile."""
+    session = asyncio.run(write_session(program.home, LONG, cwd=program.project))
+    command = [*_installed(), "-r", session]
+    theirs, ours, tails, keys = [], [], [], []
+    memory = 0.0
+    for _ in range(RESUMES):
+        theirs.append(_first_paint(program, [sys.executable, str(bare)], "ready to paint"))
+        began = time.perf_counter()
+        child = _spawn(program, command)
+        try:
+            _until_painted(child, "F1 shows keys")
+            ours.append(time.perf_counter() - began)
+            keys += _keys_until(child, "All tests pass.")
+            tails.append(time.perf_counter() - began)
+            _drain(child, 3)
+            memory = max(memory, psutil.Process(child.pid).memory_info().rss / 1e6)
+        finally:
+            child.close(force=True)
+    ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+    return [
+        Figure(f"resuming {LONG:,} turns: first paint", statistics.median(ours), "s"),
+        Figure(f"resuming {LONG:,} turns: against a bare Textual app", ratio, "x", 1.5),
+        Figure(f"resuming {LONG:,} turns: its end is seen", statistics.median(tails), "s"),
+        Figure(f"resuming {LONG:,} turns: slowest of {len(keys)} keys meanwhile", 1000 * max(keys), "ms"),
+        Figure(f"resuming {LONG:,} turns: memory (resident)", memory, "MB", 150),
+    ]
+
+
+def _keys_until(child: "pexpect.spawn[bytes]", sign: str) -> list[float]:
+    """Seconds until each of the keys was seen that were pressed until the sign was."""
+    screen = pyte.Screen(COLUMNS, ROWS)
+    stream = pyte.ByteStream(screen)
+    found: list[float] = []
+    pressed: float | None = None
+    child.delaybeforesend = None
+    while pressed is not None or not any(sign in line for line in screen.display):
+        if pressed is None:
+            child.send("Q")
+            pressed = time.perf_counter()
+        data = child.read_nonblocking(65536, timeout=30)
+        if b"Q" in data:
+            found.append(time.perf_counter() - pressed)
+            pressed = None
+        stream.feed(data)
+    return found
 
 
 def _installed() -> list[str]:

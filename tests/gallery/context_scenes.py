@@ -9,6 +9,9 @@ from typing import Final
 from tests.gallery.conversations import MODEL, record_entries
 from tests.gallery.stage import Stage
 from tests.gallery.states import state
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.running import in_thread
+from tests.servers.script import Step
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
@@ -26,6 +29,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.models.catalogue import known_models
 from tui_agent.settings import Context, Model, Settings, Ui
 from tui_agent.tui.blocks import BoundaryBlock
+from tui_agent.tui.draft_screen import COUNT_AFTER_S, DraftScreen, SummaryText
 from tui_agent.tui.what_if import WhatIfScreen
 
 LONG: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000))
@@ -48,6 +52,25 @@ The rounding is found: `report.py` rounds each row, `export.py` rounds the total
 
 ## Exact next steps
 Compare `accounts.csv` with both."""
+
+
+WRITTEN: Final = """# Current state
+`report.py` rounds each row and `export.py` rounds the total, so a statement can be off by a cent.
+
+# Files & changes
+Nothing is changed yet. The rounding is to move to `rates.py`, as `rounded(amount)`.
+
+# Technical context
+- `Decimal` everywhere; `ROUND_HALF_EVEN` is what the bank uses.
+- `test_report.py` expects 1.00 for 1.005, which is right.
+
+# Strategy & approach
+One function, called last, once for each amount that is shown.
+
+# Exact next steps
+1. Write `rounded` in `rates.py`.
+2. Call it in `report.py` and `export.py`, and take the two old ones out.
+3. Compare `accounts.csv` with both."""
 
 
 def long_log() -> list[AnyEntry]:
@@ -135,6 +158,20 @@ async def what_if_compact(stage: Stage) -> None:
 
 
 @state(settings=LONG, arrange=_long)
+async def what_if_draft(stage: Stage) -> None:
+    await _drafted(stage)
+
+
+@state(settings=LONG, arrange=_long)
+async def what_if_draft_edited(stage: Stage) -> None:
+    await _drafted(stage)
+    await stage.pilot.press("e")
+    area = stage.app.screen.query_one(SummaryText)
+    area.replace("Round once, in `rates.py`.", (4, 0), (4, len(area.document.get_line(4))))
+    await stage.pilot.pause(2 * COUNT_AFTER_S)
+
+
+@state(settings=LONG, arrange=_long)
 async def what_if_clear(stage: Stage) -> None:
     await _looked(stage, "/clear-results ")
 
@@ -154,6 +191,15 @@ async def boundaries(stage: Stage) -> None:
     stage.app.pane.focus()
     stage.app.pane.toggle_block(steps[0].index)
     stage.app.pane.reveal(steps[0].id)
+
+
+async def _drafted(stage: Stage) -> None:
+    """A summary that a scripted model has written."""
+    with in_thread(AnthropicServer(lambda _: Step(text=WRITTEN))) as server:
+        os.environ |= server.environment
+        await _looked(stage, "/compact the rounding")
+        await stage.pilot.press("enter")
+        await stage.until(lambda: isinstance(stage.app.screen, DraftScreen))
 
 
 async def _looked(stage: Stage, command: str) -> None:

@@ -227,7 +227,7 @@ def _conversation(prompt: str) -> Iterator[AnyEntry]:
         usage=Usage(2_100, output_tokens=40, reasoning_tokens=12),
         cost_usd=0.0,
     )
-    yield tool_result(ToolResult("call_1", numbered(PROJECT["README.md"])))
+    yield tool_result(ToolResult("call_1", numbered(PROJECT["README.md"])), summary="lines 1-3 of 3")
     answer = "`README.md` has 3 lines:\n\n> # Ledger\n>\n> A small ledger with a monthly report."
     yield Message(
         role="assistant",

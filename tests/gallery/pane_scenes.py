@@ -1,4 +1,4 @@
-"""States of the conversation pane beyond its blocks: a search, what is new below, a subtask at work, alerts."""
+"""States of the conversation pane beyond its blocks: a search, what is new below, subtasks, alerts."""
 
 from tests.gallery.conversations import Script, coding_turn
 from tests.gallery.stage import Stage
@@ -43,6 +43,19 @@ async def subtask(stage: Stage) -> None:
     script = Script().ask("Where is the mean worked out, and who calls it?")
     call = script.call("agentic_research", question="where is the mean worked out, and who calls it?")
     stage.play([*script.events, events.ToolProgress(call_id=call, text="\n".join(_STEPS))], running=14)
+
+
+@state()
+async def subtask_opened(stage: Stage) -> None:
+    await stage.open()
+    script = Script().ask("Where is the mean worked out, and who calls it?")
+    call = script.call("agentic_research", question="where is the mean worked out, and who calls it?")
+    steps = "\n".join([_STEPS[0].replace("working", "done"), *_STEPS[2:], "log 20261121-214501-ab12:sub:5f0c9d21a7e4"])
+    progress = events.ToolProgress(call_id=call, text=steps)
+    answer = "`average` in ledger.py:12 works it out; `table` in report.py:8 is its only caller."
+    summary = "claude-haiku-5-5, 4 model calls, 18,204 tokens, $0.0061"
+    stage.play([*script.events, progress, *Script().result(call, answer, summary=summary, ms=9_200).events])
+    stage.app.pane.toggle_block(len(stage.app.pane.transcript) - 1)
 
 
 @state()

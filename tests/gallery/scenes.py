@@ -61,6 +61,13 @@ async def mention(stage: Stage) -> None:
 
 
 @state()
+async def chips(stage: Stage) -> None:
+    await stage.open()
+    await stage.write("Why does [picture 1: before.png, 84 KB] differ from [picture 2: PNG, 91 KB]?\nThe log: ")
+    stage.app.entry.prompt.paste("line\n" * 2_139)
+
+
+@state()
 async def own_command(stage: Stage) -> None:
     await stage.open()
     await stage.send("!ls; echo; cat ledger.py | head -4")

@@ -2,12 +2,13 @@
 
 import pytest
 
+from tui_agent.agent.command_names import is_command
 from tui_agent.tui.commands import default_commands
 from tui_agent.tui.keys import PLACES, keys_text
 
 
 @pytest.mark.parametrize(
-    ("text", "is_command"),
+    ("text", "asks"),
     [
         ("/help", True),
         ("  /help  ", True),
@@ -19,8 +20,8 @@ from tui_agent.tui.keys import PLACES, keys_text
         ("", False),
     ],
 )
-def test_what_is_a_command(text: str, is_command: bool) -> None:
-    assert default_commands().is_command(text) is is_command
+def test_what_is_a_command(text: str, asks: bool) -> None:
+    assert is_command(text) is asks
 
 
 def test_every_command_is_in_the_help() -> None:

@@ -17,6 +17,7 @@ from tui_agent.tui.app import TuiAgent
 from tui_agent.tui.blocks import BoundaryBlock, NoticeBlock, ToolBlock
 from tui_agent.tui.context_panel import ContextPanel
 from tui_agent.tui.context_rows import ItemKey, StepKey
+from tui_agent.tui.draft_screen import DraftScreen
 from tui_agent.tui.row_list import RowList
 from tui_agent.tui.text_screen import TextScreen
 from tui_agent.tui.what_if import WhatIfScreen
@@ -260,6 +261,9 @@ async def test_the_focus_of_a_summary_can_be_edited(arguments: Arguments) -> Non
         field = app.screen.query_one(Input)
         assert field.value == "the first"
         await pilot.press("space", "o", "n", "e", "enter")
+        await until(pilot, lambda: isinstance(app.screen, DraftScreen))
+        await pilot.pause()
+        await pilot.press("enter")
         await until(pilot, lambda: [b for b in boundaries(app) if "summarised" in b.kind])
         assert app.conductor.session is not None
         assert app.conductor.session.agent.context_stats().last_compaction.note == "the first one"

@@ -1,19 +1,24 @@
 """The rows of the context panel: aligned at any width, safe with any text."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
+from msgspec import structs
 from rich.cells import cell_len
+from typing_extensions import override
 
 from tui_agent.agent import events
-from tui_agent.agent.overview import Overview, Point, Step, SwitchOutlook
+from tui_agent.agent.overview import Overview, Step, SwitchOutlook
 from tui_agent.context.asked import Outlook
 from tui_agent.context.pricing import Payback
 from tui_agent.context.stats import Activity, ContextStats, Mark, ModelUse, Subtasks, Upcoming
 from tui_agent.context.steering import Preview
 from tui_agent.conversation.sizes import Category, Size
 from tui_agent.conversation.slots import State
-from tui_agent.conversation.view import Item
+from tui_agent.conversation.view import Item, Point
 from tui_agent.tui.context_drawing import Bar, bar_line, course_lines, ticks_line
-from tui_agent.tui.context_rows import age, panel_rows
+from tui_agent.tui.context_rows import ItemKey, StepKey, age, panel_rows
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.row_list import Row
 from tui_agent.tui.theme import ASCII, UNICODE, Glyphs
@@ -56,7 +61,7 @@ def seen(window: int = 200_000) -> Overview:
             Mark(layer="compact", tokens=130_000, percent=65, warning=HOSTILE),
             Mark(layer="limit", tokens=183_616, percent=92),
         ),
-        upcoming=Upcoming(layer="clear", distance=73_600, frees=12_000),
+        upcoming=Upcoming(layer="clear", distance=73_600, frees=12_000, cost_usd=0.0312, saving_usd=0.0044, calls=8),
         subtasks=Subtasks(count=2, input_tokens=5_000, output_tokens=200, cost_usd=None),
         models=(
             ModelUse(model=HOSTILE, calls=1, input_tokens=1, output_tokens=1, cost_usd=1.0),
@@ -69,7 +74,7 @@ def seen(window: int = 200_000) -> Overview:
     return Overview(stats, items(), steps, points, 40_000)
 
 
-def texts(rows: list[Row], width: int, glyphs: Glyphs = UNICODE) -> list[str]:
+def texts(rows: Sequence[Row], width: int, glyphs: Glyphs = UNICODE) -> list[str]:
     return [row.draw(width, look(glyphs)).text for row in rows]
 
 
@@ -78,6 +83,37 @@ def texts(rows: list[Row], width: int, glyphs: Glyphs = UNICODE) -> list[str]:
 def test_no_row_is_wider_than_the_panel(width: int, window: int) -> None:
     for line in texts(panel_rows(seen(window), NOW, lambda _: HOSTILE, width), width):
         assert cell_len(line) <= width, line
+
+
+class Counted(Sequence[Item]):
+    """Items that count how many of them were looked at."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.looked = 0
+
+    @override
+    def __len__(self) -> int:
+        return self.length
+
+    @override
+    def __getitem__(self, index: Any) -> Any:
+        self.looked += 1
+        return items("read_file")[0]._replace(seq=range(self.length)[index] + 1)
+
+
+def test_of_a_long_conversation_only_the_items_in_view_are_looked_at() -> None:
+    many = Counted(30_000)
+    rows = panel_rows(seen()._replace(items=many), NOW, lambda _: "text", 80)
+    first = len(rows) - 30_000
+    assert many.looked == 0
+    assert rows[first].key == ItemKey(30_000)
+    assert rows[-1].key == ItemKey(1)
+    texts(rows[first : first + 40], 80)
+    assert many.looked < 100
+    assert rows.place_of(ItemKey(29_999)) == first + 1
+    assert rows.place_of(ItemKey(40_000)) is None
+    assert rows.place_of(StepKey(9)) is not None
 
 
 def test_hostile_text_is_shown_safely() -> None:
@@ -91,7 +127,13 @@ def test_every_fact_is_there() -> None:
     shown = "\n".join(texts(panel_rows(seen(), NOW, lambda _: "the text", 100), 100))
     for fact in (
         *("~46,400 of 200,000", "23%", "Tool results", "40,000", "Protected tail", "Reserve", "16,384"),
-        *("120,000", "in 73,600 tokens; would free about 12,000", "rests:", "3 calls, largest 50,000"),
+        *(
+            "120,000",
+            "in 73,600 tokens; would free about 12,000 now",
+            "costs $0.0312, saves $0.0044 a call",
+            "rests:",
+            "3 calls, largest 50,000",
+        ),
         *("1h  cleared 3", "undone", "50k → 46k", "Compactions", "last 1m00s ago", "From the cache", "84%"),
         *("Results evicted", "Subtasks", "pinned", "cleared", "digested", "summarised", "recorded", "restored"),
         *("In the conversation: 7", "the text"),
@@ -162,3 +204,12 @@ def test_a_switch_says_what_fires_and_what_it_costs() -> None:
     for fact in ("15% of 1,000,000", "75% of 200,000", "compaction, before", "$0.600", "$0.020", "$?", "3 blocks"):
         assert fact in shown
     assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(("messages", "told"), [(39, "older turns become a summary"), (40, "passed: it comes before")])
+def test_a_threshold_in_messages_is_told_in_messages(messages: int, told: str) -> None:
+    mark = Mark(layer="compact", tokens=0, percent=0, messages=40, source="max_messages")
+    stats = structs.replace(seen().stats, marks=(mark,), upcoming=None, messages=messages)
+    shown = "\n".join(texts(panel_rows(seen()._replace(stats=stats), NOW, lambda _: "", 100), 100))
+    assert "40  messages" in shown
+    assert told in shown

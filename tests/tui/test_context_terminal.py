@@ -1,4 +1,4 @@
-"""The context panel and a preview in a pseudo-terminal of 80 by 24."""
+"""The context panel, a preview and a draft in a pseudo-terminal of 80 by 24."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,11 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     folder.mkdir()
     for number in range(5):
         (folder / f"part{number}.txt").write_text(f"line of part {number}\n" * 60)
-    terminal = Terminal(folder, tmp_path / "home", "--model", "offline", environment={"TUI_AGENT_OFFLINE_DELAY_S": "0"})
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i "1i Written in the editor." "$1"\n')
+    editor.chmod(0o700)
+    environment = {"TUI_AGENT_OFFLINE_DELAY_S": "0", "EDITOR": str(editor)}
+    terminal = Terminal(folder, tmp_path / "home", "--model", "offline", environment=environment)
     yield terminal
     terminal.process.close(force=True)
 
@@ -43,3 +47,23 @@ def test_panel_and_preview(terminal: Terminal) -> None:
     terminal.shows("older turns summarised")
     terminal.process.send("\x04")
     assert terminal.ends() == 0
+
+
+def test_a_summary_is_edited_in_both_ways_and_used(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.shows("ready")
+    terminal.process.send("read part0.txt, part1.txt, part2.txt, part3.txt and part4.txt\r")
+    terminal.until(lambda: "ready" in terminal.text and "line of part 4" in terminal.text)
+    terminal.process.send("/compact\r")
+    terminal.shows("Summarise the older turns?")
+    terminal.process.send("\r")
+    terminal.shows("Use this summary?")
+    terminal.process.send("\x07")
+    terminal.shows("Written in the editor.")
+    terminal.process.send("e")
+    terminal.shows("Esc ends the editing")
+    terminal.process.send("Typed here. \x13")
+    terminal.shows("older turns summarised")
+    terminal.process.send("\x04")
+    assert terminal.ends() == 0
+    (log,) = (tmp_path / "home" / "sessions").glob("*/checkpoints.sqlite")
+    assert b"Typed here. Written in the editor." in log.read_bytes()

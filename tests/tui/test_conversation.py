@@ -38,7 +38,7 @@ class PaneApp(App[None]):
         self.theme = THEMES[0].name
         self.pane.focus()
 
-    def on_conversation_pane_following_changed(self, event: ConversationPane.FollowingChanged) -> None:
+    def on_transcript_view_following_changed(self, event: ConversationPane.FollowingChanged) -> None:
         self.followed.append(event.following)
 
 

@@ -16,7 +16,6 @@ from tui_agent.tui.mentions import (
     as_mention,
     mention_before,
     mentioned,
-    picture_pasted,
     read_pictures,
 )
 
@@ -145,18 +144,27 @@ async def test_a_file_is_followed_by_a_blank_and_a_folder_by_its_files(project: 
 @pytest.mark.parametrize("form", ["{}", "'{}'", "file://{}", " {} "])
 def test_a_dragged_picture_becomes_a_mention(form: str, tmp_path: Path) -> None:
     picture = tmp_path / "shot.png"
-    assert picture_pasted(form.format(picture), tmp_path) == ""
+    files = ProjectFiles(tmp_path)
+    assert files.dropped(form.format(picture)) == ""
     picture.write_bytes(PNG)
-    assert picture_pasted(form.format(picture), tmp_path) == "@shot.png"
-    assert picture_pasted(form.format(picture), tmp_path / "elsewhere") == f"@{picture}"
+    assert files.dropped(form.format(picture)) == "@shot.png"
+    elsewhere = ProjectFiles(tmp_path / "elsewhere")
+    assert elsewhere.dropped(form.format(picture)) == ""
+    assert elsewhere.holds_pictures(form.format(picture))
 
 
-def test_a_dragged_path_with_blanks(tmp_path: Path) -> None:
+def test_dragged_paths_with_blanks_and_several_of_them(tmp_path: Path) -> None:
     (tmp_path / "my shot.png").write_bytes(PNG)
+    (tmp_path / "b.png").write_bytes(PNG)
     escaped = str(tmp_path / "my shot.png").replace(" ", "\\ ")
-    assert picture_pasted(escaped, tmp_path) == '@"my shot.png"'
-    assert picture_pasted(f"file://{tmp_path}/my%20shot.png", tmp_path) == '@"my shot.png"'
-    assert picture_pasted("just words", tmp_path) == ""
+    files = ProjectFiles(tmp_path)
+    for text in (escaped, f"file://{tmp_path}/my%20shot.png", str(tmp_path / "my shot.png")):
+        assert files.dropped(text) == '@"my shot.png"'
+    for between in (" ", "\n"):
+        assert files.dropped(f"{escaped}{between}'{tmp_path}/b.png'") == '@"my shot.png" @b.png'
+    for text in ("just words", f"{tmp_path}/b.png and words", "", "'", "file://[.png", "/" * 5_000 + ".png"):
+        assert files.dropped(text) == ""
+        assert not files.holds_pictures(text)
 
 
 def test_pictures_are_read_and_what_is_none_is_told(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ TEXTS: Final = (
 )
 SIZES: Final = ((80, 24), (120, 40), (20, 5), (1, 1), (8, 2), (40, 12), (200, 60), (79, 3))
 HANG_S: Final = 30.0
+LEAVING: Final = "closing"
+"""What the status bar says once the monkey has chosen to quit."""
 
 
 class Monkey:
@@ -94,23 +96,35 @@ class Monkey:
 
 
 async def play(tmp_path: Path, seed: int, steps: int) -> None:
-    """The monkey's `steps`; then the prompt must still take a text, send it and have it answered."""
+    """The monkey's `steps`, in another app whenever it has chosen to quit; the last prompt must still be answered."""
+    print(f"seed {seed}, {steps} steps")
+    left = steps
+    while left > 0:
+        left -= await _in_one_app(tmp_path, seed + left - steps, left)
+
+
+async def _in_one_app(tmp_path: Path, seed: int, steps: int) -> int:
+    """How many of the steps were done before the monkey quit."""
     settings = Settings(model=Model(id="offline"), permissions=Permissions(mode="ask"))
     folder = tmp_path / "project"
     app = TuiAgent(Arguments(folder=folder, home=tmp_path / "home", project=folder), settings)
     async with app.run_test(size=(80, 24)) as pilot:
         monkey = Monkey(app, pilot, seed)
-        print(f"seed {seed}, {steps} steps")
         try:
             while app.session_folder is None:
                 await pilot.pause(0.02)
-            for _ in range(steps):
+            for number in range(steps):
                 await monkey.step()
+                assert not app.crash
+                if app.status.status.hint == LEAVING:
+                    return number + 1
             await _still_answers(app, pilot)
         except BaseException:
-            print(f"seed {seed}, after {len(monkey.done)} steps: {' '.join(monkey.done[-40:])}")
+            print(f"after {len(monkey.done)} steps: {' '.join(monkey.done[-40:])}")
+            print(f"{app.screen_stack}, {app.focused}, {app.status.status}, prompt {app.entry.prompt.text[:200]!r}")
             raise
         assert not app.crash
+    return steps
 
 
 async def _still_answers(app: TuiAgent, pilot: Pilot[object]) -> None:
@@ -131,6 +145,9 @@ async def _still_answers(app: TuiAgent, pilot: Pilot[object]) -> None:
         before = len(app.pane.transcript)
         await pilot.press("enter")
         while len(app.pane.transcript) < before + 2 or app.conductor.busy:
+            # A summary that was being written is shown now, and the prompt waits for a word about it.
+            if len(app.screen_stack) > 1:
+                await pilot.press("escape")
             await pilot.pause(0.02)
     assert "the last words" in "\n".join(str(getattr(block, "text", "")) for block in app.pane.transcript)
 

@@ -56,3 +56,10 @@ def test_whatever_is_pasted_is_sent(texts: list[str]) -> None:
     pastes = Pastes()
     folded = [pastes.fold(text) for text in texts]
     assert pastes.unfold("|".join(folded)) == "|".join(text.replace("\r\n", "\n").replace("\r", "\n") for text in texts)
+
+
+def test_where_chips_stand() -> None:
+    pastes = Pastes()
+    chip = pastes.fold("line\n" * 20)
+    line = f"see {chip} and [picture 1: a.png, 2.0 KB] and [pasted 3 lines]"
+    assert [line[start:end] for start, end in pastes.chips_in(line)] == ["[picture 1: a.png, 2.0 KB]", chip]

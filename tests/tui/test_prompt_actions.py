@@ -301,6 +301,61 @@ async def test_a_picture_is_sent_with_the_text(arguments: Arguments, monkeypatch
         assert any(base64.b64encode(PNG) in request.body for request in server.model_requests)
 
 
+async def test_pasted_pictures_are_chips_that_can_be_deleted_and_are_sent(
+    arguments: Arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my shot.png").write_bytes(PNG)
+    with in_thread(AnthropicServer(Script.of(Step(text="One pixel.")))) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        async with app.run_test() as pilot:
+            prompt = app.entry.prompt
+            prompt.post_message(events.Paste(f"data:image/png;base64,{base64.b64encode(PNG).decode()}"))
+            await until(pilot, lambda: prompt.text == "[picture 1: PNG, 70 B]")
+            await pilot.press("backspace")
+            assert prompt.text == ""
+            await pilot.press("ctrl+underscore")
+            assert prompt.text == "[picture 1: PNG, 70 B]"
+            await pilot.press("alt+shift+z")
+            assert prompt.text == ""
+            # Sent before the picture is read: it waits for it.
+            await write(app, pilot, "what is on ")
+            prompt.post_message(events.Paste(str(tmp_path / "my shot.png").replace(" ", "\\ ")))
+            await pilot.press("enter")
+            await until(pilot, lambda: "One pixel." in said(app) and not app.conductor.busy)
+            assert "what is on [picture 2: my shot.png, 70 B]\n[1 image]" in said(app)
+        assert server.violations == []
+        (request,) = server.model_requests
+        assert base64.b64encode(PNG) in request.body
+
+
+async def test_what_is_no_picture_after_all_stays_as_it_was_pasted(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        app.entry.prompt.post_message(events.Paste("data:image/png;base64,AAAA"))
+        await until(pilot, lambda: "cannot be sent" in said(app))
+        assert app.entry.prompt.text == "data:image/png;base64,AAAA"
+        app.entry.prompt.clear_draft()
+        app.entry.prompt.post_message(events.Paste("data:image/png;base64," + "A" * 3_000))
+        await until(pilot, lambda: app.entry.prompt.text.startswith("[pasted "))
+
+
+async def test_the_clipboard_says_why_it_has_no_picture(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        for key in ("ctrl+v", "alt+v"):
+            app.pane.transcript.clear()
+            await pilot.press(key)
+            await until(pilot, lambda: "paste its path" in said(app))
+        app.copy_to_clipboard("copied here")
+        await pilot.press("ctrl+v")
+        await until(pilot, lambda: app.entry.prompt.text == "copied here")
+
+
 async def test_no_editor_without_a_terminal(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDITOR", "true")
     app = TuiAgent(arguments, OFFLINE)

@@ -57,6 +57,14 @@ async def test_the_cursor_rests_on_rows_that_mean_something() -> None:
         assert seen == ["a", "b", "b", "a", "a", "b", "a"]
 
 
+async def test_up_from_below_a_short_list() -> None:
+    app = Listed()
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.fill("a", None)
+        await pilot.press("up")
+        assert app.rows.key == "a"
+
+
 async def test_arrows_scroll_where_nothing_can_be_chosen() -> None:
     app = Listed()
     async with app.run_test(size=(40, 10)) as pilot:

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,8 +14,11 @@ from tests.tui.test_terminal_app import Terminal
 
 Start = Callable[..., Terminal]
 
-LEFT = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1004l", b"\x1b[?2004l", b"\x1b[23;2t")
-"""What gives the terminal back: main screen, cursor, no focus events, no bracketed paste, its own title."""
+LEFT = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1004l", b"\x1b[?2004l", b"\x1b[23;2t", b"\x1b[<u")
+"""What gives the terminal back: main screen, cursor, no focus events, no bracketed paste, its own title and keys."""
+
+ALWAYS_ON = {b"7", b"25"}
+"""Modes a terminal has from the start: wrapping, and a cursor."""
 
 
 @pytest.fixture
@@ -36,7 +40,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def gave_back(terminal: Terminal) -> bool:
-    return all(terminal.raw.rfind(mode) > terminal.raw.rfind(b"\x1b[?1049h") for mode in LEFT)
+    modes = {
+        mode: state
+        for found in re.finditer(rb"\x1b\[\?([0-9;]+)([hl])", terminal.raw)
+        for mode, state in ((mode, found[2]) for mode in found[1].split(b";"))
+    }
+    left_on = {mode for mode, state in modes.items() if state == b"h"}
+    began = terminal.raw.rfind(b"\x1b[?1049h")
+    return left_on == ALWAYS_ON and all(terminal.raw.rfind(mode) > began for mode in LEFT)
+
+
+def settings_of(terminal: Terminal) -> list[object]:
+    return list(termios.tcgetattr(terminal.process.child_fd))
 
 
 def test_the_title_tells_what_it_works_on(start: Start) -> None:
@@ -87,6 +102,7 @@ def test_suspended_and_back(start: Start) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_in_order(start: Start, number: signal.Signals) -> None:
     terminal = start("--ask", "allow")
+    before = settings_of(terminal)
     terminal.shows("ready")
     terminal.process.send("run sleep 300 & sleep 300\r")
     process = psutil.Process(terminal.process.pid)
@@ -96,9 +112,11 @@ def test_a_signal_ends_it_in_order(start: Start, number: signal.Signals) -> None
 
     terminal.until(lambda: len(commands()) >= 2)
     running = commands()
+    assert settings_of(terminal) != before
     os.kill(terminal.process.pid, number)
     terminal.ends()
     assert gave_back(terminal)
+    assert settings_of(terminal) == before
     _, alive = psutil.wait_procs(running, timeout=10)
     assert not alive
     assert b"Traceback" not in terminal.raw

@@ -1,5 +1,5 @@
 from tui_agent.tui.blocks import Block, Level, ToolState
-from tui_agent.tui.transcript import Match, Transcript, compact_count, plain_text
+from tui_agent.tui.transcript import ALL_CARDS, Match, Transcript, compact_count, plain_text
 
 
 def test_results_of_parallel_calls_land_under_their_own_call() -> None:
@@ -29,7 +29,7 @@ def test_every_change_counts_a_version_and_names_the_block() -> None:
     transcript.finish_prose(prose)
     transcript.toggle_all()
 
-    assert heard == [0, 1, 1, 1, 1, None]
+    assert heard == [0, 1, 1, 1, 1, ALL_CARDS]
     assert (prose.version, prose.text, prose.streaming) == (3, "partial", False)
 
 

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
+from tui_agent.agent.user_shell import UserCommand, as_note
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage
 from tui_agent.tools.base import PermissionQuestion, Preview
@@ -263,3 +264,13 @@ async def test_what_changes_the_context_is_passed_on(screen: Screen) -> None:
     screen.turns.changed = told.append
     screen.show(CALL, events.TextDelta(text="a"), answer("a"), started("c1"), result("c1"), finished())
     assert [type(event) for event in told] == [events.AssistantMessage, events.ToolFinished, events.TurnFinished]
+
+
+async def test_a_command_of_the_users_own_that_waited_has_its_card_again_and_one_only(screen: Screen) -> None:
+    note = as_note(UserCommand("ls", "calc.py"))
+    screen.turns.show_waiting([(4, note), (5, "and then?")])
+    assert screen.waiting == {5: "and then?"}
+    screen.show(events.UserMessage(seq=9, text=note, queued=4))
+    (card,) = screen.transcript.blocks
+    assert isinstance(card, ToolBlock)
+    assert (card.summary, card.result) == ("ls", "calc.py")

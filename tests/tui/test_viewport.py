@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.tui.blocks import ProseBlock, ToolBlock, ToolState
+from tui_agent.tui.blocks import Folding, ProseBlock, ToolBlock, ToolState
 from tui_agent.tui.painting.block_painting import BlockPainting
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.theme import THEMES, UNICODE
@@ -183,7 +183,7 @@ def test_only_what_is_near_the_view_is_painted() -> None:
 
 
 def test_a_result_of_a_megabyte_opens_by_painting_what_is_in_view() -> None:
-    transcript = Transcript(cards_open=True)
+    transcript = Transcript(folding=Folding(open=True))
     tool = transcript.add_tool("1", "run_command")
     transcript.finish_tool(tool, ToolState.OK, "\n".join(f"line {number}" for number in range(100_000)))
     viewport = viewport_of(transcript)
@@ -210,3 +210,15 @@ def test_a_block_is_brought_into_view_with_its_beginning() -> None:
     for index in (40, 3, 4, 5, 30, 59, 0):
         viewport.bring_into_view(index)
         assert viewport.row_of(index) is not None
+
+
+def test_turning_all_cards_gives_the_heights_that_a_new_look_would_find() -> None:
+    transcript = filled(20)
+    viewport = viewport_of(transcript)
+    transcript.listen(lambda index: viewport.update(index) if index is not None else None)
+    tools = [block for block in transcript if isinstance(block, ToolBlock)]
+    for step in (tools[3], None, tools[5], None, None):
+        transcript.toggle(step) if step else transcript.toggle_all()
+        new = viewport_of(transcript)
+        # What is in view was painted in both, so that its height is no guess.
+        assert [viewport.heights[index] for index in range(40)] == [new.heights[index] for index in range(40)]

@@ -1,47 +1,35 @@
-"""The full-screen app: what is on the screen, and which key does what."""
+"""The full-screen app: which key does what, and what happens as a session opens, asks and ends."""
 
 import asyncio
 import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.filter import LineFilter
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from typing_extensions import override
 
+from tui_agent.agent.command_names import is_command
 from tui_agent.arguments import Arguments
-from tui_agent.crash_log import write_crash_log
-from tui_agent.resources import styles_folder
 from tui_agent.safe_text import one_line
 from tui_agent.settings import Settings
-from tui_agent.tui.attention import Attention
+from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.blocks import Level, ToolState
-from tui_agent.tui.commands import default_commands
 from tui_agent.tui.conductor import Conductor, SessionUnavailable
 from tui_agent.tui.context_control import ContextControl
 from tui_agent.tui.conversation import ConversationPane
 from tui_agent.tui.dialogs import HelpScreen, short_path
-from tui_agent.tui.history import PromptHistory
 from tui_agent.tui.keys import Place
-from tui_agent.tui.lifetime import appearance, name_of, own_filters, terminal_encoding, without_greys
-from tui_agent.tui.mentions import ProjectFiles
-from tui_agent.tui.opening import learn_model, open_for_screen, welcome
+from tui_agent.tui.opening import learn_model, open_for_screen, show_past, welcome
 from tui_agent.tui.own_commands import shell_command
 from tui_agent.tui.permission import PermissionPanel
-from tui_agent.tui.pickers import Option, PickerScreen
-from tui_agent.tui.prompt import Prompt, PromptArea
+from tui_agent.tui.prompt import Prompt
 from tui_agent.tui.prompt_actions import PromptActions
-from tui_agent.tui.status_bar import StatusBar, Thresholds
-from tui_agent.tui.theme import ASCII, glyphs_for
-from tui_agent.tui.transcript import Transcript
 from tui_agent.version import __version__
 
 if TYPE_CHECKING:
@@ -61,17 +49,10 @@ AGAIN_S: Final = 2.0
 
 APP_ONLY: Final = frozenset(("break", "palette", "edit_draft", "help", "context", "toggle_cards"))
 
-FAILED: Final = 1
 
+class TuiAgent(BaseApp):
+    """What happens when the user does something, and when the session is there."""
 
-class TuiAgent(App[object]):
-    """The conversation, the prompt, and the status bar below them."""
-
-    CSS_PATH = sorted(styles_folder().glob("*.tcss"))
-    ENABLE_COMMAND_PALETTE = False
-    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (7, "-low"), (14, "-high")]  # noqa: RUF012 (not declared as a class variable there)
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (not declared as a class variable there)
-    TITLE = "tui-agent"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "break", "Stop, or quit", show=False, priority=True),
         Binding("escape", "interrupt", "Stop the turn", show=False),
@@ -85,37 +66,10 @@ class TuiAgent(App[object]):
     ]
 
     def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
-        super().__init__(driver_class=driver_class)
-        self.arguments = arguments
-        self.settings = settings
-        self.session_folder: Path | None = None
-        self.crash = ""
-        self._transcript = Transcript()
-        self._commands = default_commands()
+        super().__init__(arguments, settings, driver_class=driver_class)
         self._break_at = 0.0
-        glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
-        self.pane = ConversationPane(self._transcript, glyphs=glyphs)
-        self._files = ProjectFiles(arguments.folder)
-        self._actions = PromptActions(self, self._commands)
-        history = PromptHistory(arguments.home / "history.jsonl")
-        self.entry = PromptArea(history, self._commands.complete, self._files)
-        self.permission = PermissionPanel(lambda: self.entry.prompt.last_key)
-        self.glyphs = glyphs
+        self._actions = PromptActions(self, self._commands, self.run_command)
         self.steering = ContextControl(self)
-        self.status = StatusBar(glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
-        self._appearance = appearance(self, settings.ui.theme, arguments.home)
-        self.theme = self._appearance.theme
-        self._own_filters = own_filters(glyphs, terminal_encoding(), os.environ)
-        self._attention = Attention(
-            self._write_control, os.environ, place=arguments.folder.name, notifications=settings.ui.notifications
-        )
-
-    @override
-    def compose(self) -> ComposeResult:
-        yield self.pane
-        yield self.permission
-        yield self.entry
-        yield self.status
 
     def on_mount(self) -> None:
         """Show the first picture; everything slow comes after it."""
@@ -147,23 +101,28 @@ class TuiAgent(App[object]):
             self.say(Level.WARNING, "A theme cannot be used", problem, "mend it and start again, or choose with /theme")
 
     async def _begin(self) -> None:
-        gc.enable()
-        gc.freeze()
         self.run_worker(self._open_and_send(), name="open", exit_on_error=True)
 
     async def _open_and_send(self) -> None:
-        if self.arguments.prompt:
-            await self.conductor.send(self.arguments.prompt)
-        await self.conductor.open()
+        try:
+            if self.arguments.prompt:
+                await self.conductor.send(self.arguments.prompt)
+            await self.conductor.open()
+        finally:
+            # A conversation that was loaded stays: whoever looks for garbage need not look there, nor meanwhile.
+            gc.freeze()
+            gc.enable()
 
     async def _open(self) -> "tuple[Session, TurnView]":
+        from tui_agent.tui.subtask_steps import SubtaskSteps
         from tui_agent.tui.turns import TurnView
 
         session = await open_for_screen(self.arguments, self.settings, self, self.ask)
         self.session_folder = session.folder
         view = TurnView(self._transcript, self.status, self.conductor)
+        SubtaskSteps(self._transcript, session.agent)
         session.agent.listen(view.show)
-        view.show_history(session.agent.history())
+        await show_past(session.agent.history(), view, self.pane)
         view.changed = lambda event: self._context_changed(session.agent, event)
         for notice in session.notices:
             view.show(notice)
@@ -182,7 +141,7 @@ class TuiAgent(App[object]):
     async def on_prompt_sent(self, message: Prompt.Sent) -> None:
         """Run a command, or give the text to the agent."""
         self.pane.scroll_to_tail()
-        if self._commands.is_command(message.written):
+        if is_command(message.written):
             self.run_worker(self.run_command(message.written), name="command", exit_on_error=True)
         elif command := shell_command(message.text):
             self._actions.run_shell(command)
@@ -209,6 +168,14 @@ class TuiAgent(App[object]):
         """A paste nobody took, such as into the conversation, is for the prompt."""
         self.entry.prompt.paste(event.text)
 
+    def on_prompt_pictures_pasted(self, message: Prompt.PicturesPasted) -> None:
+        """Pictures for the prompt."""
+        self.run_worker(self._actions.paste_pictures(message.text), name="pictures", exit_on_error=True)
+
+    def action_paste_picture(self) -> None:
+        """Take the picture on the clipboard."""
+        self.entry.prompt.action_paste_picture()
+
     def on_prompt_left(self) -> None:
         """Ctrl+D in an empty prompt."""
         self.quit()
@@ -219,6 +186,8 @@ class TuiAgent(App[object]):
         self.run_worker(self._stop(), name="stop")
 
     async def _stop(self) -> None:
+        if self.steering.drafting.stop():
+            return
         await self._actions.stop_shell()
         await self.conductor.stop()
 
@@ -233,7 +202,7 @@ class TuiAgent(App[object]):
         self._break_at = now
         if self.entry.prompt.clear_draft():
             done = "emptied"
-        elif self.conductor.busy or self._actions.own.count:
+        elif self.conductor.busy or self._actions.own.count or self.steering.drafting.writing:
             done = "stopping"
             self.run_worker(self._stop(), name="stop")
         else:
@@ -251,12 +220,12 @@ class TuiAgent(App[object]):
             return False
         self.copy_to_clipboard(text)
         self.screen.clear_selection()
-        self._hint("copied")
+        self.hint("copied")
         return True
 
     def on_conversation_pane_copied(self, message: ConversationPane.Copied) -> None:
         """A block, or code of it, went to the clipboard."""
-        self._hint(f"{message.what} copied" if message.what else "copied")
+        self.hint(f"{message.what} copied" if message.what else "copied")
 
     def action_toggle_cards(self) -> None:
         """Open or close every card."""
@@ -314,10 +283,6 @@ class TuiAgent(App[object]):
         """Whether another model may go on, after a look at what that means."""
         return await self.steering.may_switch(agent, profile)
 
-    def hint(self, text: str) -> None:
-        """Show a few words in the status bar for a moment."""
-        self._hint(text)
-
     def action_leave(self) -> None:
         """Quit."""
         self.quit()
@@ -352,81 +317,11 @@ class TuiAgent(App[object]):
         if message.had_focus:
             self.entry.prompt.focus()
 
-    # What commands and the conductor may do
-
-    async def agent(self) -> "Agent":
-        """The agent, once the session is open. Raises SessionUnavailable."""
-        return await self.conductor.agent()
-
-    def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
-        """Show a notice in the pane."""
-        self._transcript.add_notice(level, title, text, hint)
-
-    async def question(self, screen: "Screen[str | None]") -> str | None:
-        """Show a dialog and wait for its result. Only ever from a worker."""
-        return await self.push_screen_wait(screen)
-
-    async def pick(
-        self,
-        title: str,
-        options: Iterable[Option],
-        current: str,
-        *,
-        search: bool = False,
-        preview: Callable[[str], None] | None = None,
-    ) -> str | None:
-        """Let the user choose one; None: they did not."""
-        return await self.question(PickerScreen(title, options, current, search=search, preview=preview))
+    # What the conductor asks for
 
     async def pictures(self, text: str) -> "tuple[Image, ...]":
         """The pictures that a text names."""
         return await self._actions.pictures(text)
-
-    def give_back(self, text: str) -> None:
-        """Put a text that was not sent back into the prompt."""
-        self.entry.prompt.put(text)
-
-    def show_waiting(self, texts: tuple[str, ...]) -> None:
-        """Show the texts that wait."""
-        self.entry.waiting.show(texts)
-        self.entry.prompt.recall_first = bool(texts)
-
-    def turn_changed(self) -> None:
-        """A turn began or ended."""
-        if self.conductor.session is not None:
-            self._show_agent(self.conductor.session.agent)
-        self._show_attention()
-
-    def refresh_status(self) -> None:
-        """Bring what the agent is now to the status bar."""
-        self.turn_changed()
-
-    def theme_names(self) -> tuple[str, ...]:
-        """The shipped themes, and the user's own."""
-        return self._appearance.names
-
-    def theme_name(self) -> str:
-        """The theme in use."""
-        return self.theme
-
-    def use_theme(self, name: str) -> None:
-        """Change the colours."""
-        self.theme = name
-
-    def report(self, error: Exception) -> None:
-        """Show an error as a card; one that nobody expected leaves its details in a log."""
-        from tui_agent.tui.errors import explain
-
-        told = explain(error)
-        if told is not None:
-            self.say(Level.ERROR, *told)
-            return
-        self.say(
-            Level.ERROR,
-            "Something went wrong inside the program",
-            f"{type(error).__name__}: {error}\nEverything up to here is kept.",
-            write_crash_log(error, os.environ),
-        )
 
     def quit(self) -> None:
         """Close the session, then leave."""
@@ -447,19 +342,9 @@ class TuiAgent(App[object]):
         finally:
             self.exit()
 
+    @override
     def _show_agent(self, agent: "Agent") -> None:
-        full, spent = agent.fullness(), agent.tracker
-        self.status.show(
-            model=agent.profile.name,
-            mode=agent.mode,
-            tokens=full.tokens,
-            window=full.window,
-            measured=full.measured,
-            ticks=full.starts,
-            cost_usd=spent.session.known_cost_usd,
-            turn_cost_usd=spent.turn.known_cost_usd,
-            cache_share=agent.cache_share,
-        )
+        super()._show_agent(agent)
         self.steering.changed()
 
     def _context_changed(self, agent: "Agent", event: "AgentEvent") -> None:
@@ -475,33 +360,3 @@ class TuiAgent(App[object]):
         self._attention.again()
         for widget in self.screen.walk_children(with_self=True):
             widget.refresh()
-
-    def _show_attention(self) -> None:
-        self._attention.name = name_of(self._transcript) or self._attention.name
-        self._attention.show(working=bool(self.status.status.activity), focused=self.app_focus)
-
-    def _write_control(self, sequence: str) -> None:
-        if self._driver is not None and not self.is_headless:
-            self._driver.write(sequence)
-
-    @override
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        return [*without_greys(super().get_line_filters()), *self._own_filters]
-
-    def _hint(self, text: str) -> None:
-        self.status.show(hint=text)
-        self.set_timer(AGAIN_S, self._clear_hint)
-
-    def _clear_hint(self) -> None:
-        self.status.show(hint="")
-
-    @override
-    def _handle_exception(self, error: Exception) -> None:
-        """An error that leaves the screen unusable: keep its details, and leave with a line instead of a traceback."""
-        if not self.crash:
-            kept = write_crash_log(error, os.environ)
-            self.crash = f"stopped by an unexpected error ({type(error).__name__}); {kept}"
-            self._exception = error
-            self._exception_event.set()
-        self._return_code = FAILED
-        self._close_messages_no_wait()

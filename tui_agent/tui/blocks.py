@@ -70,20 +70,64 @@ class StreamedText:
         return self._pieces[0] if self._pieces else ""
 
 
+@dataclass(slots=True)
+class Folding:
+    """Whether the cards of a transcript stand open; `round` counts how often all of them were opened or closed."""
+
+    open: bool = False
+    round: int = 0
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class Block:
     """What every block has.
 
     id: stable and unique in its transcript, counted up from 1.
     index: its place in the transcript, from 0.
-    version: counts every change of what it shows.
-    collapsed: shows its summary only.
+    changes: counts every change of what it says.
     """
 
     id: int
     index: int
-    version: int = 0
-    collapsed: bool = False
+    changes: int = 0
+
+    @property
+    def version(self) -> int:
+        """Counts every change of what it shows."""
+        return self.changes
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether it shows its summary only."""
+        return False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Card(Block):
+    """A block that can be opened. It stands as all cards do, until it is opened or closed by itself.
+
+    folding: shared by all cards of a transcript, so that opening all of them touches none.
+    own: where it was opened or closed by itself, in which round, and whether it was closed.
+    """
+
+    folding: Folding
+    own: tuple[int, bool] | None = None
+
+    @property
+    @override
+    def version(self) -> int:
+        return self.changes + self.folding.round
+
+    @property
+    @override
+    def collapsed(self) -> bool:
+        if self.own is not None and self.own[0] == self.folding.round:
+            return self.own[1]
+        return not self.folding.open
+
+    def toggle(self) -> None:
+        """Open it, or close it."""
+        self.own = (self.folding.round, not self.collapsed)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -108,7 +152,7 @@ class ProseBlock(Block):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class ReasoningBlock(Block):
+class ReasoningBlock(Card):
     """The model's reasoning; `seconds` and `tokens` are known when it is over."""
 
     content: StreamedText
@@ -132,11 +176,12 @@ class ResultSize:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class ToolBlock(Block):
+class ToolBlock(Card):
     """One tool call and, later, its result.
 
     summary: the arguments on one line. arguments: the whole of them.
     tail: the last lines printed while it runs. result: what the model was given.
+    steps: of a subtask, where it stands and what it calls, a line each; kept when it is over.
     diff: a unified diff, for edits. note: one line on why it was denied or failed.
     seconds: how long it ran.
     """
@@ -147,6 +192,7 @@ class ToolBlock(Block):
     arguments: str = ""
     state: ToolState = ToolState.PENDING
     tail: str = ""
+    steps: str = ""
     result: str = ""
     size: ResultSize = field(default_factory=ResultSize)
     diff: str = ""
@@ -166,7 +212,7 @@ class NoticeBlock(Block):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class BoundaryBlock(Block):
+class BoundaryBlock(Card):
     """A step of the context manager: tokens before and after it, and why it was taken.
 
     seq: what undoes it: the step's entry, or, where `restores`, the result to show whole again; 0: nothing does.

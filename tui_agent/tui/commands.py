@@ -6,7 +6,6 @@ from difflib import get_close_matches
 from typing import Final, Protocol
 
 from tui_agent.agent.command_names import COMMANDS
-from tui_agent.safe_text import one_line
 from tui_agent.settings import PermissionMode
 from tui_agent.tui.blocks import Level
 from tui_agent.tui.completion import Choice, Completion
@@ -23,9 +22,6 @@ _MODES: Final[dict[PermissionMode, str]] = {
 
 _USAGE_WIDTH: Final = 24
 """Columns of a command in the help; the few that are longer push their description to the right."""
-
-MAX_DESCRIPTION: Final = 120
-"""Characters of a tool's description in its list."""
 
 
 class Host(ModelHost, Protocol):
@@ -74,11 +70,6 @@ class Commands:
         self.all = tuple(commands)
         self._by_name = {name: command for command in self.all for name in (command.name, *command.aliases)}
 
-    def is_command(self, text: str) -> bool:
-        """Whether a text asks for a command: `/name`, and not a path."""
-        name = text.strip().split(maxsplit=1)[0] if text.strip() else ""
-        return name.startswith("/") and "/" not in name[1:] and "\n" not in text.strip()
-
     async def run(self, host: Host, text: str) -> None:
         """Do what `/name argument` says; a name that nothing goes by is told with the nearest one."""
         word, _, argument = text.strip()[1:].partition(" ")
@@ -113,18 +104,6 @@ def _choice(command: Command) -> Choice:
 def _described(command: Command) -> str:
     also = f" (also {', '.join(f'/{alias}' for alias in command.aliases)})" if command.aliases else ""
     return command.description + also
-
-
-async def _tools(host: Host, argument: str) -> None:
-    tools = (await host.agent()).tools()
-    width = max((len(tool.name) for tool in tools), default=0) + 2
-    lines = [f"{tool.name:<{width}}{_first_sentence(tool.description)}" for tool in tools]
-    host.say(Level.INFO, f"{len(tools)} tools", "\n".join(lines))
-
-
-def _first_sentence(text: str) -> str:
-    line = " ".join(text.split())
-    return one_line(line.split(". ", 1)[0].rstrip("."), MAX_DESCRIPTION)
 
 
 _SHOWN_AS_STEP: Final = frozenset(("compact", "done"))
@@ -163,23 +142,6 @@ async def _theme(host: Host, argument: str) -> None:
     host.use_theme(name)
 
 
-async def _escalate(host: Host, argument: str) -> None:
-    from tui_agent.models.base import ModelError
-
-    agent = await host.agent()
-    busy = agent.busy
-    try:
-        name = await agent.escalate()
-    except ModelError as error:
-        host.say(Level.ERROR, f"The model stays {agent.profile.name}", error.message)
-        return
-    if not name:
-        host.say(Level.WARNING, f"The model stays {agent.profile.name}", hint="no larger one can be asked; see /model")
-        return
-    host.refresh_status()
-    host.say(Level.INFO, f"{name} answers from {'the next step' if busy else 'here'} on")
-
-
 def _steering(name: str) -> Handler:
     """A command of the agent's own, whose answer is shown as a notice; what it does to the context shows itself."""
 
@@ -196,9 +158,6 @@ def _steering(name: str) -> Handler:
             return
         except StorageError as error:
             host.say(Level.ERROR, error.message, hint=error.hint)
-            return
-        if reply is None:
-            host.say(Level.WARNING, f"This session has no /{name}")
             return
         shown = "" if name in _SHOWN_AS_STEP else reply.text
         host.say(Level.WARNING if reply.failed else Level.INFO, reply.title, reply.text if reply.failed else shown)
@@ -223,8 +182,8 @@ def default_commands() -> Commands:
             Command("model", "choose who answers", choose_model, argument="[name]"),
             Command("key", "enter a provider's key, hidden", enter_key),
             Command("mode", "choose what may happen without asking", _mode, argument="[name]"),
-            Command("tools", "what the model can use", _tools),
-            Command("escalate", "go on with the provider's frontier model", _escalate),
+            Command("tools", "what the model can use", _steering("tools")),
+            Command("escalate", "go on with the provider's frontier model", _steering("escalate")),
             *(
                 Command(each.name, each.description, _steering(each.name), each.argument, each.aliases)
                 for each in COMMANDS

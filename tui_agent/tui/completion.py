@@ -51,7 +51,11 @@ class PathFinder(Protocol):
         ...
 
     def dropped(self, text: str) -> str:
-        """What to insert for a pasted text that is the path of a picture; empty: it is not."""
+        """What to insert for pasted paths of pictures of the project; empty: it is something else."""
+        ...
+
+    def holds_pictures(self, text: str) -> bool:
+        """Whether a pasted text is nothing but pictures."""
         ...
 
 
@@ -66,6 +70,9 @@ class NoFiles:
 
     def dropped(self, text: str) -> str:
         return ""
+
+    def holds_pictures(self, text: str) -> bool:
+        return False
 
 
 class CompletionList(Widget):

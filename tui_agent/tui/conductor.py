@@ -78,8 +78,7 @@ class Conductor:
             self._stage.report(error)
             self._fail()
             return
-        for seq, text in self.session.agent.queued():
-            self.add(seq, text)
+        self._view.show_waiting(self.session.agent.queued())
         self._opened.set_result(self.session)
         early = list(self._early)
         self._early.clear()

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Final
 
 from tui_agent.tui.blocks import BoundaryBlock, Level
 from tui_agent.tui.conductor import SessionUnavailable
+from tui_agent.tui.drafting import UNCHANGED, Drafting
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.context.asked import Outlook, PreviewedStep
     from tui_agent.context.refusal import Refusal
     from tui_agent.models.base import ModelProfile
-    from tui_agent.tui.app import TuiAgent
+    from tui_agent.tui.base_app import BaseApp
     from tui_agent.tui.context_panel import ContextPanel
 
 PANEL: Final = ("context", "boundaries")
@@ -22,10 +23,11 @@ SKIP: Final = "!"
 class ContextControl:
     """The app's hands on the context. Nothing of it costs anything before it is used."""
 
-    def __init__(self, app: "TuiAgent") -> None:
+    def __init__(self, app: "BaseApp") -> None:
         self._app = app
         self._unasked = False
         self.panel: ContextPanel | None = None
+        self.drafting = Drafting(app)
 
     @property
     def has_focus(self) -> bool:
@@ -74,7 +76,7 @@ class ContextControl:
             self._app.say(Level.ERROR, error.message, hint=error.hint)
         else:
             if isinstance(done, Refusal):
-                self._app.say(Level.WARNING, "The context stays as it is", done.reason)
+                self._app.say(Level.WARNING, UNCHANGED, done.reason)
 
     async def undo(self, block: BoundaryBlock) -> None:
         """Undo a step of the conversation, or show an evicted result whole."""
@@ -98,7 +100,10 @@ class ContextControl:
     # Looking before it is done
 
     async def run(self, text: str, run: Callable[[str], Awaitable[None]]) -> None:
-        """Have a command run, after its preview was accepted; the panel's own command opens it."""
+        """Have a command run, after its preview was accepted; the panel's own command opens it.
+
+        A summary is shown once more when it is written.
+        """
         word, _, argument = text.strip()[1:].partition(" ")
         name, argument = word.lower(), argument.strip()
         self._unasked = name.endswith(SKIP)
@@ -126,7 +131,7 @@ class ContextControl:
         return await self._app.push_screen_wait(WhatIfScreen(seen, self._app.glyphs)) is not None
 
     async def _wanted(self, name: str, argument: str) -> str | None:
-        """What follows the command, as the user leaves it; None: it is not to be run."""
+        """What follows the command, as the user leaves it; None: there is nothing left to run."""
         step = _step(name)
         agent = await self._app.agent() if step is not None else None
         if step is None or agent is None or agent.busy or (step == "checkpoint" and not agent.has_checkpointer):
@@ -149,7 +154,13 @@ class ContextControl:
 
         screen = WhatIfScreen(seen, self._app.glyphs, excerpt=agent.excerpt, pin=pin, focus=argument)
         accepted = await self._app.push_screen_wait(screen)
-        return None if accepted is None else accepted.focus
+        if accepted is None or step == "clear":
+            return None if accepted is None else accepted.focus
+        try:
+            await self.drafting.run(agent, step, accepted.focus)
+        except AgentBusy:
+            self._app.hint("not while a turn runs; Esc stops it")
+        return None
 
 
 def _step(name: str) -> "PreviewedStep | None":

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from tui_agent.agent.overview import Overview
 from tui_agent.context.refusal import Refusal
+from tui_agent.conversation.items import place_of
 from tui_agent.storage.errors import StorageError
 from tui_agent.tui.context_rows import ItemKey, StepKey, panel_rows
 from tui_agent.tui.row_list import RowList
@@ -174,7 +175,9 @@ class ContextPanel(Vertical):
         return key.seq if isinstance(key, ItemKey) else None
 
     def _is_pinned(self, seq: int) -> bool:
-        return self._seen is not None and any(item.seq == seq and item.pinned for item in self._seen.items)
+        items = self._seen.items if self._seen is not None else ()
+        place = place_of(items, seq)
+        return place is not None and items[place].pinned
 
     def _draw(self) -> None:
         if self._seen is not None:

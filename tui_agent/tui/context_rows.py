@@ -6,18 +6,20 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 from rich.style import Style
+from typing_extensions import override
 
 from tui_agent.agent.overview import Overview, Step
 from tui_agent.context.counting import estimate
 from tui_agent.context.pricing import spoken_time
-from tui_agent.context.stats import LABELS, Activity, ContextStats, Mark
+from tui_agent.context.stats import LABELS, Activity, ContextStats, Mark, price_text
+from tui_agent.conversation.items import place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.conversation.view import Item
 from tui_agent.safe_text import clean, displayed, one_line
 from tui_agent.tui.context_drawing import Bar, bar_line, category_sign, course_lines, ticks_line
 from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.painting.palette import Look
-from tui_agent.tui.row_list import Row
+from tui_agent.tui.row_list import Row, Rows
 from tui_agent.tui.status_bar import cost_text
 from tui_agent.tui.transcript import compact_count
 
@@ -68,21 +70,56 @@ class StepKey(NamedTuple):
     seq: int
 
 
-def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width: int) -> list[Row]:
+class PanelRows(Rows):
+    """The figures, then a row for each item, newest first, made when it is looked at."""
+
+    def __init__(
+        self, figures: Sequence[Row], items: Sequence[Item], now: float, excerpt: Callable[[int], str]
+    ) -> None:
+        super().__init__(figures)
+        self._items = items
+        self._now = now
+        self._excerpt = excerpt
+
+    @override
+    def place_of(self, key: object) -> int | None:
+        if not isinstance(key, ItemKey):
+            return super().place_of(key)
+        place = place_of(self._items, key.seq)
+        return None if place is None else len(self) - 1 - place
+
+    @override
+    def __len__(self) -> int:
+        return len(self._made) + len(self._items)
+
+    @override
+    def row(self, place: int) -> Row:
+        if place < len(self._made):
+            return super().row(place)
+        return _item_row(self._items[len(self) - 1 - place], self._now, self._excerpt)
+
+
+def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width: int) -> Rows:
     """All rows for a panel of `width` cells; `now` in seconds since the epoch, `excerpt` begins an item's text."""
-    return [
+    figures = [
         *_window(seen),
         *titled_rows("Next", _next(seen.stats, width)),
         *titled_rows("Size, call by call", _course(seen)),
         *titled_rows("Steps", [_step_row(step, now) for step in reversed(seen.steps)]),
         *titled_rows("Activity", _activity(seen.stats, now, width)),
-        *titled_rows(f"In the conversation: {len(seen.items):,}", item_rows(seen.items, now, excerpt), "tokens  age"),
     ]
+    if seen.items:
+        figures += title_rows(f"In the conversation: {len(seen.items):,}", "tokens  age")
+    return PanelRows(figures, seen.items, now, excerpt)
 
 
 def item_rows(items: Sequence[Item], now: float, excerpt: Callable[[int], str]) -> list[Row]:
     """A row for each item, newest first."""
-    return [Row(partial(_draw_item, item, now, excerpt), ItemKey(item.seq)) for item in reversed(items)]
+    return [_item_row(item, now, excerpt) for item in reversed(items)]
+
+
+def _item_row(item: Item, now: float, excerpt: Callable[[int], str]) -> Row:
+    return Row(partial(_draw_item, item, now, excerpt), ItemKey(item.seq))
 
 
 def plain_row(*pieces: tuple[str, str]) -> Row:
@@ -100,9 +137,13 @@ def wrapped(text: str, width: int, style: str = "muted") -> list[Row]:
 def titled_rows(title: str, rows: Sequence[Row], columns: str = "") -> Iterator[Row]:
     """Rows under a title, with what their columns on the right are; nothing where there are none."""
     if rows:
-        yield plain_row()
-        yield Row(partial(_draw_title, title, columns))
+        yield from title_rows(title, columns)
         yield from rows
+
+
+def title_rows(title: str, columns: str = "") -> tuple[Row, Row]:
+    """A blank row, and a title with what the columns on the right are."""
+    return plain_row(), Row(partial(_draw_title, title, columns))
 
 
 def _window(seen: Overview) -> Iterator[Row]:
@@ -140,16 +181,19 @@ def _next(stats: ContextStats, width: int) -> list[Row]:
     rows: list[Row] = []
     ahead = stats.upcoming
     for mark in stats.marks:
-        share = f"{mark.percent:.0f}%" if mark.percent else ""
-        rows.append(_fact(LAYERS[mark.layer], f"{mark.tokens:,}", share, tick=True))
+        share = "messages" if mark.messages else f"{mark.percent:.0f}%" if mark.percent else ""
+        rows.append(_fact(LAYERS[mark.layer], f"{mark.messages or mark.tokens:,}", share, tick=True))
         if mark.warning:
             rows += wrapped(f"rests: {mark.warning}", width)
         elif ahead is not None and ahead.layer == mark.layer:
-            frees = f"; would free about {ahead.frees:,}" if ahead.frees else "; nothing it could free yet"
+            frees = f"; would free about {ahead.frees:,} now" if ahead.frees else ""
             rows += wrapped(f"in {ahead.distance:,} tokens{frees}", width, "base")
+            for told in filter(None, (price_text(ahead), ahead.why)):
+                rows += wrapped(told, width, "base")
             rows += wrapped(_why(mark), width)
         else:
-            rows += wrapped(_why(mark) if stats.tokens < mark.tokens else _why_not(mark), width)
+            passed = stats.messages >= mark.messages if mark.messages else stats.tokens >= mark.tokens
+            rows += wrapped(_why_not(mark) if passed else _why(mark), width)
     return rows
 
 

@@ -1,6 +1,7 @@
 """The user's own editor for a draft: which one, and the private file it is given."""
 
 import asyncio
+import os
 import shlex
 import shutil
 import signal
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+
+from textual.app import App, SuspendNotSupported
 
 from tui_agent.tools.environment import child_environment
 
@@ -55,6 +58,16 @@ async def edited(draft: str, command: list[str], environ: Mapping[str, str]) -> 
         except OSError as error:
             raise EditorFailure(f"the text cannot be read back: {error.strerror}") from error
     return text.removesuffix("\n") if not draft.endswith("\n") else text
+
+
+async def edited_outside(app: App[object], draft: str) -> str:
+    """As `edited`, in the editor of this process's environment, to which `app` hands its terminal."""
+    command = editor_command(os.environ)
+    try:
+        with app.suspend(), app.batch_update():
+            return await edited(draft, command, os.environ)
+    except SuspendNotSupported as error:
+        raise EditorFailure("This terminal cannot be handed to an editor") from error
 
 
 async def _run(command: list[str], environ: Mapping[str, str]) -> None:

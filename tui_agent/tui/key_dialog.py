@@ -10,6 +10,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 from typing_extensions import override
 
+from tui_agent.safe_text import one_line
+
 WHERE: Final = {
     "ANTHROPIC_API_KEY": "https://console.anthropic.com/settings/keys",
     "GEMINI_API_KEY": "https://aistudio.google.com/apikey",
@@ -41,7 +43,7 @@ class KeyScreen(ModalScreen[str | None]):
     def __init__(self, variable: str, purpose: str) -> None:
         super().__init__()
         self._variable = variable
-        self._purpose = purpose
+        self._purpose = one_line(purpose, 80)
 
     @override
     def compose(self) -> ComposeResult:

@@ -28,6 +28,8 @@ PLACES: Final[dict[Place, tuple[str, Keys]]] = {
             ("!", "run a shell command; the model sees what it prints"),
             ("/", "commands; Tab completes"),
             ("Ctrl+G", "write in your editor ($EDITOR)"),
+            ("Ctrl+V", "the picture on the clipboard (Alt+V too)"),
+            ("Ctrl+_", "undo what was written (Alt+Z too); Ctrl+Y: redo"),
             ("PgUp, PgDn", "turn the pages of the conversation"),
             ("Ctrl+D", "quit, when the prompt is empty"),
         ),

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.conversation.blocks import Image
-from tui_agent.tools.base import ToolFailure
 from tui_agent.tui.completion import Choice, Completion
+from tui_agent.tui.pictures import CHIP, PictureProblem, is_encoded, kept, read_picture
 
 if TYPE_CHECKING:
     from tui_agent.tui.file_index import FileIndex
@@ -19,6 +19,7 @@ PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _BEING_WRITTEN: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"]*)|([^\s\"]*))$")
 _MENTION: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
 _MAX_PATH: Final = 4_096
+_MAX_DROPPED: Final = 8 * _MAX_PATH
 
 
 class Mention(NamedTuple):
@@ -59,8 +60,12 @@ class ProjectFiles:
         return Completion(mention.start, tuple(Choice(_following(path), path, final=False) for path in paths))
 
     def dropped(self, text: str) -> str:
-        """The mention of a picture whose path was pasted, as terminals do when a file is dragged in."""
-        return picture_pasted(text, self._folder)
+        """The mentions of pictures of the project whose paths were pasted; empty: it is something else."""
+        return mentions_of(dropped_files(text), self._folder)
+
+    def holds_pictures(self, text: str) -> bool:
+        """Whether a pasted text is nothing but pictures: their paths, or one in base64."""
+        return bool(dropped_files(text)) or is_encoded(text)
 
     async def close(self) -> None:
         """Stop a listing that runs."""
@@ -83,54 +88,63 @@ def as_mention(path: str) -> str:
 
 def mentioned(text: str) -> list[str]:
     """The paths that a text mentions."""
-    return [found[1] or found[2].rstrip(".,;:!?)]}'") for found in _MENTION.finditer(text)]
+    return [name for _, name in _mentions(text)]
 
 
-def picture_pasted(text: str, folder: Path) -> str:
-    """The mention of a picture whose path was pasted, as terminals do when a file is dragged in; empty: it is none."""
-    if len(text) > _MAX_PATH or "\n" in text.strip():
+def _mentions(text: str) -> list[tuple[int, str]]:
+    """Where a text mentions a path, and which."""
+    return [(found.start(), found[1] or found[2].rstrip(".,;:!?)]}'")) for found in _MENTION.finditer(text)]
+
+
+def dropped_files(text: str) -> tuple[Path, ...]:
+    """The pictures whose paths a pasted text consists of, as terminals do when files are dragged in; else none."""
+    if len(text) > _MAX_DROPPED:
+        return ()
+    paths = _paths(text.strip())
+    are_pictures = all(
+        path.suffix.lower() in PICTURES and path.is_absolute() and str(path).isprintable() for path in paths
+    )
+    try:
+        return paths if are_pictures and all(path.is_file() for path in paths) else ()
+    except OSError:
+        return ()
+
+
+def mentions_of(paths: tuple[Path, ...], folder: Path) -> str:
+    """These files as mentions, where all of them lie in the project; else empty."""
+    if not all(path.is_relative_to(folder) and '"' not in str(path) for path in paths):
         return ""
-    path = _dropped_path(text.strip())
-    if path is None or path.suffix.lower() not in PICTURES or not path.is_absolute() or not path.is_file():
-        return ""
-    if not str(path).isprintable() or '"' in str(path):
-        return ""
-    inside = path.is_relative_to(folder)
-    return as_mention(str(path.relative_to(folder) if inside else path))
+    return " ".join(as_mention(str(path.relative_to(folder))) for path in paths)
 
 
-def read_pictures(text: str, folder: Path) -> Pictures:
-    """The pictures that a text mentions. Reads files: call it in a thread."""
+def read_pictures(text: str, folder: Path, session_folder: Path | None = None) -> Pictures:
+    """The pictures that a text mentions or has chips of, in their order. Reads files: call it in a thread."""
     images: list[Image] = []
     problems: list[str] = []
-    names = [name for name in dict.fromkeys(mentioned(text)) if name.lower().endswith(PICTURES)]
-    for name in names[:MAX_PICTURES]:
+    found: list[tuple[int, str, re.Match[str] | None]]
+    found = [(chip.start(), chip.group(), chip) for chip in CHIP.finditer(text)]
+    found += [(place, name, None) for place, name in _mentions(text) if name.lower().endswith(PICTURES)]
+    named = {name: chip for _, name, chip in sorted(found, key=lambda each: each[0])}
+    for name, chip in list(named.items())[:MAX_PICTURES]:
         try:
-            images.append(_picture(folder / Path(name).expanduser()))
-        except (OSError, RuntimeError, ValueError, ToolFailure) as error:
+            if chip is None:
+                picture = read_picture(folder / Path(name).expanduser())
+            elif session_folder is not None:
+                picture = kept(chip, session_folder)
+            else:
+                continue
+            images.append(picture.image())
+        except (OSError, RuntimeError, ValueError, PictureProblem) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             problems.append(f"{name}: {reason}")
-    if len(names) > MAX_PICTURES:
-        problems.append(f"only the first {MAX_PICTURES} of {len(names)} pictures are sent")
+    if len(named) > MAX_PICTURES:
+        problems.append(f"only the first {MAX_PICTURES} of {len(named)} pictures are sent")
     return Pictures(tuple(images), tuple(problems))
 
 
-def _picture(path: Path) -> Image:
-    import base64
-
-    from tui_agent.tools.encodings import HEAD, sniff
-    from tui_agent.tools.files import MAX_IMAGE_BYTES
-
-    if not path.is_file():
-        raise ToolFailure("there is no such file")
-    with path.open("rb") as file:
-        data = file.read(MAX_IMAGE_BYTES + 1)
-    if len(data) > MAX_IMAGE_BYTES:
-        raise ToolFailure(f"it is too large to be sent (at most {MAX_IMAGE_BYTES / 1024**2:.2f} MiB); scale it down")
-    kind = sniff(data[:HEAD], whole=len(data) <= HEAD)
-    if not kind.is_image:
-        raise ToolFailure("it is no picture of a kind that can be sent (PNG, JPEG, GIF, WebP)")
-    return Image(kind.media, base64.b64encode(data).decode())
+def names_pictures(text: str) -> bool:
+    """Whether `read_pictures` would find any."""
+    return bool(CHIP.search(text)) or any(name.lower().endswith(PICTURES) for name in mentioned(text))
 
 
 def _following(path: str) -> str:
@@ -141,17 +155,22 @@ def _following(path: str) -> str:
     return f"{written} "
 
 
-def _dropped_path(text: str) -> Path | None:
-    """A path as terminals paste it: plain, quoted, with backslashes, or as a ``file:`` address."""
+def _paths(text: str) -> tuple[Path, ...]:
+    """Paths as terminals paste them: plain, quoted, with backslashes, or as ``file:`` addresses; one or several."""
     import shlex
     from urllib.parse import unquote, urlsplit
 
-    if text.startswith("file://"):
-        return Path(unquote(urlsplit(text).path))
+    if text.startswith("/") and "\n" not in text and Path(text).suffix.lower() in PICTURES and _is_file(text):
+        return (Path(text),)
     try:
         words = shlex.split(text)
+        return tuple(Path(unquote(urlsplit(word).path) if word.startswith("file://") else word) for word in words)
     except ValueError:
-        words = []
-    if len(words) == 1:
-        return Path(words[0])
-    return Path(text) if text.startswith("/") else None
+        return ()
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False

@@ -59,13 +59,14 @@ class Host(Protocol):
 
 async def choose_model(host: Host, argument: str) -> None:
     """Let another model answer; where its key is missing, ask for that first."""
+    from tui_agent.agent.task_class import local_models
     from tui_agent.models.base import ModelError
     from tui_agent.models.catalogue import missing_key
     from tui_agent.tui.options import model_options
 
     agent = await host.agent()
     before = agent.profile.name
-    options = () if argument else await asyncio.to_thread(model_options, before)
+    options = () if argument else await asyncio.to_thread(model_options, before, local_models(agent.settings))
     name = argument or await host.pick(TITLE, options, before, search=True)
     if name is None:
         return
@@ -119,9 +120,9 @@ async def _keep_key(host: Host, variable: str, purpose: str) -> bool:
 
 async def _swap(agent: "Agent", name: str, may_switch: "MaySwitch | None" = None) -> bool:
     """Let another model answer, unless the user would rather not; whether it does."""
-    from tui_agent.models.catalogue import create_model
+    from tui_agent.agent.task_class import configured_model
 
-    model = await asyncio.to_thread(create_model, name)
+    model = await asyncio.to_thread(configured_model, agent.settings, name)
     if may_switch is not None and not await may_switch(agent, model.profile):
         await model.close()
         return False

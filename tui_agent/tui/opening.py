@@ -1,8 +1,10 @@
 """Opening the session once the screen is there: trust, which session, and what can go wrong with it."""
 
+import asyncio
 import os
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from textual.screen import Screen
@@ -14,11 +16,19 @@ from tui_agent.tui.conductor import SessionUnavailable
 from tui_agent.tui.dialogs import TRUST, TrustScreen
 from tui_agent.tui.options import session_options
 from tui_agent.tui.pickers import PickerScreen
+from tui_agent.tui.transcript_view import TranscriptView
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
+    from tui_agent.agent.events import AgentEvent
     from tui_agent.session import Session
     from tui_agent.tools.base import Ask
+    from tui_agent.tui.turns import TurnView
+
+SLICE_S: Final = 0.008
+"""Seconds for which the screen may be busy with an earlier conversation before it looks for keys: half of what a key
+press may take.
+"""
 
 _KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 
@@ -30,6 +40,10 @@ class Questions(Protocol):
         """Show a notice in the pane."""
         ...
 
+    def refuse(self, reason: str) -> None:
+        """Leave the program: the settings do not allow what was asked for."""
+        ...
+
     def question(self, screen: Screen[str | None]) -> Awaitable[str | None]:
         """Show a dialog and wait for its result."""
         ...
@@ -38,7 +52,7 @@ class Questions(Protocol):
 async def open_for_screen(arguments: Arguments, settings: Settings, questions: Questions, ask: "Ask") -> "Session":
     """The session the arguments ask for.
 
-    Raises SessionUnavailable after telling the user why there is none.
+    Raises SessionUnavailable after telling the user why there is none, or why the program ends.
     """
     arguments, settings = await _with_trust(arguments, settings, questions)
     return await _opened(arguments, settings, questions, ask)
@@ -46,14 +60,31 @@ async def open_for_screen(arguments: Arguments, settings: Settings, questions: Q
 
 def welcome(settings: Settings, environ: Mapping[str, str]) -> str:
     """What someone without a key should know; empty for everyone else."""
-    if settings.model.id or any(environ.get(name) for name in (*_KEYS, "OLLAMA_HOST")):
+    if settings.model.id or any(environ.get(name) for name in _KEYS):
         return ""
     return (
         "No key is set, so the offline model answers: a small reader of plain commands that needs no network.\n"
         "Try: read README.md · find TODO in . · run ls -la · summarise README.md\n"
         "\n"
-        "For Claude set ANTHROPIC_API_KEY, for Gemini set GEMINI_API_KEY, then start again; or enter a key now: /key"
+        "For Claude set ANTHROPIC_API_KEY, for Gemini set GEMINI_API_KEY, then start again; or enter a key now: /key\n"
+        "For a local model through Ollama: /model, or start with --model ollama:NAME"
     )
+
+
+async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: TranscriptView) -> None:
+    """Bring an earlier conversation to the screen, however long: in slices, between which keys are answered."""
+    pane.hold()
+    try:
+        began = monotonic()
+        for event in past:
+            view.show(event)
+            if monotonic() - began > SLICE_S:
+                pane.take_in()
+                await asyncio.sleep(0)
+                began = monotonic()
+        view.end()
+    finally:
+        pane.flush()
 
 
 async def learn_model(agent: "Agent", questions: Questions) -> None:
@@ -92,12 +123,15 @@ async def _with_trust(arguments: Arguments, settings: Settings, questions: Quest
 
 
 async def _opened(arguments: Arguments, settings: Settings, questions: Questions, ask: "Ask") -> "Session":
-    from tui_agent.session import SessionError, open_session
+    from tui_agent.session import SessionError, SessionRefused, open_session
 
     if arguments.resume == "":
         arguments = replace(arguments, resume=await _picked_session(arguments, questions))
     try:
         return await open_session(settings, arguments, ask)
+    except SessionRefused as refused:
+        questions.refuse(f"{refused.message} {refused.hint}")
+        raise SessionUnavailable from refused
     except SessionError as error:
         questions.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
         raise SessionUnavailable from error

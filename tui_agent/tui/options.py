@@ -10,20 +10,20 @@ from tui_agent.tui.pickers import Option
 from tui_agent.tui.transcript import compact_count
 
 if TYPE_CHECKING:
-    from tui_agent.models.base import ModelProfile
+    from tui_agent.models.base import LocalModels, ModelProfile
     from tui_agent.storage.sessions import SessionInfo
 
 MAX_TITLE: Final = 30
 _UNITS: Final = ((1024**3, "GB"), (1024**2, "MB"), (1024, "KB"))
 
 
-def model_options(current: str) -> tuple[Option, ...]:
-    """The models known without asking anyone, the present one among them: tier, window, dollars per million tokens, and
-    whether a key is missing. Imports the price catalogue: call it in a thread.
+def model_options(current: str, local: "LocalModels") -> tuple[Option, ...]:
+    """The models of the catalogue and of Ollama, the present one among them: tier, window, dollars per million tokens,
+    and whether a key is missing. Imports the price catalogue and asks Ollama: call it in a thread.
     """
     from tui_agent.models.catalogue import known_models
 
-    options = [Option(profile.name, profile.name, _model_facts(profile)) for profile in known_models()]
+    options = [Option(profile.name, profile.name, _model_facts(profile)) for profile in known_models(local=local)]
     if current not in {option.value for option in options}:
         options.insert(0, Option(current, current))
     return tuple(options)
@@ -33,11 +33,12 @@ def _model_facts(profile: "ModelProfile") -> str:
     from tui_agent.models.catalogue import missing_key
 
     tier = "" if profile.tier == "unknown" else profile.tier
-    window = compact_count(profile.window) if profile.window else ""
+    assumed = "?" if profile.source == "default" else " "
+    window = f"{compact_count(profile.window)}{assumed}" if profile.window else ""
     prices = profile.prices
     cost = f"${prices.input:g} / ${prices.output:g}" if prices is not None else ""
     key = "no key" if missing_key(profile.name) else ""
-    return f"{tier:<9}{window:>5}  {cost:<13} {key}".rstrip()
+    return f"{tier:<9}{window:>6} {cost:<13} {key}".rstrip()
 
 
 def session_options(sessions: Iterable["SessionInfo"]) -> tuple[Option, ...]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -18,16 +17,14 @@ from tui_agent.tui.fences import fenced_code
 from tui_agent.tui.searching import Search, Typed
 from tui_agent.tui.theme import ASCII
 from tui_agent.tui.transcript import plain_text
+from tui_agent.tui.transcript_view import TranscriptView
 from tui_agent.tui.viewport import Row
-
-if TYPE_CHECKING:
-    from tui_agent.tui.conversation import ConversationPane
 
 
 class PaneExtras:
     """Belongs to one pane; keeps nothing that the transcript knows."""
 
-    def __init__(self, pane: "ConversationPane") -> None:
+    def __init__(self, pane: TranscriptView) -> None:
         self._pane = pane
         self.search = Search()
         self._timer: Timer | None = None

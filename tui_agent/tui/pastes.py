@@ -1,8 +1,11 @@
 """Large pastes: a short chip in the prompt stands for a text that is sent whole."""
 
+import re
+from collections.abc import Iterator
 from typing import Final
 
 from tui_agent.safe_text import clean
+from tui_agent.tui.pictures import CHIP
 
 MAX_LINES: Final = 12
 MAX_CHARACTERS: Final = 1_500
@@ -43,10 +46,21 @@ class Pastes:
             parts += (rest[:place], self._texts[chip])
             rest = rest[place + len(chip) :]
 
+    def chips_in(self, line: str) -> Iterator[tuple[int, int]]:
+        """Where chips stand in a line, pictures' too: first character, and the one after the last."""
+        yield from (found.span() for found in CHIP.finditer(line))
+        if "[pasted " in line:
+            for chip in self._texts:
+                yield from (found.span() for found in re.finditer(re.escape(chip), line))
+
     def chip_before(self, text: str) -> str:
-        """The chip that `text` ends with, or an empty string."""
-        return next((chip for chip in self._texts if text.endswith(chip)), "")
+        """The chip that `text` ends with, a picture's too, or an empty string."""
+        return next((chip for chip in self._chips(text) if text.endswith(chip)), "")
 
     def chip_after(self, text: str) -> str:
-        """The chip that `text` starts with, or an empty string."""
-        return next((chip for chip in self._texts if text.startswith(chip)), "")
+        """The chip that `text` starts with, a picture's too, or an empty string."""
+        return next((chip for chip in self._chips(text) if text.startswith(chip)), "")
+
+    def _chips(self, text: str) -> Iterator[str]:
+        yield from self._texts
+        yield from (found.group() for found in CHIP.finditer(text))

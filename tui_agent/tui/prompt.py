@@ -3,6 +3,10 @@
 from time import monotonic
 from typing import ClassVar
 
+from rich.cells import get_character_cell_size, split_graphemes
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,10 +18,11 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 from typing_extensions import override
 
-from tui_agent.safe_text import clean, one_line
+from tui_agent.safe_text import clean, displayed, one_line
 from tui_agent.tui.completion import Choice, Completer, CompletionList, NoFiles, PathFinder
 from tui_agent.tui.history import PromptHistory
 from tui_agent.tui.painting.lines import fit
+from tui_agent.tui.painting.palette import Palette
 from tui_agent.tui.pastes import Pastes
 
 MAX_QUEUED_ROWS = 3
@@ -36,6 +41,9 @@ class Prompt(TextArea):
         Binding("pageup", "app.page(-1)", "Conversation up", show=False),
         Binding("pagedown", "app.page(1)", "Conversation down", show=False),
         Binding("ctrl+d", "delete_or_leave", "Delete, or leave when empty", show=False),
+        Binding("ctrl+underscore,ctrl+minus,ctrl+shift+minus,alt+z", "undo", "Undo", show=False),
+        Binding("ctrl+y,alt+shift+z", "redo", "Redo", show=False),
+        Binding("ctrl+v,alt+v", "paste_picture", "Paste the picture on the clipboard", show=False),
     ]
 
     class Sent(Message):
@@ -45,6 +53,13 @@ class Prompt(TextArea):
             super().__init__()
             self.text = text
             self.written = written
+
+    class PicturesPasted(Message):
+        """The user pasted `text`, which is nothing but pictures; empty: they want the one on the clipboard."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
 
     class Recalled(Message):
         """The user looked back in an empty prompt, where a text that waits comes before the history."""
@@ -61,6 +76,8 @@ class Prompt(TextArea):
         self.cursor_blink = False
         self.last_key = 0.0
         self.recall_first = False
+        self._awaited = 0
+        self._send_then = False
         self._pastes = Pastes()
         self._sent = history
         self._completer = completer
@@ -99,8 +116,24 @@ class Prompt(TextArea):
     def paste(self, text: str) -> None:
         """Insert a pasted text, a large one as a chip."""
         self.last_key = monotonic()
-        self.type(self._files.dropped(text) or self._pastes.fold(text))
+        mentions = self._files.dropped(text)
+        if not mentions and self._files.holds_pictures(text):
+            self._await_pictures(text)
+        else:
+            self.type(mentions or self._pastes.fold(text))
         self.focus()
+
+    def pictures_pasted(self, text: str) -> None:
+        """The answer to `PicturesPasted`: chips, or the text that is no picture. What was sent meanwhile goes now."""
+        self.type(self._pastes.fold(text))
+        self._awaited -= 1
+        if self._send_then and not self._awaited:
+            self._send_then = False
+            self._send()
+
+    def _await_pictures(self, text: str) -> None:
+        self._awaited += 1
+        self.post_message(self.PicturesPasted(text))
 
     @override
     async def _on_key(self, event: events.Key) -> None:
@@ -140,9 +173,19 @@ class Prompt(TextArea):
         self._completions.show(None)
 
     @override
+    def get_line(self, line_index: int) -> Text:
+        line = super().get_line(line_index)
+        chips = list(self._pastes.chips_in(line.plain))
+        if chips:
+            accent = Palette.from_theme(self.app.theme_variables).accent.color
+            for start, end in chips:
+                line.stylize(Style(color=accent), start, end)
+        return line
+
+    @override
     def render_line(self, y: int) -> Strip:
         # Textual's placeholder cannot be wrapped to no width at all.
-        return super().render_line(y) if self.content_size.width > 0 else Strip.blank(self.size.width)
+        return _as_wide(super().render_line(y)) if self.content_size.width > 0 else Strip.blank(self.size.width)
 
     @override
     def action_delete_left(self) -> None:
@@ -159,6 +202,10 @@ class Prompt(TextArea):
         self.last_key = monotonic()
         self.type("\n")
 
+    def action_paste_picture(self) -> None:
+        """Take the picture on the clipboard."""
+        self._await_pictures("")
+
     def action_delete_or_leave(self) -> None:
         """Ctrl+D: as in a shell."""
         if self.text:
@@ -173,6 +220,9 @@ class Prompt(TextArea):
         return True
 
     def _send(self) -> None:
+        if self._awaited:
+            self._send_then = True
+            return
         written = self.text
         if not written.strip():
             return
@@ -248,6 +298,24 @@ class Prompt(TextArea):
         row, column = self.cursor_location
         start, end = sorted((column, column + length))
         self._delete_via_keyboard((row, start), (row, end))
+
+
+def _as_wide(strip: Strip) -> Strip:
+    """A line that takes the cells it is counted to take in every terminal: of joined emoji the first stands alone."""
+    if strip.text.isascii() and strip.text.isprintable():
+        return strip
+    return Strip([Segment(_apart(text), style, control) for text, style, control in strip], strip.cell_length)
+
+
+def _apart(text: str) -> str:
+    return "".join(_alone(text[start:end], width) for start, end, width in split_graphemes(text)[0])
+
+
+def _alone(cluster: str, width: int) -> str:
+    shown = "".join(sign for sign in displayed(cluster) if sign.isprintable())
+    if sum(map(get_character_cell_size, shown)) > width:
+        shown = shown[0]
+    return shown + " " * (width - sum(map(get_character_cell_size, shown)))
 
 
 class WaitingTexts(Widget):

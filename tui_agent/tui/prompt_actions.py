@@ -2,10 +2,10 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
-
-from textual.app import SuspendNotSupported
 
 from tui_agent.tui.blocks import Level
 from tui_agent.tui.conductor import SessionUnavailable
@@ -14,13 +14,15 @@ from tui_agent.tui.own_commands import OwnCommands
 
 if TYPE_CHECKING:
     from tui_agent.conversation.blocks import Image
-    from tui_agent.tui.app import TuiAgent
+    from tui_agent.tui.base_app import BaseApp
     from tui_agent.tui.commands import Commands
+    from tui_agent.tui.pictures import Picture
 
 ACTIVITY: Final = "running your command"
 
 ACTIONS: Final = (
     ("edit_draft", "Ctrl+G", "write in your editor"),
+    ("paste_picture", "Ctrl+V", "put the picture on the clipboard into the prompt"),
     ("toggle_cards", "Ctrl+O", "open or close all cards"),
     ("help", "F1", "keys and commands for where you are"),
 )
@@ -28,12 +30,14 @@ ACTIONS: Final = (
 
 
 class PromptActions:
-    """These actions of one app."""
+    """These actions of one app; `run` does what a command's line says."""
 
-    def __init__(self, app: "TuiAgent", commands: "Commands") -> None:
+    def __init__(self, app: "BaseApp", commands: "Commands", run: Callable[[str], Awaitable[None]]) -> None:
         self.own = OwnCommands()
         self._app = app
         self._commands = commands
+        self._run = run
+        self._keeping = asyncio.Lock()
 
     def run_shell(self, command: str) -> None:
         """Run a shell command of the user's; its card shows what it prints, and that joins the conversation."""
@@ -45,12 +49,12 @@ class PromptActions:
 
     async def pictures(self, text: str) -> "tuple[Image, ...]":
         """The pictures that a text names; what cannot be sent is told."""
-        from tui_agent.tui.mentions import PICTURES, mentioned, read_pictures
+        from tui_agent.tui.mentions import names_pictures, read_pictures
 
-        if not any(name.lower().endswith(PICTURES) for name in mentioned(text)):
+        if not names_pictures(text):
             return ()
-        found = await asyncio.to_thread(read_pictures, text, self._app.arguments.folder)
         agent = await self._app.agent()
+        found = await asyncio.to_thread(read_pictures, text, self._app.arguments.folder, self._app.session_folder)
         if found.problems:
             self._app.say(Level.WARNING, "Not sent as a picture", "\n".join(found.problems))
         if found.images and not agent.profile.images:
@@ -58,19 +62,24 @@ class PromptActions:
             return ()
         return found.images
 
+    async def paste_pictures(self, text: str) -> None:
+        """Keep the pictures of a paste, or without a text the one on the clipboard; their chips go to the prompt."""
+        chips: list[str] = []
+        try:
+            await self._keep_pictures(text, chips)
+        finally:
+            # What is no picture after all, or cannot be kept, is not lost: it stands there as it was pasted.
+            self._app.entry.prompt.pictures_pasted(" ".join(chips) or text or self._app.clipboard)
+
     async def edit_draft(self) -> None:
         """Let the user write in their own editor, which has the terminal until it ends. A running turn goes on."""
-        from tui_agent.tui.editor import EditorFailure, edited, editor_command
+        from tui_agent.tui.editor import EditorFailure, edited_outside
 
-        app, prompt = self._app, self._app.entry.prompt
+        prompt = self._app.entry.prompt
         try:
-            command = editor_command(os.environ)
-            with app.suspend(), app.batch_update():
-                text = await edited(prompt.draft(), command, os.environ)
+            text = await edited_outside(self._app, prompt.draft())
         except EditorFailure as failure:
-            app.say(Level.WARNING, "The draft stays as it was", str(failure))
-        except SuspendNotSupported:
-            app.say(Level.WARNING, "This terminal cannot be handed to an editor")
+            self._app.say(Level.WARNING, "The draft stays as it was", str(failure))
         else:
             prompt.replace_draft(text)
             prompt.focus()
@@ -89,11 +98,32 @@ class PromptActions:
             self._app.entry.prompt.focus()
             self._app.entry.prompt.type(f"/{command.name} ")
         else:
-            await self._app.run_command(f"/{command.name}")
+            await self._run(f"/{command.name}")
 
     def help_sections(self, place: Place) -> dict[str, str]:
         """What can be pressed here, then what can be typed."""
         return {PLACES[place][0]: keys_text(place), "Commands": self._commands.help_text()}
+
+    async def _keep_pictures(self, text: str, chips: list[str]) -> None:
+        from tui_agent.tui.clipboard import ClipboardProblem
+        from tui_agent.tui.pictures import PictureProblem, keep
+
+        app = self._app
+        try:
+            await app.agent()
+            if app.session_folder is None:
+                return
+            async with self._keeping:
+                async for read in _pasted(text):
+                    picture = await asyncio.to_thread(read)
+                    chips.append(await asyncio.to_thread(keep, picture, app.session_folder))
+        except SessionUnavailable:
+            app.say(Level.WARNING, "There is no session to keep a picture in")
+        except ClipboardProblem as problem:
+            if not app.clipboard:
+                app.say(Level.INFO, str(problem))
+        except (OSError, PictureProblem) as problem:
+            app.say(Level.WARNING, "The picture cannot be sent", str(problem))
 
     async def _run_shell(self, command: str) -> None:
         app = self._app
@@ -110,3 +140,18 @@ class PromptActions:
             if app.status.status.activity == ACTIVITY and self.own.count <= 1:
                 app.status.show(activity="")
             app.refresh_status()
+
+
+async def _pasted(text: str) -> "AsyncIterator[Callable[[], Picture]]":
+    """How to read each picture of a paste, or without a text the one on the clipboard. Raises ClipboardProblem."""
+    from tui_agent.tui.clipboard import clipboard_picture
+    from tui_agent.tui.mentions import dropped_files
+    from tui_agent.tui.pictures import as_picture, decoded, most_bytes, read_picture
+
+    if not text:
+        yield partial(as_picture, await clipboard_picture(os.environ, most_bytes()))
+    elif paths := dropped_files(text):
+        for path in paths:
+            yield partial(read_picture, path)
+    else:
+        yield partial(decoded, text)

@@ -1,7 +1,7 @@
 """A list that paints only the rows in view, with a cursor that rests on those that mean something."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, overload
 
 from rich.segment import Segment
 from textual import events
@@ -30,6 +30,39 @@ class Row(NamedTuple):
     key: object = None
 
 
+class Rows(Sequence[Row]):
+    """Rows of which only those are made that are looked at. A list of rows is one of all that were made."""
+
+    def __init__(self, rows: Sequence[Row] = ()) -> None:
+        self._made = rows
+
+    def place_of(self, key: object) -> int | None:
+        """Where the first row is that stands for `key`."""
+        return next((place for place, row in enumerate(self._made) if row.key == key), None)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+
+    @override
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        if isinstance(index, slice):
+            return [self.row(place) for place in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"there is no row {index} among {len(self)}")
+        return self.row(index % len(self))
+
+    def row(self, place: int) -> Row:
+        """The row at a place from 0 on."""
+        return self._made[place]
+
+
 class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     """Any number of rows in one widget. Where no row can be chosen, the arrows scroll."""
 
@@ -56,7 +89,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._look = Look(Palette.from_theme({}), glyphs)
-        self._rows: Sequence[Row] = ()
+        self._rows = Rows()
         self._cursor: int | None = None
 
     @property
@@ -72,11 +105,10 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     def show(self, rows: Sequence[Row]) -> None:
         """Show other rows; the cursor stays on what it was on, as far as that is still there."""
         before, place = self.key, self._cursor
-        self._rows = rows
+        self._rows = rows if isinstance(rows, Rows) else Rows(rows)
         self._cursor = None
         if before is not None:
-            same = (number for number, row in enumerate(rows) if row.key == before)
-            self._cursor = next(same, None)
+            self._cursor = self._rows.place_of(before)
             if self._cursor is None and place is not None:
                 self._cursor = self._nearest(min(place, len(rows) - 1), -1)
         self._measure()
@@ -90,7 +122,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def go_to(self, key: object) -> None:
         """Put the cursor on the row that stands for `key`, and that row at the top."""
-        place = next((number for number, row in enumerate(self._rows) if row.key == key), None)
+        place = self._rows.place_of(key)
         if place is not None:
             self.scroll_to(y=place - 1, animate=False, immediate=True)
             self._move_to(place)
@@ -183,7 +215,8 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def _next(self, start: int, step: int) -> int | None:
-        places = range(start + step, len(self._rows) if step > 0 else -1, step)
+        # Below a short list there is room without rows.
+        places = range(min(start, len(self._rows)) + step, len(self._rows) if step > 0 else -1, step)
         return next((place for place in places if self._rows[place].key is not None), None)
 
     def _nearest(self, place: int, direction: int) -> int | None:

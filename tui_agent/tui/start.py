@@ -12,7 +12,7 @@ DONE, FAILED = 0, 1
 
 def run(arguments: Arguments, settings: Settings) -> int:
     """Show the app until the user leaves; the exit code."""
-    # Until the first paint hardly anything becomes garbage, and looking for it costs a tenth of that time.
+    # Until the session is open hardly anything becomes garbage, and looking for it costs a tenth of the first paint.
     gc.disable()
     from tui_agent.tui.app import TuiAgent
     from tui_agent.tui.terminal import terminal_driver
@@ -24,8 +24,8 @@ def run(arguments: Arguments, settings: Settings) -> int:
         gc.enable()
     # Where the terminal was closed there is nobody left to tell.
     with suppress(OSError):
-        if app.crash:
-            sys.stderr.write(f"tui-agent: {app.crash}\n")
+        if why := app.crash or app.refusal:
+            sys.stderr.write(f"tui-agent: {why}\n")
         if app.session_folder is not None and app.session_folder.exists():
             sys.stdout.write(f"To go on with this conversation: tui-agent -r {app.session_folder.name}\n")
             sys.stdout.flush()

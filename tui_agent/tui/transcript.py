@@ -1,14 +1,17 @@
 """The data of the conversation pane: an ordered list of blocks, and every way it changes."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypedDict, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 from tui_agent.safe_text import clean, one_line
 from tui_agent.tui.blocks import (
     Block,
     BoundaryBlock,
+    Card,
+    Folding,
     Level,
     NoticeBlock,
     ProseBlock,
@@ -20,8 +23,11 @@ from tui_agent.tui.blocks import (
     UserBlock,
 )
 
+ALL_CARDS: Final = -1
 Listener = Callable[[int | None], None]
-"""Called with the index of a block that was appended or changed; with None when any of them may have."""
+"""Called with the index of a block that was appended or changed, with `ALL_CARDS` when every card was opened or closed,
+with None when any block may have changed or gone.
+"""
 
 AnyBlock = TypeVar("AnyBlock", bound=Block)
 
@@ -29,7 +35,6 @@ AnyBlock = TypeVar("AnyBlock", bound=Block)
 class _Place(TypedDict):
     id: int
     index: int
-    collapsed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +51,27 @@ class Transcript:
     """Blocks in the order they are shown. It alone changes them, and tells one listener about each change."""
 
     blocks: list[Block] = field(default_factory=list)
-    cards_open: bool = False
-    _by_id: dict[int, Block] = field(default_factory=dict)
+    folding: Folding = field(default_factory=Folding)
     _by_call: dict[str, ToolBlock] = field(default_factory=dict)
     _next_id: int = 1
     _listener: Listener | None = None
+    _opened: Callable[[ToolBlock], None] | None = None
+    _told: list[ToolBlock] = field(default_factory=list)
+    _is_told: Callable[[str], bool] = field(default=lambda _: False)
 
     def listen(self, listener: Listener | None) -> None:
         """Give every later change to `listener`; there is one listener at a time."""
         self._listener = listener
+
+    @property
+    def cards_open(self) -> bool:
+        """Whether cards stand open."""
+        return self.folding.open
+
+    def when_opened(self, told: Callable[[ToolBlock], None], about: Callable[[str], bool]) -> None:
+        """Tell `told` of each card that is opened of a tool that `about` says yes to."""
+        self._opened, self._is_told = told, about
+        self._told = [block for block in self.blocks if isinstance(block, ToolBlock) and about(block.name)]
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -85,13 +102,15 @@ class Transcript:
 
     def start_reasoning(self, text: str = "") -> ReasoningBlock:
         """Append reasoning that will stream."""
-        place = self._place(collapsed=not self.cards_open)
-        return self._append(ReasoningBlock(**place, content=StreamedText(text), streaming=True))
+        return self._append(
+            ReasoningBlock(**self._place(), folding=self.folding, content=StreamedText(text), streaming=True)
+        )
 
     def add_reasoning(self, text: str, *, seconds: float | None = None, tokens: int | None = None) -> ReasoningBlock:
         """Append reasoning that is over."""
-        place = self._place(collapsed=not self.cards_open)
-        block = ReasoningBlock(**place, content=StreamedText(text), seconds=seconds, tokens=tokens)
+        block = ReasoningBlock(
+            **self._place(), folding=self.folding, content=StreamedText(text), seconds=seconds, tokens=tokens
+        )
         block.content.finish()
         return self._append(block)
 
@@ -129,7 +148,8 @@ class Transcript:
     ) -> ToolBlock:
         """Append a tool call; its later changes find it by `call_id`."""
         block = ToolBlock(
-            **self._place(collapsed=not self.cards_open),
+            **self._place(),
+            folding=self.folding,
             call_id=call_id,
             name=one_line(name, 80),
             summary=one_line(summary),
@@ -138,6 +158,8 @@ class Transcript:
             depth=depth,
         )
         self._by_call[call_id] = block
+        if self._is_told(block.name):
+            self._told.append(block)
         return self._append(block)
 
     def tool(self, call_id: str) -> ToolBlock | None:
@@ -160,6 +182,11 @@ class Transcript:
     def show_tool_output(self, block: ToolBlock, tail: str) -> None:
         """Show the last lines that a running tool printed."""
         block.tail = clean(tail)
+        self._changed(block)
+
+    def show_steps(self, block: ToolBlock, steps: str) -> None:
+        """Show where a subtask stands, and its calls."""
+        block.steps = clean(steps)
         self._changed(block)
 
     def finish_tool(
@@ -205,7 +232,8 @@ class Transcript:
     ) -> BoundaryBlock:
         """Append a step of the context manager; `text` is what opens under it, such as a summary."""
         boundary = BoundaryBlock(
-            **self._place(collapsed=not self.cards_open),
+            **self._place(),
+            folding=self.folding,
             kind=one_line(kind),
             before=before,
             after=after,
@@ -227,45 +255,52 @@ class Transcript:
     def clear(self) -> None:
         """Forget every block."""
         self.blocks.clear()
-        self._by_id.clear()
         self._by_call.clear()
+        self._told.clear()
         self._notify(None)
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` blocks, as a rewind does."""
         for block in self.blocks[count:]:
-            del self._by_id[block.id]
             if isinstance(block, ToolBlock):
                 self._by_call.pop(block.call_id, None)
         del self.blocks[count:]
+        self._told = [block for block in self._told if block.index < count]
         self._notify(None)
 
     # Cards
 
     def toggle(self, block: Block) -> bool:
         """Open a collapsed card or collapse an open one. False when the block has nothing to open."""
-        if not can_open(block):
+        if not isinstance(block, Card) or not can_open(block):
             return False
-        block.collapsed = not block.collapsed
+        block.toggle()
         self._changed(block)
+        self._tell_opened(block)
         return True
 
     def toggle_all(self) -> bool:
         """Open every card, or collapse every card when they were opened; returns whether they are open now."""
-        self.cards_open = not self.cards_open
-        collapsed = not self.cards_open
-        for block in self.blocks:
-            if isinstance(block, (ToolBlock, ReasoningBlock, BoundaryBlock)) and block.collapsed != collapsed:
-                block.collapsed = collapsed
-                block.version += 1
-        self._notify(None)
+        self.folding.open = not self.folding.open
+        self.folding.round += 1
+        for block in self._told:
+            self._tell_opened(block)
+        self._notify(ALL_CARDS)
         return self.cards_open
+
+    def _tell_opened(self, block: Block) -> None:
+        told = isinstance(block, ToolBlock) and not block.collapsed and self._is_told(block.name)
+        if told and self._opened is not None and isinstance(block, ToolBlock):
+            self._opened(block)
 
     # Finding
 
     def get(self, block_id: int) -> Block | None:
         """The block with an id."""
-        return self._by_id.get(block_id)
+        # They are counted up, so the list itself finds them.
+        place = bisect_left(self.blocks, block_id, key=lambda block: block.id)
+        found = self.blocks[place] if place < len(self.blocks) else None
+        return found if found is not None and found.id == block_id else None
 
     def previous_prompt(self, index: int) -> int | None:
         """The index of the nearest user block before `index`."""
@@ -290,18 +325,17 @@ class Transcript:
                     return matches
         return matches
 
-    def _place(self, *, collapsed: bool = False) -> _Place:
-        return {"id": self._next_id, "index": len(self.blocks), "collapsed": collapsed}
+    def _place(self) -> _Place:
+        return {"id": self._next_id, "index": len(self.blocks)}
 
     def _append(self, block: AnyBlock) -> AnyBlock:
         self._next_id += 1
         self.blocks.append(block)
-        self._by_id[block.id] = block
         self._notify(block.index)
         return block
 
     def _changed(self, block: Block) -> None:
-        block.version += 1
+        block.changes += 1
         self._notify(block.index)
 
     def _notify(self, index: int | None) -> None:
@@ -328,7 +362,7 @@ def plain_text(block: Block) -> str:
         case ToolBlock():
             call = f"{block.name} {block.arguments or block.summary}".rstrip()
             body = block.diff or block.result or block.tail
-            return "\n".join(part for part in (call, block.note, body) if part)
+            return "\n".join(part for part in (call, block.note, block.steps, body) if part)
         case NoticeBlock():
             return "\n".join(part for part in (block.title, block.text, block.hint) if part)
         case BoundaryBlock():

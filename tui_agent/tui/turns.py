@@ -6,13 +6,14 @@ from typing import Final, Protocol
 
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
-from tui_agent.agent.user_shell import USER_SHELL, as_shown, read_note
+from tui_agent.agent.user_shell import USER_SHELL, as_shown, is_note, read_note
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.safe_text import one_line
 from tui_agent.tui.blocks import Level, ProseBlock, ReasoningBlock, ResultSize, ToolBlock, ToolState
 from tui_agent.tui.call_summary import call_summary
 from tui_agent.tui.status_bar import StatusBar
+from tui_agent.tui.subtask_steps import is_subtask
 from tui_agent.tui.transcript import Transcript, compact_count
 
 MAX_PROMPT_SHOWN: Final = 4_000
@@ -95,7 +96,9 @@ class TurnView:
                 self._on_tool(event)
             case events.ToolProgress():
                 block = self._running.get(event.call_id)
-                if block is not None:
+                if block is not None and is_subtask(block.name):
+                    self._transcript.show_steps(block, event.text)
+                elif block is not None:
                     self._transcript.show_tool_output(block, event.text)
             case events.ToolFinished():
                 self._on_result(event)
@@ -134,6 +137,15 @@ class TurnView:
             self.show(event)
         self.end()
 
+    def show_waiting(self, queued: Iterable[tuple[int, str]]) -> None:
+        """Bring what waits since an earlier run, by its number, to where it waited then."""
+        for seq, text in queued:
+            if is_note(text):
+                self._on_user(events.UserMessage(seq=seq, text=text))
+                self._own_shown.add(seq)
+            else:
+                self._waiting.add(seq, text)
+
     def end(self) -> None:
         """The turn is over, however it ended: nothing on the screen is left open."""
         self._settle(ToolState.INTERRUPTED)
@@ -148,8 +160,9 @@ class TurnView:
                 self._transcript.add_tool(
                     f"user-{event.seq}", USER_SHELL, summary=one_line(own.command), arguments=as_shown(own.command)
                 ),
-                ToolState.OK if own.succeeded else ToolState.ERROR,
+                ToolState.INTERRUPTED if own.stopped else ToolState.OK if own.succeeded else ToolState.ERROR,
                 own.output,
+                note=own.ending,
                 size=ResultSize(
                     lines=_line_count(own.output), tokens=estimate(size_of_text(own.output)), bytes=len(own.output)
                 ),

@@ -4,12 +4,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tui_agent.tui.blocks import Block
+from tui_agent.tui.card_heights import CardHeights
 from tui_agent.tui.heights import Heights
-from tui_agent.tui.painting.block_painting import BlockPainting, estimate_height
+from tui_agent.tui.painting.block_painting import BlockPainting
 from tui_agent.tui.painting.lines import Line
 from tui_agent.tui.painting.palette import Look
-from tui_agent.tui.transcript import Transcript
+from tui_agent.tui.transcript import ALL_CARDS, Transcript
 
 KEPT_LINES: Final = 2000
 """Painted lines that are kept beside those in view, about 2 kB each."""
@@ -52,10 +52,10 @@ class Viewport:
         self.transcript = transcript
         self.look = look
         self.following = True
-        self.heights = Heights()
         self.rows: list[Row] = []
         self._top = _START
         self._size = _Geometry()
+        self._heights = CardHeights(transcript)
         self._versions: list[int] = []
         self._paintings: OrderedDict[int, BlockPainting] = OrderedDict()
         self._kept = 0
@@ -69,6 +69,11 @@ class Viewport:
     def height(self) -> int:
         """Lines in view."""
         return self._size.height
+
+    @property
+    def heights(self) -> Heights:
+        """Lines of each block, as far as they are known."""
+        return self._heights.now
 
     @property
     def top_line(self) -> int:
@@ -90,6 +95,7 @@ class Viewport:
         if width != self._size.width:
             self.repaint()
         self._size = _Geometry(max(1, width), max(1, height))
+        self._heights.width = self.width
 
     def restyle(self, look: Look) -> None:
         """Another theme or glyph set."""
@@ -104,9 +110,13 @@ class Viewport:
     # Changes of the transcript
 
     def update(self, index: int) -> None:
-        """A block was appended or changed."""
+        """A block was appended or changed, or (`ALL_CARDS`) every card was opened or closed."""
         while len(self.heights) < len(self.transcript.blocks):
-            self._append(len(self.heights))
+            self._versions.append(self.transcript.blocks[len(self.heights)].version)
+            self._heights.append(len(self.heights))
+        if index == ALL_CARDS:
+            self._heights.reunite()
+            return
         if index >= len(self._versions) or self._versions[index] == self.transcript.blocks[index].version:
             return
         block = self.transcript.blocks[index]
@@ -114,7 +124,8 @@ class Viewport:
         if (painting := self._paintings.get(block.id)) is not None:
             self._refresh(painting)
         else:
-            self.heights.set(index, self._estimate(index))
+            self._heights.set(index, self._heights.guess(index))
+        self._heights.change(index)
 
     def rebuild(self) -> None:
         """Any block may have changed, or gone. Costs one look at each block."""
@@ -131,8 +142,8 @@ class Viewport:
                 self._refresh(painting, measure=False)
                 heights.append(painting.height)
             else:
-                heights.append(self._estimate(index))
-        self.heights.replace(heights)
+                heights.append(self._heights.guess(index))
+        self._heights.replace(heights)
         self._versions = [block.version for block in blocks]
         if self._top.block >= len(blocks):
             self._top, self.following = _START, True
@@ -232,9 +243,11 @@ class Viewport:
         if painting is None:
             before = self.transcript.blocks[index - 1] if index else None
             painting = self._paintings[block.id] = BlockPainting(block, before, self.width, self.look)
-            self.heights.set(index, painting.height)
+            self._heights.set(index, painting.height)
         else:
             self._paintings.move_to_end(block.id)
+            if painting.version != block.version:
+                self._refresh(painting)
         return painting
 
     # Walking over lines
@@ -310,7 +323,7 @@ class Viewport:
         lines = painting.lines(section)
         if painting.painted != before:
             self._kept += painting.painted - before
-            self.heights.set(index, painting.height)
+            self._heights.set(index, painting.height)
         return lines
 
     def _measured(self, index: int) -> int:
@@ -334,20 +347,12 @@ class Viewport:
 
     # Keeping
 
-    def _append(self, index: int) -> None:
-        self.heights.append(self._estimate(index))
-        self._versions.append(self.transcript.blocks[index].version)
-
-    def _estimate(self, index: int) -> int:
-        before: Block | None = self.transcript.blocks[index - 1] if index else None
-        return estimate_height(self.transcript.blocks[index], before, self.width)
-
     def _refresh(self, painting: BlockPainting, *, measure: bool = True) -> None:
         before = painting.painted
         painting.refresh()
         self._kept += painting.painted - before
         if measure:
-            self.heights.set(painting.block.index, painting.height)
+            self._heights.set(painting.block.index, painting.height)
 
     def _trim(self) -> None:
         """Let the longest unused paintings go; those in view are the newest."""

@@ -163,13 +163,13 @@ def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str]) -> li
         Row(partial(before_after_line, "now", preview.before, largest, f"{preview.before:,}")),
         Row(partial(before_after_line, "after", preview.after, largest, f"{about}{preview.after:,}")),
         plain_row(),
-        _fact("Frees", f"{about}{preview.freed:,} tokens"),
+        fact_row("Frees", f"{about}{preview.freed:,} tokens"),
         *_money(seen.payback),
     ]
     if preview.rewritten:
-        rows.append(_fact("Read anew", f"{preview.rewritten:,} tokens after the first change"))
+        rows.append(fact_row("Read anew", f"{preview.rewritten:,} tokens after the first change"))
     if preview.reasoning_dropped:
-        rows.append(_fact("Reasoning dropped", f"{preview.reasoning_dropped:,} blocks"))
+        rows.append(fact_row("Reasoning dropped", f"{preview.reasoning_dropped:,} blocks"))
     title = f"Leaves the view: {len(preview.leaving):,}"
     return [*rows, *titled_rows(title, item_rows(preview.leaving, now, excerpt), "tokens  age")]
 
@@ -182,16 +182,16 @@ def switch_rows(seen: SwitchOutlook) -> list[Row]:
         _filled("now", seen.tokens, seen.window_before),
         _filled("after", seen.tokens, seen.window_after),
         plain_row(),
-        _fact("Request", f"about {seen.tokens:,} tokens"),
+        fact_row("Request", f"about {seen.tokens:,} tokens"),
     ]
     if seen.fires:
         told = "it does not fit: room is made" if seen.fires == "limit" else LAYERS[seen.fires].lower()
-        rows.append(_fact("Fires", f"{told}, before the next call"))
-    rows.append(_fact("Next call", f"{cost_text(seen.cost_usd)}, its cache is cold"))
+        rows.append(fact_row("Fires", f"{told}, before the next call"))
+    rows.append(fact_row("Next call", f"{cost_text(seen.cost_usd)}, its cache is cold"))
     reading = f"{cost_text(seen.call_usd)} to read (now {cost_text(seen.call_usd_before)})"
-    rows.append(_fact("Each one after it", reading))
+    rows.append(fact_row("Each one after it", reading))
     if seen.reasoning_dropped:
-        rows.append(_fact("Reasoning dropped", f"{seen.reasoning_dropped:,} blocks"))
+        rows.append(fact_row("Reasoning dropped", f"{seen.reasoning_dropped:,} blocks"))
     return rows
 
 
@@ -202,15 +202,19 @@ def _filled(label: str, tokens: int, window: int) -> Row:
 
 def _money(payback: Payback | None) -> list[Row]:
     if payback is None:
-        return [_fact("Costs now", "the model's prices are not known")]
+        return [fact_row("Costs now", "the model's prices are not known")]
+    return [fact_row("Costs now", f"{cost_text(payback.cost_usd)}, {pays_back(payback)}")]
+
+
+def pays_back(payback: Payback) -> str:
+    """When a step has saved what it costs."""
     if payback.calls is None:
-        back = "does not pay back"
-    elif payback.calls == 0:
-        back = "pays at once"
-    else:
-        back = f"pays back after {payback.calls:,} call{'' if payback.calls == 1 else 's'}"
-    return [_fact("Costs now", f"{cost_text(payback.cost_usd)}, {back}")]
+        return "does not pay back"
+    if payback.calls == 0:
+        return "pays at once"
+    return f"pays back after {payback.calls:,} call{'' if payback.calls == 1 else 's'}"
 
 
-def _fact(label: str, value: str) -> Row:
+def fact_row(label: str, value: str) -> Row:
+    """A figure and its name."""
     return plain_row((f"  {label:<20}", "muted"), (value, "base"))

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tui_agent.tui.blocks import Level, ResultSize, ToolState
+from tui_agent.tui.blocks import Folding, Level, ResultSize, ToolState
 from tui_agent.tui.painting.block_painting import BlockPainting
 from tui_agent.tui.painting.diffs import counts, read_diff, unified_diff
 from tui_agent.tui.painting.lines import Line, Run, breaks, wrap
@@ -98,7 +98,7 @@ def test_an_answer_in_chunks_reads_as_it_does_whole(text: str) -> None:
 @settings(max_examples=150, deadline=None)
 def test_no_line_is_wider_than_the_column(text: str, width: int, glyphs: object) -> None:
     look = LOOK if glyphs is UNICODE else Look(LOOK.palette, ASCII)
-    transcript = Transcript(cards_open=len(text) % 2 == 0)
+    transcript = Transcript(folding=Folding(open=len(text) % 2 == 0))
     transcript.add_user(text, queued=True)
     transcript.add_prose(text)
     transcript.add_prose(f"```\n{text}\n```\n- {text}\n\n| {text} | b |\n|---|---|\n| c | {text} |")
@@ -258,7 +258,23 @@ def test_a_diff_has_numbers_signs_and_changed_words() -> None:
         (" ", 3, "c"),
         ("+", 4, "d"),
     ]
-    assert rows[1].changed == rows[2].changed == (4, 5)
+    assert rows[1].changed == rows[2].changed == ((4, 5),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "marked"),
+    [
+        ("def f(a, b): return a + b", "def g(a, c): return a + c", ["g", "c", "c"]),
+        ("    call(one, three)", "        call(one, two, three)", ["        ", "two, "]),
+        ("one two three four", "one 2 3 four", ["2 3"]),
+        ("nothing of this is left", "what came instead of it", []),
+        ("a\tb\tc", "a\tx\tc", ["x"]),
+        ("word " * 100, "word " * 99 + "end", []),
+    ],
+)
+def test_every_changed_word_of_a_line_is_marked(old: str, new: str, marked: list[str]) -> None:
+    row = read_diff(unified_diff(old, new))[-1]
+    assert [row.text[start:end] for start, end in row.changed] == marked
 
 
 @given(st.text(st.sampled_from("ab  日\u0301👩"), max_size=60), st.integers(2, 20))

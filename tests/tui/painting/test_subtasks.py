@@ -1,4 +1,4 @@
-"""A running subtask's card."""
+"""A subtask's card, while it runs and afterwards."""
 
 import pytest
 from rich.cells import cell_len
@@ -7,7 +7,7 @@ from tui_agent.tui.blocks import ToolState
 from tui_agent.tui.painting.block_painting import BlockPainting
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.theme import ASCII, UNICODE, Glyphs
-from tui_agent.tui.transcript import Transcript
+from tui_agent.tui.transcript import Transcript, plain_text
 
 PROGRESS = "\n".join(
     [
@@ -24,7 +24,7 @@ PROGRESS = "\n".join(
 def lines(progress: str, *, width: int = 60, glyphs: Glyphs = UNICODE) -> list[str]:
     transcript = Transcript()
     block = transcript.add_tool("1", "agentic_research", summary="find all", state=ToolState.RUNNING)
-    transcript.show_tool_output(block, progress)
+    transcript.show_steps(block, progress)
     painting = BlockPainting(block, None, width, Look(Palette.from_theme({}), glyphs))
     estimated = painting.height
     painted = [line for section in range(len(painting.heights)) for line in painting.lines(section)]
@@ -54,3 +54,31 @@ def test_it_is_plain_where_it_has_to_be() -> None:
 
 def test_waiting_has_no_steps() -> None:
     assert lines("waiting: other subtasks are running")[1:] == ["    waiting: other subtasks are running"]
+
+
+def test_opened_when_it_is_over_it_has_every_step_and_its_answer() -> None:
+    transcript = Transcript()
+    block = transcript.add_tool("1", "agentic_research", summary="find all", state=ToolState.RUNNING)
+    transcript.show_steps(block, f"{PROGRESS}\nlog 20260101-010101-abcd:sub:12345678")
+    transcript.finish_tool(block, ToolState.OK, "There are two.")
+    look = Look(Palette.from_theme({}), UNICODE)
+    closed = _painted(BlockPainting(block, None, 60, look))
+    assert [line.strip() for line in closed[1:]] == ["There are two."]
+    transcript.toggle(block)
+    opened = [line.strip() for line in _painted(BlockPainting(block, None, 60, look))]
+    assert opened[1:] == [
+        "claude-haiku-5-5 · working · 12,345 tokens · $0.0042",
+        "└ … 2 calls before",
+        "└ grep TODO src",
+        "└ read_file src/a.py",
+        '└ read_file {"path":"src/long_long_na…',
+        "└ list_dir .",
+        "└ log 20260101-010101-abcd:sub:12345678",
+        "",
+        "There are two.",
+    ]
+    assert "src/a.py" in plain_text(block)
+
+
+def _painted(painting: BlockPainting) -> list[str]:
+    return [line.text.rstrip() for section in range(len(painting.heights)) for line in painting.lines(section)]

@@ -141,21 +141,21 @@ def has_gap(before: Block | None, block: Block) -> bool:
     return not (isinstance(before, ToolBlock) and isinstance(block, ToolBlock))
 
 
-def estimate_height(block: Block, before: Block | None, width: int) -> int:
+def estimate_height(block: Block, before: Block | None, width: int, *, collapsed: bool) -> int:
     """A guess at the height of a block that was never painted, from the size of its text alone."""
     gap = int(has_gap(before, block))
     match block:
         case ToolBlock(state=ToolState.OK, diff="") if block.size.lines:
             # Known sizes: opening all cards of a long conversation looks at no text.
-            if block.collapsed:
+            if collapsed:
                 return gap + 1 + min(PREVIEW_LINES, block.size.lines)
             return gap + 1 + estimate_lines(len(block.result), block.size.lines - 1, width)
-        case ToolBlock(collapsed=True):
+        case ToolBlock() if collapsed:
             return gap + 1 + preview_height(block)
         case ToolBlock():
             body = block.diff or block.result or block.tail
             return gap + 1 + (estimate_lines(len(body), body.count("\n"), width) if body else 0)
-        case ReasoningBlock(collapsed=True) | BoundaryBlock(collapsed=True):
+        case ReasoningBlock() | BoundaryBlock() if collapsed:
             return gap + 1
         case ReasoningBlock() | BoundaryBlock():
             return gap + 1 + estimate_lines(len(block.text), block.text.count("\n"), width)

@@ -29,6 +29,7 @@ _MAX_NAME: Final = 32
 _MAX_NOTE: Final = 48
 _NOTE_PARTS: Final = " · "
 """Between what a tool's summary says."""
+_TELLS_TIME: Final = re.compile(r"exit code \d+, [\d.]+ s")
 _NO_TEXT: Final = re.compile(r"\s*(?:\d+\t\s*)?")
 """A line without text: empty, or the number of an empty line of a file."""
 
@@ -45,7 +46,12 @@ def tool_sections(block: ToolBlock) -> list[Section]:
         sections += text_sections(block.note, _muted, indent=indent)
     if arguments := "" if block.diff else _told_arguments(block):
         sections += text_sections(arguments, _faint, indent=indent)
-        if block.result or block.tail:
+        if block.steps or block.result or block.tail:
+            sections.append(blank_section())
+    if block.steps.strip():
+        lines = subtask_lines(block)
+        sections.append(Section(partial(draw_subtask, lines, indent), breaks=len(lines) - 1))
+        if block.result:
             sections.append(blank_section())
     if block.diff:
         sections += diff_sections(block.diff, indent=indent)
@@ -149,7 +155,7 @@ def _status(block: ToolBlock, look: Look) -> Iterator[Run]:
         parts.append(Run(f"{block.size.lines:,} line{'s' if block.size.lines != 1 else ''}", palette.faint))
     if block.state.finished and block.size.tokens:
         parts.append(Run(f"{compact_count(block.size.tokens)} tokens", palette.faint))
-    if block.seconds is not None and block.seconds >= 1:
+    if block.seconds is not None and block.seconds >= 1 and not _TELLS_TIME.search(block.note):
         parts.append(Run(duration(block.seconds), palette.faint))
     for number, part in enumerate(parts):
         if number:
@@ -161,7 +167,7 @@ def _draw_preview(block: ToolBlock, indent: int, width: int, look: Look) -> list
     if block.diff and block.state in (ToolState.OK, ToolState.ASKING, ToolState.RUNNING):
         return _diff_preview(block.diff, indent, width, look)
     if is_running_subtask(block):
-        return draw_subtask(block, indent, width, look)
+        return draw_subtask(subtask_lines(block), indent, width, look)
     margin = Run(" " * indent, look.palette.base)
     room = max(1, width - indent)
     return [

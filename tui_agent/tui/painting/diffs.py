@@ -3,29 +3,41 @@
 import difflib
 import re
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from rich.style import Style
 
+from tui_agent.safe_text import displayed
 from tui_agent.tui.painting.lines import GUTTER, Line, Run, make_line, wrap
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.painting.sections import TEXT_LINES, Section
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-_WORD_DIFF_CHARACTERS: Final = 400
+_WORD = re.compile(r"\w+|\s+|.")
+
+MAX_COMPARED: Final = 400
+"""Characters of a line whose words are still compared with those of the line it replaces."""
+
+LEAST_IN_COMMON: Final = 0.4
+"""Share of two lines that must be the same for the rest to be marked: where most differs, marks tell nothing."""
 
 
 class Row(NamedTuple):
     """One line of a diff. sign: "+", "-", " " or "@" between hunks. number: in the new file, or the old one for "-".
 
-    changed: the characters that differ from the line it replaces or is replaced by.
+    other: the line it replaces or is replaced by, where there is one.
     """
 
     sign: str
     number: int
     text: str
-    changed: tuple[int, int] = (0, 0)
+    other: str | None = None
+
+    @property
+    def changed(self) -> tuple[tuple[int, int], ...]:
+        """The stretches of characters that differ from the other line."""
+        return () if self.other is None else _changed_words(self.text, self.other)
 
 
 def unified_diff(old: str, new: str, *, context: int = 3) -> str:
@@ -62,7 +74,7 @@ def read_diff(diff: str) -> list[Row]:
         else:
             rows.append(Row(" ", new, line[1:]))
             old, new = old + 1, new + 1
-    return list(_with_changed_words(rows))
+    return list(_paired(rows))
 
 
 def diff_sections(diff: str, *, indent: int = GUTTER) -> list[Section]:
@@ -88,8 +100,11 @@ def paint_rows(rows: list[Row], width: int, look: Look, *, indent: int = GUTTER)
         number = Run(f"{row.number:>{digits}} ", palette.faint)
         first = (margin, number, Run(f"{row.sign} ", style))
         rest = (margin, Run(" " * (digits + 1), palette.faint), Run("  ", style))
-        start, end = row.changed
-        runs = [Run(row.text[:start], style), Run(row.text[start:end], strong), Run(row.text[end:], style)]
+        runs, place = [], 0
+        for start, end in row.changed:
+            runs += [Run(row.text[place:start], style), Run(row.text[start:end], strong)]
+            place = end
+        runs.append(Run(row.text[place:], style))
         lines.extend(wrap(runs, width, first=first, rest=rest))
     return lines
 
@@ -103,16 +118,17 @@ def _styles(row: Row, look: Look) -> tuple[Style, Style]:
     return palette.muted, palette.muted
 
 
-def _with_changed_words(rows: list[Row]) -> Iterator[Row]:
-    """Mark what differs where as many lines were added as were removed before them."""
+def _paired(rows: list[Row]) -> Iterator[Row]:
+    """Where as many lines were added as were removed before them, each pair knows of one another."""
     position = 0
     while position < len(rows):
         removed = _stretch(rows, position, "-")
         added = _stretch(rows, position + len(removed), "+")
         if removed and len(removed) == len(added):
-            pairs = [_changed(old, new) for old, new in zip(removed, added, strict=True)]
-            yield from (old for old, _ in pairs)
-            yield from (new for _, new in pairs)
+            # Tabs are expanded before the line is cut into runs, which would move their stops.
+            before, after = ([displayed(row.text) for row in side] for side in (removed, added))
+            yield from (row._replace(text=old, other=new) for row, old, new in zip(removed, before, after, strict=True))
+            yield from (row._replace(text=new, other=old) for row, old, new in zip(added, before, after, strict=True))
         else:
             yield from removed
             yield from added
@@ -129,19 +145,25 @@ def _stretch(rows: list[Row], start: int, sign: str) -> list[Row]:
     return rows[start:end]
 
 
-def _changed(old: Row, new: Row) -> tuple[Row, Row]:
-    shortest = min(len(old.text), len(new.text))
-    if shortest > _WORD_DIFF_CHARACTERS:
-        return old, new
-    head = 0
-    while head < shortest and old.text[head] == new.text[head]:
-        head += 1
-    tail = 0
-    while tail < shortest - head and old.text[-1 - tail] == new.text[-1 - tail]:
-        tail += 1
-    if not head and not tail:
-        return old, new
-    return (
-        old._replace(changed=(head, len(old.text) - tail)),
-        new._replace(changed=(head, len(new.text) - tail)),
-    )
+@lru_cache(maxsize=1_000)
+def _changed_words(text: str, other: str) -> tuple[tuple[int, int], ...]:
+    """Where whole words of `text` are not those of `other`; nothing where most is not."""
+    if max(len(text), len(other)) > MAX_COMPARED:
+        return ()
+    words, others = _WORD.findall(text), _WORD.findall(other)
+    starts = [0]
+    for word in words:
+        starts.append(starts[-1] + len(word))
+    same = difflib.SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks()
+    in_common = sum(len(word.strip()) for start, _, count in same for word in words[start : start + count])
+    most = max(sum(map(len, text.split())), sum(map(len, other.split())))
+    if in_common < LEAST_IN_COMMON * most:
+        return ()
+    changed: list[tuple[int, int]] = []
+    place = 0
+    for start, _, count in same:
+        if start > place:
+            before = changed.pop() if changed and not text[changed[-1][1] : starts[place]].strip() else None
+            changed.append((before[0] if before else starts[place], starts[start]))
+        place = start + count
+    return tuple(changed)

@@ -1,0 +1,72 @@
+"""What the context panel costs in the real app, resumed at several lengths: CPU milliseconds to open it and to bring it
+up to date.
+"""
+
+import asyncio
+import gc
+import os
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from time import process_time
+from typing import Final
+
+from textual.pilot import Pilot
+
+from tests.bench.long_session import write_session
+from tests.bench.report import Figure
+from tui_agent.arguments import Arguments
+from tui_agent.settings import Model, Settings
+from tui_agent.tui.app import TuiAgent
+
+TARGET_MS: Final = 100.0
+UPDATES: Final = 5
+
+
+def figures(turn_counts: tuple[int, ...]) -> list[Figure]:
+    """Opening and updating at every length, each in a process of its own."""
+    found: list[Figure] = []
+    with ProcessPoolExecutor(max_workers=1, max_tasks_per_child=1, mp_context=get_context("spawn")) as pool:
+        for turns in turn_counts:
+            opened, updated = pool.submit(_measured, turns).result()
+            found.append(Figure(f"{turns:>6,} turns: context panel, open", opened, "ms", TARGET_MS))
+            found.append(Figure(f"{turns:>6,} turns: context panel, update", updated, "ms", TARGET_MS))
+    return found
+
+
+def _measured(turns: int) -> tuple[float, float]:
+    return asyncio.run(_measure(turns))
+
+
+async def _measure(turns: int) -> tuple[float, float]:
+    os.environ["TUI_AGENT_OFFLINE_DELAY_S"] = "0"
+    with tempfile.TemporaryDirectory() as place:
+        folder, home = Path(place) / "project", Path(place) / "home"
+        folder.mkdir()
+        session = await write_session(home, turns, cwd=folder)
+        arguments = Arguments(folder=folder, home=home, project=folder, resume=session)
+        app = TuiAgent(arguments, Settings(model=Model(id="offline")))
+        async with app.run_test(size=(120, 40)) as pilot:
+            await _until(pilot, lambda: app.session_folder is not None and bool(app.status.status.model))
+            await app.workers.wait_for_complete()
+            gc.collect()
+            began = process_time()
+            await pilot.press("f2")
+            await _until(pilot, lambda: app.steering.panel is not None and app.steering.panel.overview is not None)
+            opened = process_time() - began
+            panel = app.steering.panel
+            if panel is None:
+                raise RuntimeError("the panel was closed")
+            began = process_time()
+            for _ in range(UPDATES):
+                panel.look()
+                await pilot.pause()
+            return 1000 * opened, 1000 * (process_time() - began) / UPDATES
+
+
+async def _until(pilot: Pilot[object], true: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not true():
+            await pilot.pause()

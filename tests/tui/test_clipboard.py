@@ -1,0 +1,72 @@
+"""The clipboard's picture, through programs that stand in for the desktop's."""
+
+from pathlib import Path
+
+import pytest
+
+from tui_agent.tui.clipboard import ClipboardProblem, clipboard_picture
+
+PNG = b"\x89PNG\r\n\x1a\n and more"
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "picture").write_bytes(PNG)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path
+
+
+async def test_wayland(desk: Path) -> None:
+    program(
+        desk,
+        "wl-paste",
+        f'case "$*" in --list-types) echo text/plain; echo image/png;; *image/png) cat {desk}/picture;; esac',
+    )
+    environ = {"WAYLAND_DISPLAY": "wayland-0", "PATH": f"{desk}:/usr/bin:/bin"}
+    assert await clipboard_picture(environ, 1_000) == PNG
+
+
+async def test_x11(desk: Path) -> None:
+    program(
+        desk,
+        "xclip",
+        f'case "$*" in *TARGETS) echo TARGETS; echo image/jpeg;; *image/jpeg) cat {desk}/picture;; *) exit 1;; esac',
+    )
+    assert await clipboard_picture({"DISPLAY": ":0", "PATH": f"{desk}:/usr/bin:/bin"}, 1_000) == PNG
+
+
+async def test_words_only(desk: Path) -> None:
+    program(desk, "xclip", "echo UTF8_STRING")
+    with pytest.raises(ClipboardProblem, match="no picture"):
+        await clipboard_picture({"DISPLAY": ":0", "PATH": f"{desk}:/usr/bin:/bin"}, 1_000)
+
+
+async def test_more_than_can_be_sent_is_not_read_to_its_end(desk: Path) -> None:
+    program(desk, "xclip", 'case "$*" in *TARGETS) echo image/png;; *) cat /dev/zero;; esac')
+    data = await clipboard_picture({"DISPLAY": ":0", "PATH": f"{desk}:/usr/bin:/bin"}, 1_000)
+    assert len(data) == 1_001
+
+
+async def test_a_program_that_never_answers(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui_agent.tui.clipboard.PATIENCE_S", 0.05)
+    program(desk, "xclip", "exec sleep 60")
+    with pytest.raises(ClipboardProblem, match="did not answer"):
+        await clipboard_picture({"DISPLAY": ":0", "PATH": f"{desk}:/usr/bin:/bin"}, 1_000)
+
+
+@pytest.mark.skipif("sys.platform == 'darwin'")
+@pytest.mark.parametrize(
+    ("environ", "says"), [({}, "no desktop"), ({"DISPLAY": ":0"}, "xclip"), ({"WAYLAND_DISPLAY": "w"}, "wl-clipboard")]
+)
+async def test_why_there_is_none(
+    environ: dict[str, str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClipboardProblem, match=says):
+        await clipboard_picture(environ, 1_000)

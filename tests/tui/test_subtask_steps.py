@@ -1,0 +1,58 @@
+"""Steps of subtasks on cards from an earlier session."""
+
+import asyncio
+
+from tui_agent.tui.blocks import ToolBlock, ToolState
+from tui_agent.tui.subtask_steps import SubtaskSteps
+from tui_agent.tui.transcript import Transcript
+
+
+class Records:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def subtask_progress(self, call_id: str) -> str:
+        self.asked.append(call_id)
+        await asyncio.sleep(0)
+        return "" if call_id == "unknown" else f"model · done\nread_file {call_id}"
+
+
+def card(transcript: Transcript, call_id: str, name: str = "agentic_grep") -> ToolBlock:
+    block = transcript.add_tool(call_id, name)
+    transcript.finish_tool(block, ToolState.OK, "found")
+    return block
+
+
+async def settled() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*others)
+
+
+async def test_they_are_read_when_a_card_is_opened_and_once() -> None:
+    transcript, records = Transcript(), Records()
+    SubtaskSteps(transcript, records)
+    first, plain, unknown = card(transcript, "a"), card(transcript, "b", "grep"), card(transcript, "unknown")
+    await settled()
+    assert records.asked == []
+    for _ in range(3):
+        transcript.toggle(first)
+        await settled()
+    assert records.asked == ["a"]
+    assert first.steps == "model · done\nread_file a"
+    transcript.toggle_all()
+    await settled()
+    assert records.asked == ["a", "unknown"]
+    assert (plain.steps, unknown.steps) == ("", "")
+
+
+async def test_a_running_subtask_and_a_card_that_is_gone_are_left_alone() -> None:
+    transcript, records = Transcript(), Records()
+    SubtaskSteps(transcript, records)
+    transcript.toggle(transcript.add_tool("running", "agentic_grep", state=ToolState.RUNNING))
+    await settled()
+    assert records.asked == []
+    gone = card(transcript, "gone")
+    transcript.toggle(gone)
+    transcript.clear()
+    await settled()
+    assert gone.steps == ""
