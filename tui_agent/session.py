@@ -208,7 +208,8 @@ async def _open(
             lambda sections: system_prompt(rules, sections, arguments.folder, started), registry.definitions, knowledge
         )
         small = SmallModels(settings)
-        upkeep = Upkeep(record, manager, Summarizer(manager, tracker, settings, ceiling), artifacts, small, briefing)
+        summarizer = Summarizer(manager, tracker, settings, ceiling, record)
+        upkeep = Upkeep(record, manager, summarizer, artifacts, small, briefing)
         toolbox = Toolbox(registry, gate, ask, workspace, artifacts)
         agent = Agent(
             record,

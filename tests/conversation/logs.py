@@ -20,6 +20,7 @@ from tui_agent.conversation.entries import (
     Prefix,
     Queued,
     Restored,
+    Spent,
     Summarized,
     Undone,
     Usage,
@@ -32,6 +33,7 @@ from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.view import Carry, View
 
 MODELS = ("anthropic:claude-opus-5-5", "gemini:gemini-3.8-flash")
+SPENT = Spent(model=MODELS[0], usage=Usage(9, output_tokens=1), purpose="unfinished")
 texts = st.text(alphabet=st.sampled_from("ab \n\té漢😀[]"), max_size=12)
 
 
@@ -66,7 +68,7 @@ class Writer:
                 queued = draw(seqs)
                 self.append(Delivered(queued=queued) if draw(st.booleans()) else Withdrawn(queued=queued))
             case 13:
-                others: list[AnyEntry] = [Partial(text="p"), notice("n"), ModelSwitched(model=MODELS[1])]
+                others: list[AnyEntry] = [Partial(text="p"), notice("n"), ModelSwitched(model=MODELS[1]), SPENT]
                 self.append(draw(st.sampled_from(others)))
             case 14:
                 self.append(Prefix(system=draw(texts), tools=(ToolDefinition("t", draw(texts), "{}"),)))

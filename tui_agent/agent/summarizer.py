@@ -1,12 +1,13 @@
 """Having a summary written: the ways in order, until one gives a text that is accepted."""
 
 import math
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from tui_agent.agent.cost_ceiling import CostCeiling, CostCeilingReached, probably_cached
+from tui_agent.agent.metering import Meter
 from tui_agent.agent.model_facts import rates_of
+from tui_agent.agent.record import Record
 from tui_agent.context import pricing
 from tui_agent.context.compaction import EXTRACTED, Accepted, Author, CompactionPlan, accept
 from tui_agent.context.counting import estimate
@@ -19,9 +20,9 @@ from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import Carry, RequestMessage, View
-from tui_agent.models.base import Completed, Model, ModelError, ModelRequest, StreamEvent
+from tui_agent.models.base import Completed, Metered, Model, ModelError, ModelRequest, Retrying
 from tui_agent.models.retry import stream_with_retries
-from tui_agent.models.usage import Totals, UsageTracker, cost_usd
+from tui_agent.models.usage import Totals, UsageTracker
 from tui_agent.settings import Settings
 
 ATTEMPTS = 2
@@ -46,6 +47,9 @@ class Written(NamedTuple):
     spent_usd: float | None = 0.0
 
 
+_Purpose: TypeAlias = Literal["summary", "digest"]
+
+
 class _Answer(NamedTuple):
     text: str
     model: str
@@ -60,17 +64,18 @@ class Summarizer:
     """
 
     def __init__(
-        self, manager: ContextManager, tracker: UsageTracker, settings: Settings, ceiling: CostCeiling
+        self, manager: ContextManager, tracker: UsageTracker, settings: Settings, ceiling: CostCeiling, record: Record
     ) -> None:
         self._manager = manager
         self._tracker = tracker
+        self._meter = Meter(record, tracker)
         self._ceiling = ceiling
         self.settings = settings
 
     async def write(
         self, plan: CompactionPlan, view: View, model: Model, small: Model | None, *, path: str, cold: bool
     ) -> Written | Refusal:
-        """The summary of `plan`; `path` is where its archive lies. Never raises but when cancelled.
+        """The summary of `plan`; `path` is where its archive lies. Raises `StorageError`.
 
         Every failure of a model leads to the next way, the last of which needs none; the cost ceiling leads to none.
         """
@@ -101,7 +106,7 @@ class Summarizer:
         if self.settings.digests.strategy != "llm":
             return ""
         try:
-            answer = await self._ask_alone(model, plan.instruction, plan.material)
+            answer = await self._ask_alone(model, plan.instruction, plan.material, "digest")
         except ModelError:
             return ""
         return answer.text
@@ -175,24 +180,32 @@ class Summarizer:
             cache_edges=(len(messages) - 1,) if messages else (),
         )
 
-    async def _ask_alone(self, model: Model, instruction: str, material: str) -> _Answer:
+    async def _ask_alone(self, model: Model, instruction: str, material: str, purpose: _Purpose = "summary") -> _Answer:
         with self._ceiling.calling(model.profile, _tokens(instruction) + _tokens(material)):
-            return await self._ask(model, _alone(instruction, material))
+            return await self._ask(model, _alone(instruction, material), purpose)
 
-    async def _ask(self, model: Model, request: ModelRequest) -> _Answer:
-        completed = await _completed(stream_with_retries(model, request, attempts=ATTEMPTS))
-        cost = cost_usd(completed.usage, model.profile.prices)
-        self._tracker.record(model.profile.name, completed.usage, cost)
+    async def _ask(self, model: Model, request: ModelRequest, purpose: _Purpose = "summary") -> _Answer:
+        try:
+            completed = await self._completed(model, request)
+            cost = await self._meter.spent(model.profile, completed.usage, purpose)
+        finally:
+            await self._meter.broke_off()
         text = "\n\n".join(block.text for block in completed.blocks if isinstance(block, Text))
         return _Answer(text, model.profile.name, completed.usage, cost)
 
-
-async def _completed(stream: AsyncGenerator[StreamEvent, None]) -> Completed:
-    async with aclosing(stream) as told:
-        async for event in told:
-            if isinstance(event, Completed):
-                return event
-    raise ModelError("The model ended its answer without completing it.")
+    async def _completed(self, model: Model, request: ModelRequest) -> Completed:
+        async with aclosing(stream_with_retries(model, request, attempts=ATTEMPTS)) as stream:
+            async for event in stream:
+                match event:
+                    case Metered():
+                        self._meter.told(model.profile, event.usage)
+                    case Retrying():
+                        await self._meter.broke_off()
+                    case Completed():
+                        return event
+                    case _:
+                        pass
+        raise ModelError("The model ended its answer without completing it.")
 
 
 def _alone(instruction: str, material: str) -> ModelRequest:

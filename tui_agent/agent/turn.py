@@ -9,20 +9,23 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tui_agent.agent import events
+from tui_agent.agent.call_ids import with_new_ids
 from tui_agent.agent.guards import NOT_APPROVED, WATCHDOG, Guards, not_done
 from tui_agent.agent.hints import HINTS, UNASKED, UNASKED_WATCHDOG
 from tui_agent.agent.history import said, text_of, told
+from tui_agent.agent.metering import Meter
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.toolbox import Emit, Toolbox
 from tui_agent.agent.upkeep import Upkeep
 from tui_agent.agent.user_shell import is_note
 from tui_agent.context.budget import Budget
-from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
 from tui_agent.conversation.view import Carry
 from tui_agent.models.base import (
     Completed,
     ContextOverflow,
+    Metered,
     Model,
     ModelError,
     ModelRequest,
@@ -77,6 +80,7 @@ class Turn:
         self._upkeep = upkeep
         self._manager = upkeep.manager
         self._guards = guards
+        self._meter = Meter(record, tracker)
         self._begin = begin
         self._switch = switch
         self._emit = emit
@@ -212,7 +216,7 @@ class Turn:
             duration_ms = int(1000 * (time.monotonic() - began))
             cost = cost_usd(completed.usage, self._model.profile.prices)
             self._tracker.record(name, completed.usage, cost)
-        completed = msgspec.structs.replace(completed, blocks=self._with_new_ids(completed.blocks))
+        completed = msgspec.structs.replace(completed, blocks=with_new_ids(completed.blocks, self._record.view))
         message = Message(
             role="assistant",
             blocks=completed.blocks,
@@ -292,10 +296,14 @@ class Turn:
                         self._emit(events.ReasoningDelta(text=event.text))
                     case ToolCallDelta():
                         self._emit(events.ToolCallDelta(index=event.index, name=event.name, size=event.size))
+                    case Metered():
+                        self._meter.told(self._model.profile, event.usage)
                     case Retrying():
                         self._reply = Reply(restart=True)
+                        await self._meter.broke_off()
                         self._retrying(event)
                     case Completed():
+                        self._meter.ended()
                         return event
         raise ModelError(f"{self._model.profile.name} ended its answer without completing it.")
 
@@ -316,29 +324,16 @@ class Turn:
             events.Retrying(attempt=event.attempt, delay_s=event.delay_s, kind=error.kind, message=error.message)
         )
 
-    def _with_new_ids(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        """The blocks with every call's id unlike any before it: providers demand it, not every one provides it."""
-        seen: set[str] = set()
-        renamed: list[Block] = []
-        for block in blocks:
-            if isinstance(block, ToolCall):
-                number, name = 1, block.id or "call"
-                while name in seen or self._record.view.call(name) is not None:
-                    number += 1
-                    name = f"{block.id or 'call'}-{number}"
-                seen.add(name)
-                block = block if name == block.id else msgspec.structs.replace(block, id=name)
-            renamed.append(block)
-        return tuple(renamed)
-
     async def _interrupted(self) -> None:
         self._stop_reason = "interrupted"
+        await self._meter.broke_off()
         await self._keep_reply()
         await self._record.answer_open_calls()
         await self._record.append(notice(INTERRUPTED_NOTICE))
 
     async def _failed(self, error: ModelError) -> None:
         self._stop_reason = "error"
+        await self._meter.broke_off()
         await self._keep_reply()
         await self._record.answer_open_calls(not_done(error))
         self._record.trace.record("error", {"kind": error.kind, "message": error.message})

@@ -34,6 +34,7 @@ from tui_agent.conversation.entries import (
     Pinned,
     Prefix,
     Restored,
+    Spent,
     Undone,
 )
 from tui_agent.models.base import Model
@@ -171,6 +172,8 @@ class Upkeep:
                 self.manager.backoff = self.manager.backoff.failed()
             self._trace_failure(_step(plan), written.reason)
             return written
+        if all(isinstance(view.log[seq], Spent) for seq in range(seen + 1, len(view.log) + 1)):
+            seen = len(view.log)
         return Draft(plan, written, seen)
 
     def current(self, draft: Draft, text: str | None = None) -> Draft | Refusal:

@@ -89,6 +89,19 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     summary: str = ""
 
 
+class Spent(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
+    """A model call that is no message of the conversation: it counts, and the view stays as it is.
+
+    `purpose`: it wrote a summary or a digest, or it was stopped or broke off (``unfinished``: as far as was told).
+    `cost_usd` is None where the price is not known.
+    """
+
+    model: str
+    usage: Usage
+    purpose: Literal["summary", "digest", "unfinished"]
+    cost_usd: float | None = None
+
+
 class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial"):
     """The next piece of a reply that is still streaming; superseded by its message.
 
@@ -210,7 +223,7 @@ class Undone(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="u
 Boundary: TypeAlias = Summarized | Checkpointed
 AnyContextEntry: TypeAlias = Cleared | Digested | Summarized | Checkpointed | Pinned | Restored | Undone
 AnyEntry: TypeAlias = (
-    Prefix | Message | Partial | Queued | Delivered | Withdrawn | ModelSwitched | HeadMoved | AnyContextEntry
+    Prefix | Message | Spent | Partial | Queued | Delivered | Withdrawn | ModelSwitched | HeadMoved | AnyContextEntry
 )
 
 _encoder = msgspec.json.Encoder(order="deterministic")

@@ -21,6 +21,7 @@ from tui_agent.conversation.entries import (
     Prefix,
     Queued,
     Restored,
+    Spent,
     Summarized,
     Undone,
     Withdrawn,
@@ -78,7 +79,7 @@ class Fold:
                 self.queued.pop(entry.queued, None)
             case ModelSwitched():
                 self.model = entry.model
-            case HeadMoved():
+            case HeadMoved() | Spent():
                 pass
             case _:
                 self._take_context(entry)

@@ -8,6 +8,7 @@ from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, vali
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.base import (
     Completed,
+    Metered,
     ReasoningDelta,
     StopReason,
     StreamEvent,
@@ -120,6 +121,7 @@ class AnthropicReply:
                 self._model = event.message.model or self._model
                 self._count(event.message.usage)
                 self._count_dropped(event.message.input_transformations)
+                return Metered(self._used())
             case "content_block_start" if event.content_block is not None:
                 return self._open_block(event.index, event.content_block)
             case "content_block_delta" if event.delta is not None:
@@ -129,6 +131,7 @@ class AnthropicReply:
                     self._stop_reason = event.delta.stop_reason
                 self._count(event.usage)
                 self._count_dropped(event.input_transformations)
+                return Metered(self._used())
             case "message_stop":
                 self.complete = self.started
         return None

@@ -120,7 +120,13 @@ class Completed(msgspec.Struct, frozen=True):
     dropped_reasoning: int = 0
 
 
-StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Retrying | Completed
+class Metered(msgspec.Struct, frozen=True):
+    """What the call has used as far as the provider has told; a later one replaces it. Billed also if it breaks off."""
+
+    usage: Usage
+
+
+StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Metered | Retrying | Completed
 
 
 class Model(Protocol):

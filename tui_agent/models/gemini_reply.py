@@ -9,6 +9,7 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.models.base import (
     Completed,
     InvalidRequest,
+    Metered,
     ReasoningDelta,
     StopReason,
     StreamEvent,
@@ -74,15 +75,17 @@ class GeminiReply:
         """Take one chunk in; returns what it tells."""
         self.started = True
         self._version = chunk.model_version or self._version
+        events: list[StreamEvent] = []
         if chunk.usage_metadata is not None:
             self._usage = _used(chunk.usage_metadata, self._usage)
+            events.append(Metered(self._usage))
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason is not None:
             self._reason, self.complete = "SAFETY", True
         if not chunk.candidates:
-            return []
+            return events
         candidate = chunk.candidates[0]
         parts = (candidate.content.parts if candidate.content is not None else None) or []
-        events = [event for part in parts if (event := self._part(part)) is not None]
+        events += [event for part in parts if (event := self._part(part)) is not None]
         if candidate.finish_reason is not None:
             self._reason = str(getattr(candidate.finish_reason, "value", candidate.finish_reason))
             self._reason_text = candidate.finish_message or ""
