@@ -16,7 +16,7 @@ test: lint
 	$(BIN)/pytest -n auto -m "not soak"
 
 soak: $(READY)
-	$(BIN)/pytest -n auto -m soak
+	$(BIN)/pytest -n auto -m soak -o faulthandler_timeout=1800
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench

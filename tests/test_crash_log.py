@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.crash_log import write_crash_log
+from tui_agent.crash_log import in_a_line, write_crash_log
 
 
 def test_the_log_has_the_traceback_but_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,3 +16,10 @@ def test_the_log_has_the_traceback_but_no_key(tmp_path: Path, monkeypatch: pytes
     assert str(log) in told
     assert "ValueError: refused: [key], [key]" in kept
     assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_error_on_one_line_has_no_key_and_no_escape_sequence() -> None:
+    error = ValueError("refused:\n\x1b[31m https://me:secret@api.test?key=abc and sk-ant-api03-abcdef")
+    told = in_a_line(error)
+    assert told.isprintable()
+    assert told == "ValueError: refused: [31m https://[key]@api.test?key=[key] and [key]"

@@ -26,3 +26,62 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     root = Path(tui_agent.__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+VERBS = (
+    "run",
+    "queue",
+    "interrupt",
+    "compact",
+    "compact_if_needed",
+    "draft_compaction",
+    "draft_checkpoint",
+    "revise",
+    "accept",
+    "checkpoint",
+    "clear_results",
+    "pin",
+    "restore",
+    "undo",
+    "preview",
+    "recall",
+    "context_stats",
+    "run_subtask",
+    "swap_model",
+    "escalate",
+    "reset_cost_ceiling",
+)
+
+
+async def test_a_session_is_steered_by_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
+    (tmp_path / "notes.txt").write_text("A line of notes.\n" * 400)
+    arguments = tui_agent.Arguments(folder=tmp_path, home=tmp_path / "home", project=tmp_path)
+    settings = tui_agent.load_settings(
+        arguments.home, tmp_path, trusted=False, environ={"TUI_AGENT__COMPACTION__THRESHOLD": "0.1"}, overrides=[]
+    )
+
+    async def never(question: tui_agent.PermissionQuestion) -> tui_agent.PermissionAnswer:
+        raise AssertionError(question)
+
+    session = await tui_agent.open_session(settings, arguments, never)
+    try:
+        agent = session.agent
+        assert [verb for verb in VERBS if not callable(getattr(agent, verb))] == []
+        assert agent.has_compactor
+        assert agent.has_checkpointer
+        assert (await agent.compact_if_needed()).error == "nothing is due"
+        async with agent.held():
+            pass
+        told = [event async for event in agent.run("read notes.txt")]
+        assert isinstance(told[-1], tui_agent.events.TurnFinished)
+        assert agent.context_stats().tokens > 0
+        for _ in range(3):
+            async for _ in agent.run("read notes.txt"):
+                pass
+        done = await agent.compact()
+        assert done.error == ""
+        assert done.after < done.before
+        assert not isinstance(await agent.undo(), tui_agent.Refusal)
+    finally:
+        await session.close()

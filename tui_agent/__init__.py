@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tui_agent.session import Session as Session
     from tui_agent.session import open_session as open_session
     from tui_agent.settings_sources import load_settings as load_settings
+    from tui_agent.tools.base import PermissionAnswer as PermissionAnswer
+    from tui_agent.tools.base import PermissionQuestion as PermissionQuestion
     from tui_agent.tools.base import Tool as Tool
 
 _PLACES = {
@@ -39,6 +41,8 @@ _PLACES = {
     "Draft": "agent.drafts",
     "Model": "models.base",
     "Outlook": "context.asked",
+    "PermissionAnswer": "tools.base",
+    "PermissionQuestion": "tools.base",
     "Refusal": "context.refusal",
     "Session": "session",
     "Signal": "agent.watchdog",

@@ -50,11 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return FAILED
         if os.environ.get("TUI_AGENT_DEBUG") == "1":
             raise
-        from tui_agent.crash_log import write_crash_log
-        from tui_agent.models.errors import redact
+        from tui_agent.crash_log import in_a_line, write_crash_log
 
-        told = f"{type(error).__name__}: {redact(str(error))}"
-        _say(f"stopped by an unexpected error ({told}); {write_crash_log(error, os.environ)}")
+        _say(f"stopped by an unexpected error ({in_a_line(error)}); {write_crash_log(error, os.environ)}")
         return FAILED
 
 

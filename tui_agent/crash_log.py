@@ -9,6 +9,13 @@ from tui_agent.settings_sources import home_folder
 from tui_agent.version import __version__
 
 
+def in_a_line(error: BaseException) -> str:
+    """The error's name and the beginning of what it says, keys left out."""
+    from tui_agent.models.errors import plain
+
+    return f"{type(error).__name__}: {plain(str(error))}"
+
+
 def write_crash_log(error: BaseException, environ: Mapping[str, str]) -> str:
     """Write the traceback, keys left out, to `<TUI_AGENT_HOME>/logs`, private to the user; a phrase that says where."""
     from tui_agent.models.errors import redact

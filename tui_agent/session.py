@@ -3,6 +3,7 @@
 import asyncio
 import platform
 import shutil
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -93,20 +94,14 @@ class Session:
 
     async def close(self) -> None:
         """End what runs, write what is pending, close the files. Raises `StorageError`; all is closed all the same."""
-        unused = self.fresh and not len(self.record.view.log)
-        try:
-            await self.agent.close()
-            await self.small.close()
-            await self.subtasks.close()
-            await self.background.close()
-        finally:
-            await asyncio.to_thread(keep_ratios, self.manager, self.home)
-            try:
-                await self.record.trace.close()
-            finally:
-                await self.store.close()
-                if unused:
-                    await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+        async with AsyncExitStack() as last_first:
+            if self.fresh and not len(self.record.view.log):
+                last_first.push_async_callback(asyncio.to_thread, shutil.rmtree, self.folder, ignore_errors=True)
+            last_first.push_async_callback(self.store.close)
+            last_first.push_async_callback(self.record.trace.close)
+            last_first.push_async_callback(asyncio.to_thread, keep_ratios, self.manager, self.home)
+            for part in (self.background, self.subtasks, self.small, self.agent):
+                last_first.push_async_callback(part.close)
 
 
 async def open_session(

@@ -25,7 +25,7 @@ from tui_agent.arguments import Arguments
 from tui_agent.context.calibration import Ratios
 from tui_agent.context.handover import Prompts
 from tui_agent.context.manager import ContextManager
-from tui_agent.conversation.entries import AnyEntry, Message, Spent
+from tui_agent.conversation.entries import AnyEntry
 from tui_agent.models.base import Model
 from tui_agent.models.catalogue import missing_key
 from tui_agent.models.usage import UsageTracker
@@ -104,9 +104,7 @@ def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> P
 def usage_so_far(entries: list[AnyEntry]) -> UsageTracker:
     """What the conversation has cost so far, on every branch."""
     tracker = UsageTracker()
-    for entry in entries:
-        if isinstance(entry, Message | Spent) and entry.usage is not None:
-            tracker.record(entry.model, entry.usage, entry.cost_usd)
+    tracker.record_log(entries)
     tracker.start_turn()
     return tracker
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from tui_agent.money import money_text
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.sessions import SessionInfo, find_session, list_sessions
 from tui_agent.storage.trace import TraceEvent, read_events
@@ -53,7 +54,7 @@ def _session_line(session: SessionInfo) -> str:
     when = datetime.fromtimestamp(session.updated or session.created).strftime("%Y-%m-%d %H:%M")
     if session.problem:
         return f"{session.id}  {when}  cannot be read: {session.problem}"
-    figures = f"{session.messages:>5} messages  ${session.cost_usd:>8.4f}  {session.model:<28}"
+    figures = f"{session.messages:>5} messages  {money_text(session.cost_usd):>9}  {session.model:<28}"
     return f"{session.id}  {when}  {figures}  {session.title}".rstrip()
 
 

@@ -18,7 +18,7 @@ from tui_agent.agent.upkeep import Upkeep
 from tui_agent.context.calibration import Ratios
 from tui_agent.context.handover import Prompts
 from tui_agent.context.manager import ContextManager
-from tui_agent.conversation.entries import AnyEntry, Message, Spent
+from tui_agent.conversation.entries import AnyEntry
 from tui_agent.conversation.view import View
 from tui_agent.models.shared import SharedModel
 from tui_agent.models.usage import UsageTracker
@@ -179,8 +179,6 @@ async def count_earlier_subtasks(home: Path, session_id: str, tracker: UsageTrac
         except StorageError as error:
             problems.append(f"What a subtask has cost is not known: {error.message}")
             continue
-        for entry in entries:
-            if isinstance(entry, Message | Spent) and entry.usage is not None:
-                own.record(entry.model, entry.usage, entry.cost_usd)
+        own.record_log(entries)
     tracker.start_turn()
     return tuple(problems)

@@ -96,7 +96,7 @@ def test_calls_under_way_count_with_their_input_until_they_are_recorded() -> Non
             pass
         with ceiling.calling(PRICED, 599_000):
             tracker.record("m", Usage(), 0.05)
-        with pytest.raises(CostCeilingReached, match=r"cost \$0\.1500, with \$0\.3000 for the input of calls"):
+        with pytest.raises(CostCeilingReached, match=r"cost \$0\.150, with \$0\.300 for the input of calls"):
             call(ceiling, PRICED, 550_000)
     ceiling.reset()
     call(ceiling, PRICED, 900_000)

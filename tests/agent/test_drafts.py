@@ -230,7 +230,7 @@ async def test_a_prompt_waits_on_disk_while_a_draft_is_held(talked: Path, tmp_pa
         async with agent.held():
             draft = await drafted(session)
             turn = asyncio.ensure_future(say(session, "find 'assert' in ."))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not agent.queued():  # noqa: ASYNC110 (the log tells nobody of an entry)
                     await asyncio.sleep(0)
             assert [text for _, text in agent.queued()] == ["find 'assert' in ."]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.agent.billing import billed
@@ -20,8 +21,9 @@ from tests.servers.server import ProtocolServer
 from tests.tools.test_web import answer
 from tests.tools.test_web import server as web
 from tui_agent.agent import events
-from tui_agent.agent.subtasks import SubtaskSpec
-from tui_agent.conversation.entries import Message
+from tui_agent.agent.subtasks import SubtaskSpec, past_progress
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Message, Spent, Usage
 from tui_agent.conversation.view import View
 from tui_agent.session import Session, SessionError
 from tui_agent.storage.checkpoints import CheckpointStore
@@ -490,3 +492,13 @@ async def test_another_small_model_can_be_named(server: AnthropicServer, tmp_pat
     async with talking(tmp_path, {**OPUS, "agentic.small_model": "claude-opus-5-5"}) as session:
         await say(session, "Find the bug.")
     assert {request.json["model"] for request in server.model_requests if request.json} == {"claude-opus-5-5"}
+
+
+def test_a_card_opened_later_counts_summaries_and_broken_calls_too() -> None:
+    said = Message(
+        seq=1, role="assistant", blocks=(Text("Here."),), model="anthropic:haiku", usage=Usage(input_tokens=10)
+    )
+    paid = msgspec.structs.replace(said, cost_usd=0.25)
+    summarised = Spent(seq=2, model="anthropic:haiku", usage=Usage(input_tokens=5), purpose="summary", cost_usd=0.5)
+    assert "$0.75" in past_progress("20260101-000000-abcd:sub:1234", [paid, summarised])
+    assert "$" not in past_progress("20260101-000000-abcd:sub:1234", [said])

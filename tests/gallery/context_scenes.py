@@ -84,7 +84,7 @@ def long_log() -> list[AnyEntry]:
             call = ToolCall(f"call_{turn}_{step}", "read_file", f'{{"path":"{FILES[(4 * turn + step) % len(FILES)]}"}}')
             used += 3_400
             entries.append(_answer(used, "Reading on.", call))
-            entries.append(tool_result(ToolResult(call.id, f"{call.arguments}\n" + "1.005 rounds to 1.00\n" * 420)))
+            entries.append(tool_result(ToolResult(call.id, "1.005 rounds to 1.00\n" * 420)))
             results.append(len(entries))
         entries.append(_answer(used + 200, f"Answer {turn + 1}: both of them round, one after the other."))
         if turn == 1:

@@ -57,8 +57,8 @@ class Stage:
         self._view = TurnView(self.app.pane.transcript, self.app.status, self.app.conductor)
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Wait for something; 20 s at most."""
-        async with asyncio.timeout(20):
+        """Wait for something; a minute at most."""
+        async with asyncio.timeout(60):
             while not true():
                 await self.pilot.pause(0.01)
 

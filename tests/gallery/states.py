@@ -86,7 +86,7 @@ def state(
 async def _still(stage: Stage) -> str:
     """The screen once it no longer changes, its clock set."""
     before = ""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             began = monotonic()
             if stage.working is not None:

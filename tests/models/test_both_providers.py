@@ -199,7 +199,7 @@ async def test_empty_and_blank_blocks_are_left_out(name: str, open_model: Open) 
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 (the record has no event to wait for)
             await asyncio.sleep(0.005)
 

@@ -89,4 +89,6 @@ def test_keys_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", "my-own-key")
     assert redact("x my-own-key y") == "x [key] y"
     assert redact("Authorization: Bearer abc.def-1") == "Authorization: [key]"
+    assert redact("no proxy at http://me:pa:ss@proxy.test:8080/x") == "no proxy at http://[key]@proxy.test:8080/x"
+    assert redact("see https://docs.test/@me") == "see https://docs.test/@me"
     assert plain("a\ud800\x00b\n\nc") == "a� b c"

@@ -242,6 +242,6 @@ async def test_older_messages_are_encoded_once(open_model: Open) -> None:
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 (the record has no event to wait for)
             await asyncio.sleep(0.005)

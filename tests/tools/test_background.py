@@ -45,7 +45,7 @@ class Shell:
     async def until(self, process: int, text: str) -> str:
         """All that was read up to this text."""
         read = ""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while text not in read:
                 read += (await self.look(process)).text
                 await asyncio.sleep(0.02)
@@ -116,7 +116,7 @@ async def test_a_wait_does_not_hold_up_a_stop(shell: Shell) -> None:
     process = await shell.started("sleep 1000")
     waiting = asyncio.create_task(shell.look(process, wait=600))
     await asyncio.sleep(0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await shell.stop(process)
         assert "ended by signal 15" in (await waiting).text
 

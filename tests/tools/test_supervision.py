@@ -71,24 +71,25 @@ def test_killed_outright(tmp_path: Path, whole_group: bool) -> None:
     until(lambda: not alive(supervisor.pid))
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.0005, 0.001, 0.002, 0.004, 0.008])
-def test_killed_while_a_command_starts(tmp_path: Path, moment: float) -> None:
-    """A command that was just being started is missed at no instant."""
-    starting = f"print(1, flush=True); [start() for _ in range(50)]; import time; time.sleep({moment}); os._exit(1)"
-    program = f"""
-import os, sys
+STARTING = """
+import os, subprocess, sys
 from tui_agent.tools import families
 from tui_agent.tools.supervision import Supervisor
-import subprocess
 supervisor = Supervisor()
 def start():
     mark = "test" + os.urandom(8).hex()
     supervisor.add(mark)
-    environment = {{"PATH": os.environ["PATH"], families.MARK: mark, "OF": {str(tmp_path)!r}}}
-    subprocess.Popen(["sleep", "1000"], env=environment, start_new_session=True)
-{starting}
+    environment = {"PATH": os.environ["PATH"], families.MARK: mark, "OF": sys.argv[1]}
+    return subprocess.Popen(["sleep", "1000"], env=environment, start_new_session=True)
 """
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.0005, 0.001, 0.002, 0.004, 0.008])
+def test_killed_while_a_command_starts(tmp_path: Path, moment: float) -> None:
+    """A command that was just being started is missed at no instant."""
+    starting = f"print(1, flush=True); [start() for _ in range(50)]; import time; time.sleep({moment}); os._exit(1)"
+    program = [sys.executable, "-c", f"{STARTING}{starting}", str(tmp_path)]
+    subprocess.run(program, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
     until(lambda: not _with_environment(f"OF={tmp_path}".encode()))
 
 
@@ -104,16 +105,8 @@ def _with_environment(sign: bytes) -> list[int]:
 
 
 def test_a_supervisor_that_somebody_ended_is_replaced(tmp_path: Path) -> None:
-    program = f"""
-import os, signal, subprocess, sys, psutil
-from tui_agent.tools import families
-from tui_agent.tools.supervision import Supervisor
-supervisor = Supervisor()
-def start():
-    mark = "test" + os.urandom(8).hex()
-    supervisor.add(mark)
-    environment = {{"PATH": os.environ["PATH"], families.MARK: mark, "OF": {str(tmp_path)!r}}}
-    return subprocess.Popen(["sleep", "1000"], env=environment, start_new_session=True)
+    program = f"""{STARTING}
+import psutil
 first = start()
 (old,) = [child for child in psutil.Process().children() if child.pid != first.pid]
 old.kill()
@@ -121,7 +114,7 @@ old.wait()
 second = start()
 os._exit(1)
 """
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=30)
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=False, timeout=30)
     until(lambda: not _with_environment(f"OF={tmp_path}".encode()))
 
 

@@ -32,7 +32,7 @@ def test_a_path_counts_as_inside_only_where_it_really_leads(
         for number, (where, up, target) in enumerate(links):
             place = root / where.replace("..", "a").lstrip("/")
             if place.is_dir() and not os.path.lexists(place / f"link{number}"):
-                (place / f"link{number}").symlink_to(up + target)
+                (place / f"link{number}").symlink_to(up + target or ".")
         workspace = Workspace(root)
         try:
             real = workspace.resolve(path)

@@ -376,8 +376,9 @@ async def test_an_error_nobody_expected_is_a_card_with_a_log(arguments: Argument
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test() as pilot:
         await pilot.pause()
-        app.report(ZeroDivisionError("division by zero"))
+        app.report(ZeroDivisionError("division by zero with sk-ant-api03-abcdef"))
         (card,) = (block for block in blocks(app) if isinstance(block, NoticeBlock) and "wrong" in block.title)
         assert "Traceback" not in plain_text(card)
+        assert "division by zero with [key]" in plain_text(card)
         (log,) = (arguments.home / "logs").iterdir()
         assert "ZeroDivisionError" in log.read_text()

@@ -1,7 +1,6 @@
 """The context panel, the previews and the boundaries, in the real app with the offline model."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.arguments import Arguments
 from tui_agent.context.asked import Outlook
-from tui_agent.settings import Model, Settings
 from tui_agent.tui.app import TuiAgent
 from tui_agent.tui.blocks import BoundaryBlock, NoticeBlock, ToolBlock
 from tui_agent.tui.context_panel import ContextPanel
@@ -22,34 +21,12 @@ from tui_agent.tui.row_list import RowList
 from tui_agent.tui.text_screen import TextScreen
 from tui_agent.tui.what_if import WhatIfScreen
 
-OFFLINE = Settings(model=Model(id="offline"))
 WIDE, NARROW = (120, 40), (80, 24)
 
 
 @pytest.fixture
 def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
-    folder = tmp_path / "project"
-    folder.mkdir()
-    for number in range(6):
-        (folder / f"part{number}.txt").write_text(f"part {number}\n" + f"line of part {number}, not short\n" * 40)
-    monkeypatch.chdir(folder)
-    return Arguments(folder=folder, home=tmp_path / "home", project=folder)
-
-
-async def until(pilot: Pilot[object], true: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not true():
-            await pilot.pause(0.02)
-
-
-async def send(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
-    app.entry.prompt.focus()
-    app.entry.prompt.type(text)
-    await pilot.pause()
-    await pilot.press("enter")
+    return project_of_parts(monkeypatch, tmp_path, parts=6)
 
 
 @asynccontextmanager
@@ -240,7 +217,7 @@ async def test_an_accepted_preview_is_what_happens(arguments: Arguments) -> None
         agent = app.conductor.session.agent
         await send(app, pilot, "/clear-results")
         await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
-        await pilot.press("down", "p")
+        await pilot.press("p")
         kept = result_number(app, 2)
         await until(pilot, lambda: state_of(app, kept)[1])
         seen = agent.preview("clear")
@@ -278,7 +255,7 @@ async def test_another_model_is_looked_at_first(arguments: Arguments, monkeypatc
         await pilot.pause()
         rows = app.screen.query_one(RowList)
         shown = "\n".join(rows.render_line(y).text for y in range(rows.size.height))
-        assert "its cache is cold" in shown
+        assert "nothing of it is cached yet" in shown
         await pilot.press("escape")
         await app.workers.wait_for_complete()
         assert app.status.status.model == before

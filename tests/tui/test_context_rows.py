@@ -130,7 +130,7 @@ def test_every_fact_is_there() -> None:
         *(
             "120,000",
             "in 73,600 tokens; would free about 12,000 now",
-            "costs $0.0312, saves $0.0044 a call",
+            "costs $0.031, saves $0.0044 a call",
             "rests:",
             "3 calls, largest 50,000",
         ),
@@ -184,7 +184,7 @@ def test_ages(seconds: float, shown: str) -> None:
 @pytest.mark.parametrize(
     ("payback", "told"),
     [
-        (None, "prices are not known"),
+        (None, "the model has no known price"),
         (Payback(0.5, 0.1, 5), "$0.500, pays back after 5 calls"),
         (Payback(0.5, 0.1, 1), "after 1 call"),
         (Payback(0.0, 0.1, 0), "$0, pays at once"),
@@ -194,8 +194,15 @@ def test_ages(seconds: float, shown: str) -> None:
 def test_a_preview_says_what_it_costs(payback: Payback | None, told: str) -> None:
     preview = Preview(50_000, 20_000, items(), (), 4_000, 2)
     shown = "\n".join(texts(outlook_rows(Outlook("clear", preview, True, payback, ""), NOW, lambda _: HOSTILE), 90))
-    for fact in (told, "30,000 tokens", "4,000 tokens after", "2 blocks", "Leaves the view: 7"):
+    for fact in (told, "30,000 tokens", "4,000 tokens, read once at the full price", "2 blocks", "Leaves the view: 7"):
         assert fact in shown
+
+
+def test_a_step_costs_nothing_where_the_model_is_free() -> None:
+    seen = Outlook("clear", Preview(50_000, 20_000, items(), (), 4_000, 2), True, None, "")
+    shown = "\n".join(texts(outlook_rows(seen, NOW, lambda _: "", free=True), 90))
+    assert "nothing, the model is free" in shown
+    assert "price" not in shown
 
 
 def test_a_switch_says_what_fires_and_what_it_costs() -> None:

@@ -60,7 +60,7 @@ def test_a_summary_is_edited_in_both_ways_and_used(terminal: Terminal, tmp_path:
     terminal.process.send("\x07")
     terminal.shows("Written in the editor.")
     terminal.process.send("e")
-    terminal.shows("Esc ends the editing")
+    terminal.shows("Esc stops editing")
     terminal.process.send("Typed here. \x13")
     terminal.shows("older turns summarised")
     terminal.process.send("\x04")

@@ -1,7 +1,6 @@
 """A summary that is asked for: previewed, written, shown with its exact size, edited, and used or dropped."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
@@ -10,13 +9,13 @@ from typing import TypeVar
 import pytest
 from textual.pilot import Pilot
 
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.drafts import Draft
 from tui_agent.arguments import Arguments
 from tui_agent.context.rebasing import CHANGED
-from tui_agent.conversation.entries import Checkpointed, Pinned, Summarized
+from tui_agent.conversation.entries import Checkpointed, Pinned, Spent, Summarized
 from tui_agent.models.offline import OfflineModel
-from tui_agent.settings import Model, Settings
 from tui_agent.tui.app import TuiAgent
 from tui_agent.tui.blocks import BoundaryBlock, NoticeBlock, ToolBlock
 from tui_agent.tui.draft_screen import DraftScreen, SummaryText
@@ -25,34 +24,12 @@ from tui_agent.tui.row_list import RowList
 from tui_agent.tui.what_if import WhatIfScreen
 
 B = TypeVar("B")
-OFFLINE = Settings(model=Model(id="offline"))
 WIDE, NARROW = (120, 40), (80, 24)
 
 
 @pytest.fixture
 def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
-    folder = tmp_path / "project"
-    folder.mkdir()
-    for number in range(4):
-        (folder / f"part{number}.txt").write_text(f"part {number}\n" + f"line of part {number}, not short\n" * 40)
-    monkeypatch.chdir(folder)
-    return Arguments(folder=folder, home=tmp_path / "home", project=folder)
-
-
-async def until(pilot: Pilot[object], true: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not true():
-            await pilot.pause(0.02)
-
-
-async def send(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
-    app.entry.prompt.focus()
-    app.entry.prompt.type(text)
-    await pilot.pause()
-    await pilot.press("enter")
+    return project_of_parts(monkeypatch, tmp_path, parts=4)
 
 
 @asynccontextmanager
@@ -90,8 +67,9 @@ def agent_of(app: TuiAgent) -> Agent:
 
 
 def log_of(app: TuiAgent) -> list[object]:
+    """The entries of the conversation, without those that only tell what a call has cost."""
     assert app.conductor.session is not None
-    return list(app.conductor.session.record.view.log)
+    return [entry for entry in app.conductor.session.record.view.log if not isinstance(entry, Spent)]
 
 
 def rows_of(app: TuiAgent) -> str:

@@ -98,7 +98,7 @@ async def test_closing_stops_a_listing(project: Path) -> None:
     index = FileIndex(project)
     searching = asyncio.ensure_future(index.search("main"))
     await asyncio.sleep(0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await index.close()
         await asyncio.wait([searching])
 

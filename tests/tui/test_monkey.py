@@ -171,10 +171,10 @@ def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(folder)
 
 
-@pytest.mark.parametrize("run", range(2))
-async def test_random_keys_and_sizes(tmp_path: Path, run: int) -> None:
-    seed = int(os.environ.get("MONKEY_SEED") or random.SystemRandom().randrange(1_000_000))
-    await play(tmp_path, seed + run, 250)
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_random_keys_and_sizes(tmp_path: Path, seed: int) -> None:
+    """The same ones each time; others in the soak."""
+    await play(tmp_path, seed, 250)
 
 
 @pytest.mark.soak

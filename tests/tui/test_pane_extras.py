@@ -68,7 +68,7 @@ async def test_words_are_found_as_they_are_typed_and_the_card_that_holds_them_op
         await pilot.press("slash")
         await write(pilot, "ROW 3.20")
         assert any("row 3.20" in line for line in screen_of(app))
-        assert screen_of(app)[-1].startswith(" /ROW 3.20")
+        assert screen_of(app)[-1].startswith("  /ROW 3.20")
         assert app.pane.cursor_block is transcript.tool("call-3")
         await pilot.press("enter")
         assert "n next" in screen_of(app)[-1]

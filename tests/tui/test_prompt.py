@@ -154,6 +154,16 @@ async def test_enter_takes_a_whole_command_and_sends_it(app: PromptApp) -> None:
         assert app.sent == [("/help", "/help")]
 
 
+async def test_keys_in_one_go_take_nothing_that_was_offered_before_them(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "/")
+        assert app.area.completions.display
+        for key in (*"model", "enter"):
+            app.area.prompt.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        assert app.sent == [("/model", "/model")]
+
+
 async def test_enter_on_a_command_that_needs_more_only_completes_it(app: PromptApp) -> None:
     async with app.run_test() as pilot:
         await write(pilot, "/m")
@@ -202,7 +212,7 @@ async def test_waiting_texts_are_listed(app: PromptApp) -> None:
         app.area.waiting.show(("one", "two", "three", "four"))
         await pilot.pause()
         shown = app.area.waiting.render().plain.splitlines()
-        assert shown == ["waits (+1) two", "waits three", "waits four"]
+        assert shown == ["waits (+1): two", "waits: three", "waits: four"]
         app.area.waiting.show(())
         await pilot.pause()
         assert not app.area.waiting.display

@@ -202,9 +202,8 @@ async def test_an_unusual_end_is_explained(screen: Screen, stop_reason: str) -> 
 
 
 async def test_a_history_shows_the_same_blocks_and_leaves_nothing_running(screen: Screen) -> None:
-    screen.turns.show_history(
-        [events.UserMessage(seq=1, text="hi"), answer("hello"), started("a"), result("a"), started("lost")]
-    )
+    screen.show(events.UserMessage(seq=1, text="hi"), answer("hello"), started("a"), result("a"), started("lost"))
+    screen.turns.end()
     kinds = [type(block) for block in screen.transcript.blocks]
     assert kinds == [UserBlock, ProseBlock, ToolBlock, ToolBlock]
     assert not screen.status.ticking

@@ -15,6 +15,7 @@ from tui_agent.context.asked import Outlook
 from tui_agent.context.refusal import Refusal
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import Totals
+from tui_agent.money import money_text
 from tui_agent.tools.base import ToolFailure
 
 HITS = 8
@@ -232,7 +233,7 @@ def _outlook(seen: Outlook) -> Reply:
         lines.append(f"Reasoning dropped  {preview.reasoning_dropped:>10,} blocks")
     if payback is not None:
         back = f"pays back after {payback.calls:,} calls" if payback.calls is not None else "does not pay back"
-        lines.append(f"Cost now           {'$' + format(payback.cost_usd, '.4f'):>10}, {back}")
+        lines.append(f"Cost now           {money_text(payback.cost_usd):>10}, {back}")
     names = {"compact": "/compact", "clear": "/clear-results", "checkpoint": "/done"}
     return Reply(f"What {names[seen.step]} would do", "\n".join(lines))
 
@@ -240,7 +241,7 @@ def _outlook(seen: Outlook) -> Reply:
 def _totals(name: str, totals: Totals) -> str:
     usage, cost = totals.usage, totals.known_cost_usd
     hits = 100 * usage.cache_read_tokens / usage.input_tokens if usage.input_tokens else 0
-    money = "price unknown" if cost is None else f"${cost:.4f}"
+    money = "price unknown" if cost is None else money_text(cost)
     calls = f"{totals.calls:,} call{'' if totals.calls == 1 else 's'}"
     return (
         f"{name}: {calls}, {usage.input_tokens:,} in ({hits:.0f}% from the cache), "

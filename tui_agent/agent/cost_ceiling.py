@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from tui_agent.conversation.entries import Message
 from tui_agent.models.base import ModelError, ModelProfile, Prices
 from tui_agent.models.usage import MTOK, UsageTracker, prices_for
+from tui_agent.money import money_text
 
 Bound: TypeAlias = Literal["turn", "session"]
 
@@ -60,7 +61,8 @@ class CostCeiling:
         for bound, spent, most in self._bounds():
             if spent >= most:
                 raise self._shut(
-                    f"This {bound} has cost {_usd(spent)}; its ceiling is {_usd(most)} ({_KEYS[bound]}).", bound
+                    f"This {bound} has cost {money_text(spent)}; its ceiling is {money_text(most)} ({_KEYS[bound]}).",
+                    bound,
                 )
 
     @contextmanager
@@ -82,12 +84,14 @@ class CostCeiling:
 
     def _check_expected(self, profile: ModelProfile, tokens: int, expected: float) -> None:
         others = sum(self._under_way)
-        beside = f", with {_usd(others)} for the input of calls under way" if others else ""
-        call = f"The next call to {profile.id} would cost {_usd(expected)} for its {tokens:,} tokens of input alone."
+        beside = f", with {money_text(others)} for the input of calls under way" if others else ""
+        call = (
+            f"The next call to {profile.id} would cost {money_text(expected)} for its {tokens:,} tokens of input alone."
+        )
         for bound, spent, most in self._bounds():
             if spent + others + expected >= most:
-                so_far = f"This {bound} has cost {_usd(spent)}{beside}"
-                raise self._shut(f"{call} {so_far}; its ceiling is {_usd(most)} ({_KEYS[bound]}).", bound)
+                so_far = f"This {bound} has cost {money_text(spent)}{beside}"
+                raise self._shut(f"{call} {so_far}; its ceiling is {money_text(most)} ({_KEYS[bound]}).", bound)
 
     def unwatched(self, profile: ModelProfile) -> str:
         """That calls to this model cannot be counted against the ceiling, said once per model; else nothing."""
@@ -106,12 +110,12 @@ class CostCeiling:
             spent = self._tracker.session.cost_usd
             self._session_bound = spent + self._limit.session
             return (
-                f"The session may cost {_usd(self._limit.session)} more: it has cost {_usd(spent)}, its ceiling is now "
-                f"{_usd(self._session_bound)}."
+                f"The session may cost {money_text(self._limit.session)} more: it has cost {money_text(spent)}, "
+                f"its ceiling is now {money_text(self._session_bound)}."
             )
         # The rest of what was asked is a turn of its own, also where it goes on with the same question.
         self._tracker.start_turn()
-        return f"The next turn may cost {_usd(self._limit.turn or 0)} again."
+        return f"The next turn may cost {money_text(self._limit.turn or 0)} again."
 
     def _bounds(self) -> list[tuple[Bound, float, float]]:
         """Each bound there is: its name, what was spent, what may be."""
@@ -144,8 +148,3 @@ def probably_cached(last: Message | None, profile: ModelProfile, now: float | No
         return 0
     age = (time.time() if now is None else now) - last.time
     return last.usage.cache_read_tokens + last.usage.cache_write_tokens if age < profile.cache_ttl_s else 0
-
-
-def _usd(amount: float) -> str:
-    """Cents for what is large, four digits for what is small: ``$20.00``, ``$0.0107``."""
-    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from difflib import get_close_matches
+from textwrap import shorten
 
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.command_names import CommandName
@@ -10,7 +11,7 @@ from tui_agent.agent.task_class import configured_model
 from tui_agent.models.base import ModelError
 from tui_agent.models.catalogue import missing_key
 
-DESCRIPTION_CHARS = 120
+DESCRIPTION_CHARS = 200
 """Characters of a tool's description in the list of tools."""
 
 
@@ -60,4 +61,4 @@ async def change_model(agent: Agent, name: str) -> str:
 
 def _first_sentence(text: str) -> str:
     line = " ".join(text.split()).split(". ", 1)[0].rstrip(".")
-    return line if len(line) <= DESCRIPTION_CHARS else f"{line[: DESCRIPTION_CHARS - 1]}…"
+    return shorten(line, DESCRIPTION_CHARS, placeholder=" …")

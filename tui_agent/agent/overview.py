@@ -7,6 +7,7 @@ from tui_agent.agent import events
 from tui_agent.agent.history import step_of, text_of
 from tui_agent.agent.model_facts import model_facts, rates_of
 from tui_agent.agent.snapshot import snapshot
+from tui_agent.call_summary import call_summary
 from tui_agent.context.clearing import protected_tokens
 from tui_agent.context.manager import ContextManager, ModelFacts
 from tui_agent.context.pricing import MILLION
@@ -124,10 +125,14 @@ def excerpt(view: View, seq: int) -> str:
         return ""
     for block in entry.blocks:
         match block:
-            case Text() | ToolResult() if block.text.strip():
+            case Text() if block.text.strip():
                 return block.text[:EXCERPT_CHARS]
+            case ToolResult():
+                call = view.call(block.call_id)
+                asked = call_summary(call.arguments)[:EXCERPT_CHARS] if call is not None else ""
+                return ": ".join(part for part in (asked, block.text[:EXCERPT_CHARS].strip()) if part)
             case ToolCall():
-                return f"{block.name} {block.arguments[:EXCERPT_CHARS]}"
+                return f"{block.name} {call_summary(block.arguments)}"[:EXCERPT_CHARS]
             case Image():
                 return "[image]"
             case _:

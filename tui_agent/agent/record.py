@@ -6,7 +6,7 @@ An entry is on disk before it is in the view, so whatever the program acts on is
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tui_agent.agent.tracing import trace_entry
 from tui_agent.conversation.blocks import ToolCall, ToolResult
@@ -14,6 +14,7 @@ from tui_agent.conversation.entries import AnyEntry, tool_result
 from tui_agent.conversation.slots import INTERRUPTED
 from tui_agent.conversation.view import View
 from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.durable import outlasted
 from tui_agent.storage.trace import Trace
 
 T = TypeVar("T")
@@ -60,19 +61,10 @@ class Record:
             return len(self.view.log)
 
 
-async def unbroken(work: Coroutine[Any, Any, T]) -> T:
-    """Do `work` to its end even when cancelled meanwhile; the cancellation is raised afterwards."""
+async def unbroken(work: Coroutine[None, None, T]) -> T:
+    """Do `work` to its end even when cancelled before or meanwhile; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
-            cancelled = error
-        except Exception:
-            break
+    cancelled = await outlasted(task)
     result = task.result()
     if cancelled is not None:
         raise cancelled

@@ -22,7 +22,7 @@ def snapshot(view: View, manager: ContextManager, model: ModelFacts, tracker: Us
         categories=manager.gauge.categories(view),
         cost_usd=tracker.session.known_cost_usd,
         turn_cost_usd=tracker.turn.known_cost_usd,
-        cache_share=_cache_share(tracker.session),
+        cache_share=tracker.session.cache_share,
         messages=done.messages,
         evicted=done.evicted,
         cleared=done.cleared,
@@ -43,11 +43,6 @@ def snapshot(view: View, manager: ContextManager, model: ModelFacts, tracker: Us
         ),
         models=tuple(_use(name, totals) for name, totals in tracker.by_model().items()),
     )
-
-
-def _cache_share(totals: Totals) -> float | None:
-    usage = totals.usage
-    return usage.cache_read_tokens / usage.input_tokens if usage.input_tokens else None
 
 
 def _use(name: str, totals: Totals) -> ModelUse:

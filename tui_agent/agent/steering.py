@@ -93,8 +93,7 @@ class Steered:
     @property
     def cache_share(self) -> float | None:
         """How much of all input so far was read from the provider's cache; None before the first call."""
-        usage = self.tracker.session.usage
-        return usage.cache_read_tokens / usage.input_tokens if usage.input_tokens else None
+        return self.tracker.session.cache_share
 
     async def compact(self, focus: str = "") -> CompactionResult:
         """Summarise the older turns now. Raises `AgentBusy`, `StorageError`."""
@@ -103,9 +102,8 @@ class Steered:
     async def compact_if_needed(self, focus: str = "") -> CompactionResult:
         """Summarise the older turns if a threshold or the price says so. Raises `AgentBusy`, `StorageError`."""
         self._must_be_idle()
-        due = self._upkeep.is_due(self._model, between_turns=True).summary
-        if due is None:
-            return CompactionResult(*(2 * (self._manager.tokens(self._record.view),)), error="nothing is due")
+        if self._upkeep.is_due(self._model, between_turns=True).summary is None:
+            return self._unchanged(Refusal("nothing is due"))
         return await self.compact(focus)
 
     async def checkpoint(self, note: str = "") -> CompactionResult:

@@ -18,6 +18,8 @@ from tui_agent.agent.history import replay
 from tui_agent.agent.record import unbroken
 from tui_agent.conversation.entries import AnyEntry, Usage
 from tui_agent.models.base import ModelError
+from tui_agent.models.usage import UsageTracker
+from tui_agent.money import money_text
 from tui_agent.storage.errors import StorageError
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
 from tui_agent.tools.permissions import NobodyToAsk
@@ -128,11 +130,11 @@ def branch_prefix(call_id: str) -> str:
 def past_progress(subtask_id: str, entries: Iterable[AnyEntry]) -> str:
     """What was told last of a subtask's progress, by its record."""
     path = list(entries)
-    answers = [event for event in replay(path) if isinstance(event, events.AssistantMessage)]
-    costs = [answer.cost_usd for answer in answers if answer.cost_usd is not None]
-    model = answers[-1].model if answers else "no model"
-    story = _Story(_Past(subtask_id, model, sum(costs) if costs or not answers else None))
-    for event in replay(path):
+    past, tracker = list(replay(path)), UsageTracker()
+    tracker.record_log(path)
+    models = [event.model for event in past if isinstance(event, events.AssistantMessage)]
+    story = _Story(_Past(subtask_id, models[-1] if models else "no model", tracker.session.known_cost_usd))
+    for event in past:
         story.take(event)
     story.end()
     return story.shown()
@@ -252,7 +254,7 @@ class _Story:
         cost = self._subtask.cost_usd
         figures = [self._subtask.model, self._doing, f"{self._usage.input_tokens + self._usage.output_tokens:,} tokens"]
         if cost is not None:
-            figures.append(f"${cost:.4f}")
+            figures.append(money_text(cost))
         hidden = len(self._calls) - CALLS_TOLD
         earlier = [f"… {hidden} calls before"] if hidden > 0 else []
         record = [f"log {self._subtask.id}"] if self._over else []

@@ -15,7 +15,7 @@ from tui_agent.context.digests import DigestPlan
 from tui_agent.context.manager import ContextManager
 from tui_agent.context.refusal import Refusal
 from tui_agent.context.situation import Rates
-from tui_agent.context.summarising import Attempt, attempts, joined, merged
+from tui_agent.context.summarising import Attempt, Way, attempts, joined, merged
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.sizes import size_of_text
@@ -96,8 +96,7 @@ class Summarizer:
                 continue
             accepted = accept(plan, text, self.settings.compaction, path=path, tokens_of=tokens_of, author=author)
             if isinstance(accepted, Accepted):
-                how = choice.reason if way.way == "same_prefix" else way.way
-                return Written(accepted, how, tuple(failures), _spent(started, self._tracker.session))
+                return Written(accepted, _how(way.way, choice), tuple(failures), _spent(started, self._tracker.session))
             failures.append(f"{way.way}: {accepted.reason}")
         return Refusal(failures[-1] if failures else "No way to a summary was found.")
 
@@ -224,6 +223,14 @@ def _as_written(answers: list[_Answer]) -> tuple[str, Author]:
     costs = [answer.cost_usd for answer in answers]
     total = None if None in costs else sum(cost for cost in costs if cost is not None)
     return answers[-1].text, Author(answers[-1].model, usage, total)
+
+
+def _how(way: Way, choice: pricing.Choice) -> str:
+    """How a summary came about, for people: why it was written so, or what it had to fall back on."""
+    if way == {"same_prefix": "same_prefix", "separate": "whole"}[choice.way]:
+        return choice.reason
+    fallbacks = {"whole": "read on its own", "parts": "read in parts", "extract": "an extract, without a model"}
+    return fallbacks.get(way, choice.reason)
 
 
 def _spent(before: Totals, after: Totals) -> float | None:

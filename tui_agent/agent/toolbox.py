@@ -102,24 +102,9 @@ class Toolbox:
         context = CallContext(self._workspace, self._artifacts.folder, call.id, (), room.page_bytes, pass_on)
 
         async def finish(status: Status, output: ToolOutput) -> None:
-            raw = valid_text(output.text)
-            text, artifact = await self._fit(call, raw, output.paged, room)
-            seq = await keep(as_note(UserCommand(command, text)))
-            emit(
-                events.ToolFinished(
-                    call_id=call.id,
-                    name=call.name,
-                    status=status,
-                    text=text,
-                    size=len(raw),
-                    tokens=estimate(size_of_text(text)),
-                    duration_ms=int(1000 * (time.monotonic() - began)),
-                    summary=output.summary,
-                    seq=seq,
-                    artifact=artifact.path if artifact else "",
-                    evicted=artifact is not None and artifact.evicted,
-                )
-            )
+            fitted = await self._fit(call, valid_text(output.text), output.paged, room)
+            seq = await keep(as_note(UserCommand(command, fitted.text)))
+            emit(_finished(call, status, output, fitted, seq, _since(began)))
 
         try:
             output = await self.registry.get("run_command").run(as_arguments(command), context)
@@ -201,38 +186,56 @@ class Toolbox:
         emit: Emit,
     ) -> None:
         raw = valid_text(output.text) if output.text.strip() else NO_OUTPUT
-        text, artifact = await self._fit(call, raw, output.paged, room)
-        duration_ms = int(1000 * (time.monotonic() - began))
-        result = ToolResult(call.id, text, is_error=output.is_error, images=output.images)
+        fitted = await self._fit(call, raw, output.paged, room)
+        duration_ms = _since(began)
+        result = ToolResult(call.id, fitted.text, is_error=output.is_error, images=output.images)
         undone = status if status in ("denied", "interrupted") else ""
         shown = valid_text(output.summary)
         seq = await record.append(
-            tool_result(result, artifact=artifact, duration_ms=duration_ms, summary=shown, stop_reason=undone)
+            tool_result(result, artifact=fitted.artifact, duration_ms=duration_ms, summary=shown, stop_reason=undone)
         )
-        emit(
-            events.ToolFinished(
-                call_id=call.id,
-                name=call.name,
-                status=status,
-                text=text,
-                size=len(raw),
-                tokens=estimate(size_of_text(text)),
-                duration_ms=duration_ms,
-                summary=output.summary,
-                diff=output.diff,
-                seq=seq,
-                artifact=artifact.path if artifact else "",
-                evicted=artifact is not None and artifact.evicted,
-            )
-        )
+        emit(_finished(call, status, output, fitted, seq, duration_ms))
 
-    async def _fit(self, call: ToolCall, raw: str, paged: bool, room: Room) -> tuple[str, Artifact | None]:
+    async def _fit(self, call: ToolCall, raw: str, paged: bool, room: Room) -> "_Fitted":
         """What of a result enters the conversation; the whole is on disk before the entry that points at it."""
         shortened = room.shorten(raw, paged)
         if isinstance(shortened, Whole):
-            return raw, None
+            return _Fitted(raw, raw)
         artifact = await self._artifacts.save(call.id, raw, evicted=isinstance(shortened, Evicted))
-        return shortened.text(artifact.path), artifact
+        return _Fitted(raw, shortened.text(artifact.path), artifact)
+
+
+class _Fitted(NamedTuple):
+    """A result, what of it enters the conversation, and the file that holds the whole where that is not all."""
+
+    raw: str
+    text: str
+    artifact: Artifact | None = None
+
+
+def _finished(
+    call: ToolCall, status: Status, output: ToolOutput, fitted: _Fitted, seq: int, duration_ms: int
+) -> events.ToolFinished:
+    artifact = fitted.artifact
+    return events.ToolFinished(
+        call_id=call.id,
+        name=call.name,
+        status=status,
+        text=fitted.text,
+        size=len(fitted.raw),
+        tokens=estimate(size_of_text(fitted.text)),
+        duration_ms=duration_ms,
+        summary=output.summary,
+        diff=output.diff,
+        seq=seq,
+        artifact=artifact.path if artifact else "",
+        evicted=artifact is not None and artifact.evicted,
+    )
+
+
+def _since(began: float) -> int:
+    """Milliseconds."""
+    return int(1000 * (time.monotonic() - began))
 
 
 async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> None:

@@ -17,6 +17,7 @@ from tui_agent.agent.observations import (
     UserSpoke,
     ViewEdited,
 )
+from tui_agent.money import money_text
 from tui_agent.settings import Watchdog as WatchdogSettings
 
 SHORTEST_BURN_S = 60.0
@@ -206,7 +207,7 @@ class CostBurn:
                 rate = 60 * self._spent / max(SHORTEST_BURN_S, observation.time - self._began)
                 if not self._told and rate >= self._most:
                     self._told = True
-                    return f"This turn costs ${rate:.2f} a minute."
+                    return f"This turn costs {money_text(rate)} a minute."
             case _:
                 pass
         return ""

@@ -35,15 +35,13 @@ Locate: TypeAlias = Callable[[Artifact], str]
 class Batch(NamedTuple):
     """Results to clear, oldest first, and what stands in each one's place.
 
-    `freed` is what the request loses by it, `tail` what follows the first of them and stays, both in tokens;
-    `freed_size` is the raw size of the former.
+    `freed` is what the request loses by it, `tail` what follows the first of them and stays, both in tokens.
     """
 
     results: tuple[int, ...]
     texts: tuple[str, ...]
     freed: int
     tail: int
-    freed_size: Size
 
     def entry(self, situation: Situation, reason: str) -> Cleared:
         """The decision, with the view's size in tokens before and after."""
@@ -245,7 +243,6 @@ def _batch(found: list[Candidate], situation: Situation) -> Batch:
         tuple(each.text for each in found),
         situation.tokens_of(size),
         max(0, situation.tokens_of(found[0].after.minus(later))),
-        size,
     )
 
 

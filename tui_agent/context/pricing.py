@@ -12,6 +12,7 @@ from math import ceil, sqrt
 from typing import Literal, NamedTuple
 
 from tui_agent.context.situation import Rates
+from tui_agent.money import money_text
 from tui_agent.settings import Compaction
 
 MILLION = 1_000_000
@@ -143,11 +144,6 @@ def payback(rates: Rates, cost: float, freed: float) -> Payback:
     return Payback(cost * dollars, saving * dollars, ceil(cost / saving) if saving > 0 else None)
 
 
-def switch_usd(rates: Rates, tokens: float) -> float:
-    """What the first request of `tokens` costs on a model that has nothing of it cached, in USD."""
-    return tokens * rates.write * rates.input_usd / MILLION
-
-
 class Summariser(NamedTuple):
     """A way to have the summary written: by which model, what it reads and writes (tokens), and its rates.
 
@@ -178,12 +174,11 @@ class Summariser(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Who writes the summary. `usd` and `other_usd` are the costs of the two ways, None where not known."""
+    """Who writes the summary, what that costs (None where not known), and why."""
 
     way: Literal["same_prefix", "separate"]
     model: str
     usd: float | None
-    other_usd: float | None
     reason: str
 
 
@@ -194,22 +189,26 @@ def choose_summariser(same: Summariser, separate: Summariser | None) -> Choice:
     not fit its window is only taken where neither does: the separate model then, whose input can be split.
     """
     if separate is None:
-        return _choice("same_prefix", same, None, "there is no other model to ask")
+        return _choice("same_prefix", same, "there is no other model to ask")
     if not same.fits:
-        return _choice("separate", separate, same, f"the conversation leaves {same.model} no room to write a summary")
+        return _choice("separate", separate, f"the conversation leaves {same.model} no room to write a summary")
     if not separate.fits:
-        return _choice("same_prefix", same, separate, f"what is summarised does not fit {separate.model}")
+        return _choice("same_prefix", same, f"what is summarised does not fit {separate.model}")
     if same.usd is None or separate.usd is None:
-        return _choice("same_prefix", same, separate, "prices are not known")
+        return _choice("same_prefix", same, "prices are not known")
     how = "reads the cached prefix" if same.cached else "reads the prefix uncached"
     if same.usd <= separate.usd:
         return _choice(
-            "same_prefix", same, separate, f"{same.model} {how}: ${same.usd:.4f}, {separate.model} ${separate.usd:.4f}"
+            "same_prefix",
+            same,
+            f"{same.model} {how}: {money_text(same.usd)}, {separate.model} {money_text(separate.usd)}",
         )
     return _choice(
-        "separate", separate, same, f"{separate.model} costs ${separate.usd:.4f}, {same.model} {how}: ${same.usd:.4f}"
+        "separate",
+        separate,
+        f"{separate.model} costs {money_text(separate.usd)}, {same.model} {how}: {money_text(same.usd)}",
     )
 
 
-def _choice(way: Literal["same_prefix", "separate"], taken: Summariser, other: Summariser | None, why: str) -> Choice:
-    return Choice(way, taken.model, taken.usd, other.usd if other else None, why)
+def _choice(way: Literal["same_prefix", "separate"], taken: Summariser, why: str) -> Choice:
+    return Choice(way, taken.model, taken.usd, why)

@@ -12,6 +12,7 @@ from tui_agent.context.thresholds import Thresholds
 from tui_agent.conversation.entries import Checkpointed, Summarized
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.conversation.view import View
+from tui_agent.money import money_text
 
 LABELS: dict[Category, str] = {
     "system": "System prompt",
@@ -285,7 +286,7 @@ def _use(use: ModelUse) -> str:
 
 
 def _usd(cost: float | None) -> str:
-    return "price unknown" if cost is None else f"${cost:.4f}"
+    return "price unknown" if cost is None else money_text(cost)
 
 
 def _plain(untrusted: str) -> str:

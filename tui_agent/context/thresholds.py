@@ -136,7 +136,7 @@ def _clear(budget: Budget, clearing: Clearing, compact: Threshold) -> Threshold:
     own = round(budget.window * clearing.threshold)
     if budget.known and own <= before_compaction:
         return Threshold("clear", own, "clearing.threshold")
-    return Threshold("clear", before_compaction, "share of the compaction trigger")
+    return Threshold("clear", before_compaction, f"{clearing.compaction_share:.0%} of the way to compaction")
 
 
 def _capped(threshold: Threshold, cliff: int) -> Threshold:

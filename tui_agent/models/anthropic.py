@@ -24,9 +24,9 @@ from tui_agent.models.base import (
 )
 from tui_agent.models.claude import Thinking, thinking_of
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import Provider, Refusal, bad_address, failure, no_key, parse_retry_after, plain
+from tui_agent.models.errors import Provider, Refusal, bad_address, broke_off, failure, no_key, parse_retry_after, plain
 from tui_agent.models.prices import look_up
-from tui_agent.models.sdk import settle
+from tui_agent.models.sdk import Connection, settle
 
 if TYPE_CHECKING:
     from anthropic import APIStatusError, AsyncAnthropic
@@ -52,8 +52,7 @@ class AnthropicModel:
         self._idle_timeout_s = idle_timeout_s
         self._thinking: Thinking = thinking_of(profile.id)
         self._encoder = RequestEncoder()
-        self._client: AsyncAnthropic | None = None
-        self._connecting = asyncio.Lock()
+        self._connection: Connection[AsyncAnthropic] = Connection(self._connect, lambda client: client.close())
 
     @property
     def profile(self) -> ModelProfile:
@@ -63,7 +62,7 @@ class AnthropicModel:
         """Ask. Ends with one `Completed`. Raises `ModelError`. Closing the iterator ends the connection."""
         reply = AnthropicReply(self._profile.id, call_ids(request.messages))
         try:
-            client = await self._connected()
+            client = await self._connection.client()
             events = self._events(client, request)
             async with contextlib.aclosing(events):
                 async for data in events:
@@ -78,18 +77,14 @@ class AnthropicModel:
                     raise
                 raise known from error
         if not reply.complete:
-            raise ConnectionLost(
-                "Anthropic's answer broke off before its end: try again."
-                if reply.started
-                else "Anthropic sent an empty answer: try again."
-            )
+            raise broke_off(ANTHROPIC.title, started=reply.started)
         yield reply.completed()
 
     async def describe(self) -> ModelProfile:
         """Ask the catalogue and the Models API. Never raises: what cannot be learned stays as it was."""
         self._profile = await asyncio.to_thread(look_up, self._profile)
         try:
-            client = await self._connected()
+            client = await self._connection.client()
             info = await client.models.retrieve(self._profile.id, timeout=DESCRIBE_TIMEOUT_S)
         except Exception as error:
             if self._failure(error) is None:
@@ -100,15 +95,7 @@ class AnthropicModel:
 
     async def close(self) -> None:
         """Release connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-
-    async def _connected(self) -> "AsyncAnthropic":
-        async with self._connecting:
-            if self._client is None:
-                self._client = await asyncio.to_thread(self._connect)
-            return self._client
+        await self._connection.close()
 
     def _connect(self) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic, Timeout

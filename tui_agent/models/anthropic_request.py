@@ -4,7 +4,16 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
+from tui_agent.conversation.blocks import (
+    Block,
+    Image,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    valid_text,
+)
 from tui_agent.conversation.view import RequestMessage
 from tui_agent.models.base import ModelRequest
 from tui_agent.models.claude import Thinking
@@ -16,7 +25,6 @@ from tui_agent.models.encoding import (
     safe_id,
     safe_name,
     schema_of,
-    text_of,
 )
 
 CACHE_MARKS = 4
@@ -100,7 +108,7 @@ class RequestEncoder:
         if request.tools:
             head["tools"] = _tools(request.tools, mark_last=not request.system.strip())
         if request.system.strip():
-            head["system"] = [{"type": "text", "text": text_of(request.system), "cache_control": _MARK}]
+            head["system"] = [{"type": "text", "text": valid_text(request.system), "cache_control": _MARK}]
         messages = b",".join(self._messages(request))
         return encode(head)[:-1] + b',"messages":[' + messages + b"]}"
 
@@ -146,7 +154,7 @@ def _marked(request: ModelRequest) -> frozenset[int]:
 
 def _tools(tools: tuple[ToolDefinition, ...], *, mark_last: bool) -> list[Fields]:
     fields: list[Fields] = [
-        {"name": tool.name, "description": text_of(tool.description), "input_schema": schema_of(tool.schema)}
+        {"name": tool.name, "description": valid_text(tool.description), "input_schema": schema_of(tool.schema)}
         for tool in tools
     ]
     if mark_last:
@@ -157,7 +165,7 @@ def _tools(tools: tuple[ToolDefinition, ...], *, mark_last: bool) -> list[Fields
 def _block(block: Block, role: str) -> Fields | None:
     match block:
         case Text():
-            return {"type": "text", "text": text_of(block.text)} if block.text.strip() else None
+            return {"type": "text", "text": valid_text(block.text)} if block.text.strip() else None
         case Image():
             return _image(block) if role == "user" else None
         case Reasoning():
@@ -175,11 +183,11 @@ def _reasoning(block: Reasoning) -> Fields | None:
         return {"type": "redacted_thinking", "data": opaque["redacted"]}
     if "signature" not in opaque:
         return None
-    return {"type": "thinking", "thinking": text_of(block.text), "signature": opaque["signature"]}
+    return {"type": "thinking", "thinking": valid_text(block.text), "signature": opaque["signature"]}
 
 
 def _result(block: ToolResult) -> Fields:
-    text = text_of(block.text) if block.text.strip() else ""
+    text = valid_text(block.text) if block.text.strip() else ""
     content: str | list[Fields] = text or _NO_TEXT
     if block.images and not block.is_error:  # an error's content must be text alone
         content = [{"type": "text", "text": text}] if text else []

@@ -30,11 +30,6 @@ def encode(fields: object) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def text_of(text: str) -> str:
-    """Text as it may stand in a request."""
-    return valid_text(text)
-
-
 def is_object(text: str) -> bool:
     """Is this the text of one JSON object?"""
     try:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.models.base import (
     AuthFailed,
+    ConnectionLost,
     ContextOverflow,
     InvalidRequest,
     ModelError,
@@ -21,7 +22,9 @@ from tui_agent.models.base import (
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_API_KEY")
 TEXT_LIMIT = 300
 
-_SECRETS = re.compile(r"sk-ant-[\w-]+|AIza[\w-]{10,}|(?i:bearer)\s+[\w.~+/=-]+|(?<=[?&]key=)[^&\s]+")
+_SECRETS = re.compile(
+    r"sk-ant-[\w-]+|AIza[\w-]{10,}|(?i:bearer)\s+[\w.~+/=-]+|(?<=[?&]key=)[^&\s]+|(?<=://)[^/?#@\s]+(?=@)"
+)
 _OVERFLOWS = (
     re.compile(r"prompt is too long: (\d+) tokens > (\d+) maximum"),
     re.compile(r"input token count \((\d+)\) exceeds the maximum number of tokens allowed \((\d+)\)"),
@@ -141,6 +144,13 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
             )
         case _:
             return InvalidRequest(f"{name} refuses the request: {text}")
+
+
+def broke_off(title: str, *, started: bool) -> ConnectionLost:
+    """A provider's answer ended before its end; `started`: something of it came."""
+    if started:
+        return ConnectionLost(f"{title}'s answer broke off before its end: try again.")
+    return ConnectionLost(f"{title} sent an empty answer: try again.")
 
 
 def bad_address(provider: Provider, text: str) -> InvalidRequest:

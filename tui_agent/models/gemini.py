@@ -14,11 +14,11 @@ import msgspec
 
 from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, ModelRequest, StreamEvent
 from tui_agent.models.encoding import call_ids, fresh_id
-from tui_agent.models.errors import Provider, Refusal, bad_address, failure, no_key, parse_retry_after, plain
+from tui_agent.models.errors import Provider, Refusal, bad_address, broke_off, failure, no_key, parse_retry_after, plain
 from tui_agent.models.gemini_reply import GeminiReply
 from tui_agent.models.gemini_request import RequestEncoder
 from tui_agent.models.prices import look_up
-from tui_agent.models.sdk import settle
+from tui_agent.models.sdk import Connection, settle
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -42,8 +42,9 @@ class GeminiModel:
         self._idle_timeout_s = idle_timeout_s
         self._encoder = RequestEncoder(profile.id)
         # The SDK closes its connections when the Client is collected, so both are kept.
-        self._clients: tuple[Client, PreparedClient] | None = None
-        self._connecting = asyncio.Lock()
+        self._connection: Connection[tuple[Client, PreparedClient]] = Connection(
+            self._connect, lambda clients: clients[1].aclose()
+        )
 
     @property
     def profile(self) -> ModelProfile:
@@ -64,18 +65,14 @@ class GeminiModel:
                 raise
             raise known from error
         if not reply.complete:
-            raise ConnectionLost(
-                "Gemini's answer broke off before its end: try again."
-                if reply.started
-                else "Gemini sent an empty answer: try again."
-            )
+            raise broke_off(GEMINI.title, started=reply.started)
         yield reply.completed()
 
     async def describe(self) -> ModelProfile:
         """Ask the catalogue and the models endpoint. Never raises: what cannot be learned stays as it was."""
         self._profile = await asyncio.to_thread(look_up, self._profile)
         try:
-            client, _ = await self._connected()
+            client, _ = await self._connection.client()
             async with asyncio.timeout(DESCRIBE_TIMEOUT_S):
                 info = await client.aio.models.get(model=self._profile.id)
         except Exception as error:
@@ -92,15 +89,7 @@ class GeminiModel:
 
     async def close(self) -> None:
         """Release connections."""
-        clients, self._clients = self._clients, None
-        if clients is not None:
-            await clients[1].aclose()
-
-    async def _connected(self) -> "tuple[Client, PreparedClient]":
-        async with self._connecting:
-            if self._clients is None:
-                self._clients = await asyncio.to_thread(self._connect)
-            return self._clients
+        await self._connection.close()
 
     def _connect(self) -> "tuple[Client, PreparedClient]":
         from google.genai import Client
@@ -124,7 +113,7 @@ class GeminiModel:
         return Client(vertexai=False, api_key=key, http_options=options), http
 
     async def _chunks(self, request: ModelRequest) -> "AsyncGenerator[GenerateContentResponse, None]":
-        client, http = await self._connected()
+        client, http = await self._connection.client()
         body = await asyncio.to_thread(self._encoder.encode, request)
         from google.genai.types import AutomaticFunctionCallingConfig, GenerateContentConfig, HttpOptions
 

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.view import RequestMessage
 from tui_agent.models.base import ModelRequest
 from tui_agent.models.encoding import (
@@ -13,7 +13,6 @@ from tui_agent.models.encoding import (
     read_opaque,
     safe_name,
     schema_of,
-    text_of,
 )
 
 SENTINEL = "skip_thought_signature_validator"
@@ -50,12 +49,12 @@ class RequestEncoder:
         """The request's body."""
         head: Fields = {}
         if request.system.strip():
-            head["systemInstruction"] = {"parts": [{"text": text_of(request.system)}]}
+            head["systemInstruction"] = {"parts": [{"text": valid_text(request.system)}]}
         if request.tools:
             declarations = [
                 {
                     "name": tool.name,
-                    "description": text_of(tool.description),
+                    "description": valid_text(tool.description),
                     "parametersJsonSchema": schema_of(tool.schema),
                 }
                 for tool in request.tools
@@ -109,7 +108,7 @@ class RequestEncoder:
         return parts
 
     def _text(self, block: Text) -> list[Fields]:
-        part: Fields = {"text": text_of(block.text)}
+        part: Fields = {"text": valid_text(block.text)}
         signature = self._signature(block.opaque)
         if not signature:
             return [part]
@@ -147,7 +146,7 @@ def _asked(blocks: tuple[Block, ...], calls: dict[str, _Answered]) -> list[Field
                 answers.append({"functionResponse": _answer(block, calls.get(block.call_id))})
                 rest += [_image(image) for image in block.images]
             case Text() if block.text.strip():
-                rest.append({"text": text_of(block.text)})
+                rest.append({"text": valid_text(block.text)})
             case Image():
                 rest.append(_image(block))
             case Reasoning() | _:
@@ -156,7 +155,7 @@ def _asked(blocks: tuple[Block, ...], calls: dict[str, _Answered]) -> list[Field
 
 
 def _answer(result: ToolResult, call: _Answered | None) -> Fields:
-    text = text_of(result.text) if result.text.strip() else _NO_TEXT
+    text = valid_text(result.text) if result.text.strip() else _NO_TEXT
     fields: Fields = {"id": call.api_id} if call is not None and call.api_id else {}
     fields["name"] = call.name if call is not None else "unnamed"
     fields["response"] = {"error" if result.is_error else "output": text}

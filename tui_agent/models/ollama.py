@@ -15,7 +15,6 @@ import msgspec
 from tui_agent.models.base import (
     THIS_MACHINE,
     ConnectionLost,
-    InvalidRequest,
     LocalModels,
     ModelError,
     ModelProfile,
@@ -23,17 +22,18 @@ from tui_agent.models.base import (
     StreamEvent,
 )
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import plain
+from tui_agent.models.errors import Provider, bad_address, broke_off, plain
 from tui_agent.models.ollama_address import VARIABLE, address_of, names_in
 from tui_agent.models.ollama_errors import no_tools, not_pulled, not_running, overflow, refusal
 from tui_agent.models.ollama_facts import OllamaFacts, loaded_context, read_facts
 from tui_agent.models.ollama_reply import OllamaReply
 from tui_agent.models.ollama_request import Encoded, Options, RequestEncoder
-from tui_agent.models.sdk import settle
+from tui_agent.models.sdk import Connection, settle
 
 if TYPE_CHECKING:
     from tui_agent.models.ollama_client import StreamingClient
 
+OLLAMA = Provider("Ollama", "OLLAMA_API_KEY", VARIABLE)
 DESCRIBE_TIMEOUT_S = 10.0
 ASIDE_TIMEOUT_S = 2.0
 IDLE_TIMEOUT_S = 1800.0
@@ -69,8 +69,7 @@ class OllamaModel:
         self._seen_loaded = False
         self._last: _Measured | None = None
         self._url = ""
-        self._client: StreamingClient | None = None
-        self._connecting = asyncio.Lock()
+        self._connection: Connection[StreamingClient] = Connection(self._connect, lambda client: client.aclose())
 
     @property
     def profile(self) -> ModelProfile:
@@ -81,7 +80,7 @@ class OllamaModel:
         reply = OllamaReply(self._profile.id, call_ids(request.messages))
         size = 0
         try:
-            client = await self._connected()
+            client = await self._connection.client()
             await self._learn(client)
             encoded = await self._encoded(request)
             size = encoded.size
@@ -100,17 +99,13 @@ class OllamaModel:
                     raise
                 raise known from error
         if not reply.complete:
-            raise ConnectionLost(
-                "Ollama's answer broke off before its end: try again."
-                if reply.started
-                else "Ollama sent an empty answer: try again."
-            )
+            raise broke_off(OLLAMA.title, started=reply.started)
         yield reply.completed(request.max_tokens, self._measured(request, size, reply.told))
 
     async def describe(self) -> ModelProfile:
         """Ask Ollama what it tells of the model. Never raises: what cannot be learned stays as it was."""
         try:
-            await self._learn(await self._connected())
+            await self._learn(await self._connection.client())
         except Exception as error:
             if await self._failure(error) is None:
                 raise
@@ -118,15 +113,7 @@ class OllamaModel:
 
     async def close(self) -> None:
         """Release connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    async def _connected(self) -> "StreamingClient":
-        async with self._connecting:
-            if self._client is None:
-                self._client = await asyncio.to_thread(self._connect)
-            return self._client
+        await self._connection.close()
 
     def _connect(self) -> "StreamingClient":
         from tui_agent.models.ollama_client import StreamingClient
@@ -134,7 +121,7 @@ class OllamaModel:
         try:
             address = address_of(self._local.host)
         except ValueError as error:
-            raise InvalidRequest(f"Ollama has no valid address: check {VARIABLE}. ({plain(str(error))})") from error
+            raise bad_address(OLLAMA, str(error)) from error
         settle("ollama")
         self._url = address.url
         return StreamingClient(address, self._idle_timeout_s)
@@ -220,7 +207,7 @@ class OllamaModel:
         from ollama import ResponseError
 
         try:
-            return names_in(await (await self._connected()).told("/api/tags", ASIDE_TIMEOUT_S), capability)
+            return names_in(await (await self._connection.client()).told("/api/tags", ASIDE_TIMEOUT_S), capability)
         except (ResponseError, httpx.HTTPError, OSError, ValueError):
             return []
 
@@ -244,7 +231,7 @@ class OllamaModel:
             case httpx.HTTPError() | httpx.StreamError():
                 return ConnectionLost("The connection to Ollama broke in the middle of its answer: try again.")
             case httpx.InvalidURL():
-                return InvalidRequest(f"Ollama has no valid address: check {VARIABLE}. ({plain(str(error))})")
+                return bad_address(OLLAMA, str(error))
             case OSError():
                 return ConnectionLost(f"Ollama cannot be reached: {plain(str(error))}")
             case ValueError() | TypeError() | AttributeError():

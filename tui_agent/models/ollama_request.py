@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.view import RequestMessage
 from tui_agent.models.base import ModelRequest
-from tui_agent.models.encoding import Fields, arguments_of, encode, safe_id, safe_name, schema_of, text_of
+from tui_agent.models.encoding import Fields, arguments_of, encode, safe_id, safe_name, schema_of
 
 _NO_TEXT = "(no output)"
 _PICTURES = "(pictures of the results above)"
@@ -63,7 +63,7 @@ class RequestEncoder:
                     "type": "function",
                     "function": {
                         "name": tool.name,
-                        "description": text_of(tool.description),
+                        "description": valid_text(tool.description),
                         "parameters": schema_of(tool.schema),
                     },
                 }
@@ -71,7 +71,7 @@ class RequestEncoder:
             ]
         pieces = self._messages(request, options.sees)
         if request.system.strip():
-            system = encode({"role": "system", "content": text_of(request.system)})
+            system = encode({"role": "system", "content": valid_text(request.system)})
             pieces.insert(0, _Piece(system, len(system)))
         begin = encode(head)[:-1]
         body = begin + b',"messages":[' + b",".join(piece.data for piece in pieces) + b"]}"
@@ -113,9 +113,9 @@ def _said(message: RequestMessage) -> list[Fields]:
     for block in message.blocks:
         match block:
             case Text() if block.text.strip():
-                texts.append(text_of(block.text))
+                texts.append(valid_text(block.text))
             case Reasoning() if block.text.strip():
-                thinking.append(text_of(block.text))
+                thinking.append(valid_text(block.text))
             case ToolCall():
                 function = {"index": len(calls), "name": safe_name(block.name), "arguments": arguments_of(block)}
                 calls.append({"id": safe_id(block.id), "function": function})
@@ -142,7 +142,7 @@ def _asked(message: RequestMessage, names: dict[str, str], sees: bool) -> list[F
                 results.append(_result(block, names))
                 shown += block.images
             case Text() if block.text.strip():
-                texts.append(text_of(block.text))
+                texts.append(valid_text(block.text))
             case Image():
                 shown.append(block)
             case _:
@@ -163,7 +163,7 @@ def _names_of(message: RequestMessage | None) -> dict[str, str]:
 
 
 def _result(result: ToolResult, names: dict[str, str]) -> Fields:
-    text = text_of(result.text) if result.text.strip() else _NO_TEXT
+    text = valid_text(result.text) if result.text.strip() else _NO_TEXT
     return {
         "role": "tool",
         "content": f"Error: {text}" if result.is_error else text,

@@ -1,10 +1,10 @@
 """What calls cost, and the totals of a turn and of a session."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.entries import AnyEntry, Message, Spent, Usage
 from tui_agent.models.base import Prices
 
 MTOK = 1_000_000
@@ -51,6 +51,11 @@ class Totals(msgspec.Struct, frozen=True):
         """The cost, None where no call had a known price."""
         return None if self.calls and self.calls == self.unpriced else self.cost_usd
 
+    @property
+    def cache_share(self) -> float | None:
+        """How much of all input was read from the provider's cache, 0 to 1; None without input."""
+        return self.usage.cache_read_tokens / self.usage.input_tokens if self.usage.input_tokens else None
+
     def plus(self, usage: Usage, cost: float | None) -> "Totals":
         """These totals and one call more."""
         return Totals(self.usage + usage, self.calls + 1, self.cost_usd + (cost or 0.0), self.unpriced + (cost is None))
@@ -85,6 +90,12 @@ class UsageTracker:
         if self._parent is not None:
             self._parent.record_subtask(model, usage, cost, first=not self._known_to_parent)
             self._known_to_parent = True
+
+    def record_log(self, entries: Iterable[AnyEntry]) -> None:
+        """Take in every call that a log tells of."""
+        for entry in entries:
+            if isinstance(entry, Message | Spent) and entry.usage is not None:
+                self.record(entry.model, entry.usage, entry.cost_usd)
 
     def record_subtask(self, model: str, usage: Usage, cost: float | None, *, first: bool) -> None:
         """Take in one call of a subtask, its `first` or a later one."""

@@ -90,6 +90,17 @@ async def to_the_end(work: Coroutine[None, None, Result]) -> Result:
         work.close()
         raise
     inner = asyncio.ensure_future(work)
+    cancelled = await outlasted(inner)
+    task = asyncio.current_task()
+    if cancelled is not None and task is not None:
+        # One request stays one request: asyncio.timeout and task groups count them.
+        task.uncancel()
+        task.cancel(*cancelled.args)
+    return inner.result()
+
+
+async def outlasted(inner: asyncio.Future[Result]) -> asyncio.CancelledError | None:
+    """Wait until `inner` is done, whatever it gives; the last cancellation of this task meanwhile, if there was one."""
     cancelled: asyncio.CancelledError | None = None
     while not inner.done():
         try:
@@ -99,11 +110,7 @@ async def to_the_end(work: Coroutine[None, None, Result]) -> Result:
                 raise
             cancelled = error
         except BaseException:
+            # What `inner` itself raised is its result.
             if not inner.done():
                 raise
-    task = asyncio.current_task()
-    if cancelled is not None and task is not None:
-        # One request stays one request: asyncio.timeout and task groups count them.
-        task.uncancel()
-        task.cancel(*cancelled.args)
-    return inner.result()
+    return cancelled

@@ -7,6 +7,7 @@ the tool it really uses. So the wrappers themselves touch nothing and ask nothin
 import json
 from collections.abc import Iterable
 
+from tui_agent.money import money_text
 from tui_agent.resources import prompt_text
 from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.schema import Signature
@@ -184,7 +185,7 @@ def _check_exists(workspace: WorkspaceView, path: str) -> None:
 
 def _digest(result: SubtaskResult) -> ToolOutput:
     calls = f"{result.steps} model call{'' if result.steps == 1 else 's'}"
-    cost = "" if result.cost_usd is None else f", ${result.cost_usd:.4f}"
+    cost = "" if result.cost_usd is None else f", {money_text(result.cost_usd)}"
     summary = f"{result.model}, {calls}, {result.usage.input_tokens:,} tokens{cost}"
     if not result.error:
         return ToolOutput(result.text, summary=summary)

@@ -7,7 +7,6 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.command_answers import answer, exit_words, left_words
 from tui_agent.tools.processes import Command
@@ -154,22 +153,26 @@ class BackgroundCommands:
         await asyncio.gather(*(command.stop() for command in self._commands.values() if command.runs))
 
 
-class CommandOutput:
-    """`command_output`. It touches nothing but what `run_command` was already allowed to start, so it never asks."""
+class _Tool:
+    """What both tools share: they touch nothing but what `run_command` was allowed to start, so they never ask."""
 
     effect: Effect = "none"
 
-    def __init__(self, commands: BackgroundCommands) -> None:
+    def __init__(self, commands: BackgroundCommands, signature: Signature) -> None:
         self._commands = commands
-        self._signature = Signature.of(self._look, "command_output")
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return self._signature.definition
+        self._signature = signature
+        self.definition = signature.definition
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         self._signature.parse(arguments)
         return ()
+
+
+class CommandOutput(_Tool):
+    """`command_output`."""
+
+    def __init__(self, commands: BackgroundCommands) -> None:
+        super().__init__(commands, Signature.of(self._look, "command_output"))
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return Preview("Read the output of a background command", text=arguments)
@@ -189,22 +192,11 @@ class CommandOutput:
         return await self._commands.get(process).look(wait)
 
 
-class StopCommand:
-    """`stop_command`. Ends what `run_command` was allowed to start, so it never asks."""
-
-    effect: Effect = "none"
+class StopCommand(_Tool):
+    """`stop_command`."""
 
     def __init__(self, commands: BackgroundCommands) -> None:
-        self._commands = commands
-        self._signature = Signature.of(self._stop, "stop_command")
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return self._signature.definition
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        self._signature.parse(arguments)
-        return ()
+        super().__init__(commands, Signature.of(self._stop, "stop_command"))
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return Preview("Stop a background command", text=arguments)

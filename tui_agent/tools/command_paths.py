@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tui_agent.tools.base import ToolFailure, WorkspaceView
-from tui_agent.tools.commands import NOWHERE, ShellLine
+from tui_agent.tools.shell_line import MOVES, NOWHERE, ShellLine
 from tui_agent.tools.workspace import access_to, shown
-
-MOVES = frozenset({"cd", "pushd", "popd"})
 
 _MOST_FOLDERS = 32
 _MOST_MATCHES = 2_000

@@ -2,8 +2,8 @@
 
 Every command of the line must be covered by a rule, and every file the shell itself opens must be inside. The ``*`` of
 a rule stands for what the program is known for, in the workspace: for no argument that reaches further
-(`tools/reaching.py`), none that leads outside (`tools/command_paths.py`), and none that is only known when the line
-runs. What a rule has written out it means.
+(`tools/command_reach.py`), none that leads outside (`tools/command_paths.py`), and none that is only known when the
+line runs. What a rule has written out it means.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ import msgspec
 
 from tui_agent.tools.base import ToolFailure, WorkspaceView
 from tui_agent.tools.command_paths import Stray, Use, check_word, folders_of, has_one_name
-from tui_agent.tools.commands import Redirection, ShellLine, SimpleCommand, written
+from tui_agent.tools.command_reach import reaching
 from tui_agent.tools.patterns import escaped, is_wild, matches, written_out
-from tui_agent.tools.reaching import reaching
+from tui_agent.tools.shell_line import Redirection, ShellLine, SimpleCommand, written
 from tui_agent.tools.workspace import access_to, shown
 
 _QUIET = frozenset({"echo", "printf", "true", "false", ":", "basename", "dirname", "pwd", "whoami", "uname", "which"})

@@ -12,9 +12,9 @@ import msgspec
 
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import Access, Ask, PermissionQuestion, Tool, WorkspaceView
-from tui_agent.tools.commands import read_line
 from tui_agent.tools.remembered import RememberedError, RememberedRules
 from tui_agent.tools.rules import Rule, allowing, catching, proposed, uncovered
+from tui_agent.tools.shell_line import read_line
 
 Mode: TypeAlias = Literal["plan", "ask", "auto", "allow"]
 Source: TypeAlias = Literal["mode", "rule", "remembered", "user", "changed"]

@@ -16,8 +16,8 @@ import msgspec
 
 from tui_agent.tools.base import Access, WorkspaceView
 from tui_agent.tools.command_rules import covering, proposed_patterns
-from tui_agent.tools.commands import ShellLine, read_line
 from tui_agent.tools.patterns import escaped, is_wild, matches
+from tui_agent.tools.shell_line import ShellLine, read_line
 
 _RULE = re.compile(r"(?P<tool>[A-Za-z0-9_.:/*-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
 

@@ -1,23 +1,16 @@
 """The lines of a terminal: a scrollback without bound in front, rows the cursor can reach at the end.
 
 Lines that scroll out of reach are kept as plain text, of which only the last `limit` characters stay. Rows are looked
-at cell by cell only once something is written over them, so plain output costs what appending text costs. A tab that
-ends up on a row as part of its text stays a tab (a file shown by a command must come back as it is) and fills columns.
+at cell by cell only once something is written over them, so plain output costs what appending text costs.
 """
 
 import re
-import unicodedata
 from collections import deque
 from itertools import repeat
-from typing import TypeAlias
 
-Row: TypeAlias = str | list[str]
-"""A line as its text, or as cells: a character with its combining marks, and "" for each further column it fills."""
+from tui_agent.tools.cells import NOT_ONE_CELL, TAB, Row, extend, split, text_of
 
-_TAB = 8
-_NOT_ONE_CELL = re.compile("[^ -~\u00a1-\u00ac\u00ae-\u02ff\u2500-\u25f0\u2800-\u28ff]")
 _BREAK_OR_TAB = re.compile("[\n\t]")
-_NO_CELL = frozenset({"Mn", "Me", "Cf"})
 
 
 class Screen:
@@ -64,7 +57,7 @@ class Screen:
         """What is kept of all lines, oldest first."""
         self._join()
         self._trim(exactly=True)
-        return "".join(self._settled) + "\n".join(_text(row) for row in self._rows)
+        return "".join(self._settled) + "\n".join(text_of(row) for row in self._rows)
 
     def tail(self, lines: int) -> str:
         """The last `lines` lines; an empty one at the end does not count."""
@@ -79,7 +72,7 @@ class Screen:
                 start = piece.rfind("\n", 0, start - 1) + 1
                 missing -= 1
             found.append(piece[start:])
-        return "".join(reversed(found)) + "\n".join(map(_text, self._rows[-lines - (not self._rows[-1]) :]))
+        return "".join(reversed(found)) + "\n".join(map(text_of, self._rows[-lines - (not self._rows[-1]) :]))
 
     def write(self, text: str) -> None:
         """Write text in which the only control characters are line breaks and tabs."""
@@ -97,7 +90,7 @@ class Screen:
                 self.line_feed()
                 position += 1
             else:
-                self.move_to_column((self._x() // _TAB + 1) * _TAB)
+                self.move_to_column((self._x() // TAB + 1) * TAB)
                 position += 1
 
     def line_feed(self) -> None:
@@ -171,10 +164,10 @@ class Screen:
         column = self._x()
         cells = self._cells(self._row)
         if mode == 0:
-            _split(cells, column)
+            split(cells, column)
             del cells[column:]
         elif mode == 1:
-            _split(cells, column + 1)
+            split(cells, column + 1)
             end = min(column + 1, len(cells))
             cells[:end] = repeat(" ", end)
         elif mode == 2:
@@ -196,30 +189,21 @@ class Screen:
         self.erase_in_row(mode)
 
     def erase_cells(self, count: int) -> None:
-        self._join()
-        column = self._x()
-        cells = self._cells(self._row)
-        _split(cells, column)
-        _split(cells, column + count)
-        end = min(column + count, len(cells))
+        cells, column, end = self._whole_cells(count)
         if end > column:
             cells[column:end] = repeat(" ", end - column)
         self._place(column)
 
     def delete_cells(self, count: int) -> None:
-        self._join()
-        column = self._x()
-        cells = self._cells(self._row)
-        _split(cells, column)
-        _split(cells, column + count)
-        del cells[column : column + count]
+        cells, column, end = self._whole_cells(count)
+        del cells[column:end]
         self._place(column)
 
     def insert_cells(self, count: int) -> None:
         self._join()
         column = self._x()
         cells = self._cells(self._row)
-        _split(cells, column)
+        split(cells, column)
         if column < len(cells):
             cells[column:column] = repeat(" ", min(count, self._columns))
             del cells[self._limit :]
@@ -247,14 +231,14 @@ class Screen:
     def _append(self, text: str) -> None:
         if isinstance(row := self._rows[-1], list):
             first, line_break, text = text.partition("\n")
-            _extend(row, first)
+            extend(row, first)
             del row[self._limit :]
             text = line_break + text
         head, line_break, last = text.rpartition("\n")
         if line_break:
             self._join(exactly=False)
             self._visible = min(self._height - 1, self._visible + len(self._rows) + head.count("\n"))
-            self._settle("\n".join([*map(_text, self._rows[:-1]), _text(self._rows[-1]) + head]) + "\n")
+            self._settle("\n".join([*map(text_of, self._rows[:-1]), text_of(self._rows[-1]) + head]) + "\n")
             self._rows = [last]
             self._row = 0
             self._column = None
@@ -266,7 +250,7 @@ class Screen:
 
     def _join(self, *, exactly: bool = True) -> None:
         if self._parts:
-            self._rows[-1] = _text(self._rows[-1]) + "".join(self._parts)
+            self._rows[-1] = text_of(self._rows[-1]) + "".join(self._parts)
             self._parts.clear()
             self._parts_size = 0
         last = self._rows[-1]
@@ -337,72 +321,41 @@ class Screen:
         return len(row) if isinstance(row, list) or self._is_simple(row) else len(self._cells(self._row))
 
     def _is_simple(self, row: str) -> bool:
-        return len(row) <= self._columns and _NOT_ONE_CELL.search(row) is None
+        return len(row) <= self._columns and NOT_ONE_CELL.search(row) is None
 
     def _cells(self, index: int) -> list[str]:
         row = self._rows[index]
         if isinstance(row, str):
             cells: list[str] = []
-            _extend(cells, row)
+            extend(cells, row)
             self._rows[index] = row = cells
         return row
+
+    def _whole_cells(self, count: int) -> tuple[list[str], int, int]:
+        """The row's cells, and from where to where `count` of them are, the cursor's first; none lies across either."""
+        self._join()
+        column = self._x()
+        cells = self._cells(self._row)
+        split(cells, column)
+        split(cells, column + count)
+        return cells, column, min(column + count, len(cells))
 
     def _overwrite(self, text: str) -> None:
         row = self._rows[self._row]
         column = self._x()
-        if isinstance(row, str) and self._is_simple(row) and _NOT_ONE_CELL.search(text) is None:
+        if isinstance(row, str) and self._is_simple(row) and NOT_ONE_CELL.search(text) is None:
             row = row[:column].ljust(column) + text + row[column + len(text) :]
             self._rows[self._row] = row if self._row == len(self._rows) - 1 else row[: self._limit]
             self._column = None if column + len(text) >= len(row) else column + len(text)
             return
         cells = self._cells(self._row)
         cells.extend(repeat(" ", column - len(cells)))
-        _split(cells, column)
-        written = cells[max(0, column - _TAB) : column]  # what a combining mark at the start of the text belongs to
+        split(cells, column)
+        written = cells[max(0, column - TAB) : column]  # what a combining mark at the start of the text belongs to
         before = len(written)
-        _extend(written, text)
+        extend(written, text)
         end = column + len(written) - before
-        _split(cells, end)
+        split(cells, end)
         cells[column - before : end] = written
         del cells[self._limit :]
         self._column = None if end >= len(cells) else end
-
-
-def _text(row: Row) -> str:
-    return row if isinstance(row, str) else "".join(row)
-
-
-def _extend(cells: list[str], text: str) -> None:
-    """Add the cells of `text` to those of the row in front of it."""
-    if text.isascii() and "\t" not in text:
-        cells.extend(text)
-        return
-    for character in text:
-        if character == "\t":
-            cells.append(character)
-            cells.extend(repeat("", _TAB - 1 - (len(cells) - 1) % _TAB))
-        elif character >= "\u00ad" and unicodedata.category(character) in _NO_CELL:
-            lead = len(cells) - 1
-            while lead > 0 and not cells[lead]:
-                lead -= 1
-            if lead >= 0:
-                cells[lead] += character
-            else:
-                cells.append(character)
-        else:
-            cells.append(character)
-            if character >= "\u1100" and unicodedata.east_asian_width(character) in "WF":
-                cells.append("")
-
-
-def _split(cells: list[str], at: int) -> None:
-    """Blank the character that lies across the border in front of column `at`: half of it will be written over."""
-    if not 0 < at < len(cells) or cells[at]:
-        return
-    start = at
-    while start > 0 and not cells[start]:
-        start -= 1
-    end = at
-    while end < len(cells) and not cells[end]:
-        end += 1
-    cells[start:end] = repeat(" ", end - start)

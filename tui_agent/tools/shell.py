@@ -15,7 +15,6 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.tools.background import BackgroundCommands
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.command_answers import answer, exit_words, left_words
@@ -42,6 +41,8 @@ class RunCommand:
     `background`: who takes over the commands that are left running.
     """
 
+    effect: Effect = "run"
+
     def __init__(
         self,
         *,
@@ -55,14 +56,7 @@ class RunCommand:
         self._raw_stream_bytes = raw_stream_bytes
         self._background = background or BackgroundCommands(stream_bytes)
         self._signature = Signature.of(self._run, "run_command")
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return self._signature.definition
-
-    @property
-    def effect(self) -> Effect:
-        return "run"
+        self.definition = self._signature.definition
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         return (Access(effect="run", target=self._command(arguments)),)

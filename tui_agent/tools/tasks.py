@@ -1,6 +1,5 @@
 """Telling where a task ends."""
 
-from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.schema import Signature
 
@@ -12,10 +11,7 @@ class MarkTaskDone:
 
     def __init__(self) -> None:
         self._signature = Signature.of(self._mark, "mark_task_done")
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return self._signature.definition
+        self.definition = self._signature.definition
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         self._signature.parse(arguments)
@@ -25,9 +21,9 @@ class MarkTaskDone:
         return Preview(title="Mark the task done", text=str(self._signature.parse(arguments)["detail"]))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return self._signature.call(self._mark, arguments, context)
+        return self._signature.call(self._mark, arguments)
 
-    def _mark(self, context: ToolContext, /, detail: str) -> ToolOutput:
+    def _mark(self, detail: str) -> ToolOutput:
         """Say that the task the user gave you is finished and checked.
 
         Call it once, at the natural end of a task, not after each step. A record of the task then takes the place of

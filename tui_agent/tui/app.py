@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from tui_agent.agent.command_names import is_command
 from tui_agent.arguments import Arguments
+from tui_agent.crash_log import in_a_line
 from tui_agent.safe_text import one_line
 from tui_agent.settings import Settings
 from tui_agent.tui.base_app import BaseApp
@@ -23,13 +24,13 @@ from tui_agent.tui.blocks import Level, ToolState
 from tui_agent.tui.conductor import Conductor, SessionUnavailable
 from tui_agent.tui.context_control import ContextControl
 from tui_agent.tui.conversation import ConversationPane
-from tui_agent.tui.dialogs import HelpScreen, short_path
 from tui_agent.tui.keys import Place
 from tui_agent.tui.opening import learn_model, open_for_screen, show_past, welcome
 from tui_agent.tui.own_commands import shell_command
 from tui_agent.tui.permission import PermissionPanel
 from tui_agent.tui.prompt import Prompt
 from tui_agent.tui.prompt_actions import PromptActions
+from tui_agent.tui.wording import short_path
 from tui_agent.version import __version__
 
 if TYPE_CHECKING:
@@ -249,6 +250,8 @@ class TuiAgent(BaseApp):
             place = "question"
         elif self.steering.has_focus:
             place = "context"
+        from tui_agent.tui.dialogs import HelpScreen
+
         self.push_screen(HelpScreen(self._actions.help_sections(place)))
 
     def action_palette(self) -> None:
@@ -338,7 +341,7 @@ class TuiAgent(BaseApp):
         try:
             await self._close()
         except Exception as error:
-            self.crash = self.crash or f"the session was not closed in order: {error}"
+            self.crash = self.crash or f"the session was not closed in order ({in_a_line(error)})"
         finally:
             self.exit()
 

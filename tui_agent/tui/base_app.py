@@ -12,7 +12,7 @@ from textual.screen import Screen
 from typing_extensions import override
 
 from tui_agent.arguments import Arguments
-from tui_agent.crash_log import write_crash_log
+from tui_agent.crash_log import in_a_line, write_crash_log
 from tui_agent.resources import styles_folder
 from tui_agent.settings import Settings
 from tui_agent.tui.attention import Attention
@@ -24,7 +24,6 @@ from tui_agent.tui.history import PromptHistory
 from tui_agent.tui.lifetime import appearance, name_of, own_filters, terminal_encoding, without_greys
 from tui_agent.tui.mentions import ProjectFiles
 from tui_agent.tui.permission import PermissionPanel
-from tui_agent.tui.pickers import Option, PickerScreen
 from tui_agent.tui.prompt import PromptArea
 from tui_agent.tui.status_bar import StatusBar, Thresholds
 from tui_agent.tui.theme import ASCII, glyphs_for
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from textual.driver import Driver
 
     from tui_agent.agent.agent import Agent
+    from tui_agent.tui.pickers import Option
 
 HINT_S: Final = 2.0
 """Seconds for which a hint stands in the status bar."""
@@ -106,13 +106,15 @@ class BaseApp(App[object]):
     async def pick(
         self,
         title: str,
-        options: Iterable[Option],
+        options: "Iterable[Option]",
         current: str,
         *,
         search: bool = False,
         preview: Callable[[str], None] | None = None,
     ) -> str | None:
         """Let the user choose one; None: they did not."""
+        from tui_agent.tui.pickers import PickerScreen
+
         return await self.question(PickerScreen(title, options, current, search=search, preview=preview))
 
     def refuse(self, reason: str) -> None:
@@ -140,7 +142,7 @@ class BaseApp(App[object]):
         self.say(
             Level.ERROR,
             "Something went wrong inside the program",
-            f"{type(error).__name__}: {error}\nEverything up to here is kept.",
+            f"{in_a_line(error)}\nEverything up to here is kept.",
             write_crash_log(error, os.environ),
         )
 

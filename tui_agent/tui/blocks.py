@@ -132,10 +132,9 @@ class Card(Block):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class UserBlock(Block):
-    """What the user asked; `queued` while it waits for the running turn's next step."""
+    """What the user asked."""
 
     text: str
-    queued: bool = False
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -10,8 +10,7 @@ from tui_agent.settings import PermissionMode
 from tui_agent.tui.blocks import Level
 from tui_agent.tui.completion import Choice, Completion
 from tui_agent.tui.keys import keys_text
-from tui_agent.tui.model_commands import Host as ModelHost
-from tui_agent.tui.model_commands import choose_model, enter_key
+from tui_agent.tui.model_commands import ModelHost, choose_model, enter_key
 
 _MODES: Final[dict[PermissionMode, str]] = {
     "plan": "read only",
@@ -129,9 +128,10 @@ async def _mode(host: Host, argument: str) -> None:
 
 async def _theme(host: Host, argument: str) -> None:
     from tui_agent.tui.pickers import Option
+    from tui_agent.tui.theme import KINDS
 
     names, before = host.theme_names(), host.theme_name()
-    options = [Option(name, name) for name in names]
+    options = [Option(name, name, KINDS.get(name, "yours")) for name in names]
     name = argument or await host.pick("Theme", options, before, preview=host.use_theme)
     if name is None:
         host.use_theme(before)

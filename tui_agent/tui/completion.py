@@ -13,7 +13,7 @@ from tui_agent.safe_text import one_line
 from tui_agent.tui.painting.lines import fit
 
 MAX_ROWS: Final = 8
-_LABEL_CELLS: Final = 24
+_LABEL_CELLS: Final = 28
 _LEAST_DESCRIPTION: Final = 12
 
 
@@ -123,16 +123,23 @@ class CompletionList(Widget):
         described = any(choice.description for choice in self.completion.choices)
         longest = max(len(choice.label) for choice in self.completion.choices) + 2
         label_width = min(longest, _LABEL_CELLS) if described else width
-        return Content("\n").join(
+        lines = [
             _row(choice, width, label_width, marked=index == self._marked)
             for index, choice in enumerate(visible, first)
-        )
+        ]
+        below = len(self.completion.choices) - first - len(visible)
+        more = f"{below:,} more"
+        blanks = width - lines[-1].cell_length - len(more)
+        if below and blanks > 1:
+            lines[-1] += Content.styled(" " * blanks + more, "$foreground 68%")
+        return Content("\n").join(lines)
 
 
 def _row(choice: Choice, width: int, label_width: int, *, marked: bool) -> Content:
-    label = fit(one_line(choice.label), min(width, label_width)).ljust(label_width)
+    label = fit(one_line(choice.label), max(1, min(width, label_width - 2))).ljust(label_width)
     room = width - label_width
     description = fit(one_line(choice.description), room) if room >= _LEAST_DESCRIPTION else ""
     return Content.assemble(
-        (label, "$accent" if marked else "$foreground"), (description, "$foreground" if marked else "$foreground 60%")
+        (label, "$accent bold" if marked else "$foreground"),
+        (description, "$foreground" if marked else "$foreground 68%"),
     )

@@ -152,7 +152,9 @@ class ContextControl:
                 return Refusal(str(error))
             return refused if isinstance(refused, Refusal) else agent.preview(step, argument)
 
-        screen = WhatIfScreen(seen, self._app.glyphs, excerpt=agent.excerpt, pin=pin, focus=argument)
+        prices = agent.profile.prices
+        free = prices is not None and not prices.input
+        screen = WhatIfScreen(seen, self._app.glyphs, excerpt=agent.excerpt, pin=pin, focus=argument, free=free)
         accepted = await self._app.push_screen_wait(screen)
         if accepted is None or step == "clear":
             return None if accepted is None else accepted.focus

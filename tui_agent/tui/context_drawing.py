@@ -139,7 +139,7 @@ def before_after_line(label: str, tokens: int, largest: int, told: str, width: i
     """One row of a comparison: a label, a bar as long as its share of `largest`, and what is `told` of it."""
     palette, plain = look.palette, look.glyphs is ASCII
     value = f"{told:>18}"
-    room = max(1, width - 8 - len(value) - 1)
+    room = max(1, width - 8 - len(value))
     filled = min(room, round(room * tokens / max(1, largest)) or (1 if tokens else 0))
     return make_line(
         [

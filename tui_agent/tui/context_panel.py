@@ -28,7 +28,7 @@ REST: Final = 20.0
 
 KEYS: Final = {
     StepKey: "Enter opens, u undoes",
-    ItemKey: "Enter opens, p pin, r restore, c clear",
+    ItemKey: "Enter opens, p pins, r restores, c clears",
 }
 
 
@@ -186,4 +186,4 @@ class ContextPanel(Vertical):
 
     def _keys_text(self) -> str:
         here = next((text for kind, text in KEYS.items() if isinstance(self._rows.key, kind)), "")
-        return f"{here}, Esc closes" if here else "arrows move, i to the items, Esc closes"
+        return f"{here}, Esc closes" if here else "Up/Down move, i jumps to the items, Esc closes"

@@ -15,12 +15,12 @@ from tui_agent.context.stats import LABELS, Activity, ContextStats, Mark, price_
 from tui_agent.conversation.items import place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.conversation.view import Item
+from tui_agent.money import money_text
 from tui_agent.safe_text import clean, displayed, one_line
 from tui_agent.tui.context_drawing import Bar, bar_line, category_sign, course_lines, ticks_line
 from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.row_list import Row, Rows
-from tui_agent.tui.status_bar import cost_text
 from tui_agent.tui.transcript import compact_count
 
 LAYERS: Final = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}
@@ -264,11 +264,11 @@ def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
     if stats.subtasks.count:
         used = stats.subtasks
         tokens = compact_count(used.input_tokens + used.output_tokens)
-        rows.append(_fact("Subtasks", f"{used.count:,}", f"{tokens} tokens, {cost_text(used.cost_usd)} of it"))
-    rows.append(_fact("Cost", cost_text(stats.cost_usd), f"turn {cost_text(stats.turn_cost_usd)}"))
+        rows.append(_fact("Subtasks", f"{used.count:,}", f"{tokens} tokens, {money_text(used.cost_usd)} of it"))
+    rows.append(_fact("Cost", money_text(stats.cost_usd), f"turn {money_text(stats.turn_cost_usd)}"))
     if len(stats.models) > 1:
         for use in stats.models:
-            told = f"{_counted(use.calls, 'call')}, {cost_text(use.cost_usd)}"
+            told = f"{_counted(use.calls, 'call')}, {money_text(use.cost_usd)}"
             rows.append(plain_row((f"  {one_line(use.model, 60)}  ", "base"), (told, "muted")))
     return rows
 

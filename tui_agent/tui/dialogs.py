@@ -1,7 +1,8 @@
 """Dialogs over the screen: help, and the question whether a project may be trusted."""
 
+import re
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual import events
 from textual.app import ComposeResult
@@ -13,15 +14,17 @@ from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.safe_text import one_line
+from tui_agent.tui.permission import LOW_SCREEN
 from tui_agent.tui.pickers import Option, PickerScreen
+from tui_agent.tui.wording import short_path
 
 TRUST, NO_TRUST = "trust", "no"
-
-
-def short_path(path: Path) -> str:
-    """The path with ``~`` for the user's own folder."""
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
+OTHER_LINES: Final = 4
+"""Lines of the help beside its text: padding, the keys, and a blank line before those."""
+MAX_SHARE: Final = 96
+"""Percent of the screen's height that a dialog may take."""
+_EXPLAINED: Final = re.compile(r"(.*?\S {2,})(\S.*)")
+"""What can be typed, and what it does."""
 
 
 class HelpScreen(ModalScreen[None]):
@@ -39,8 +42,14 @@ class HelpScreen(ModalScreen[None]):
             with VerticalScroll():
                 for title, text in self.sections.items():
                     yield Static(Content.styled(title, "$accent bold"), classes="dialog-title")
-                    yield Static(Content(text), classes="dialog-text")
+                    yield Static(_explained(text), classes="dialog-text")
             yield Static(Content("Esc closes"), classes="dialog-keys")
+
+    def on_resize(self) -> None:
+        """As high as the text, where there is room."""
+        height = self.app.size.height
+        others = OTHER_LINES if height >= LOW_SCREEN else 0
+        self.query_one(VerticalScroll).styles.max_height = max(1, height * MAX_SHARE // 100 - others)
 
     def on_click(self, event: events.Click) -> None:
         """A click beside the dialog closes it."""
@@ -65,3 +74,11 @@ class TrustScreen(PickerScreen):
             NO_TRUST,
             text=f"{one_line(short_path(project))}\nbrings its own settings, instructions or tools.",
         )
+
+
+def _explained(text: str) -> Content:
+    lines: list[Content] = []
+    for line in text.splitlines():
+        parts = _EXPLAINED.fullmatch(line)
+        lines.append(Content.assemble((parts[1], "$foreground"), parts[2]) if parts else Content(line))
+    return Content("\n").join(lines)

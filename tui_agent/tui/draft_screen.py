@@ -16,12 +16,12 @@ from typing_extensions import override
 from tui_agent.agent.drafts import Draft
 from tui_agent.context.asked import Outlook
 from tui_agent.context.refusal import Refusal
+from tui_agent.money import money_text
 from tui_agent.safe_text import clean, one_line
 from tui_agent.tui.context_drawing import before_after_line
 from tui_agent.tui.context_rows import plain_row
 from tui_agent.tui.editor import EditorFailure, edited_outside
 from tui_agent.tui.row_list import Row, RowList
-from tui_agent.tui.status_bar import cost_text
 from tui_agent.tui.theme import Glyphs
 from tui_agent.tui.what_if import fact_row, pays_back
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tui_agent.agent.steering import Steered
 
 TITLES: Final = {"summary": "Use this summary?", "checkpoint": "Use this record?"}
-READING: Final = "Enter uses it, e edits, Ctrl+G your editor, Esc drops it"
-WRITING: Final = "Ctrl+S uses it, Esc ends the editing"
+READING: Final = "Enter uses it, e edits, Ctrl+G opens your editor, Esc cancels"
+WRITING: Final = "Ctrl+S uses it, Esc stops editing"
 COUNT_AFTER_S: Final = 0.2
 """Seconds without a key after which an edited text is counted anew."""
 OTHER_LINES: Final = 12
@@ -78,7 +78,7 @@ class DraftScreen(ModalScreen[Draft | None]):
         self._outlook = agent.outlook(draft)
         self._shown = clean(draft.text)
         self._problem = problem
-        self._rows = RowList(glyphs)
+        self._rows = RowList(glyphs, in_dialog=True)
         self._rows.can_focus = False
         self._area = SummaryText(self._shown)
         self._told = Static("", markup=False, classes="dialog-keys")
@@ -170,9 +170,10 @@ def draft_rows(draft: Draft, outlook: Outlook) -> list[Row]:
     """The exact size before and after, what it costs, the facts below the text, and who wrote it."""
     before, after = draft.before, draft.after
     largest = max(before, after)
-    spent = "an unknown amount" if draft.spent_usd is None else cost_text(draft.spent_usd)
+    spent = "an unknown amount" if draft.spent_usd is None else money_text(draft.spent_usd)
     payback = outlook.payback
-    in_all = f", {cost_text(payback.cost_usd)} in all" if payback is not None else ""
+    total = spent if payback is None else money_text(payback.cost_usd)
+    in_all = f", {total} in all" if total != spent else ""
     worth = f", {pays_back(payback)}" if payback is not None else ""
     rows = [
         Row(partial(before_after_line, "now", before, largest, f"{before:,}")),

@@ -61,7 +61,7 @@ class KeyScreen(ModalScreen[str | None]):
             problem = Static(id="key-problem", classes="dialog-problem")
             problem.display = False
             yield problem
-            yield Static(Content("Enter uses it, Esc leaves"), classes="dialog-keys")
+            yield Static(Content("Enter uses it, Esc cancels"), classes="dialog-keys")
 
     def on_mount(self) -> None:
         """Begin to write."""

@@ -21,7 +21,7 @@ TITLE: Final = "Model: tier, window, $ per million tokens in / out"
 PROVIDERS: Final = {"ANTHROPIC_API_KEY": "Claude (Anthropic)", "GEMINI_API_KEY": "Gemini (Google)"}
 
 
-class Host(Protocol):
+class ModelHost(Protocol):
     """What these commands use of the app."""
 
     async def agent(self) -> "Agent":
@@ -57,7 +57,7 @@ class Host(Protocol):
         ...
 
 
-async def choose_model(host: Host, argument: str) -> None:
+async def choose_model(host: ModelHost, argument: str) -> None:
     """Let another model answer; where its key is missing, ask for that first."""
     from tui_agent.agent.task_class import local_models
     from tui_agent.models.base import ModelError
@@ -90,7 +90,7 @@ async def choose_model(host: Host, argument: str) -> None:
     host.say(Level.INFO, f"{agent.profile.name} answers from here on")
 
 
-async def enter_key(host: Host, argument: str) -> None:
+async def enter_key(host: ModelHost, argument: str) -> None:
     """Ask for a provider's key, and use it at once where that provider answers."""
     from tui_agent.models.catalogue import resolve
     from tui_agent.tui.pickers import Option
@@ -108,7 +108,7 @@ async def enter_key(host: Host, argument: str) -> None:
     host.say(Level.INFO, f"The key for {PROVIDERS[variable]} is used until the program ends", hint="/model chooses")
 
 
-async def _keep_key(host: Host, variable: str, purpose: str) -> bool:
+async def _keep_key(host: ModelHost, variable: str, purpose: str) -> bool:
     """Ask for a key, and keep it in this process alone; whether one was given."""
     from tui_agent.tui.key_dialog import KeyScreen
 
@@ -121,9 +121,10 @@ async def _keep_key(host: Host, variable: str, purpose: str) -> bool:
 async def _swap(agent: "Agent", name: str, may_switch: "MaySwitch | None" = None) -> bool:
     """Let another model answer, unless the user would rather not; whether it does."""
     from tui_agent.agent.task_class import configured_model
+    from tui_agent.models.prices import look_up
 
     model = await asyncio.to_thread(configured_model, agent.settings, name)
-    if may_switch is not None and not await may_switch(agent, model.profile):
+    if may_switch is not None and not await may_switch(agent, await asyncio.to_thread(look_up, model.profile)):
         await model.close()
         return False
     await agent.swap_model(model)

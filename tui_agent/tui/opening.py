@@ -13,9 +13,6 @@ from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
 from tui_agent.tui.blocks import Level
 from tui_agent.tui.conductor import SessionUnavailable
-from tui_agent.tui.dialogs import TRUST, TrustScreen
-from tui_agent.tui.options import session_options
-from tui_agent.tui.pickers import PickerScreen
 from tui_agent.tui.transcript_view import TranscriptView
 
 if TYPE_CHECKING:
@@ -104,6 +101,8 @@ async def _with_trust(arguments: Arguments, settings: Settings, questions: Quest
     """Ask about a project that brings something of its own; with the answer yes, what it brings counts."""
     if not arguments.ask_trust:
         return arguments, settings
+    from tui_agent.tui.dialogs import TRUST, TrustScreen
+
     if await questions.question(TrustScreen(arguments.project)) != TRUST:
         return arguments, settings
     from tui_agent.settings_sources import SettingsError, load_settings
@@ -151,4 +150,7 @@ async def _picked_session(arguments: Arguments, questions: Questions) -> str | N
         questions.say(Level.INFO, "There is no earlier session; this is a new one")
         return None
     title = "Go on with: last used, size, cost, folder"
+    from tui_agent.tui.options import session_options
+    from tui_agent.tui.pickers import PickerScreen
+
     return await questions.question(PickerScreen(title, session_options(sessions), search=True))

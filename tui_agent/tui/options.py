@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING, Final
 
+from tui_agent.money import money_text
 from tui_agent.safe_text import one_line
 from tui_agent.tui.pickers import Option
 from tui_agent.tui.transcript import compact_count
+from tui_agent.tui.wording import age, size
 
 if TYPE_CHECKING:
     from tui_agent.models.base import LocalModels, ModelProfile
     from tui_agent.storage.sessions import SessionInfo
 
 MAX_TITLE: Final = 30
-_UNITS: Final = ((1024**3, "GB"), (1024**2, "MB"), (1024, "KB"))
 
 
 def model_options(current: str, local: "LocalModels") -> tuple[Option, ...]:
@@ -36,7 +36,7 @@ def _model_facts(profile: "ModelProfile") -> str:
     assumed = "?" if profile.source == "default" else " "
     window = f"{compact_count(profile.window)}{assumed}" if profile.window else ""
     prices = profile.prices
-    cost = f"${prices.input:g} / ${prices.output:g}" if prices is not None else ""
+    cost = f"{_price(prices.input):>5} / {_price(prices.output):<5}" if prices is not None else ""
     key = "no key" if missing_key(profile.name) else ""
     return f"{tier:<9}{window:>6} {cost:<13} {key}".rstrip()
 
@@ -47,29 +47,13 @@ def session_options(sessions: Iterable["SessionInfo"]) -> tuple[Option, ...]:
         Option(
             info.id,
             one_line(info.title, MAX_TITLE) or info.id,
-            f"{age(info.updated):<11} {size(info.size):>7} {_cost(info.cost_usd):>7}  "
+            f"{age(info.updated):<11} {size(info.size):>7} {money_text(info.cost_usd):>7}  "
             + one_line(Path(info.cwd).name, 20),
         )
         for info in sessions
     )
 
 
-def age(when: float) -> str:
-    """How long ago a time was, in its largest unit."""
-    seconds = max(0, time() - when)
-    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= length:
-            return f"{int(seconds // length)} {unit} ago"
-    return "just now"
-
-
-def size(of_bytes: int) -> str:
-    """Bytes in their largest unit."""
-    for length, unit in _UNITS:
-        if of_bytes >= length:
-            return f"{of_bytes / length:.0f} {unit}" if of_bytes >= 10 * length else f"{of_bytes / length:.1f} {unit}"
-    return f"{of_bytes} B"
-
-
-def _cost(usd: float) -> str:
-    return f"${usd:.2f}" if usd >= 0.005 else "$0"
+def _price(usd: float) -> str:
+    """Dollars per million tokens: whole ones without decimals."""
+    return f"${usd:.2f}" if usd % 1 and round(usd, 2) == usd else f"${usd:g}"

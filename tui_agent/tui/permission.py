@@ -18,6 +18,7 @@ from typing_extensions import override
 from tui_agent.safe_text import clean, displayed, one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tui.painting.diffs import read_diff
+from tui_agent.tui.painting.lines import fit
 
 QUIET_S: Final = 0.3
 """Seconds without a key press before the question takes the keyboard."""
@@ -37,10 +38,13 @@ LOW_SCREEN: Final = 14
 OTHER_LINES: Final = 11
 """Lines of the panel beside the preview: padding, margins, title, four choices, the keys or a field for words."""
 
+LOW_OTHER_LINES: Final = 3
+"""The same on a low screen: title, and choices on two lines."""
+
 MAX_SHARE: Final = 75
 """Percent of the screen's height that the panel may take."""
 
-PLAIN_REASONS: Final = frozenset(("It runs a command.", "It reaches the network."))
+PLAIN_REASONS: Final = frozenset(("It runs a command.", "It changes a file.", "It reaches the network."))
 """Reasons that say no more than the call itself does."""
 
 _SHORT_CHOICES: Final = ("yes", "always", "no", "why")
@@ -131,10 +135,9 @@ class PermissionPanel(Vertical, can_focus=True):
                 self._answer.set_result(PermissionAnswer(allowed=False))
             case 3:
                 self._marked = 3
-                self._paint_choices()
                 reason = self.query_one(Input)
                 reason.display = True
-                self.query_one("#permission-keys").display = False
+                self._paint()
                 reason.focus()
             case _:
                 self.app.bell()
@@ -167,7 +170,6 @@ class PermissionPanel(Vertical, can_focus=True):
             if event.key == "escape":
                 event.stop()
                 self.query_one(Input).display = False
-                self.query_one("#permission-keys").display = not self._low
                 self.focus()
             return
         if event.is_printable and event.character is not None and event.key not in {"1", "2", "3", "4"}:
@@ -183,11 +185,10 @@ class PermissionPanel(Vertical, can_focus=True):
         self._reason = "" if reason in PLAIN_REASONS else reason
         self.query_one("#permission-text", Static).update(_preview(question))
         self.query_one(VerticalScroll).scroll_home(animate=False)
-        self._paint()
         field = self.query_one(Input)
         field.value = ""
         field.display = False
-        self.query_one("#permission-keys").display = not self._low
+        self._paint()
         self._set_open(True)
         self._take_keyboard_after(QUIET_S, self._answer)
 
@@ -225,13 +226,15 @@ class PermissionPanel(Vertical, can_focus=True):
         self._paint()
 
     def _paint(self) -> None:
-        asked, what = ("? ", self._brief) if self._tiny else ("Allow this? ", self._title)
+        asked, what = ("? ", fit(self._brief, self._label_width() + 1)) if self._tiny else ("Allow this? ", self._title)
         title = Content.assemble((asked, "$accent bold"), (what, "$foreground bold"))
         if self._reason and not self._low:
-            title += Content.styled(f"\n{self._reason}", "$foreground 60%")
+            title += Content.styled(f"\n{self._reason}", "$foreground 68%")
         self.query_one("#permission-title", Static).update(title)
         keys = "Enter or a number answers, Esc stops the turn" if self.has_focus_within else "Tab to answer"
-        self.query_one("#permission-keys", Static).update(Content(keys))
+        told = self.query_one("#permission-keys", Static)
+        told.update(Content(keys))
+        told.display = not self._low and not self.query_one(Input).display
         self._paint_choices()
         self._bound_preview()
 
@@ -247,7 +250,8 @@ class PermissionPanel(Vertical, can_focus=True):
         screen = self.app.size.height
         preview = self.query_one(VerticalScroll)
         others = OTHER_LINES + (1 if self._reason else 0) + self._always_lines() - 1
-        preview.styles.max_height = 1 if self._low else max(1, (screen - 1) * MAX_SHARE // 100 - others)
+        others = LOW_OTHER_LINES if self._low else others
+        preview.styles.max_height = max(1, (screen - 1) * MAX_SHARE // 100 - others)
 
     def _paint_choices(self) -> None:
         choices = self.query_one("#permission-choices", Static)
@@ -265,11 +269,11 @@ class PermissionPanel(Vertical, can_focus=True):
     def _choice(self, index: int, label: str) -> Content:
         possible = index != 1 or bool(self._pattern)
         marked = index == self._marked
-        color = "$accent" if marked else "$foreground" if possible else "$foreground 40%"
+        color = "$accent bold" if marked else "$foreground" if possible else "$foreground 40%"
         number = f"{index + 1} " if self._low else f"{index + 1}  "
         lines = [label] if self._low else _wrapped(label, self._label_width()) or [""]
         shown = Content(f"\n{' ' * len(number)}").join(Content.styled(line, color) for line in lines)
-        return Content.assemble((number, "$accent" if marked else "$foreground 60%"), shown)
+        return Content.assemble((number, "$accent bold" if marked else "$foreground 68%"), shown)
 
     def _label_width(self) -> int:
         # The padding and border of the panel, and the number before each choice.
@@ -296,14 +300,14 @@ def _preview(question: PermissionQuestion) -> Content:
         return _diff(preview.diff)
     if preview.command:
         return _lines(preview.command, lambda line: "$foreground")
-    return _lines(preview.text or question.arguments, lambda line: "$foreground 60%")
+    return _lines(preview.text or question.arguments, lambda line: "$foreground 68%")
 
 
 def _lines(text: str, color: Callable[[str], str]) -> Content:
     lines = clean(text).rstrip("\n").split("\n")
     shown = [Content.styled(_cut(line), color(line)) for line in lines[:MAX_PREVIEW_LINES]]
     if len(lines) > len(shown):
-        shown.append(Content.styled(f"… {len(lines) - len(shown):,} more lines", "$foreground 60%"))
+        shown.append(Content.styled(f"… {len(lines) - len(shown):,} more lines", "$foreground 68%"))
     return Content("\n").join(shown)
 
 
@@ -315,14 +319,14 @@ def _diff(text: str) -> Content:
     digits = max((len(str(row.number)) for row in shown), default=1)
     lines = [
         Content.assemble(
-            (f"{row.number or '':>{digits}} ", "$foreground 60%"),
+            (f"{row.number or '':>{digits}} ", "$foreground 68%"),
             (_cut(f"{row.sign} {row.text}") if row.number else "…", _diff_color(row.sign)),
         )
         for row in shown
     ]
     left = len(rows) - changed - len(shown)
     if left > 0:
-        lines.append(Content.styled(f"… {left:,} more lines", "$foreground 60%"))
+        lines.append(Content.styled(f"… {left:,} more lines", "$foreground 68%"))
     return Content("\n").join(lines)
 
 

@@ -97,7 +97,7 @@ class PickerScreen(ModalScreen[str | None]):
                 field.cursor_blink = False
                 yield field
             yield Choices(*self._rows(), compact=True)
-            keys = "Enter chooses, Esc leaves"
+            keys = "Enter chooses, Esc cancels"
             yield Static(Content(f"Type to search, {keys}" if self._search else keys), classes="dialog-keys")
 
     def on_mount(self) -> None:
@@ -119,7 +119,7 @@ class PickerScreen(ModalScreen[str | None]):
         self._shown = tuple(sorted(fitting, key=lambda option: option.distance(words)))
         choices = self.query_one(OptionList)
         choices.clear_options()
-        choices.add_options(self._rows() or [ListOption(Content.styled("  nothing fits", "$foreground 60%"))])
+        choices.add_options(self._rows() or [ListOption(Content.styled("  nothing fits", "$foreground 68%"))])
         choices.highlighted = 0
 
     def on_input_submitted(self) -> None:
@@ -166,7 +166,7 @@ class PickerScreen(ModalScreen[str | None]):
         return Content.assemble(
             (here, "$accent"),
             option.label + " " * (width - cell_len(option.label)),
-            (_flat(option.description), "$foreground 60%"),
+            (_flat(option.description), "$foreground 68%"),
         )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.safe_text import one_line
-from tui_agent.tui.options import size
+from tui_agent.tui.wording import size
 
 if TYPE_CHECKING:
     from tui_agent.conversation.blocks import Image

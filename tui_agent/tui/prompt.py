@@ -82,6 +82,7 @@ class Prompt(TextArea):
         self._sent = history
         self._completer = completer
         self._completions = completions
+        self._offered = ""
         self._files = files
 
     def draft(self) -> str:
@@ -152,15 +153,17 @@ class Prompt(TextArea):
 
     def on_text_area_changed(self) -> None:
         """Offer what could stand before the cursor."""
-        row, column = self.cursor_location
-        before = self.document.get_line(row)[:column]
         self.set_class(self.text.startswith("!"), "-shell")
+        self._offer(self._around_cursor()[0])
+
+    def _offer(self, before: str) -> None:
+        self._offered = before
         if self._files.wanted(before):
             # The list of a moment ago stays until the next one is found, so that it does not flicker.
             self.run_worker(self._offer_files(before), group="files", exclusive=True)
             return
         self.workers.cancel_group(self, "files")
-        self._completions.show(self._completer(before) if row == 0 else None)
+        self._completions.show(self._completer(before) if self.cursor_location[0] == 0 else None)
 
     async def _offer_files(self, before: str) -> None:
         found = await self._files.complete(before)
@@ -234,6 +237,10 @@ class Prompt(TextArea):
         self.post_message(self.Sent(text, written))
 
     def _for_completions(self, key: str) -> bool:
+        before = self._around_cursor()[0]
+        if key in {"enter", "tab"} and before != self._offered and not self._files.wanted(before):
+            # Keys can come faster than the news of what they changed: never take what was offered for less.
+            self._offer(before)
         choice = self._completions.marked
         if choice is None:
             return False
@@ -341,9 +348,9 @@ class WaitingTexts(Widget):
         hidden = len(self.texts) - len(shown)
         rows: list[Content] = []
         for text in shown:
-            label = f"waits (+{hidden}) " if hidden and not rows else "waits "
+            label = f"waits (+{hidden}): " if hidden and not rows else "waits: "
             room = max(1, self.size.width - len(label))
-            rows.append(Content.assemble((label, "$foreground 60%"), (fit(one_line(text), room), "$foreground")))
+            rows.append(Content.assemble((label, "$foreground 68%"), (fit(one_line(text), room), "$foreground")))
         return Content("\n").join(rows)
 
 

@@ -22,7 +22,7 @@ ACTIVITY: Final = "running your command"
 
 ACTIONS: Final = (
     ("edit_draft", "Ctrl+G", "write in your editor"),
-    ("paste_picture", "Ctrl+V", "put the picture on the clipboard into the prompt"),
+    ("paste_picture", "Ctrl+V", "attach the picture on the clipboard"),
     ("toggle_cards", "Ctrl+O", "open or close all cards"),
     ("help", "F1", "keys and commands for where you are"),
 )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, NamedTuple, overload
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
@@ -86,8 +87,10 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     class Moved(Message):
         """The cursor is on another row."""
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, glyphs: Glyphs, *, in_dialog: bool = False, id: str | None = None) -> None:  # noqa: A002
+        """`in_dialog`: it stands on the ground of a dialog, not on that of the screen."""
         super().__init__(id=id)
+        self._in_dialog = in_dialog
         self._look = Look(Palette.from_theme({}), glyphs)
         self._rows = Rows()
         self._cursor: int | None = None
@@ -191,14 +194,19 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
             return Strip.blank(width, base)
         line = crop(self._rows[place].draw(self.measure, self._look), width)
         segments = line.segments
-        if place == self._cursor and self.has_focus and segments and segments[0].text.startswith(" "):
-            first, *others = segments
-            cursor = Segment(self._look.glyphs.cursor, self._look.palette.accent)
-            segments = (cursor, Segment(first.text[1:], first.style), *others)
-        return Strip(segments, line.width).adjust_cell_length(width, base)
+        if place != self._cursor or not self.has_focus or not segments or not segments[0].text.startswith(" "):
+            return Strip(segments, line.width).adjust_cell_length(width, base)
+        first, *others = segments
+        cursor = Segment(self._look.glyphs.cursor, self._look.palette.accent)
+        strip = Strip((cursor, Segment(first.text[1:], first.style), *others), line.width)
+        ground = Style(bgcolor=self._look.palette.inline_code.bgcolor)
+        return Strip(Segment.apply_style(strip.adjust_cell_length(width, base), post_style=ground), width)
 
     def _restyle(self) -> None:
-        self._look = Look(Palette.from_theme(self.app.theme_variables), self._look.glyphs)
+        colors = self.app.theme_variables
+        if self._in_dialog:
+            colors = {**colors, "background": colors["surface"], "surface": colors["panel"]}
+        self._look = Look(Palette.from_theme(colors), self._look.glyphs)
         self.refresh()
 
     def _measure(self) -> None:

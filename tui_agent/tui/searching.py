@@ -69,9 +69,9 @@ class Search:
     def label(self, glyphs: Glyphs) -> str:
         """What stands in the last line while there is a search."""
         if self.typing:
-            told = "  nothing found" if self.missing else f"  enter keeps {glyphs.dot} esc leaves" if self.words else ""
-            return f" /{self.words}{glyphs.quote}{told} "
-        return f" /{self.words}  {'nothing found' if self.missing else f'n next {glyphs.dot} N previous'} "
+            told = "  nothing found" if self.missing else "  Enter keeps, Esc closes" if self.words else ""
+            return f"  /{self.words}{glyphs.quote}{told} "
+        return f"  /{self.words}  {'nothing found' if self.missing else 'n next, N previous'} "
 
     def _seek(self, viewport: Viewport, start: Position, *, forward: bool, inclusive: bool) -> Position | None:
         found = None

@@ -11,6 +11,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from typing_extensions import Unpack, override
 
+from tui_agent.money import money_text
 from tui_agent.safe_text import one_line
 from tui_agent.tui.theme import ASCII, UNICODE, Glyphs
 from tui_agent.tui.transcript import compact_count
@@ -25,7 +26,7 @@ GAP: Final = 2
 MODEL_CELLS: Final = 12
 """Cells of a model's name where it has to be shortened."""
 
-MUTED: Final = "$foreground 60%"
+MUTED: Final = "$foreground 68%"
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SPINNER_ASCII: Final = "-\\|/"
@@ -148,22 +149,11 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Threshol
         _cost(status),
     ]
     chosen = _fit([left, *right], width)
-    facts = [form for form in chosen[1:] if form]
+    facts = [form for form in chosen[1:] if _length(form)]
     joined = [span for index, form in enumerate(facts) for span in ((Span(" " * GAP), *form) if index else form)]
     room = width - _length(chosen[0]) - _length(joined)
     line = (*chosen[0], Span(" " * max(0, room)), *joined)
     return line if room >= 0 else _cropped(line, width)
-
-
-def cost_text(cost_usd: float | None) -> str:
-    """Dollars, with as many decimals as tell something."""
-    if cost_usd is None:
-        return "$?"
-    if cost_usd == 0:
-        return "$0"
-    if cost_usd < 0.001:
-        return "<$0.001"
-    return f"${cost_usd:.3f}" if cost_usd < 1 else f"${cost_usd:,.2f}"
 
 
 def elapsed_text(seconds: float) -> str:
@@ -184,7 +174,7 @@ def _activity(status: Status, glyphs: Glyphs, now: float) -> Piece:
     spinner = Span(frames[int(now / TICK_S) % len(frames)], "$accent")
     elapsed = Span(f" {elapsed_text(now - status.since)}", "$foreground")
     what = Span(f"  {one_line(status.activity, 40)}")
-    hint = Span(f" {glyphs.dot} esc stops")
+    hint = Span(f" {glyphs.dot} Esc stops")
     return (
         Form(12, (spinner, elapsed, what, hint)),
         Form(7, (spinner, elapsed, what)),
@@ -256,10 +246,10 @@ def _cache(status: Status) -> Piece:
 def _cost(status: Status) -> Piece:
     if not status.model:
         return (Form(0),)
-    session = Span(cost_text(status.cost_usd))
+    session = Span(money_text(status.cost_usd))
     if not status.turn_cost_usd or status.turn_cost_usd == status.cost_usd:
         return Form(5, (session,)), Form(0)
-    turn = Span(f"turn {cost_text(status.turn_cost_usd)}{' ' * GAP}")
+    turn = Span(f"turn {money_text(status.turn_cost_usd)}{' ' * GAP}")
     return Form(14, (turn, session)), Form(5, (session,)), Form(0)
 
 

@@ -32,7 +32,7 @@ class TextScreen(ModalScreen[None]):
         self._title = one_line(title, 80)
         self._lines = [displayed(line) for line in clean(text[:MAX_CHARS]).split("\n")]
         self._cut = len(text) - MAX_CHARS
-        self._rows = RowList(glyphs)
+        self._rows = RowList(glyphs, in_dialog=True)
         self._width = 0
 
     @override
@@ -41,7 +41,7 @@ class TextScreen(ModalScreen[None]):
         with Vertical(classes="dialog"):
             yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
             yield self._rows
-            yield Static(Content(f"{more}arrows scroll, Esc closes"), classes="dialog-keys")
+            yield Static(Content(f"{more}Up/Down scroll, Esc closes"), classes="dialog-keys")
 
     def on_mount(self) -> None:
         """The keys are for the text."""

@@ -127,6 +127,18 @@ THEMES: Final = (
     ),
 )
 
+KINDS: Final = {
+    theme.name: "the terminal's own colours"
+    if theme.name == ANSI
+    else "dark, high contrast"
+    if theme.name == "contrast"
+    else "dark"
+    if theme.dark
+    else "light"
+    for theme in THEMES
+}
+"""What each of them is, in a word or two."""
+
 
 def register_themes(app: App[Returned]) -> None:
     """Make the shipped themes known to an app, beside Textual's own."""

@@ -81,14 +81,9 @@ class Transcript:
 
     # What was said
 
-    def add_user(self, text: str, *, queued: bool = False) -> UserBlock:
+    def add_user(self, text: str) -> UserBlock:
         """Append what the user asked."""
-        return self._append(UserBlock(**self._place(), text=clean(text), queued=queued))
-
-    def deliver(self, block: UserBlock) -> None:
-        """A queued text reached the model."""
-        block.queued = False
-        self._changed(block)
+        return self._append(UserBlock(**self._place(), text=clean(text)))
 
     def start_prose(self, text: str = "") -> ProseBlock:
         """Append an answer that will stream."""
@@ -165,13 +160,6 @@ class Transcript:
     def tool(self, call_id: str) -> ToolBlock | None:
         """The newest block of a tool call, or None when the call was never shown."""
         return self._by_call.get(call_id)
-
-    def describe_tool(self, block: ToolBlock, *, summary: str, arguments: str = "", diff: str = "") -> None:
-        """Say what a call will do, once its arguments are whole."""
-        block.summary = one_line(summary)
-        block.arguments = clean(arguments)
-        block.diff = clean(diff)
-        self._changed(block)
 
     def set_tool_state(self, block: ToolBlock, state: ToolState, note: str = "") -> None:
         """Move a call to another state; `note` says why it was denied or interrupted."""
@@ -289,8 +277,9 @@ class Transcript:
         return self.cards_open
 
     def _tell_opened(self, block: Block) -> None:
-        told = isinstance(block, ToolBlock) and not block.collapsed and self._is_told(block.name)
-        if told and self._opened is not None and isinstance(block, ToolBlock):
+        if self._opened is None or not isinstance(block, ToolBlock):
+            return
+        if not block.collapsed and self._is_told(block.name):
             self._opened(block)
 
     # Finding

@@ -7,11 +7,11 @@ from typing import Final, Protocol
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
 from tui_agent.agent.user_shell import USER_SHELL, as_shown, is_note, read_note
+from tui_agent.call_summary import call_summary
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.safe_text import one_line
 from tui_agent.tui.blocks import Level, ProseBlock, ReasoningBlock, ResultSize, ToolBlock, ToolState
-from tui_agent.tui.call_summary import call_summary
 from tui_agent.tui.status_bar import StatusBar
 from tui_agent.tui.subtask_steps import is_subtask
 from tui_agent.tui.transcript import Transcript, compact_count
@@ -130,12 +130,6 @@ class TurnView:
                 self._on_finish(event)
         if self.changed is not None and isinstance(event, _CHANGES):
             self.changed(event)
-
-    def show_history(self, past: Iterable[AgentEvent]) -> None:
-        """Bring a conversation that happened earlier to the screen."""
-        for event in past:
-            self.show(event)
-        self.end()
 
     def show_waiting(self, queued: Iterable[tuple[int, str]]) -> None:
         """Bring what waits since an earlier run, by its number, to where it waited then."""

@@ -19,10 +19,10 @@ from tui_agent.agent.overview import SwitchOutlook
 from tui_agent.context.asked import Outlook, PreviewedStep
 from tui_agent.context.pricing import Payback
 from tui_agent.context.refusal import Refusal
+from tui_agent.money import money_text
 from tui_agent.tui.context_drawing import before_after_line
 from tui_agent.tui.context_rows import LAYERS, ItemKey, item_rows, plain_row, titled_rows
 from tui_agent.tui.row_list import Row, RowList
-from tui_agent.tui.status_bar import cost_text
 from tui_agent.tui.theme import Glyphs
 
 TITLES: Final[dict[PreviewedStep, str]] = {
@@ -48,7 +48,7 @@ class Accepted:
 class WhatIfScreen(ModalScreen[Accepted | None]):
     """A preview to accept, change or leave; it ends with `Accepted`, or None.
 
-    `pin` pins an item and answers with the preview as it is then.
+    `pin` pins an item and answers with the preview as it is then; `free`: the model costs nothing.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -66,13 +66,15 @@ class WhatIfScreen(ModalScreen[Accepted | None]):
         excerpt: Callable[[int], str] = lambda _: "",
         pin: Callable[[int], Awaitable[Outlook | Refusal]] | None = None,
         focus: str = "",
+        free: bool = False,
     ) -> None:
         super().__init__()
         self._seen = seen
         self._excerpt = excerpt
         self._pin = pin
         self._focus = focus
-        self._rows = RowList(glyphs)
+        self._free = free
+        self._rows = RowList(glyphs, in_dialog=True)
         self._told = Static("", markup=False, classes="dialog-keys")
 
     @override
@@ -88,6 +90,7 @@ class WhatIfScreen(ModalScreen[Accepted | None]):
         """Show the figures."""
         self._rows.focus()
         self._draw()
+        self._rows.action_edge(-1)
 
     def on_resize(self) -> None:
         """As high as its rows, where there is room."""
@@ -139,24 +142,33 @@ class WhatIfScreen(ModalScreen[Accepted | None]):
 
     @property
     def _title(self) -> str:
-        return TITLES[self._seen.step] if isinstance(self._seen, Outlook) else "Let another model answer?"
+        return TITLES[self._seen.step] if isinstance(self._seen, Outlook) else "Switch to another model?"
 
     def _draw(self) -> None:
         seen = self._seen
-        rows = switch_rows(seen) if isinstance(seen, SwitchOutlook) else outlook_rows(seen, time.time(), self._excerpt)
+        if isinstance(seen, SwitchOutlook):
+            rows = switch_rows(seen)
+        else:
+            rows = outlook_rows(seen, time.time(), self._excerpt, free=self._free)
         self._rows.show(rows)
         self._rows.styles.height = min(len(rows), max(3, self.app.size.height - OTHER_LINES))
         self._tell("")
 
     def _tell(self, why: str) -> None:
         keys = ["Enter does it"]
-        keys += ["e focus"] if self._step == "compact" else ["e note"] if self._step == "checkpoint" else []
+        keys += (
+            ["e says what to keep"]
+            if self._step == "compact"
+            else ["e adds a note"]
+            if self._step == "checkpoint"
+            else []
+        )
         keys += ["p keeps an item"] if self._pin is not None else []
-        self._told.update(why or ", ".join([*keys, "Esc leaves it"]))
+        self._told.update(why or ", ".join([*keys, "Esc cancels"]))
 
 
-def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str]) -> list[Row]:
-    """What a step would do: the size before and after, what leaves, and what it costs."""
+def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str], *, free: bool = False) -> list[Row]:
+    """What a step would do: size before and after, what leaves, what it costs; `free`: the model costs nothing."""
     preview, about = seen.preview, "" if seen.exact else "about "
     largest = max(preview.before, preview.after)
     rows = [
@@ -164,10 +176,11 @@ def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str]) -> li
         Row(partial(before_after_line, "after", preview.after, largest, f"{about}{preview.after:,}")),
         plain_row(),
         fact_row("Frees", f"{about}{preview.freed:,} tokens"),
-        *_money(seen.payback),
+        fact_row("Costs now", _price(seen.payback, free=free)),
     ]
     if preview.rewritten:
-        rows.append(fact_row("Read anew", f"{preview.rewritten:,} tokens after the first change"))
+        price = "" if free else ", read once at the full price"
+        rows.append(fact_row("Leaves the cache", f"{preview.rewritten:,} tokens{price}"))
     if preview.reasoning_dropped:
         rows.append(fact_row("Reasoning dropped", f"{preview.reasoning_dropped:,} blocks"))
     title = f"Leaves the view: {len(preview.leaving):,}"
@@ -187,9 +200,9 @@ def switch_rows(seen: SwitchOutlook) -> list[Row]:
     if seen.fires:
         told = "it does not fit: room is made" if seen.fires == "limit" else LAYERS[seen.fires].lower()
         rows.append(fact_row("Fires", f"{told}, before the next call"))
-    rows.append(fact_row("Next call", f"{cost_text(seen.cost_usd)}, its cache is cold"))
-    reading = f"{cost_text(seen.call_usd)} to read (now {cost_text(seen.call_usd_before)})"
-    rows.append(fact_row("Each one after it", reading))
+    rows.append(fact_row("Next call", f"{money_text(seen.cost_usd)}, nothing of it is cached yet"))
+    reading = f"{money_text(seen.call_usd)} to read (now {money_text(seen.call_usd_before)})"
+    rows.append(fact_row("Calls after it", reading))
     if seen.reasoning_dropped:
         rows.append(fact_row("Reasoning dropped", f"{seen.reasoning_dropped:,} blocks"))
     return rows
@@ -200,10 +213,10 @@ def _filled(label: str, tokens: int, window: int) -> Row:
     return Row(partial(before_after_line, label, tokens, window or tokens, told))
 
 
-def _money(payback: Payback | None) -> list[Row]:
+def _price(payback: Payback | None, *, free: bool) -> str:
     if payback is None:
-        return [fact_row("Costs now", "the model's prices are not known")]
-    return [fact_row("Costs now", f"{cost_text(payback.cost_usd)}, {pays_back(payback)}")]
+        return "nothing, the model is free" if free else "not known, the model has no known price"
+    return f"{money_text(payback.cost_usd)}, {pays_back(payback)}"
 
 
 def pays_back(payback: Payback) -> str:

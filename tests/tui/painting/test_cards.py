@@ -1,8 +1,8 @@
 """Tool cards and reasoning: what the header tells, what the preview shows, what is inside."""
 
+from tui_agent.tools.diffs import unified
 from tui_agent.tui.blocks import Block, Level, ToolBlock, ToolState
 from tui_agent.tui.painting.block_painting import BlockPainting
-from tui_agent.tui.painting.diffs import unified_diff
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.theme import ASCII, THEMES, UNICODE, Glyphs
 from tui_agent.tui.transcript import Transcript
@@ -49,7 +49,7 @@ def test_a_preview_leaves_out_empty_lines_of_a_file() -> None:
 
 def test_the_preview_of_an_edit_begins_with_what_changed() -> None:
     old = "".join(f"line {number}\n" for number in range(9))
-    diff = f"--- a\n+++ a\n{unified_diff(old, old.replace('line 5', 'line five'))}"
+    diff = unified(old, old.replace("line 5", "line five"), "a")
     assert painted(finished("done", diff=diff))[1:] == ["    6 - line 5", "    6 + line five", "    7   line 6"]
 
 

@@ -9,9 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from tui_agent.tools.diffs import unified
 from tui_agent.tui.blocks import Folding, Level, ResultSize, ToolState
 from tui_agent.tui.painting.block_painting import BlockPainting
-from tui_agent.tui.painting.diffs import counts, read_diff, unified_diff
+from tui_agent.tui.painting.diffs import counts, read_diff
 from tui_agent.tui.painting.lines import Line, Run, breaks, wrap
 from tui_agent.tui.painting.markdown import paint_markdown
 from tui_agent.tui.painting.palette import Look, Palette
@@ -99,13 +100,13 @@ def test_an_answer_in_chunks_reads_as_it_does_whole(text: str) -> None:
 def test_no_line_is_wider_than_the_column(text: str, width: int, glyphs: object) -> None:
     look = LOOK if glyphs is UNICODE else Look(LOOK.palette, ASCII)
     transcript = Transcript(folding=Folding(open=len(text) % 2 == 0))
-    transcript.add_user(text, queued=True)
+    transcript.add_user(text)
     transcript.add_prose(text)
     transcript.add_prose(f"```\n{text}\n```\n- {text}\n\n| {text} | b |\n|---|---|\n| c | {text} |")
     transcript.add_reasoning(text, seconds=1, tokens=5)
     for state in ToolState:
         tool = transcript.add_tool(text, text, summary=text, arguments=text, depth=2)
-        transcript.finish_tool(tool, state, text, note=text, diff=unified_diff(text, text + "x"), seconds=5)
+        transcript.finish_tool(tool, state, text, note=text, diff=unified(text, f"{text}x", "a"), seconds=5)
     transcript.add_notice(Level.ERROR, text, text, text)
     transcript.add_boundary(text, before=1, after=2, reason=text, text=text)
 
@@ -248,7 +249,7 @@ def test_a_boundary_is_a_rule_with_tokens_and_reason() -> None:
 
 
 def test_a_diff_has_numbers_signs_and_changed_words() -> None:
-    diff = unified_diff("a\nx = 1\nc\n", "a\nx = 2\nc\nd\n")
+    diff = unified("a\nx = 1\nc\n", "a\nx = 2\nc\nd\n", "a")
     assert counts(diff) == (2, 1)
     rows = read_diff(diff)
     assert [(row.sign, row.number, row.text) for row in rows] == [
@@ -273,7 +274,7 @@ def test_a_diff_has_numbers_signs_and_changed_words() -> None:
     ],
 )
 def test_every_changed_word_of_a_line_is_marked(old: str, new: str, marked: list[str]) -> None:
-    row = read_diff(unified_diff(old, new))[-1]
+    row = read_diff(unified(old, new, "a"))[-1]
     assert [row.text[start:end] for start, end in row.changed] == marked
 
 

@@ -1,6 +1,7 @@
 """A block at a width: its sections, their heights, and the lines of those that were painted."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tui_agent.tui.blocks import (
     Block,
@@ -16,8 +17,10 @@ from tui_agent.tui.painting.cards import PREVIEW_LINES, preview_height, reasonin
 from tui_agent.tui.painting.lines import Line, crop
 from tui_agent.tui.painting.notices import boundary_sections, notice_sections, user_sections
 from tui_agent.tui.painting.palette import Look
-from tui_agent.tui.painting.prose import ProseSections
 from tui_agent.tui.painting.sections import Section, blank_section, estimate_lines
+
+if TYPE_CHECKING:
+    from tui_agent.tui.painting.prose import ProseSections
 
 
 class BlockPainting:
@@ -116,14 +119,12 @@ class BlockPainting:
             case UserBlock():
                 return user_sections(block)
             case ProseBlock():
-                self._prose = self._prose or ProseSections()
-                return self._prose.update(block.text)
+                return self._prose_sections(block.text)
             case ReasoningBlock():
                 header = Section(partial(reasoning_header, block))
                 if block.collapsed:
                     return [header]
-                self._prose = self._prose or ProseSections(quiet=True)
-                return [header, *self._prose.update(block.text)]
+                return [header, *self._prose_sections(block.text, quiet=True)]
             case ToolBlock():
                 return tool_sections(block)
             case NoticeBlock():
@@ -132,6 +133,14 @@ class BlockPainting:
                 return boundary_sections(block)
             case _:
                 return []
+
+    def _prose_sections(self, text: str, *, quiet: bool = False) -> list[Section]:
+        if self._prose is None:
+            # Not needed for the first paint.
+            from tui_agent.tui.painting.prose import ProseSections
+
+            self._prose = ProseSections(quiet=quiet)
+        return self._prose.update(text)
 
 
 def has_gap(before: Block | None, block: Block) -> bool:

@@ -1,6 +1,5 @@
 """Tool calls and reasoning: one quiet line, a short preview, and the whole of it when opened."""
 
-import json
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -148,7 +147,7 @@ def _status(block: ToolBlock, look: Look) -> Iterator[Run]:
     if block.diff:
         added, removed = counts(block.diff)
         parts += [Run(f"+{added} -{removed}", palette.faint)]
-    elif block.state is ToolState.OK and block.note:
+    elif block.state is ToolState.OK and block.note and (block.collapsed or not block.steps.strip()):
         note = f" {look.glyphs.dot} ".join(block.note.split(_NOTE_PARTS))
         parts.append(Run(fit(note, _MAX_NOTE, look.glyphs.ellipsis), palette.faint))
     elif block.state.finished and block.size.lines:
@@ -196,6 +195,8 @@ def _preview_lines(block: ToolBlock) -> list[str]:
 
 def _told_arguments(block: ToolBlock) -> str:
     """The arguments that the header does not tell, each with its name; the text itself where it is no JSON object."""
+    import json
+
     try:
         values = json.loads(block.arguments or "{}")
     except (ValueError, RecursionError):

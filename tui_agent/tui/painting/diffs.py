@@ -40,12 +40,6 @@ class Row(NamedTuple):
         return () if self.other is None else _changed_words(self.text, self.other)
 
 
-def unified_diff(old: str, new: str, *, context: int = 3) -> str:
-    """The hunks that turn `old` into `new`; empty when they are the same."""
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), n=context, lineterm="")
-    return "\n".join(line for number, line in enumerate(lines) if number >= 2)
-
-
 def counts(diff: str) -> tuple[int, int]:
     """How many lines a unified diff adds and removes."""
     rows = read_diff(diff)

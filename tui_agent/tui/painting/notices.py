@@ -16,14 +16,9 @@ _TEXT_INDENT = GUTTER + 2
 
 def user_sections(block: UserBlock) -> list[Section]:
     """What the user asked, beside a bar."""
-    parts = pieces(block.text)
     return [
-        Section(
-            partial(_draw_user, lines, joined, block.queued, number == len(parts) - 1),
-            sum(len(line) for line in lines),
-            len(lines) - 1,
-        )
-        for number, (lines, joined) in enumerate(parts)
+        Section(partial(_draw_user, lines, joined), sum(len(line) for line in lines), len(lines) - 1)
+        for lines, joined in pieces(block.text)
     ]
 
 
@@ -48,15 +43,12 @@ def boundary_sections(block: BoundaryBlock) -> list[Section]:
     return sections
 
 
-def _draw_user(lines: list[str], joined: bool, queued: bool, last: bool, width: int, look: Look) -> list[Line]:
+def _draw_user(lines: list[str], joined: bool, width: int, look: Look) -> list[Line]:
     palette = look.palette
-    bar = (Run(look.glyphs.bar, palette.faint if queued else palette.accent), Run(" ", palette.base))
-    style = palette.muted if queued else palette.user
-    painted = [drawn for line in lines for drawn in wrap([Run(line, style)], width, first=bar, rest=bar)]
+    bar = (Run(look.glyphs.bar, palette.accent), Run(" ", palette.base))
+    painted = [drawn for line in lines for drawn in wrap([Run(line, palette.user)], width, first=bar, rest=bar)]
     if joined:
         painted[-1] = painted[-1]._replace(ending="")
-    if queued and last:
-        painted += wrap([Run("queued until the next step", palette.faint)], width, first=bar, rest=bar)
     return painted
 
 

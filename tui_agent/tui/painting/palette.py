@@ -53,12 +53,14 @@ class Palette:
             return Style(color=_blend(behind, color, strength).rich_color, bgcolor=behind.rich_color)
 
         plain = on(foreground)
-        muted = on(foreground, strength=0.72)
+        # Grey on a light ground needs more ink than on a dark one to be read as easily.
+        is_light = background.ansi is None and background.brightness > 0.5
+        muted = on(foreground, strength=0.8 if is_light else 0.72)
         palette = cls(
             base=plain,
             strong=plain + Style(bold=True),
             muted=muted,
-            faint=on(foreground, strength=0.55),
+            faint=on(foreground, strength=0.68 if is_light else 0.58),
             accent=on(_color(variables, "accent")),
             heading=on(_color(variables, "accent")) + Style(bold=True),
             link=on(_color(variables, "primary")) + Style(underline=True),
@@ -72,7 +74,7 @@ class Palette:
             keyword=on(_color(variables, "primary"), behind=surface),
             string=on(success, behind=surface),
             number=on(_color(variables, "warning"), behind=surface),
-            comment=on(foreground, strength=0.6, behind=surface) + Style(italic=True),
+            comment=on(foreground, strength=0.7 if is_light else 0.6, behind=surface) + Style(italic=True),
             name=on(_color(variables, "secondary"), behind=surface),
             added=on(foreground, behind=_blend(background, success, 0.14)),
             removed=on(foreground, behind=_blend(background, error, 0.14)),

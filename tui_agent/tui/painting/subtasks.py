@@ -5,8 +5,8 @@ from typing import Final
 
 from rich.cells import cell_len
 
+from tui_agent.call_summary import call_summary
 from tui_agent.tui.blocks import ToolBlock
-from tui_agent.tui.call_summary import call_summary
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
 

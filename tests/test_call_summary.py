@@ -2,7 +2,7 @@
 
 import pytest
 
-from tui_agent.tui.call_summary import call_summary
+from tui_agent.call_summary import call_summary
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,21 @@ one that was allowed. It follows the grammar of bash (its manual, "Shell Syntax"
 """
 
 import re
+from itertools import takewhile
 
 import msgspec
 
 from tui_agent.tools.shell_words import Opaque, Pipeline, Word, parse
-from tui_agent.tools.wrappers import Unwrapped, unwrap
+from tui_agent.tools.shell_wrappers import Unwrapped, unwrap
 
 _DEPTH = 8
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=", re.ASCII)
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~*?{}$\[\]^-]+", re.ASCII)
 NOWHERE = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 """Paths that are no file."""
 
-_MOVES = frozenset({"cd", "pushd", "popd"})
+MOVES = frozenset({"cd", "pushd", "popd"})
+"""Commands after which a relative path means another place."""
 
 
 class Redirection(msgspec.Struct, frozen=True):
@@ -59,7 +61,7 @@ def read_line(line: str) -> ShellLine:
         reader.opaque = reader.opaque or str(reason)
     except RecursionError:
         reader.opaque = "it is nested too deeply"
-    moved = any(command.words[:1] and command.words[0] in _MOVES for command in reader.commands)
+    moved = any(command.words[:1] and command.words[0] in MOVES for command in reader.commands)
     writes = tuple(_moved(write) if moved else write for write in reader.writes)
     return ShellLine(tuple(reader.commands), tuple(reader.mentions), writes, tuple(reader.reads), reader.opaque)
 
@@ -86,7 +88,7 @@ class _Reader:
             raise Opaque("it is nested too deeply")
         parsed: Pipeline = parse(line)
         for words in parsed.commands:
-            self._command(words, depth)
+            self._command((), words, depth)
         for inner in parsed.inner:
             self.read(inner, depth + 1)
         self.writes += filter(None, map(_opened, parsed.writes))
@@ -94,15 +96,11 @@ class _Reader:
         if parsed.opaque:
             self.opaque = self.opaque or parsed.opaque
 
-    def _command(self, words: tuple[Word, ...], depth: int) -> None:
-        first = 0
-        while first < len(words) and _NAME.match(words[first].raw):
-            first += 1
-        self._simple(words[:first], words[first:], depth)
-
-    def _simple(self, assignments: tuple[Word, ...], words: tuple[Word, ...], depth: int) -> None:
+    def _command(self, assignments: tuple[Word, ...], words: tuple[Word, ...], depth: int) -> None:
         if depth > _DEPTH:
             raise Opaque("it is nested too deeply")
+        assigned = len(tuple(takewhile(lambda word: _ASSIGNMENT.match(word.raw), words)))
+        assignments, words = (*assignments, *words[:assigned]), words[assigned:]
         command = SimpleCommand(
             words=tuple(word.text for word in words),
             text=" ".join(written(word.text) for word in (*assignments, *words)),
@@ -122,10 +120,7 @@ class _Reader:
         if unwrapped.opaque:
             self.opaque = self.opaque or unwrapped.opaque
         for inner in unwrapped.commands:
-            start = 0
-            while start < len(inner) and _NAME.match(inner[start].raw):
-                start += 1
-            self._simple((*assignments, *inner[:start]), inner[start:], depth + 1)
+            self._command(assignments, inner, depth + 1)
         for line in unwrapped.lines:
             self.read(line, depth + 1)
 

@@ -34,20 +34,8 @@ _TRANSPARENT = {
 }
 _OTHERS = {
     "sudo": (
-        "-u",
-        "-g",
-        "-h",
-        "-p",
-        "-C",
-        "-D",
-        "-R",
-        "-T",
-        "-U",
-        "--user",
-        "--group",
-        "--host",
-        "--prompt",
-        "--chdir",
+        *("-u", "-g", "-h", "-p", "-C", "-D", "-R", "-T", "-U"),
+        *("--user", "--group", "--host", "--prompt", "--chdir"),
     ),
     "doas": ("-u", "-C"),
     "xargs": ("-a", "-d", "-E", "-I", "-L", "-n", "-P", "-s", "--arg-file", "--delimiter", "--max-args", "--max-procs"),
@@ -64,30 +52,9 @@ _POSITIONAL = {"timeout": 1, "flock": 1, "chroot": 1}
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "rbash"})
 _RUNS_TEXT = frozenset(
     {
-        ".",
-        "source",
-        "trap",
-        "alias",
-        "ssh",
-        "su",
-        "parallel",
-        "watch",
-        "script",
-        "at",
-        "batch",
-        "unshare",
-        "nsenter",
-        "systemd-run",
-        "tmux",
-        "screen",
-        "expect",
-        "enable",
-        "hash",
-        "complete",
-        "mapfile",
-        "readarray",
-        "fc",
-        "crontab",
+        *(".", "source", "trap", "alias", "enable", "hash", "complete", "mapfile", "readarray", "fc"),
+        *("ssh", "su", "parallel", "watch", "script", "at", "batch", "crontab", "unshare", "nsenter", "systemd-run"),
+        *("tmux", "screen", "expect"),
     }
 )
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
@@ -127,7 +94,7 @@ def _wrapper(name: str, words: tuple[Word, ...]) -> Unwrapped:
             strange = "`env -S` splits text"
         if name == "env" and text.startswith(("-C", "--chdir")):
             strange = "`env -C` changes the folder"
-        if name in {"command"} and text in {"-v", "-V"}:
+        if name == "command" and text in {"-v", "-V"}:
             return Unwrapped()
         if name == "time" and text.startswith(("-o", "--output")):
             strange = "`time -o` writes a file"
@@ -135,7 +102,7 @@ def _wrapper(name: str, words: tuple[Word, ...]) -> Unwrapped:
             strange = f"`{name} {text}` opens a shell or an editor"
         if name == "xargs" and text.startswith(("-I", "-i", "--replace")):
             strange = "`xargs -I` puts its input anywhere"
-        if name in {"flock"} and text in {"-c", "--command"}:
+        if name == "flock" and text in {"-c", "--command"}:
             strange = "`flock -c` runs text"
         index += 2 if text in with_value else 1
     index += positional

@@ -1,0 +1,36 @@
+"""Closing a session: all of it, whatever fails on the way."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+from typing_extensions import override
+
+from tests.agent.talking import saved, talking
+from tests.tools.support import call
+from tui_agent.models.offline import OfflineModel
+from tui_agent.tools.shell import RunCommand
+
+
+class Clinging(OfflineModel):
+    """Its connections cannot be released."""
+
+    @override
+    async def close(self) -> None:
+        raise OSError("the connection hangs")
+
+
+async def test_commands_end_and_files_are_free_also_where_a_model_cannot_be_closed(tmp_path: Path) -> None:
+    started: list[psutil.Process] = []
+
+    async def talk() -> None:
+        async with talking(tmp_path) as session:
+            await session.agent.swap_model(Clinging())
+            await call(RunCommand(background=session.background), tmp_path, command="sleep 600", background=True)
+            started.extend(child for child in psutil.Process().children() if "sleep" in child.cmdline())
+
+    with pytest.raises(OSError, match="hangs"):
+        await talk()
+    assert started
+    assert not [child for child in started if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert await saved(tmp_path)

@@ -1,0 +1,30 @@
+"""How paths, sizes and times are said on the screen."""
+
+from pathlib import Path
+from time import time
+from typing import Final
+
+_UNITS: Final = ((1024**3, "GB"), (1024**2, "MB"), (1024, "KB"))
+
+
+def short_path(path: Path) -> str:
+    """The path with ``~`` for the user's own folder."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
+
+
+def age(when: float) -> str:
+    """How long ago a time was, in its largest unit."""
+    seconds = max(0, time() - when)
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit} ago"
+    return "just now"
+
+
+def size(of_bytes: int) -> str:
+    """Bytes in their largest unit."""
+    for length, unit in _UNITS:
+        if of_bytes >= length:
+            return f"{of_bytes / length:.0f} {unit}" if of_bytes >= 10 * length else f"{of_bytes / length:.1f} {unit}"
+    return f"{of_bytes} B"
