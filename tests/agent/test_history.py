@@ -17,19 +17,30 @@ def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
 
 
+EACH = [
+    "read calc.py",
+    "run echo out; exit 3",
+    "find def in .",
+    "read missing.py",
+    'replace "return" with "yield" in calc.py everywhere',
+    'write "new" to calc.py',
+]
+
+
 async def no(question: PermissionQuestion) -> PermissionAnswer:
     return PermissionAnswer(allowed=False)
 
 
-def shown(told: list[AgentEvent]) -> list[tuple[str, str, str]]:
-    return [(each.name, each.status, each.summary) for each in told if isinstance(each, events.ToolFinished)]
+def shown(told: list[AgentEvent]) -> list[tuple[str, str, str, str]]:
+    return [(each.name, each.status, each.summary, each.diff) for each in told if isinstance(each, events.ToolFinished)]
 
 
-@pytest.mark.parametrize("prompt", ["read calc.py", "run echo out; exit 3", "find def in .", "read missing.py"])
+@pytest.mark.parametrize("prompt", EACH)
 async def test_results_have_the_same_line(tmp_path: Path, prompt: str) -> None:
     async with talking(tmp_path) as session:
         live = shown(await say(session, prompt))
         assert live
+        assert any(diff for *_, diff in live) == prompt.startswith(("replace", "write"))
         name = session.folder.name
     async with talking(tmp_path, resume=name) as session:
         assert shown(list(session.agent.history())) == live
@@ -40,7 +51,7 @@ async def test_what_was_declined_is_not_a_failure(tmp_path: Path) -> None:
         await say(session, "run echo never")
         name = session.folder.name
     async with talking(tmp_path, resume=name) as session:
-        ((_, status, _),) = shown(list(session.agent.history()))
+        ((_, status, _, _),) = shown(list(session.agent.history()))
         assert status == "denied"
 
 
@@ -58,7 +69,7 @@ async def test_what_was_stopped_is_not_a_failure(tmp_path: Path) -> None:
         await turn
         name = session.folder.name
     async with talking(tmp_path, resume=name) as session:
-        ((_, status, _),) = shown(list(session.agent.history()))
+        ((_, status, _, _),) = shown(list(session.agent.history()))
         assert status == "interrupted"
 
 

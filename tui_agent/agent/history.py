@@ -1,6 +1,5 @@
 """A log as the events that would have shown it: how a front end paints a conversation that goes on."""
 
-import json
 from collections.abc import Iterable, Iterator
 
 from tui_agent.agent import events
@@ -25,7 +24,6 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.slots import INTERRUPTED
-from tui_agent.tools.diffs import unified
 
 
 def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
@@ -79,7 +77,7 @@ def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.Agen
                     tokens=estimate(size_of_text(block.text)),
                     duration_ms=message.duration_ms,
                     summary=message.summary,
-                    diff=_diff(call) if call and not block.is_error else "",
+                    diff=message.diff,
                     seq=message.seq,
                     artifact=artifact.path if artifact else "",
                     evicted=artifact is not None and artifact.evicted,
@@ -123,22 +121,6 @@ def step_of(entry: AnyContextEntry) -> events.ContextStep:
         cost_usd=cost,
         target=target,
     )
-
-
-def _diff(call: ToolCall) -> str:
-    """What an edit replaced, as far as its arguments tell; line numbers count from the replaced text."""
-    if call.name != "edit_file":
-        return ""
-    try:
-        arguments = json.loads(call.arguments)
-    except ValueError:
-        return ""
-    if not isinstance(arguments, dict):
-        return ""
-    path, old, new = (arguments.get(name) for name in ("path", "old", "new"))
-    if not (isinstance(path, str) and isinstance(old, str) and isinstance(new, str)):
-        return ""
-    return unified(old, new, path)
 
 
 def said(seq: int, blocks: tuple[Block, ...], queued: int = 0) -> events.UserMessage:

@@ -190,10 +190,15 @@ class Toolbox:
         duration_ms = _since(began)
         result = ToolResult(call.id, fitted.text, is_error=output.is_error, images=output.images)
         undone = status if status in ("denied", "interrupted") else ""
-        shown = valid_text(output.summary)
-        seq = await record.append(
-            tool_result(result, artifact=fitted.artifact, duration_ms=duration_ms, summary=shown, stop_reason=undone)
+        answer = tool_result(
+            result,
+            artifact=fitted.artifact,
+            duration_ms=duration_ms,
+            summary=valid_text(output.summary),
+            diff=valid_text(output.diff),
+            stop_reason=undone,
         )
+        seq = await record.append(answer)
         emit(_finished(call, status, output, fitted, seq, duration_ms))
 
     async def _fit(self, call: ToolCall, raw: str, paged: bool, room: Room) -> "_Fitted":

@@ -70,8 +70,8 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     `agent_visible` false: not sent and not counted; `user_visible` false: not shown in the conversation.
     For an assistant's message, `model` made it, `prefix_hash` is `View.prefix_hash` of the request it answers, `usage`
     is what that call used, and `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it).
-    For a tool's result, `summary` is what people are shown of it on one line, and `stop_reason` says why the call was
-    not done (``denied``, ``interrupted``).
+    For a tool's result, `summary` is what people are shown of it on one line, `diff` what it changed in a file, and
+    `stop_reason` says why the call was not done (``denied``, ``interrupted``).
     """
 
     role: Role
@@ -87,6 +87,7 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     duration_ms: int = 0
     artifact: Artifact | None = None
     summary: str = ""
+    diff: str = ""
 
 
 class Spent(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
@@ -263,6 +264,7 @@ def tool_result(
     artifact: Artifact | None = None,
     duration_ms: int = 0,
     summary: str = "",
+    diff: str = "",
     stop_reason: str = "",
 ) -> Message:
     """One tool's answer."""
@@ -273,5 +275,6 @@ def tool_result(
         artifact=artifact,
         duration_ms=duration_ms,
         summary=summary,
+        diff=diff,
         stop_reason=stop_reason,
     )
