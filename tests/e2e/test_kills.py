@@ -69,12 +69,12 @@ def _must_be_there(event: dict[str, Any], entries: list[AnyEntry]) -> None:
         assert event["text"] in "\n\n".join(getattr(block, "text", "") for block in entry.blocks)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_killed_session_goes_on(seed: int, tmp_path: Path) -> None:
     _kill_once(seed, tmp_path)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(6, 106))
+@pytest.mark.parametrize("seed", range(10, 110))
 def test_a_hundred_killed_sessions_go_on(seed: int, tmp_path: Path) -> None:
     _kill_once(seed, tmp_path)
