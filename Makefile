@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# A third of a test's time is waiting for processes and timers.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
 
 .PHONY: run test soak bench gallery lint format clean
 .DEFAULT_GOAL := test
@@ -13,7 +15,7 @@ run: $(READY)
 	@$(BIN)/tui-agent $(value ARGS)
 
 test: lint
-	$(BIN)/pytest -n auto -m "not soak"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not soak"
 
 soak: $(READY)
 	$(BIN)/pytest -n auto -m soak -o faulthandler_timeout=1800
