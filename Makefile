@@ -21,7 +21,7 @@ soak: $(READY)
 	$(BIN)/pytest -n auto -m soak -o faulthandler_timeout=1800
 
 bench: $(READY)
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench --all
 
 gallery: $(READY)
 	$(BIN)/python -m tests.gallery

@@ -22,6 +22,12 @@ def _log() -> list[Figure]:
     return figures()
 
 
+def _prepare() -> list[Figure]:
+    from tests.bench.prepare import figures
+
+    return figures()
+
+
 def _pane() -> list[Figure]:
     from tests.bench.pane import figures
 
@@ -38,6 +44,7 @@ def _flood() -> list[Figure]:
 PARTS: dict[str, tuple[str, Callable[[], list[Figure]]]] = {
     "start": ("Start, in a pseudo-terminal", _start),
     "log": ("A long log", _log),
+    "prepare": ("The context engine before a model call", _prepare),
     "pane": ("The conversation pane, CPU per operation", _pane),
     "flood": ("Flood: 20,000 tokens at 500 a second, beside three commands of 1 MB each", _flood),
 }
