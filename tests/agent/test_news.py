@@ -25,6 +25,7 @@ from tui_agent.conversation.entries import HeadMoved, Message, Prefix, notice, u
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.session import Session
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.notes import Notes, memory_folder
 from tui_agent.tools.skills import SkillFolder
 
@@ -160,7 +161,7 @@ async def test_a_new_conversation_begins_with_all_sections_and_no_bodies(tmp_pat
 
 
 async def test_reading_a_skill_or_a_note_asks_nobody(tmp_path: Path) -> None:
-    async def never(question: object) -> object:
+    async def never(question: PermissionQuestion) -> PermissionAnswer:
         raise AssertionError(question)
 
     home, project = tmp_path / "home", tmp_path / "project"
@@ -168,7 +169,7 @@ async def test_reading_a_skill_or_a_note_asks_nobody(tmp_path: Path) -> None:
     notes = Notes(memory_folder(home, project))
     notes.folder.mkdir(parents=True)
     (notes.folder / "n.md").write_text("The note's own text")
-    async with talking(tmp_path, ask=never) as session:  # type: ignore[arg-type]
+    async with talking(tmp_path, ask=never) as session:
         events = await say(session, f"read {mine} and {notes.folder / 'n.md'}")
     seen = "".join(str(event) for event in events)
     assert "The body of mine" in seen

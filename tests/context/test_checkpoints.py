@@ -1,5 +1,7 @@
 """What becomes a completion record."""
 
+from typing import Any
+
 from tests.context.talks import COMPACTION, PROMPTS, Talk, accepted, situation
 from tests.conversation.logs import broken_rules
 from tui_agent.context.checkpoints import Declarations, declared, plan_checkpoint
@@ -18,8 +20,8 @@ def task(talk: Talk, name: str) -> None:
         talk.tool(FILLER * 20, path=f"{name}_{number}.py")
 
 
-def plan(talk: Talk, **more: object) -> CompactionPlan | Refusal:
-    return plan_checkpoint(talk.view, situation(talk.view), COMPACTION, PROMPTS, **more)  # type: ignore[arg-type]
+def plan(talk: Talk, **more: Any) -> CompactionPlan | Refusal:
+    return plan_checkpoint(talk.view, situation(talk.view), COMPACTION, PROMPTS, **more)
 
 
 def test_the_task_up_to_its_declaration_becomes_the_record() -> None:

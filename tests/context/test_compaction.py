@@ -1,6 +1,7 @@
 """What a compaction covers, what it keeps, and which summaries are accepted."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,9 @@ def long_talk(turns: int = 12, lines: int = 60) -> Talk:
     return talk
 
 
-def plan(talk: Talk, *, trigger: int | None = 8_000, window: int = 20_000, **more: object) -> CompactionPlan | Refusal:
+def plan(talk: Talk, *, trigger: int | None = 8_000, window: int = 20_000, **more: Any) -> CompactionPlan | Refusal:
     here = situation(talk.view, window=window)
-    return plan_compaction(talk.view, here, COMPACTION, PROMPTS, trigger=trigger, **more)  # type: ignore[arg-type]
+    return plan_compaction(talk.view, here, COMPACTION, PROMPTS, trigger=trigger, **more)
 
 
 def test_the_newest_tokens_stay_at_most_half_of_what_the_trigger_leaves() -> None:

@@ -1,5 +1,7 @@
 """Which results give way to a digest, and what it may say."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,8 +27,8 @@ def results_of(made: Talk) -> list[int]:
     return [item.seq for item in made.view.items() if item.category == "results"]
 
 
-def plan(made: Talk, **knobs: object) -> DigestPlan | Refusal:
-    return plan_digest(made.view, Digests(**knobs), PROMPTS.digest)  # type: ignore[arg-type]
+def plan(made: Talk, **knobs: Any) -> DigestPlan | Refusal:
+    return plan_digest(made.view, Digests(**knobs), PROMPTS.digest)
 
 
 def test_fires_at_the_eleventh_visible_result_and_not_before() -> None:

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui_agent.context.counting import estimate
-from tui_agent.context.facts import HEADING, Source, collect, listing, missing, without_listing
+from tui_agent.context.facts import HEADING, Source, Speaker, collect, listing, missing, without_listing
 from tui_agent.conversation.sizes import size_of_text
 
 WHERE = "conversation_history/main.md"
+SPEAKERS: list[Speaker] = ["user", "assistant", "tool"]
 
 
 def written(sources: list[Source], summary: str = "", limit: int = 4_000) -> str:
@@ -81,12 +82,12 @@ def test_a_list_is_taken_out_of_a_summary_and_what_follows_stays() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.text(max_size=80)), max_size=6),
+    st.lists(st.tuples(st.sampled_from(SPEAKERS), st.text(max_size=80)), max_size=6),
     st.integers(0, 400),
 )
 @settings(deadline=None)
-def test_every_fact_is_listed_or_counted(said: list[tuple[str, str]], limit: int) -> None:
-    sources = [Source(speaker, f"{text} planted_{number} must stay") for number, (speaker, text) in enumerate(said)]  # type: ignore[arg-type]
+def test_every_fact_is_listed_or_counted(said: list[tuple[Speaker, str]], limit: int) -> None:
+    sources = [Source(speaker, f"{text} planted_{number} must stay") for number, (speaker, text) in enumerate(said)]
     facts = collect(sources)
     text = listing(facts, limit=limit, tokens_of=estimate, where=WHERE)
     more = re.search(rf"^(\d+) more in {re.escape(WHERE)}\Z", text, re.MULTILINE)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.context.mentions import Mention, count_mentions, mentions
+from tui_agent.context.mentions import Kind, Mention, count_mentions, mentions
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ from tui_agent.context.mentions import Mention, count_mentions, mentions
         ("id 550e8400-e29b-41d4-a716-446655440000", "hash", "550e8400-e29b-41d4-a716-446655440000"),
     ],
 )
-def test_finds(text: str, kind: str, found: str) -> None:
-    assert Mention(kind, found) in count_mentions(text)  # type: ignore[arg-type]
+def test_finds(text: str, kind: Kind, found: str) -> None:
+    assert Mention(kind, found) in count_mentions(text)
 
 
 @pytest.mark.parametrize(

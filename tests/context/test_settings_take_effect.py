@@ -1,5 +1,7 @@
 """Defaults that are settings: each, changed, changes what is done."""
 
+from typing import Literal
+
 from tests.context.sessions import MODEL, Session
 from tests.context.talks import PROMPTS
 from tui_agent.context.asked import Asked
@@ -14,6 +16,10 @@ from tui_agent.settings import Clearing, Compaction, Context, Digests, Output, S
 
 FACTS = ModelFacts(name=MODEL, window=200_000, told_by_provider=True, max_output=128_000, tier="frontier")
 NOW = 100.0
+
+
+STRATEGIES: list[tuple[Literal["llm", "heuristic", "off"], bool]] = [("llm", True), ("heuristic", True), ("off", False)]
+ENDS: list[tuple[Literal["head_tail", "head"], bool]] = [("head_tail", True), ("head", False)]
 
 
 def reading(results: int = 12) -> Session:
@@ -37,16 +43,16 @@ def test_the_form_of_a_handover() -> None:
 
 
 def test_no_digests() -> None:
-    for strategy, due in (("llm", True), ("heuristic", True), ("off", False)):
-        settings = Settings(context=Context(preset="digest"), digests=Digests(strategy=strategy))  # type: ignore[arg-type]
+    for strategy, due in STRATEGIES:
+        settings = Settings(context=Context(preset="digest"), digests=Digests(strategy=strategy))
         found = engine(settings).due(reading().view, FACTS, NOW, between_turns=False).digest
         assert (found is not None) is due, strategy
 
 
 def test_which_end_of_a_cut_result_is_kept() -> None:
     text = "".join(f"line {number}\n" for number in range(3_000))
-    for mode, tail in (("head_tail", True), ("head", False)):
-        found = engine(Settings(output=Output(truncate_mode=mode))).shorten(  # type: ignore[arg-type]
+    for mode, tail in ENDS:
+        found = engine(Settings(output=Output(truncate_mode=mode))).shorten(
             reading(1).view, text, history_budget=180_000, paged=False
         )
         assert isinstance(found, Cut)

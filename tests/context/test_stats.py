@@ -1,6 +1,7 @@
 """What `/context` shows."""
 
 import unicodedata
+from typing import Any
 
 import pytest
 
@@ -58,10 +59,10 @@ def test_what_was_undone_does_not_count() -> None:
     assert (found.compactions.count, found.checkpoints.count) == (0, 0)
 
 
-def stats(**changes: object) -> ContextStats:
+def stats(**changes: Any) -> ContextStats:
     found = counts(worked().view)
     limits = thresholds(budget(200_000, 7_500, 16_384), Clearing(), Compaction(), tier="frontier")
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "model": "anthropic:claude-opus-5-5",
         "tokens": 84_210,
         "window": 200_000,
@@ -89,7 +90,7 @@ def stats(**changes: object) -> ContextStats:
             ModelUse(model="gemini-2.5-flash", calls=2, input_tokens=16_520, output_tokens=206, cost_usd=0.0055),
         ),
     }
-    return ContextStats(**{**values, **changes})  # type: ignore[arg-type]
+    return ContextStats(**{**values, **changes})
 
 
 def test_the_text_form() -> None:

@@ -4,6 +4,7 @@ import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
@@ -40,9 +41,9 @@ def assistant(*blocks: Block | str) -> RequestMessage:
     return RequestMessage("assistant", tuple(Text(block) if isinstance(block, str) else block for block in blocks))
 
 
-def request(*messages: RequestMessage, **fields: object) -> ModelRequest:
-    options: dict[str, object] = {"system": "You help.", "tools": TOOLS, "max_tokens": 16_384, **fields}
-    return ModelRequest(messages=messages, **options)  # type: ignore[arg-type]
+def request(*messages: RequestMessage, **fields: Any) -> ModelRequest:
+    options: dict[str, Any] = {"system": "You help.", "tools": TOOLS, "max_tokens": 16_384, **fields}
+    return ModelRequest(messages=messages, **options)
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ _NAMES = (
     *("secret.txt", "dir", "dir/inner.txt", "outside", "outside/secret.txt", "outside/new", "home", "new/file.txt"),
     *("proc/self/root", "etc/hostname", "*", "*.txt", ".*", "link-*", "?ink-dir/*", "[a-z]*", "**", "{a,b}"),
 )
-_INSIDE = ("a.txt", "src", "src/b.py", "src/deep/../b.py", "up/work/src", "./src/deep/", NFD, "sub repo", ".", "hard")
+_INSIDE = ("a.txt", "src", "src/b.py", "src/deep/../b.py", "up/space/src", "./src/deep/", NFD, "sub repo", ".", "hard")
 
 
 class World:
@@ -37,7 +37,7 @@ class World:
 
     def __init__(self, base: Path, programs: tuple[str, ...] = ()) -> None:
         self.base = Path(os.path.realpath(base))
-        self.root, self.outside, self.home = self.base / "work", self.base / "outside", self.base / "outside/home"
+        self.root, self.outside, self.home = self.base / "space", self.base / "outside", self.base / "outside/home"
         self.bin, self.artifacts = self.base / "bin", self.base / "session"
         self._model = self.base / "model"
         for folder in (self.bin, self.artifacts):
@@ -58,7 +58,7 @@ class World:
         """Paths as a model may write them."""
         starts = st.sampled_from(
             [
-                *("", "", "", "./", "/", "//", "~/", "~root/", "~+/", "~-/", "$HOME/", "../work/", "../", "file://"),
+                *("", "", "", "./", "/", "//", "~/", "~root/", "~+/", "~-/", "$HOME/", "../space/", "../", "file://"),
                 *(f"{place}/" for place in (self.root, self.outside, self.home, "/proc/self/root" + str(self.outside))),
                 *(
                     "/proc/self/cwd/",

@@ -199,7 +199,7 @@ class Turn:
             except ContextOverflow as overflow:
                 self._manager.learn_limit(self._upkeep.facts(self._model), overflow.limit)
                 self._recoveries += 1
-                if self._recoveries > self._manager.most_recoveries:
+                if self._recoveries > self._manager.settings.compaction.max_compaction_recoveries:
                     raise
                 if not await self._upkeep.recover(self._model, self._emit):
                     raise

@@ -187,11 +187,6 @@ class ContextManager:
         self._warned.update(new)
         return new
 
-    @property
-    def most_recoveries(self) -> int:
-        """How often a turn may recover from an overflow that the provider reports."""
-        return self.settings.compaction.max_compaction_recoveries
-
     def protected_edge(self, view: View, model: ModelFacts, messages: Sequence[RequestMessage]) -> int:
         """The index of the last message before the protected tail, in which nothing is cleared; -1: there is none.
 
