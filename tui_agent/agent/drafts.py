@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from tui_agent.agent.summarizer import Written
 from tui_agent.context.compaction import CompactionPlan, accept_anew
-from tui_agent.context.handover import CHECKPOINT
 from tui_agent.context.refusal import Refusal
 from tui_agent.conversation.sizes import Size
 
@@ -27,7 +26,7 @@ class Draft:
     @property
     def step(self) -> str:
         """``summary`` or ``checkpoint``."""
-        return "checkpoint" if self.plan.form is CHECKPOINT else "summary"
+        return self.plan.step
 
     @property
     def text(self) -> str:

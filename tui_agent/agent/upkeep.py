@@ -20,7 +20,6 @@ from tui_agent.agent.summarizer import OutOfMoney, Summarizer, Written
 from tui_agent.agent.toolbox import Emit, Room
 from tui_agent.context.compaction import CompactionPlan, accept
 from tui_agent.context.digests import DigestPlan, accept_digest
-from tui_agent.context.handover import CHECKPOINT
 from tui_agent.context.manager import RECOVERIES, ContextManager, ModelFacts, Pass
 from tui_agent.context.output import Whole, shorten_prompt
 from tui_agent.context.rebasing import rebased
@@ -147,7 +146,7 @@ class Upkeep:
         if isinstance(draft, Refusal):
             emit(
                 events.ContextStep(
-                    step=_step(plan),
+                    step=plan.step,
                     seq=0,
                     before=plan.before,
                     after=plan.before,
@@ -160,7 +159,7 @@ class Upkeep:
 
     async def draft(self, plan: CompactionPlan, model: Model, emit: Emit) -> Draft | Refusal:
         """Have the plan's text written; the conversation stays as it is."""
-        emit(events.ContextStepStarted(step=_step(plan), tokens=plan.before, reason=plan.reason))
+        emit(events.ContextStepStarted(step=plan.step, tokens=plan.before, reason=plan.reason))
         view = self._record.view
         seen = len(view.log)
         cold = self.manager.cache(view, self.facts(model), self._clock()).cold
@@ -170,7 +169,7 @@ class Upkeep:
         if isinstance(written, Refusal):
             if not isinstance(written, OutOfMoney):
                 self.manager.backoff = self.manager.backoff.failed()
-            self._trace_failure(_step(plan), written.reason)
+            self._trace_failure(plan.step, written.reason)
             return written
         if all(isinstance(view.log[seq], Spent) for seq in range(seen + 1, len(view.log) + 1)):
             seen = len(view.log)
@@ -311,7 +310,3 @@ class Upkeep:
 
     def _trace_failure(self, step: str, reason: str) -> None:
         self._record.trace.record("error", {"kind": "context", "step": step, "message": reason})
-
-
-def _step(plan: CompactionPlan) -> str:
-    return "checkpoint" if plan.form is CHECKPOINT else "summary"

@@ -82,6 +82,11 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     reason: str
 
+    @property
+    def step(self) -> str:
+        """``summary`` or ``checkpoint``."""
+        return "checkpoint" if self.form is CHECKPOINT else "summary"
+
 
 class Accepted(NamedTuple):
     """The entries of an accepted summary, to be appended together.
