@@ -13,8 +13,8 @@ from tui_agent import settings as settings_module
 from tui_agent.command_line import parse
 from tui_agent.settings_schema import leaves, shown
 from tui_agent.settings_sources import environment_name
-from tui_agent.tui.commands import default_commands
-from tui_agent.tui.keys import EVERYWHERE, PLACES
+from tui_agent.tui.app.commands import default_commands
+from tui_agent.tui.app.keys import EVERYWHERE, PLACES
 
 README = Path(__file__).parent.parent / "README.md"
 

@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from tests.agent.talking import saved, talking
 from tests.tools.support import call
-from tui_agent.models.offline import OfflineModel
-from tui_agent.tools.shell import RunCommand
+from tui_agent.models.offline.adapter import OfflineModel
+from tui_agent.tools.shell.run_command import RunCommand
 
 
 class Clinging(OfflineModel):

@@ -138,7 +138,7 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
     arguments, settings = _load(parsed, folder, home, environ)
     if not one_shot:
         _check_model(arguments, settings)
-        from tui_agent.tui.start import run as run_app
+        from tui_agent.tui.app.start import run as run_app
 
         return run_app(arguments, settings)
     from tui_agent.headless import run as run_once

@@ -22,7 +22,7 @@ from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
-from tui_agent.tools.permissions import NobodyToAsk
+from tui_agent.tools.gate.permissions import NobodyToAsk
 
 DONE = 0
 FAILED = 1

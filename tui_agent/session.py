@@ -48,14 +48,14 @@ from tui_agent.storage.sessions import create_session, find_session, newest_sess
 from tui_agent.storage.trace import Trace
 from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_subtasks
 from tui_agent.tools.agentic import agentic_tools
-from tui_agent.tools.background import BackgroundCommands
 from tui_agent.tools.base import Ask
+from tui_agent.tools.gate.remembered import RememberedError
+from tui_agent.tools.gate.rules import RuleError
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.notes.skills import skill_roots
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.registry import ToolRegistry
-from tui_agent.tools.remembered import RememberedError
-from tui_agent.tools.rules import RuleError
-from tui_agent.tools.skills import skill_roots
-from tui_agent.tools.workspace import Workspace
+from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.version import __version__
 
 

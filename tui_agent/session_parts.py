@@ -32,22 +32,22 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
 from tui_agent.storage.durable import write_file
-from tui_agent.tools.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.base import Ask, Effect, Tool
-from tui_agent.tools.edits import EditFile, WriteFile
-from tui_agent.tools.files import ListDir, ReadFile
-from tui_agent.tools.memory import Memory
-from tui_agent.tools.notes import Notes, memory_folder
-from tui_agent.tools.paging import PageLimits
-from tui_agent.tools.permissions import PermissionGate
+from tui_agent.tools.files.editing import EditFile, WriteFile
+from tui_agent.tools.files.paging import PageLimits
+from tui_agent.tools.files.reading import ListDir, ReadFile
+from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.gate.remembered import RememberedRules
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.notes.memory import Memory
+from tui_agent.tools.notes.notes import Notes, memory_folder
+from tui_agent.tools.notes.skills import SkillFolder
 from tui_agent.tools.registry import ToolRegistry
-from tui_agent.tools.remembered import RememberedRules
-from tui_agent.tools.search import Glob, Grep
-from tui_agent.tools.shell import RunCommand
-from tui_agent.tools.skills import SkillFolder
+from tui_agent.tools.search.finding import Glob, Grep
+from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
+from tui_agent.tools.shell.run_command import RunCommand
 from tui_agent.tools.tasks import MarkTaskDone
-from tui_agent.tools.web import FetchUrl
-from tui_agent.tools.workspace import Workspace
+from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.trust import PROJECT_FOLDER
 
 SKILLS_FOLDER: Final = "skills"

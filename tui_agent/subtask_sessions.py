@@ -31,7 +31,7 @@ from tui_agent.storage.sessions import subtask_branch, subtask_folder, subtask_f
 from tui_agent.storage.trace import Trace
 from tui_agent.tools.agentic import subtask_tools
 from tui_agent.tools.base import Ask, Tool, WorkspaceView
-from tui_agent.tools.permissions import PermissionGate
+from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.subtasks import SubtaskSpec
 

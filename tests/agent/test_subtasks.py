@@ -30,7 +30,7 @@ from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.sessions import NoSuchSession, find_session, list_sessions
 from tui_agent.tools.agentic import INNER_TOOLS
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
-from tui_agent.tools.permissions import NobodyToAsk
+from tui_agent.tools.gate.permissions import NobodyToAsk
 
 SECRET = "the launch code is xyzzy"
 QUESTION = "What does add do?"

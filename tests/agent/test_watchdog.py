@@ -37,7 +37,7 @@ from tui_agent.conversation.view import View
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Watchdog as WatchdogSettings
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
-from tui_agent.tools.permissions import NobodyToAsk
+from tui_agent.tools.gate.permissions import NobodyToAsk
 
 A = ToolCalled("read_file", '{"path":"main.go"}')
 B = ToolCalled("read_file", '{"path":"util.go"}')

@@ -19,7 +19,7 @@ from tests.bench.long_session import write_session
 from tests.bench.report import Figure
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings
-from tui_agent.tui.app import TuiAgent
+from tui_agent.tui.app.app import TuiAgent
 
 TARGET_MS: Final = 100.0
 UPDATES: Final = 5

@@ -21,10 +21,10 @@ from typing_extensions import override
 from tests.bench import context_panel
 from tests.bench.long_session import ANSWER
 from tests.bench.report import Figure
-from tui_agent.tui.blocks import ProseBlock, ToolState
-from tui_agent.tui.conversation import ConversationPane
-from tui_agent.tui.theme import DEFAULT_DARK, register_themes
-from tui_agent.tui.transcript import Transcript
+from tui_agent.tui.app.theme import DEFAULT_DARK, register_themes
+from tui_agent.tui.cards.blocks import ProseBlock, ToolState
+from tui_agent.tui.pane.conversation import ConversationPane
+from tui_agent.tui.pane.transcript import Transcript
 
 TARGETS = {
     "key": 16.0,

@@ -28,9 +28,9 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.models.catalogue import known_models
 from tui_agent.settings import Context, Model, Settings, Ui
-from tui_agent.tui.blocks import BoundaryBlock
-from tui_agent.tui.draft_screen import COUNT_AFTER_S, DraftScreen, SummaryText
-from tui_agent.tui.what_if import WhatIfScreen
+from tui_agent.tui.cards.blocks import BoundaryBlock
+from tui_agent.tui.context.draft_screen import COUNT_AFTER_S, DraftScreen, SummaryText
+from tui_agent.tui.context.what_if import WhatIfScreen
 
 LONG: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000))
 PLAIN: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000), ui=Ui(glyphs="ascii"))

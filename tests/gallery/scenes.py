@@ -13,10 +13,10 @@ from tui_agent.arguments import Arguments
 from tui_agent.models.errors import Provider, Refusal, failure
 from tui_agent.settings import Model, Permissions, Settings, Ui
 from tui_agent.tools.base import PermissionQuestion, Preview
-from tui_agent.tui.blocks import ToolBlock, ToolState
-from tui_agent.tui.dialogs import HelpScreen, TrustScreen
-from tui_agent.tui.key_dialog import KeyScreen
-from tui_agent.tui.pickers import PickerScreen
+from tui_agent.tui.cards.blocks import ToolBlock, ToolState
+from tui_agent.tui.dialogs.dialogs import HelpScreen, TrustScreen
+from tui_agent.tui.dialogs.key_dialog import KeyScreen
+from tui_agent.tui.dialogs.pickers import PickerScreen
 
 ALLOW: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow"))
 ASK: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="ask"))

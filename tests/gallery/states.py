@@ -10,8 +10,8 @@ from tests.gallery.pictures import stable
 from tests.gallery.stage import OFFLINE, Stage, staged
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
-from tui_agent.tui.conversation import ConversationPane
-from tui_agent.tui.theme import DEFAULT_DARK, DEFAULT_LIGHT
+from tui_agent.tui.app.theme import DEFAULT_DARK, DEFAULT_LIGHT
+from tui_agent.tui.pane.conversation import ConversationPane
 
 SIZES: Final = ((80, 24), (120, 40))
 SHADES: Final = {"dark": DEFAULT_DARK, "light": DEFAULT_LIGHT}

@@ -12,9 +12,9 @@ from tests.servers.anthropic_rules import cache_marks
 from tests.servers.script import Call, Fault, Script, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.view import RequestMessage
-from tui_agent.models.anthropic import AnthropicModel
-from tui_agent.models.anthropic_reply import AnthropicReply
-from tui_agent.models.anthropic_request import BINDING_BETA, Options, RequestEncoder, betas, encode_message
+from tui_agent.models.anthropic.adapter import AnthropicModel
+from tui_agent.models.anthropic.reply import AnthropicReply
+from tui_agent.models.anthropic.request import BINDING_BETA, Options, RequestEncoder, betas, encode_message
 from tui_agent.models.catalogue import create_model, quick_profile
 
 STEPS = Script.of(

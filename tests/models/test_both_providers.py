@@ -290,8 +290,8 @@ async def test_attempts_come_to_an_end(name: str, open_model: Open) -> None:
 
 @pytest.mark.parametrize("name", ONE_EACH)
 async def test_silence_counts_as_a_lost_connection(name: str, open_model: Open) -> None:
-    from tui_agent.models.anthropic import AnthropicModel
-    from tui_agent.models.gemini import GeminiModel
+    from tui_agent.models.anthropic.adapter import AnthropicModel
+    from tui_agent.models.gemini.adapter import GeminiModel
 
     async with open_model(name, Script.of(Step(text="slow" * 9, fault=Fault(kind="stall", seconds=60)))) as (_, model):
         kind = AnthropicModel if name.startswith("claude") else GeminiModel

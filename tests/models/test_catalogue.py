@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tui_agent.models.anthropic.claude import binds_reasoning, cache_minimum_of, thinking_of
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import create_model, known_models, missing_key, quick_profile, resolve, tier_of
-from tui_agent.models.claude import binds_reasoning, cache_minimum_of, thinking_of
 from tui_agent.models.prices import DEFAULT_WINDOW, look_up
 
 
@@ -138,7 +138,7 @@ def test_nothing_heavy_is_imported_before_the_first_call() -> None:
     code = """
 import sys
 from tui_agent.models.catalogue import create_model, quick_profile
-import tui_agent.models.anthropic, tui_agent.models.gemini, tui_agent.models.ollama
+import tui_agent.models.anthropic.adapter, tui_agent.models.gemini.adapter, tui_agent.models.ollama.adapter
 import tui_agent.models.retry, tui_agent.models.usage
 create_model("claude-opus-5-5"), create_model("gemini-2.5-pro"), create_model("ollama:x")
 quick_profile("claude-opus-5-5")

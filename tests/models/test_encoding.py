@@ -61,7 +61,8 @@ def test_another_process_writes_the_same_bytes() -> None:
 import sys
 from tests.models.talking import PNG, assistant, request, user
 from tui_agent.conversation.blocks import ToolCall, ToolResult
-from tui_agent.models import anthropic_request, gemini_request
+from tui_agent.models.anthropic import request as anthropic_request
+from tui_agent.models.gemini import request as gemini_request
 call = ToolCall("a", "grep", '{"b": 1, "a": 2}')
 asked = request(user("go", PNG), assistant("I look", call), user(ToolResult("a", "r")))
 options = anthropic_request.Options("claude-opus-5-5", "adaptive", True)

@@ -14,8 +14,8 @@ from tests.servers.script import Call, Fault, Script, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.models.base import Completed, Retrying, Unavailable
 from tui_agent.models.catalogue import create_model
-from tui_agent.models.gemini_reply import GeminiReply
-from tui_agent.models.gemini_request import SENTINEL, RequestEncoder
+from tui_agent.models.gemini.reply import GeminiReply
+from tui_agent.models.gemini.request import SENTINEL, RequestEncoder
 from tui_agent.models.retry import stream_with_retries
 
 FLASH = "gemini-3.8-flash"

@@ -10,7 +10,7 @@ from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, Tool
 from tui_agent.conversation.slots import INTERRUPTED
 from tui_agent.conversation.view import RequestMessage
 from tui_agent.models.base import Completed, ContextOverflow, ModelRequest, ReasoningDelta, StreamEvent, TextDelta
-from tui_agent.models.offline import OfflineModel, tokens_in
+from tui_agent.models.offline.adapter import OfflineModel, tokens_in
 
 NAMES = [
     *("read_file", "write_file", "edit_file", "list_dir", "glob", "grep", "run_command", "fetch_url", "recall"),

@@ -231,7 +231,7 @@ async def test_leaving_a_stream_ends_its_connection(how: str, open_model: Open) 
 
 
 async def test_older_messages_are_encoded_once(open_model: Open) -> None:
-    from tui_agent.models.ollama_request import Options, RequestEncoder
+    from tui_agent.models.ollama.request import Options, RequestEncoder
 
     encoder, options = RequestEncoder(), Options("m", 4_096, True, False)
     messages = (user("go"), assistant(ToolCall("a", "grep", "{}")), user(ToolResult("a", "r")))

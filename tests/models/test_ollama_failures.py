@@ -26,9 +26,9 @@ from tui_agent.models.base import (
     UnknownModel,
 )
 from tui_agent.models.catalogue import create_model, known_models
-from tui_agent.models.ollama import OllamaModel
-from tui_agent.models.ollama_address import address_of, pulled_models
-from tui_agent.models.ollama_facts import OllamaFacts, loaded_context, read_facts
+from tui_agent.models.ollama.adapter import OllamaModel
+from tui_agent.models.ollama.address import address_of, pulled_models
+from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
 from tui_agent.models.retry import stream_with_retries
 
 NAME = "ollama:qwen3:8b"

@@ -36,7 +36,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.recall import RECALL_NAME, Hit, RecallIndex
 from tui_agent.storage.recall_indexing import OVERLAP, STRIDE
-from tui_agent.tools.files import ReadFile
+from tui_agent.tools.files.reading import ReadFile
 
 EVERYTHING = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 PLANTED = st.one_of(

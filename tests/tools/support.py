@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tui_agent.tools.base import Access, Tool, ToolOutput, WorkspaceView
-from tui_agent.tools.workspace import Workspace
+from tui_agent.tools.gate.workspace import Workspace
 
 
 class Call:

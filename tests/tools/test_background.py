@@ -13,11 +13,11 @@ import pytest
 
 from tests.tools.support import Call
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.tools.background import MAX_RUNNING, BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Tool, ToolFailure, ToolOutput
-from tui_agent.tools.permissions import Mode, PermissionGate
-from tui_agent.tools.shell import RunCommand
-from tui_agent.tools.workspace import Workspace
+from tui_agent.tools.gate.permissions import Mode, PermissionGate
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.shell.background import MAX_RUNNING, BackgroundCommands, CommandOutput, StopCommand
+from tui_agent.tools.shell.run_command import RunCommand
 
 
 class Shell:

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.confined import identity, open_file, open_folder, write_atomically
-from tui_agent.tools.threads import Stop, Stopped
+from tui_agent.tools.files.confined import identity, open_file, open_folder, write_atomically
+from tui_agent.tools.files.threads import Stop, Stopped
 
 
 @pytest.fixture

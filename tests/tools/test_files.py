@@ -7,7 +7,7 @@ import pytest
 
 from tests.tools.support import call
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.files import MAX_IMAGE_BYTES, ListDir, ReadFile
+from tui_agent.tools.files.reading import MAX_IMAGE_BYTES, ListDir, ReadFile
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

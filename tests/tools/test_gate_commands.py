@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.tools.test_gate_paths import LENGTHS, strictly
 from tests.tools.world import Person, World, attempt
-from tui_agent.tools.permissions import PermissionGate
-from tui_agent.tools.shell import RunCommand
+from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.shell.run_command import RunCommand
 
 PROGRAMS = (
     *(

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from tests.tools.world import HIDDEN, SECRET, Person, World, attempt, tree
 from tui_agent.tools.base import Tool
-from tui_agent.tools.edits import EditFile, WriteFile
-from tui_agent.tools.files import ListDir, ReadFile
-from tui_agent.tools.memory import Memory
-from tui_agent.tools.notes import Notes
-from tui_agent.tools.permissions import PermissionGate
-from tui_agent.tools.search import Glob, Grep
-from tui_agent.tools.shell import RunCommand
+from tui_agent.tools.files.editing import EditFile, WriteFile
+from tui_agent.tools.files.reading import ListDir, ReadFile
+from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.notes.memory import Memory
+from tui_agent.tools.notes.notes import Notes
+from tui_agent.tools.search.finding import Glob, Grep
+from tui_agent.tools.shell.run_command import RunCommand
 
 SOAK = pytest.mark.soak
 LENGTHS = [200, pytest.param(1_000, marks=SOAK)]

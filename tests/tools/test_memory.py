@@ -9,11 +9,11 @@ import pytest
 from tests.tools.support import call
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
-from tui_agent.tools.files import ReadFile
-from tui_agent.tools.memory import Memory
-from tui_agent.tools.notes import MAX_DESCRIPTION, MAX_TEXT, Notes, memory_folder
-from tui_agent.tools.permissions import Mode, PermissionGate
-from tui_agent.tools.workspace import Workspace
+from tui_agent.tools.files.reading import ReadFile
+from tui_agent.tools.gate.permissions import Mode, PermissionGate
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.notes.memory import Memory
+from tui_agent.tools.notes.notes import MAX_DESCRIPTION, MAX_TEXT, Notes, memory_folder
 
 
 @pytest.fixture

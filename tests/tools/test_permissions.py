@@ -20,11 +20,11 @@ from tui_agent.tools.base import (
     ToolOutput,
     WorkspaceView,
 )
-from tui_agent.tools.permissions import Mode, NobodyToAsk, PermissionGate, Verdict
-from tui_agent.tools.remembered import RememberedError, RememberedRules
-from tui_agent.tools.rules import Rule, RuleError
-from tui_agent.tools.shell import RunCommand
-from tui_agent.tools.workspace import Workspace, access_to
+from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate, Verdict
+from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
+from tui_agent.tools.gate.rules import Rule, RuleError
+from tui_agent.tools.gate.workspace import Workspace, access_to
+from tui_agent.tools.shell.run_command import RunCommand
 
 
 class PathTool:

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tui_agent.tools.environment import child_environment
-from tui_agent.tools.processes import Command
+from tui_agent.tools.shell.environment import child_environment
+from tui_agent.tools.shell.processes import Command
 
 BASH = "/bin/bash"
 
@@ -150,7 +150,7 @@ async def test_cancelling_at_random_moments_leaves_nothing(tmp_path: Path) -> No
 def test_nothing_survives_the_program(tmp_path: Path) -> None:
     program = f"""
 import asyncio, pathlib
-from tui_agent.tools.processes import Command
+from tui_agent.tools.shell.processes import Command
 async def main():
     folder = pathlib.Path({str(tmp_path)!r})
     def start(script):

@@ -15,8 +15,8 @@ from tui_agent.conversation.entries import AnyEntry, tool_result, user_message
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.recall import Hit, Recalled, RecallIndex
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.recall import MAX_CHARACTERS, MAX_HITS, Recall
-from tui_agent.tools.workspace import Workspace
 
 
 class Session:

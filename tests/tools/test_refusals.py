@@ -12,19 +12,19 @@ from typing_extensions import override
 from tests.tools.support import Call
 from tests.tools.world import Person
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.tools.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Tool, ToolFailure
-from tui_agent.tools.edits import EditFile, WriteFile
-from tui_agent.tools.files import ListDir, ReadFile
-from tui_agent.tools.memory import Memory
-from tui_agent.tools.notes import Notes
-from tui_agent.tools.permissions import Mode, PermissionGate
+from tui_agent.tools.files.editing import EditFile, WriteFile
+from tui_agent.tools.files.reading import ListDir, ReadFile
+from tui_agent.tools.gate.permissions import Mode, PermissionGate
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.notes.memory import Memory
+from tui_agent.tools.notes.notes import Notes
 from tui_agent.tools.registry import ToolRegistry
-from tui_agent.tools.search import Glob, Grep
-from tui_agent.tools.shell import RunCommand
+from tui_agent.tools.search.finding import Glob, Grep
+from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
+from tui_agent.tools.shell.run_command import RunCommand
 from tui_agent.tools.tasks import MarkTaskDone
-from tui_agent.tools.web import FetchUrl
-from tui_agent.tools.workspace import Workspace
+from tui_agent.tools.web.fetch_url import FetchUrl
 
 TOOLS = Path(__file__).parents[2] / "tui_agent/tools"
 FAILURES = ("ToolFailure", "_NoText")
@@ -36,7 +36,7 @@ def sites() -> list[tuple[str, ast.Call]]:
     """Every place in the tools that makes a refusal."""
     return [
         (f"{file.name}:{node.lineno}", node)
-        for file in sorted(TOOLS.glob("*.py"))
+        for file in sorted(TOOLS.rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FAILURES
     ]
@@ -234,7 +234,7 @@ async def test_what_changed_while_the_user_was_asked(workspace: Workspace, tmp_p
 
 
 def test_a_denial_in_the_gate_has_both() -> None:
-    tree = ast.parse((TOOLS / "permissions.py").read_text())
+    tree = ast.parse((TOOLS / "gate/permissions.py").read_text())
     denials = [
         node
         for node in ast.walk(tree)

@@ -1,10 +1,10 @@
 import pytest
 
 from tui_agent.tools.base import Tool, ToolFailure
-from tui_agent.tools.edits import EditFile, WriteFile
-from tui_agent.tools.files import ListDir, ReadFile
+from tui_agent.tools.files.editing import EditFile, WriteFile
+from tui_agent.tools.files.reading import ListDir, ReadFile
 from tui_agent.tools.registry import ToolRegistry
-from tui_agent.tools.search import Glob, Grep
+from tui_agent.tools.search.finding import Glob, Grep
 
 
 def test_tools_are_found_by_name_in_one_order_however_they_were_given() -> None:

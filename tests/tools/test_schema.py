@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.edits import EditFile, WriteFile
-from tui_agent.tools.files import ListDir, ReadFile
+from tui_agent.tools.files.editing import EditFile, WriteFile
+from tui_agent.tools.files.reading import ListDir, ReadFile
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.search import Glob, Grep
+from tui_agent.tools.search.finding import Glob, Grep
 
 
 class Step(msgspec.Struct):
@@ -68,8 +68,8 @@ def test_definition_is_plain_json_schema() -> None:
 
 def test_schemas_of_all_tools_are_the_same_bytes_in_every_process() -> None:
     script = (
-        "from tui_agent.tools.edits import *\nfrom tui_agent.tools.files import *\n"
-        "from tui_agent.tools.search import *\nimport sys\nsys.stdout.write(repr([t().definition for t in "
+        "from tui_agent.tools.files.editing import *\nfrom tui_agent.tools.files.reading import *\n"
+        "from tui_agent.tools.search.finding import *\nimport sys\nsys.stdout.write(repr([t().definition for t in "
         "(ReadFile, ListDir, WriteFile, EditFile, Glob, Grep)]))"
     )
     here = repr([tool().definition for tool in (ReadFile, ListDir, WriteFile, EditFile, Glob, Grep)])

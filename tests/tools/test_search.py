@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.tools.support import Call, call
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.search import MAX_BYTES, MAX_MATCHES, Glob, Grep
-from tui_agent.tools.workspace import Workspace
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.search.finding import MAX_BYTES, MAX_MATCHES, Glob, Grep
 
 
 @pytest.fixture

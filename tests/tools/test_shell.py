@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from tui_agent.tools.base import Access, Tool, ToolFailure, ToolOutput
-from tui_agent.tools.shell import RunCommand
-from tui_agent.tools.workspace import Workspace
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.shell.run_command import RunCommand
 
 
 class Context:

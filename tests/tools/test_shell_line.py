@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.tools.shell_line import read_line
+from tui_agent.tools.gate.shell_line import read_line
 
 
 def texts(line: str) -> list[str]:

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools.support import call
-from tui_agent.tools.files import ReadFile
-from tui_agent.tools.front_matter import header, split_front_matter
-from tui_agent.tools.skills import MAX_DESCRIPTION, SkillFolder, find_skills, skill_roots, skills_signature
-from tui_agent.tools.workspace import Workspace
+from tui_agent.tools.files.reading import ReadFile
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.notes.front_matter import header, split_front_matter
+from tui_agent.tools.notes.skills import MAX_DESCRIPTION, SkillFolder, find_skills, skill_roots, skills_signature
 
 
 def skill(folder: Path, name: str, text: str) -> Path:

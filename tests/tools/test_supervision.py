@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tui_agent.tools.supervision import Supervisor
+from tui_agent.tools.shell.supervision import Supervisor
 
 PROGRAM = """
 import asyncio, os, pathlib, sys
-from tui_agent.tools.processes import Command
+from tui_agent.tools.shell.processes import Command
 folder = pathlib.Path(sys.argv[1])
 SCRIPT = '''
 echo $$ > shell.pid
@@ -73,8 +73,8 @@ def test_killed_outright(tmp_path: Path, whole_group: bool) -> None:
 
 STARTING = """
 import os, subprocess, sys
-from tui_agent.tools import families
-from tui_agent.tools.supervision import Supervisor
+from tui_agent.tools.shell.run_command import families
+from tui_agent.tools.shell.supervision import Supervisor
 supervisor = Supervisor()
 def start():
     mark = "test" + os.urandom(8).hex()

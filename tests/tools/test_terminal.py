@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.tools.terminal import Terminal
+from tui_agent.tools.shell.terminal import Terminal
 
 
 def shown(*pieces: bytes, **sizes: int) -> str:

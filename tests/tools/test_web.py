@@ -12,11 +12,11 @@ import pytest
 
 from tests.tools.support import Call
 from tui_agent.tools.base import Access, ToolFailure, ToolOutput
-from tui_agent.tools.fetching import FetchLimits
-from tui_agent.tools.html_process import convert
-from tui_agent.tools.permissions import Mode, PermissionGate
-from tui_agent.tools.web import FetchUrl
-from tui_agent.tools.workspace import Workspace
+from tui_agent.tools.gate.permissions import Mode, PermissionGate
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.web.fetch_url import FetchUrl
+from tui_agent.tools.web.fetching import FetchLimits
+from tui_agent.tools.web.html_process import convert
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

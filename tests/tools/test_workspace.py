@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.workspace import Workspace, access_to, shown
+from tui_agent.tools.gate.workspace import Workspace, access_to, shown
 
 NAMES = st.sampled_from(["a", "b", "c", "é", ".git"])
 PARTS = st.sampled_from(["a", "b", "c", "..", ".", "é", "~", "~root", "$HOME", "", "link0", "link1", "link2"])

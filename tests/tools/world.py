@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.tools.support import Call
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Tool, ToolFailure, ToolOutput
-from tui_agent.tools.permissions import PermissionGate, Verdict
-from tui_agent.tools.workspace import Workspace
+from tui_agent.tools.gate.permissions import PermissionGate, Verdict
+from tui_agent.tools.gate.workspace import Workspace
 
 SECRET = "Qz7-secret-text"
 HIDDEN = "Qz7-hidden-name"

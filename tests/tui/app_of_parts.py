@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings
-from tui_agent.tui.app import TuiAgent
+from tui_agent.tui.app.app import TuiAgent
 
 OFFLINE = Settings(model=Model(id="offline"))
 

@@ -11,12 +11,12 @@ from textual.pilot import Pilot
 
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Permissions, Settings
-from tui_agent.tui.app import TuiAgent
-from tui_agent.tui.blocks import Block, NoticeBlock, ProseBlock, ToolBlock, ToolState, UserBlock
-from tui_agent.tui.dialogs import HelpScreen, TrustScreen
-from tui_agent.tui.key_dialog import KeyScreen
-from tui_agent.tui.pickers import PickerScreen
-from tui_agent.tui.transcript import plain_text
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import Block, NoticeBlock, ProseBlock, ToolBlock, ToolState, UserBlock
+from tui_agent.tui.dialogs.dialogs import HelpScreen, TrustScreen
+from tui_agent.tui.dialogs.key_dialog import KeyScreen
+from tui_agent.tui.dialogs.pickers import PickerScreen
+from tui_agent.tui.pane.transcript import plain_text
 
 SIZES = [(20, 5), (40, 12), (80, 24), (120, 40)]
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tui_agent.tui import attention
-from tui_agent.tui.attention import Attention, notification
+from tui_agent.tui.app import attention
+from tui_agent.tui.app.attention import Attention, notification
 
 
 @pytest.fixture

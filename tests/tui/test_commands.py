@@ -3,8 +3,8 @@
 import pytest
 
 from tui_agent.agent.command_names import is_command
-from tui_agent.tui.commands import default_commands
-from tui_agent.tui.keys import PLACES, keys_text
+from tui_agent.tui.app.commands import default_commands
+from tui_agent.tui.app.keys import PLACES, keys_text
 
 
 @pytest.mark.parametrize(

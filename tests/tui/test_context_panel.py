@@ -12,14 +12,14 @@ from textual.widgets import Input
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.arguments import Arguments
 from tui_agent.context.asked import Outlook
-from tui_agent.tui.app import TuiAgent
-from tui_agent.tui.blocks import BoundaryBlock, NoticeBlock, ToolBlock
-from tui_agent.tui.context_panel import ContextPanel
-from tui_agent.tui.context_rows import ItemKey, StepKey
-from tui_agent.tui.draft_screen import DraftScreen
-from tui_agent.tui.row_list import RowList
-from tui_agent.tui.text_screen import TextScreen
-from tui_agent.tui.what_if import WhatIfScreen
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
+from tui_agent.tui.context.context_panel import ContextPanel
+from tui_agent.tui.context.context_rows import ItemKey, StepKey
+from tui_agent.tui.context.draft_screen import DraftScreen
+from tui_agent.tui.context.what_if import WhatIfScreen
+from tui_agent.tui.dialogs.row_list import RowList
+from tui_agent.tui.dialogs.text_screen import TextScreen
 
 WIDE, NARROW = (120, 40), (80, 24)
 

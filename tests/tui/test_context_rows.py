@@ -17,12 +17,12 @@ from tui_agent.context.steering import Preview
 from tui_agent.conversation.sizes import Category, Size
 from tui_agent.conversation.slots import State
 from tui_agent.conversation.view import Item, Point
-from tui_agent.tui.context_drawing import Bar, bar_line, course_lines, ticks_line
-from tui_agent.tui.context_rows import ItemKey, StepKey, age, panel_rows
-from tui_agent.tui.painting.palette import Look, Palette
-from tui_agent.tui.row_list import Row
-from tui_agent.tui.theme import ASCII, UNICODE, Glyphs
-from tui_agent.tui.what_if import outlook_rows, switch_rows
+from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
+from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.context.context_drawing import Bar, bar_line, course_lines, ticks_line
+from tui_agent.tui.context.context_rows import ItemKey, StepKey, age, panel_rows
+from tui_agent.tui.context.what_if import outlook_rows, switch_rows
+from tui_agent.tui.dialogs.row_list import Row
 
 HOSTILE = "\x1b[31mred\x1b]0;x\x07 [/b] \u202eevil\u200b 漢字 e\u0301\U0001f468\u200d\U0001f469 \t tab\nnext"
 NOW = 10_000.0

@@ -12,11 +12,11 @@ from textual.selection import Selection
 from textual.strip import Strip
 from typing_extensions import override
 
-from tui_agent.tui.blocks import ToolState
-from tui_agent.tui.conversation import ConversationPane
-from tui_agent.tui.selecting import decode_line, encode_line
-from tui_agent.tui.theme import ASCII, THEMES, register_themes
-from tui_agent.tui.transcript import Transcript
+from tui_agent.tui.app.theme import ASCII, THEMES, register_themes
+from tui_agent.tui.cards.blocks import ToolState
+from tui_agent.tui.pane.conversation import ConversationPane
+from tui_agent.tui.pane.selecting import decode_line, encode_line
+from tui_agent.tui.pane.transcript import Transcript
 
 STYLES = Path(__file__).parents[2] / "styles" / "conversation.tcss"
 

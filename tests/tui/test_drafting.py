@@ -15,13 +15,13 @@ from tui_agent.agent.drafts import Draft
 from tui_agent.arguments import Arguments
 from tui_agent.context.rebasing import CHANGED
 from tui_agent.conversation.entries import Checkpointed, Pinned, Spent, Summarized
-from tui_agent.models.offline import OfflineModel
-from tui_agent.tui.app import TuiAgent
-from tui_agent.tui.blocks import BoundaryBlock, NoticeBlock, ToolBlock
-from tui_agent.tui.draft_screen import DraftScreen, SummaryText
-from tui_agent.tui.permission import QUIET_S
-from tui_agent.tui.row_list import RowList
-from tui_agent.tui.what_if import WhatIfScreen
+from tui_agent.models.offline.adapter import OfflineModel
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
+from tui_agent.tui.context.draft_screen import DraftScreen, SummaryText
+from tui_agent.tui.context.what_if import WhatIfScreen
+from tui_agent.tui.dialogs.permission import QUIET_S
+from tui_agent.tui.dialogs.row_list import RowList
 
 B = TypeVar("B")
 WIDE, NARROW = (120, 40), (80, 24)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.tui.heights import Heights
+from tui_agent.tui.pane.heights import Heights
 
 _HEIGHTS = st.lists(st.integers(0, 9), max_size=60)
 _CHANGES = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 9)), max_size=30)

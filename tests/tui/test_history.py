@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from tui_agent.tui.history import MAX_ENTRIES, MAX_SAVED_CHARACTERS, PromptHistory
+from tui_agent.tui.prompt.history import MAX_ENTRIES, MAX_SAVED_CHARACTERS, PromptHistory
 
 
 def filled(path: Path | None, *texts: str) -> PromptHistory:

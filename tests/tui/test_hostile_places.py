@@ -13,14 +13,14 @@ from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult,
 from tui_agent.conversation.entries import Message, Pinned, Summarized, Usage, tool_result, user_message
 from tui_agent.settings import Model, Settings
 from tui_agent.storage.sessions import SessionInfo
-from tui_agent.tui.app import TuiAgent
-from tui_agent.tui.attention import Attention
-from tui_agent.tui.completion import Choice, Completion
-from tui_agent.tui.dialogs import HelpScreen, TrustScreen
-from tui_agent.tui.key_dialog import KeyScreen
-from tui_agent.tui.options import session_options
-from tui_agent.tui.pickers import PickerScreen
-from tui_agent.tui.text_screen import TextScreen
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.app.attention import Attention
+from tui_agent.tui.dialogs.dialogs import HelpScreen, TrustScreen
+from tui_agent.tui.dialogs.key_dialog import KeyScreen
+from tui_agent.tui.dialogs.options import session_options
+from tui_agent.tui.dialogs.pickers import PickerScreen
+from tui_agent.tui.dialogs.text_screen import TextScreen
+from tui_agent.tui.prompt.completion import Choice, Completion
 
 __all__ = ["app"]
 

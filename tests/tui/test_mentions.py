@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from tui_agent.tools.files import MAX_IMAGE_BYTES
-from tui_agent.tui.file_index import FRESH_S, MAX_FOUND, FileIndex
-from tui_agent.tui.mentions import (
+from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
+from tui_agent.tui.prompt.file_index import FRESH_S, MAX_FOUND, FileIndex
+from tui_agent.tui.prompt.mentions import (
     MAX_PICTURES,
     Mention,
     ProjectFiles,
@@ -84,7 +84,7 @@ async def test_a_new_file_is_found_once_the_listing_is_old(project: Path, monkey
     index = FileIndex(project)
     await index.search("")
     (project / "later.txt").write_text("x")
-    monkeypatch.setattr("tui_agent.tui.file_index.FRESH_S", -FRESH_S)
+    monkeypatch.setattr("tui_agent.tui.prompt.file_index.FRESH_S", -FRESH_S)
     for _ in range(1_000):
         if "later.txt" in await index.search("later"):
             break

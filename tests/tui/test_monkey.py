@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Permissions, Settings
-from tui_agent.tui.app import TuiAgent
+from tui_agent.tui.app.app import TuiAgent
 
 KEYS: Final = (
     *"abz/@!?[]jkync:N1234 ",

@@ -12,14 +12,14 @@ from tests.bench.long_session import prompt, result, write_session
 from tui_agent.agent import events
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings
-from tui_agent.tui.app import TuiAgent
-from tui_agent.tui.blocks import ToolBlock, UserBlock
-from tui_agent.tui.conversation import ConversationPane
-from tui_agent.tui.opening import show_past
-from tui_agent.tui.status_bar import StatusBar, Thresholds
-from tui_agent.tui.theme import UNICODE
-from tui_agent.tui.transcript import Transcript
-from tui_agent.tui.turns import TurnView
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.app.opening import show_past
+from tui_agent.tui.app.status_bar import StatusBar, Thresholds
+from tui_agent.tui.app.theme import UNICODE
+from tui_agent.tui.app.turns import TurnView
+from tui_agent.tui.cards.blocks import ToolBlock, UserBlock
+from tui_agent.tui.pane.conversation import ConversationPane
+from tui_agent.tui.pane.transcript import Transcript
 
 MANY = 20_000
 """Turns after which a key press would have been far too late."""

@@ -8,11 +8,11 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from typing_extensions import override
 
-from tui_agent.tui.blocks import ToolState
-from tui_agent.tui.conversation import ConversationPane
-from tui_agent.tui.fences import fenced_code
-from tui_agent.tui.theme import ASCII, UNICODE, Glyphs, register_themes
-from tui_agent.tui.transcript import Transcript
+from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs, register_themes
+from tui_agent.tui.cards.blocks import ToolState
+from tui_agent.tui.cards.fences import fenced_code
+from tui_agent.tui.pane.conversation import ConversationPane
+from tui_agent.tui.pane.transcript import Transcript
 
 CODE = "Two pieces:\n\n```python\nfirst = 1\n```\n\nand\n\n- in a list:\n  ```\n  second = 2\n    deeper\n  ```\n"
 

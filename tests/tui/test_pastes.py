@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.tui.pastes import MAX_CHARACTERS, Pastes
+from tui_agent.tui.prompt.pastes import MAX_CHARACTERS, Pastes
 
 
 def test_a_short_paste_is_inserted_as_it_is() -> None:

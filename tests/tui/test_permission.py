@@ -10,7 +10,7 @@ from textual.widgets import Input, Static
 from typing_extensions import override
 
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Preview
-from tui_agent.tui.permission import PermissionPanel
+from tui_agent.tui.dialogs.permission import PermissionPanel
 
 COMMAND = PermissionQuestion(
     call_id="1",

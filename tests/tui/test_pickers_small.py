@@ -2,7 +2,7 @@
 
 from textual.app import App
 
-from tui_agent.tui.pickers import Option, PickerScreen
+from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 
 
 async def test_page_keys_where_no_choice_shows() -> None:

@@ -9,9 +9,9 @@ from textual.pilot import Pilot
 from typing_extensions import override
 
 from tui_agent.resources import styles_folder
-from tui_agent.tui.completion import Choice, Completion
-from tui_agent.tui.history import PromptHistory
-from tui_agent.tui.prompt import Prompt, PromptArea
+from tui_agent.tui.prompt.completion import Choice, Completion
+from tui_agent.tui.prompt.history import PromptHistory
+from tui_agent.tui.prompt.prompt import Prompt, PromptArea
 
 
 def complete(before: str) -> Completion | None:

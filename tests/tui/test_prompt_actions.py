@@ -18,12 +18,12 @@ from tests.servers.script import Script, Step
 from tests.tui.test_terminal_app import Terminal
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings
-from tui_agent.tui.app import TuiAgent
-from tui_agent.tui.blocks import NoticeBlock, ToolBlock, ToolState, UserBlock
-from tui_agent.tui.dialogs import HelpScreen
-from tui_agent.tui.key_dialog import KeyScreen
-from tui_agent.tui.pickers import PickerScreen
-from tui_agent.tui.transcript import plain_text
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import NoticeBlock, ToolBlock, ToolState, UserBlock
+from tui_agent.tui.dialogs.dialogs import HelpScreen
+from tui_agent.tui.dialogs.key_dialog import KeyScreen
+from tui_agent.tui.dialogs.pickers import PickerScreen
+from tui_agent.tui.pane.transcript import plain_text
 
 OFFLINE: Final = Settings(model=Model(id="offline"))
 SECRET: Final = "sk-ant-do-not-keep-me"

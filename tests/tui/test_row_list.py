@@ -5,10 +5,10 @@ from functools import partial
 from textual.app import App, ComposeResult
 from typing_extensions import override
 
-from tui_agent.tui.painting.lines import Line, Run, make_line
-from tui_agent.tui.painting.palette import Look
-from tui_agent.tui.row_list import Row, RowList
-from tui_agent.tui.theme import UNICODE
+from tui_agent.tui.app.theme import UNICODE
+from tui_agent.tui.cards.lines import Line, Run, make_line
+from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.dialogs.row_list import Row, RowList
 
 COUNT = 20_000
 

@@ -7,8 +7,8 @@ from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from typing_extensions import override
 
-from tui_agent.tui.status_bar import Status, StatusBar, Thresholds, elapsed_text, status_line
-from tui_agent.tui.theme import ASCII, UNICODE, Glyphs
+from tui_agent.tui.app.status_bar import Status, StatusBar, Thresholds, elapsed_text, status_line
+from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
 
 FULL = Status(
     model="anthropic:claude-sonnet-5-5",

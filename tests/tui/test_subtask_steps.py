@@ -2,9 +2,9 @@
 
 import asyncio
 
-from tui_agent.tui.blocks import ToolBlock, ToolState
-from tui_agent.tui.subtask_steps import SubtaskSteps
-from tui_agent.tui.transcript import Transcript
+from tui_agent.tui.cards.blocks import ToolBlock, ToolState
+from tui_agent.tui.cards.subtask_steps import SubtaskSteps
+from tui_agent.tui.pane.transcript import Transcript
 
 
 class Records:

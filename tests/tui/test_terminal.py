@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
-from tui_agent.tui.terminal import PASTE_END, PASTE_START, PasteParser
+from tui_agent.tui.app.terminal import PASTE_END, PASTE_START, PasteParser
 
 
 def read(*pieces: str) -> list[tuple[str, str]]:

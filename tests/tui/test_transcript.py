@@ -1,5 +1,5 @@
-from tui_agent.tui.blocks import Block, Level, ToolState
-from tui_agent.tui.transcript import ALL_CARDS, Match, Transcript, compact_count, plain_text
+from tui_agent.tui.cards.blocks import Block, Level, ToolState
+from tui_agent.tui.pane.transcript import ALL_CARDS, Match, Transcript, compact_count, plain_text
 
 
 def test_results_of_parallel_calls_land_under_their_own_call() -> None:

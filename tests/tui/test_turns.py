@@ -13,7 +13,9 @@ from tui_agent.agent.user_shell import UserCommand, as_note
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage
 from tui_agent.tools.base import PermissionQuestion, Preview
-from tui_agent.tui.blocks import (
+from tui_agent.tui.app.status_bar import StatusBar
+from tui_agent.tui.app.turns import MAX_PROMPT_SHOWN, TurnView
+from tui_agent.tui.cards.blocks import (
     Block,
     BoundaryBlock,
     Level,
@@ -24,9 +26,7 @@ from tui_agent.tui.blocks import (
     ToolState,
     UserBlock,
 )
-from tui_agent.tui.status_bar import StatusBar
-from tui_agent.tui.transcript import Transcript
-from tui_agent.tui.turns import MAX_PROMPT_SHOWN, TurnView
+from tui_agent.tui.pane.transcript import Transcript
 
 
 class Screen(App[None]):

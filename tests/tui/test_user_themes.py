@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.tui.user_themes import MAX_BYTES, load_user_themes
+from tui_agent.tui.app.user_themes import MAX_BYTES, load_user_themes
 
 GOOD = {"primary": "#102030", "background": "black", "foreground": "rgb(250,250,250)"}
 

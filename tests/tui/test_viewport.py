@@ -3,12 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.tui.blocks import Folding, ProseBlock, ToolBlock, ToolState
-from tui_agent.tui.painting.block_painting import BlockPainting
-from tui_agent.tui.painting.palette import Look, Palette
-from tui_agent.tui.theme import THEMES, UNICODE
-from tui_agent.tui.transcript import Transcript
-from tui_agent.tui.viewport import KEPT_LINES, Viewport
+from tui_agent.tui.app.theme import THEMES, UNICODE
+from tui_agent.tui.cards.block_painting import BlockPainting
+from tui_agent.tui.cards.blocks import Folding, ProseBlock, ToolBlock, ToolState
+from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.pane.viewport import KEPT_LINES, Viewport
 
 LOOK = Look(Palette.from_theme(THEMES[0].to_color_system().generate()), UNICODE)
 PARAGRAPH = "Some words that wrap over a few lines when the column is narrow, as they do here. " * 3

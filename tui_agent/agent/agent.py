@@ -28,7 +28,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.models.base import Model
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
-from tui_agent.tools.permissions import Mode
+from tui_agent.tools.gate.permissions import Mode
 
 __all__ = ["Agent", "AgentBusy", "NotRunning"]
 

@@ -11,9 +11,9 @@ from tui_agent.agent.system_prompt import Sections, instruction_files, instructi
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.notes import Notes
-from tui_agent.tools.skills import Skill, SkillFolder, find_skills, signature_of, skills_signature
-from tui_agent.tools.workspace import shown
+from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.notes.notes import Notes
+from tui_agent.tools.notes.skills import Skill, SkillFolder, find_skills, signature_of, skills_signature
 
 _SKILLS = (
     "A skill is a folder with instructions for one kind of task. Here are their names, what they are for, and their "

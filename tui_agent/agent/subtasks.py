@@ -22,7 +22,7 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.money import money_text
 from tui_agent.storage.errors import StorageError
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
-from tui_agent.tools.permissions import NobodyToAsk
+from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
 
 __all__ = [

@@ -27,7 +27,7 @@ from tui_agent.tools.base import (
     ToolOutput,
     WorkspaceView,
 )
-from tui_agent.tools.permissions import NobodyToAsk, PermissionGate
+from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
 from tui_agent.tools.registry import ToolRegistry
 
 PARALLEL = 8

@@ -37,7 +37,7 @@ from tui_agent.models.base import (
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.errors import StorageError
-from tui_agent.tools.permissions import NobodyToAsk
+from tui_agent.tools.gate.permissions import NobodyToAsk
 
 PARTIAL_EVERY_S = 1.0
 """How often text that is still streaming is saved."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
+from tui_agent.models.anthropic.claude import binds_reasoning, cache_minimum_of
 from tui_agent.models.base import THIS_MACHINE, LocalModels, Model, ModelProfile, Prices, Tier, UnknownModel
-from tui_agent.models.claude import binds_reasoning, cache_minimum_of
 from tui_agent.models.errors import plain
-from tui_agent.models.ollama_facts import is_remote
+from tui_agent.models.ollama.facts import is_remote
 
 OFFLINE = "offline"
 
@@ -117,7 +117,7 @@ def quick_profile(name: str, tiers: Mapping[Tier, Sequence[str]] = TIERS) -> Mod
     """What the name alone tells, at no cost: the window is not known (0). Raises `UnknownModel`."""
     provider, model = resolve(name)
     if provider == OFFLINE:
-        from tui_agent.models.offline import OfflineModel
+        from tui_agent.models.offline.adapter import OfflineModel
 
         return OfflineModel().profile
     if provider == "ollama":
@@ -140,19 +140,19 @@ def create_model(name: str, tiers: Mapping[Tier, Sequence[str]] = TIERS, local: 
     """
     provider, _ = resolve(name)
     if provider == OFFLINE:
-        from tui_agent.models.offline import OfflineModel
+        from tui_agent.models.offline.adapter import OfflineModel
 
         return OfflineModel()
     profile = quick_profile(name, tiers)
     if provider == "anthropic":
-        from tui_agent.models.anthropic import AnthropicModel
+        from tui_agent.models.anthropic.adapter import AnthropicModel
 
         return AnthropicModel(profile)
     if provider == "ollama":
-        from tui_agent.models.ollama import OllamaModel
+        from tui_agent.models.ollama.adapter import OllamaModel
 
         return OllamaModel(profile, local)
-    from tui_agent.models.gemini import GeminiModel
+    from tui_agent.models.gemini.adapter import GeminiModel
 
     return GeminiModel(profile)
 
@@ -174,7 +174,7 @@ def known_models(tiers: Mapping[Tier, Sequence[str]] = TIERS, local: LocalModels
 
     Imports the price catalogue and asks Ollama: call it in a thread.
     """
-    from tui_agent.models.ollama_address import pulled_models
+    from tui_agent.models.ollama.address import pulled_models
     from tui_agent.models.prices import listed_models, look_up
 
     found = [look_up(quick_profile(f"{provider}:{model}", tiers)) for provider, model in listed_models()]

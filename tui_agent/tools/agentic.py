@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from tui_agent.money import money_text
 from tui_agent.resources import prompt_text
 from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.gate.workspace import missing, shown
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.subtasks import SubtaskResult, Subtasks, SubtaskSpec
-from tui_agent.tools.workspace import missing, shown
 
 INNER_TOOLS = {
     "agentic_read_file": ("read_file",),

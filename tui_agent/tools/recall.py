@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol
 
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolOutput, WorkspaceView
+from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.workspace import shown
 
 MAX_CHARACTERS = 6_000
 """The most one answer holds, so that looking something up never fills the view."""

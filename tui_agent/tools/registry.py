@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.tools.base import Tool, ToolFailure
-from tui_agent.tools.workspace import shown
+from tui_agent.tools.gate.workspace import shown
 
 
 class ToolRegistry:

@@ -1,11 +1,11 @@
 """Tool cards and reasoning: what the header tells, what the preview shows, what is inside."""
 
-from tui_agent.tools.diffs import unified
-from tui_agent.tui.blocks import Block, Level, ToolBlock, ToolState
-from tui_agent.tui.painting.block_painting import BlockPainting
-from tui_agent.tui.painting.palette import Look, Palette
-from tui_agent.tui.theme import ASCII, THEMES, UNICODE, Glyphs
-from tui_agent.tui.transcript import Transcript
+from tui_agent.tools.files.diffs import unified
+from tui_agent.tui.app.theme import ASCII, THEMES, UNICODE, Glyphs
+from tui_agent.tui.cards.block_painting import BlockPainting
+from tui_agent.tui.cards.blocks import Block, Level, ToolBlock, ToolState
+from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.pane.transcript import Transcript
 
 
 def painted(block: Block, width: int = 80, glyphs: Glyphs = UNICODE) -> list[str]:

@@ -9,15 +9,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tui_agent.tools.diffs import unified
-from tui_agent.tui.blocks import Folding, Level, ResultSize, ToolState
-from tui_agent.tui.painting.block_painting import BlockPainting
-from tui_agent.tui.painting.diffs import counts, read_diff
-from tui_agent.tui.painting.lines import Line, Run, breaks, wrap
-from tui_agent.tui.painting.markdown import paint_markdown
-from tui_agent.tui.painting.palette import Look, Palette
-from tui_agent.tui.theme import ASCII, THEMES, UNICODE
-from tui_agent.tui.transcript import Transcript
+from tui_agent.tools.files.diffs import unified
+from tui_agent.tui.app.theme import ASCII, THEMES, UNICODE
+from tui_agent.tui.cards.block_painting import BlockPainting
+from tui_agent.tui.cards.blocks import Folding, Level, ResultSize, ToolState
+from tui_agent.tui.cards.diffs import counts, read_diff
+from tui_agent.tui.cards.lines import Line, Run, breaks, wrap
+from tui_agent.tui.cards.markdown import paint_markdown
+from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.pane.transcript import Transcript
 
 LOOK = Look(Palette.from_theme(THEMES[0].to_color_system().generate()), UNICODE)
 

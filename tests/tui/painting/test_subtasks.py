@@ -3,11 +3,11 @@
 import pytest
 from rich.cells import cell_len
 
-from tui_agent.tui.blocks import ToolState
-from tui_agent.tui.painting.block_painting import BlockPainting
-from tui_agent.tui.painting.palette import Look, Palette
-from tui_agent.tui.theme import ASCII, UNICODE, Glyphs
-from tui_agent.tui.transcript import Transcript, plain_text
+from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
+from tui_agent.tui.cards.block_painting import BlockPainting
+from tui_agent.tui.cards.blocks import ToolState
+from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.pane.transcript import Transcript, plain_text
 
 PROGRESS = "\n".join(
     [

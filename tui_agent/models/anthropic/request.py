@@ -1,0 +1,203 @@
+"""A request as the JSON of Anthropic's Messages API."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tui_agent.conversation.blocks import (
+    Block,
+    Image,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    valid_text,
+)
+from tui_agent.conversation.view import RequestMessage
+from tui_agent.models.anthropic.claude import Thinking
+from tui_agent.models.base import ModelRequest
+from tui_agent.models.encoding import (
+    Fields,
+    arguments_of,
+    encode,
+    read_opaque,
+    safe_id,
+    safe_name,
+    schema_of,
+)
+
+CACHE_MARKS = 4
+"""Breakpoints a request may carry (Anthropic, prompt caching)."""
+
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
+THINKING_BUDGET = 4096
+"""Tokens of thinking for models that want a number. Fixed, since a change of it makes the cached messages cold."""
+
+_MARK: Fields = {"type": "ephemeral"}
+_MARK_BYTES = b',"cache_control":{"type":"ephemeral"}}'
+_NO_TEXT = "(no output)"
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What of a request depends on the model: its id, how it thinks, whether its thinking is bound to its prefix."""
+
+    model: str
+    thinking: Thinking
+    bound: bool
+
+
+def betas(options: Options, max_tokens: int) -> str:
+    """The ``anthropic-beta`` header's value; may be empty."""
+    if thinking_field(options, max_tokens) is None:
+        return ""
+    wanted = []
+    if options.bound:
+        wanted.append(BINDING_BETA)
+    if options.thinking == "enabled":
+        wanted.append(INTERLEAVED_BETA)
+    return ",".join(wanted)
+
+
+def thinking_field(options: Options, max_tokens: int) -> Fields | None:
+    """The ``thinking`` parameter. Summaries are asked for: some models otherwise hand out signatures alone."""
+    if options.thinking == "off" or (options.thinking == "enabled" and max_tokens <= THINKING_BUDGET):
+        return None
+    field: Fields = {"type": options.thinking}
+    if options.thinking == "enabled":
+        field["budget_tokens"] = THINKING_BUDGET
+    field["display"] = "summarized"
+    if options.bound:
+        field["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
+    return field
+
+
+def _may_think(messages: tuple[RequestMessage, ...]) -> bool:
+    """Whether thinking on a budget is accepted: an open tool loop must begin with thinking, or go on without.
+
+    One begins without it where another model made its first calls (Anthropic, extended thinking with tool use).
+    """
+    first: RequestMessage | None = None
+    for message in reversed(messages):
+        if message.role == "assistant":
+            first = message
+        elif not all(isinstance(block, ToolResult) for block in message.blocks):
+            break
+    if first is None:
+        return True
+    begins = next((field for block in first.blocks if (field := _block(block, "assistant")) is not None), {})
+    return begins.get("type") in ("thinking", "redacted_thinking")
+
+
+class RequestEncoder:
+    """Encodes requests, keeping each message's bytes as long as it is part of the latest one.
+
+    Messages are told apart by identity: a view hands out the same object for an unchanged message.
+    """
+
+    def __init__(self) -> None:
+        self._encoded: dict[int, tuple[RequestMessage, bytes]] = {}
+
+    def encode(self, request: ModelRequest, options: Options) -> bytes:
+        """The request's body. What grows comes last: a longer conversation's body begins as a shorter one's."""
+        head: Fields = {"model": options.model, "max_tokens": request.max_tokens, "stream": True}
+        thinking = thinking_field(options, request.max_tokens)
+        if thinking is not None and (options.thinking != "enabled" or _may_think(request.messages)):
+            head["thinking"] = thinking
+        if request.tools:
+            head["tools"] = _tools(request.tools, mark_last=not request.system.strip())
+        if request.system.strip():
+            head["system"] = [{"type": "text", "text": valid_text(request.system), "cache_control": _MARK}]
+        messages = b",".join(self._messages(request))
+        return encode(head)[:-1] + b',"messages":[' + messages + b"]}"
+
+    def _messages(self, request: ModelRequest) -> Iterable[bytes]:
+        marked = _marked(request)
+        kept: dict[int, tuple[RequestMessage, bytes]] = {}
+        pieces: list[bytes] = []
+        for index, message in enumerate(request.messages):
+            known = self._encoded.get(id(message))
+            piece = known[1] if known is not None else encode_message(message)
+            kept[id(message)] = (message, piece)
+            if index in marked:
+                piece = encode_message(message, mark=True)
+            if piece:
+                pieces.append(piece)
+        self._encoded = kept
+        return pieces
+
+
+def encode_message(message: RequestMessage, *, mark: bool = False) -> bytes:
+    """One message; with `mark` its last block that may carry one ends a cached prefix. Empty where nothing is left."""
+    blocks = [(block, field) for block in message.blocks if (field := _block(block, message.role)) is not None]
+    # The API refuses an assistant's message that ends in thinking (one cut short while the model was thinking).
+    while message.role == "assistant" and blocks and isinstance(blocks[-1][0], Reasoning):
+        blocks.pop()
+    if not blocks:
+        return b""
+    encoded = [encode(field) for _, field in blocks]
+    if mark:
+        last = max((i for i, (block, _) in enumerate(blocks) if not isinstance(block, Reasoning)), default=None)
+        if last is not None:
+            encoded[last] = encoded[last][:-1] + _MARK_BYTES
+    return b'{"role":"%b","content":[%b]}' % (message.role.encode(), b",".join(encoded))
+
+
+def _marked(request: ModelRequest) -> frozenset[int]:
+    """The messages that end a cached prefix: the newest one, and the last edges that the limit leaves room for."""
+    newest = len(request.messages) - 1
+    room = CACHE_MARKS - 1 - bool(request.system.strip() or request.tools)
+    edges = sorted({edge for edge in request.cache_edges if 0 <= edge < newest})
+    return frozenset({newest, *edges[-room:]})
+
+
+def _tools(tools: tuple[ToolDefinition, ...], *, mark_last: bool) -> list[Fields]:
+    fields: list[Fields] = [
+        {"name": tool.name, "description": valid_text(tool.description), "input_schema": schema_of(tool.schema)}
+        for tool in tools
+    ]
+    if mark_last:
+        fields[-1]["cache_control"] = _MARK
+    return fields
+
+
+def _block(block: Block, role: str) -> Fields | None:
+    match block:
+        case Text():
+            return {"type": "text", "text": valid_text(block.text)} if block.text.strip() else None
+        case Image():
+            return _image(block) if role == "user" else None
+        case Reasoning():
+            return _reasoning(block) if role == "assistant" else None
+        case ToolCall():
+            name, arguments = safe_name(block.name), arguments_of(block)
+            return {"type": "tool_use", "id": safe_id(block.id), "name": name, "input": arguments}
+        case ToolResult():
+            return _result(block)
+
+
+def _reasoning(block: Reasoning) -> Fields | None:
+    opaque = read_opaque(block.opaque)
+    if "redacted" in opaque:
+        return {"type": "redacted_thinking", "data": opaque["redacted"]}
+    if "signature" not in opaque:
+        return None
+    return {"type": "thinking", "thinking": valid_text(block.text), "signature": opaque["signature"]}
+
+
+def _result(block: ToolResult) -> Fields:
+    text = valid_text(block.text) if block.text.strip() else ""
+    content: str | list[Fields] = text or _NO_TEXT
+    if block.images and not block.is_error:  # an error's content must be text alone
+        content = [{"type": "text", "text": text}] if text else []
+        content += [_image(image) for image in block.images]
+    fields: Fields = {"type": "tool_result", "tool_use_id": safe_id(block.call_id), "content": content}
+    if block.is_error:
+        fields["is_error"] = True
+    return fields
+
+
+def _image(image: Image) -> Fields:
+    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+    return {"type": "image", "source": source}

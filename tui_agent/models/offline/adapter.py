@@ -1,0 +1,272 @@
+"""The embedded model: needs no key and no network, and calls the real tools.
+
+It decides from the request alone, so equal requests get equal answers. Its window is small on purpose.
+"""
+
+import asyncio
+import os
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
+from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.sizes import Size, size_of_block, size_of_text, size_of_tools
+from tui_agent.conversation.view import RequestMessage
+from tui_agent.models.base import (
+    Completed,
+    ContextOverflow,
+    ModelProfile,
+    ModelRequest,
+    Prices,
+    ReasoningDelta,
+    StopReason,
+    StreamEvent,
+    TextDelta,
+    ToolCallDelta,
+)
+from tui_agent.models.offline.answers import Done, answer, plan_text
+from tui_agent.models.offline.commands import Command, Step, parse
+from tui_agent.models.offline.summaries import before_asking, left_to_do, requested_sections, summarise
+
+WINDOW: Final = 32_768
+DELAY_VARIABLE: Final = "TUI_AGENT_OFFLINE_DELAY_S"
+DEFAULT_DELAY_S = 0.012
+
+_TOKENS_PER_ASCII = 0.33
+_TOKENS_PER_OTHER = 1.5
+_TOKENS_PER_IMAGE = 1_500
+_MAX_OUTPUT = 8_192
+_CHUNK = re.compile(r"\s*\S{1,24}\s?\S{0,8}", re.DOTALL)
+_NOTE = re.compile(r"\[[A-Za-z][\w ,:/-]{3,}\]|<user-command>")
+_INTERRUPTED = "[interrupted"
+_CONTINUE = re.compile(r"\s*(?:please )?(?:continue|go on|carry on|resume)\b.{0,20}\s*", re.IGNORECASE)
+
+
+class OfflineModel:
+    """A small deterministic reader of plain commands.
+
+    `delay_s`: seconds before each streamed piece (by default `TUI_AGENT_OFFLINE_DELAY_S`, else 0.012). `window`:
+    tokens, at 0.33 per ASCII character and 1.5 per other. There is no cache, so its usage reports none.
+    """
+
+    def __init__(self, *, delay_s: float | None = None, window: int = WINDOW) -> None:
+        self._delay_s = _configured_delay() if delay_s is None else delay_s
+        self._profile = ModelProfile(
+            provider="offline",
+            id="offline",
+            window=window,
+            max_output=_MAX_OUTPUT,
+            prices=Prices(0.0, 0.0, 0.0, 0.0),
+            images=False,
+            source="provider",
+        )
+
+    @property
+    def profile(self) -> ModelProfile:
+        return self._profile
+
+    async def describe(self) -> ModelProfile:
+        """Everything is known already."""
+        return self._profile
+
+    async def close(self) -> None:
+        """There is nothing to release."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        """Answer in small pieces. Raises `ContextOverflow` where the request is larger than the window."""
+        size = tokens_in(request)
+        if size > self._profile.window:
+            raise ContextOverflow(
+                f"The request has about {size:,} tokens; the offline model's window holds {self._profile.window:,}.",
+                tokens=size,
+                limit=self._profile.window,
+            )
+        blocks, stop_reason = _cut(_reply(request), request.max_tokens or _MAX_OUTPUT)
+        call_index = 0
+        for block in blocks:
+            if isinstance(block, ToolCall):
+                await asyncio.sleep(self._delay_s)
+                yield ToolCallDelta(call_index, block.name, len(block.arguments))
+                call_index += 1
+                continue
+            for piece in _pieces(block):
+                await asyncio.sleep(self._delay_s)
+                yield piece
+        yield Completed(blocks, _usage(size, blocks), stop_reason, self._profile.id)
+
+
+def tokens_in(request: ModelRequest) -> int:
+    """The whole prompt's size in tokens, as this model counts."""
+    size = size_of_text(request.system).plus(size_of_tools(request.tools))
+    for message in request.messages:
+        for block in message.blocks:
+            size = size.plus(size_of_block(block))
+    return _tokens(size)
+
+
+_Key: TypeAlias = tuple[str, str]
+"""A call's tool and arguments."""
+_Results: TypeAlias = dict[_Key, list[ToolResult]]
+
+
+class _Turn(NamedTuple):
+    """What the request asks for, and how far it has come."""
+
+    steps: tuple[Step, ...]
+    results: _Results
+
+    def next_calls(self) -> tuple[Command, ...]:
+        """The commands of the first step whose calls are not all made, those made left out."""
+        made = Counter({key: len(results) for key, results in self.results.items()})
+        for step in self.steps:
+            left = tuple(command for command in step if command.tool and not _take(made, command))
+            if left:
+                return left
+        return ()
+
+    def remaining(self) -> tuple[Command, ...]:
+        """All commands whose calls are not made yet."""
+        made = Counter({key: len(results) for key, results in self.results.items()})
+        return tuple(command for step in self.steps for command in step if command.tool and not _take(made, command))
+
+    def done(self) -> tuple[Done, ...]:
+        """Every command with its result."""
+        waiting = {key: list(results) for key, results in self.results.items()}
+        found: list[Done] = []
+        for command in (command for step in self.steps for command in step):
+            results = waiting.get((command.tool, command.arguments)) if command.tool else None
+            found.append(Done(command, results.pop(0) if results else None))
+        return tuple(found)
+
+
+def _reply(request: ModelRequest) -> tuple[tuple[Block, ...], StopReason]:
+    sections = requested_sections(request.system, request.messages)
+    if sections:
+        remaining = _turn(before_asking(request.messages), request.tools).remaining()
+        return (Text(summarise(sections, request.messages, remaining)),), "end_turn"
+    turn = _turn(request.messages, request.tools)
+    commands = turn.next_calls()
+    total = sum(len(step) for step in turn.steps)
+    if not commands:
+        thought = (
+            f"The request has {total} plain command{'s' if total != 1 else ''}; all are done. I report what came back."
+        )
+        if not total:
+            thought = "The request holds no plain command, so all I can say is what I am."
+        return (Reasoning(thought), Text(answer(turn.done()))), "end_turn"
+    left = len(turn.remaining())
+    thought = f"Plain commands in the request: {total}, still to do: {left}. Next: {plan_text(commands)}"
+    identity = blake2b(msgspec.json.encode((request.system, request.messages)), digest_size=6).hexdigest()
+    calls = (
+        ToolCall(f"call_{identity}_{index}", command.tool, command.arguments) for index, command in enumerate(commands)
+    )
+    return (Reasoning(thought), Text(plan_text(commands)), *calls), "tool_calls"
+
+
+def _turn(messages: Sequence[RequestMessage], tools: Sequence[ToolDefinition]) -> _Turn:
+    """What was asked since the last finished answer, and the results of the calls made since.
+
+    Where the user stopped the work, only what they say after that counts; with "continue" the stopped calls are made
+    again and the rest follows.
+    """
+    texts: list[str] = []
+    calls: dict[str, ToolCall] = {}
+    results: _Results = {}
+    stopped: list[_Key] = []
+    was_stopped = False
+    for message in messages:
+        if message.role == "assistant":
+            made = [block for block in message.blocks if isinstance(block, ToolCall)]
+            if not made:
+                texts, results, stopped, was_stopped = [], {}, [], False
+            calls.update((call.id, call) for call in made)
+            continue
+        for block in message.blocks:
+            if isinstance(block, ToolResult) and (call := calls.get(block.call_id)):
+                results.setdefault((call.name, call.arguments), []).append(block)
+                if block.is_error and block.text.startswith(_INTERRUPTED):
+                    stopped.append((call.name, call.arguments))
+            elif isinstance(block, Text) and not block.text.startswith(_INTERRUPTED):
+                if (was_stopped or stopped) and not _CONTINUE.fullmatch(block.text):
+                    texts, results = [], {}
+                elif stopped:
+                    results = {key: found for key, found in results.items() if key not in stopped}
+                stopped, was_stopped = [], False
+                texts.append(block.text)
+            else:
+                was_stopped = was_stopped or isinstance(block, Text)
+    return _Turn(tuple(step for text in texts for step in _steps(text, tools)), results)
+
+
+def _steps(text: str, tools: Sequence[ToolDefinition]) -> tuple[Step, ...]:
+    """What a user's text asks for; of a summary or another note of the program, only what it names as left to do."""
+    return left_to_do(text) if _NOTE.match(text) else parse(text, tools)
+
+
+def _take(made: "Counter[_Key]", command: Command) -> bool:
+    key = (command.tool, command.arguments)
+    if made[key] <= 0:
+        return False
+    made[key] -= 1
+    return True
+
+
+def _cut(reply: tuple[tuple[Block, ...], StopReason], max_tokens: int) -> tuple[tuple[Block, ...], StopReason]:
+    """The reply within the output limit; calls that no longer fit are left out."""
+    blocks, stop_reason = reply
+    kept: list[Block] = []
+    left = max_tokens
+    for block in blocks:
+        size = _tokens(size_of_block(block))
+        if size <= left:
+            kept.append(block)
+            left -= size
+            continue
+        if isinstance(block, Text | Reasoning) and (text := _shortened(block.text, left)):
+            kept.append(msgspec.structs.replace(block, text=text))
+        return tuple(kept), "max_tokens"
+    return tuple(kept), stop_reason
+
+
+def _shortened(text: str, tokens: int) -> str:
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _tokens(size_of_text(text[:middle])) <= tokens else (low, middle - 1)
+    return text[:low]
+
+
+def _pieces(block: Block) -> Iterator[StreamEvent]:
+    if isinstance(block, Text | Reasoning):
+        make = TextDelta if isinstance(block, Text) else ReasoningDelta
+        start = 0
+        for match in _CHUNK.finditer(block.text):
+            yield make(block.text[start : match.end()])
+            start = match.end()
+        if start < len(block.text):
+            yield make(block.text[start:])
+
+
+def _usage(input_tokens: int, blocks: Sequence[Block]) -> Usage:
+    sizes = [(block, _tokens(size_of_block(block))) for block in blocks]
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=sum(size for _, size in sizes),
+        reasoning_tokens=sum(size for block, size in sizes if isinstance(block, Reasoning)),
+    )
+
+
+def _tokens(size: Size) -> int:
+    return round(size.ascii * _TOKENS_PER_ASCII + size.other * _TOKENS_PER_OTHER) + size.images * _TOKENS_PER_IMAGE
+
+
+def _configured_delay() -> float:
+    try:
+        return min(1.0, max(0.0, float(os.environ.get(DELAY_VARIABLE, DEFAULT_DELAY_S))))
+    except ValueError:
+        return DEFAULT_DELAY_S

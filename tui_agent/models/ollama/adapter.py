@@ -1,0 +1,240 @@
+"""Local models through Ollama, over its own client.
+
+The context a model is loaded with is part of every request, since Ollama otherwise chooses a small one; it is what the
+conversation is measured against. As with the other SDKs, the package is imported at first use, in a thread, and is
+handed the request's bytes.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from tui_agent.models.base import (
+    THIS_MACHINE,
+    ConnectionLost,
+    LocalModels,
+    ModelError,
+    ModelProfile,
+    ModelRequest,
+    StreamEvent,
+)
+from tui_agent.models.encoding import call_ids
+from tui_agent.models.errors import Provider, bad_address, broke_off, plain
+from tui_agent.models.ollama.address import VARIABLE, address_of, names_in
+from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refusal
+from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
+from tui_agent.models.ollama.reply import OllamaReply
+from tui_agent.models.ollama.request import Encoded, Options, RequestEncoder
+from tui_agent.models.sdk import Connection, settle
+
+if TYPE_CHECKING:
+    from tui_agent.models.ollama.client import StreamingClient
+
+OLLAMA = Provider("Ollama", "OLLAMA_API_KEY", VARIABLE)
+DESCRIBE_TIMEOUT_S = 10.0
+ASIDE_TIMEOUT_S = 2.0
+IDLE_TIMEOUT_S = 1800.0
+"""Nothing comes while a model is loaded and reads a long prompt, nor while it writes a call: minutes without a GPU."""
+
+SPARSE = 0.2
+"""Tokens per byte that prose and code have at least."""
+IMPLAUSIBLE = 1 / 12
+"""Tokens per byte below which a count leaves out what was cached, as servers of 2024 did."""
+
+
+class _Measured(NamedTuple):
+    """A request, its size in bytes, and its tokens by the server."""
+
+    request: ModelRequest
+    size: int
+    tokens: int
+
+
+class OllamaModel:
+    """A `Model` that Ollama runs. After `idle_timeout_s` seconds without a byte a call counts as lost."""
+
+    def __init__(
+        self, profile: ModelProfile, local: LocalModels = THIS_MACHINE, *, idle_timeout_s: float = IDLE_TIMEOUT_S
+    ) -> None:
+        self._local = local
+        self._profile = msgspec.structs.replace(profile, window=self._local.window, fixed_window=True)
+        self._idle_timeout_s = idle_timeout_s
+        self._encoder = RequestEncoder()
+        self._facts: OllamaFacts | None = None
+        self._context = 0
+        self._thinks = False
+        self._seen_loaded = False
+        self._last: _Measured | None = None
+        self._url = ""
+        self._connection: Connection[StreamingClient] = Connection(self._connect, lambda client: client.aclose())
+
+    @property
+    def profile(self) -> ModelProfile:
+        return self._profile
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Ask. Ends with one `Completed`. Raises `ModelError`. Closing the iterator ends the connection."""
+        reply = OllamaReply(self._profile.id, call_ids(request.messages))
+        size = 0
+        try:
+            client = await self._connection.client()
+            await self._learn(client)
+            encoded = await self._encoded(request)
+            size = encoded.size
+            lines = self._lines(client, request, encoded)
+            async with contextlib.aclosing(lines):
+                async for line in lines:
+                    for event in reply.read(line):
+                        yield event
+            if reply.complete:
+                await self._see_loaded(client)
+        except Exception as error:
+            # What goes wrong after the last line no longer matters.
+            if not reply.complete:
+                known = await self._failure(error)
+                if known is None:
+                    raise
+                raise known from error
+        if not reply.complete:
+            raise broke_off(OLLAMA.title, started=reply.started)
+        yield reply.completed(request.max_tokens, self._measured(request, size, reply.told))
+
+    async def describe(self) -> ModelProfile:
+        """Ask Ollama what it tells of the model. Never raises: what cannot be learned stays as it was."""
+        try:
+            await self._learn(await self._connection.client())
+        except Exception as error:
+            if await self._failure(error) is None:
+                raise
+        return self._profile
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._connection.close()
+
+    def _connect(self) -> "StreamingClient":
+        from tui_agent.models.ollama.client import StreamingClient
+
+        try:
+            address = address_of(self._local.host)
+        except ValueError as error:
+            raise bad_address(OLLAMA, str(error)) from error
+        settle("ollama")
+        self._url = address.url
+        return StreamingClient(address, self._idle_timeout_s)
+
+    async def _learn(self, client: "StreamingClient") -> None:
+        """Take in, once, what Ollama tells of the model."""
+        if self._facts is not None:
+            return
+        shown = await client.told("/api/show", DESCRIBE_TIMEOUT_S, {"model": self._profile.id})
+        facts = read_facts(shown, self._profile.id)
+        longest, budget = facts.longest, self._local.window
+        window = (longest or budget) if facts.remote else min(longest or budget, budget)
+        self._profile = msgspec.structs.replace(
+            self._profile,
+            window=window,
+            images=facts.can("vision"),
+            prices=None if facts.remote else self._profile.prices,
+            source="provider",
+        )
+        self._context = 0 if facts.remote else window
+        self._thinks = facts.can("thinking", unknown=False)
+        self._facts = facts
+
+    async def _encoded(self, request: ModelRequest) -> Encoded:
+        options = Options(self._profile.id, self._context, self._thinks, self._profile.images)
+        return await asyncio.to_thread(self._encoder.encode, request, options)
+
+    async def _lines(
+        self, client: "StreamingClient", request: ModelRequest, encoded: Encoded
+    ) -> AsyncGenerator[object, None]:
+        from ollama import ResponseError
+
+        if request.tools and self._facts is not None and not self._facts.can("tools"):
+            raise no_tools(self._profile.id, await self._names("tools"))
+        try:
+            async with contextlib.aclosing(client.lines(encoded.body)) as lines:
+                async for line in lines:
+                    yield line
+        except ResponseError as refused:
+            if not self._thinks or "does not support thinking" not in str(refused.error):
+                raise
+            self._thinks = False
+            again = await self._encoded(request)
+            async with contextlib.aclosing(client.lines(again.body)) as lines:
+                async for line in lines:
+                    yield line
+
+    async def _see_loaded(self, client: "StreamingClient") -> None:
+        """After the first answer: where the model got a smaller context than it was asked for, that is its window."""
+        if self._seen_loaded or not self._context:
+            return
+        self._seen_loaded = True
+        loaded = loaded_context(await client.told("/api/ps", ASIDE_TIMEOUT_S), self._profile.id)
+        if 0 < loaded < self._profile.window:
+            self._profile = msgspec.structs.replace(self._profile, window=loaded, source="provider")
+
+    def _measured(self, request: ModelRequest, size: int, told: int) -> int:
+        """The prompt's tokens by what the server told of it, 0 where that cannot be.
+
+        Servers before 0.12.6 do not refuse a prompt that is too long but leave out its beginning: then it had more
+        tokens than there was room for. Raises `ContextOverflow`.
+        """
+        least, window = self._least(request, size), self._profile.window
+        if self._context and told <= window < least:
+            raise overflow(self._profile.id, least, window)
+        if told < IMPLAUSIBLE * size:
+            return 0
+        self._last = _Measured(request, size, told)
+        return told
+
+    def _least(self, request: ModelRequest, size: int) -> int:
+        """The tokens a request has at least: those of the one it continues, and what came since."""
+        last, here = self._last, request.messages
+        if last is None or not last.request.messages or size < last.size:
+            return int(SPARSE * size)
+        before = last.request.messages
+        continues = len(here) >= len(before) and here[0] is before[0] and here[len(before) - 1] is before[-1]
+        return last.tokens + int(SPARSE * (size - last.size)) if continues else int(SPARSE * size)
+
+    async def _names(self, capability: str) -> list[str]:
+        """The models Ollama has with a capability; none where it does not tell."""
+        import httpx
+        from ollama import ResponseError
+
+        try:
+            return names_in(await (await self._connection.client()).told("/api/tags", ASIDE_TIMEOUT_S), capability)
+        except (ResponseError, httpx.HTTPError, OSError, ValueError):
+            return []
+
+    async def _failure(self, error: Exception) -> ModelError | None:
+        """The error of the taxonomy; None for a mistake of ours."""
+        if isinstance(error, ModelError):
+            return error
+        import httpx
+        from ollama import ResponseError
+
+        model = self._profile.id
+        match error:
+            case ResponseError(status_code=404) if "model" in str(error.error):
+                return not_pulled(model, await self._names("completion"))
+            case ResponseError():
+                return refusal(model, error.status_code, str(error.error), self._profile.window)
+            case httpx.ConnectError() | httpx.ConnectTimeout():
+                return ConnectionLost(not_running(self._url))
+            case httpx.TimeoutException():
+                return ConnectionLost("Ollama sent nothing for too long: try again; `ollama ps` shows what runs.")
+            case httpx.HTTPError() | httpx.StreamError():
+                return ConnectionLost("The connection to Ollama broke in the middle of its answer: try again.")
+            case httpx.InvalidURL():
+                return bad_address(OLLAMA, str(error))
+            case OSError():
+                return ConnectionLost(f"Ollama cannot be reached: {plain(str(error))}")
+            case ValueError() | TypeError() | AttributeError():
+                return ConnectionLost("Ollama's answer could not be read: try again.")
+            case _:
+                return None

@@ -1,0 +1,48 @@
+"""Ollama's own client, sending a chat's body as it was encoded.
+
+Imported only where the package is. Its `chat` knows neither ``truncate`` nor ``shift``, without which Ollama silently
+leaves out the oldest messages of a request that is too long, and its types drop the ids of calls.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import httpx
+from ollama import AsyncClient, ResponseError
+
+from tui_agent.models.ollama.address import Address
+
+CONNECT_TIMEOUT_S = 10.0
+
+
+class StreamingClient(AsyncClient):
+    """After `idle_timeout_s` seconds without a byte a call fails with `httpx.TimeoutException`.
+
+    A refusal is an `ollama.ResponseError`, its `status_code` -1 where it came in the middle of a stream.
+    """
+
+    def __init__(self, address: Address, idle_timeout_s: float) -> None:
+        timeout = httpx.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S)
+        super().__init__(address.url, timeout=timeout, trust_env=not address.local)
+
+    async def aclose(self) -> None:
+        """Release the connections."""
+        await self._client.aclose()
+
+    async def lines(self, body: bytes) -> AsyncGenerator[object, None]:
+        """A chat's answer, line by line. Closing it ends the connection."""
+        stream = await self._request(dict, "POST", "/api/chat", content=body, stream=True)
+        if not isinstance(stream, AsyncGenerator):
+            raise TypeError("the answer is no stream")
+        async with aclosing(stream) as told:
+            async for line in told:
+                yield line
+
+    async def told(self, path: str, timeout_s: float, fields: dict[str, str] | None = None) -> object:
+        """What the server answers at once: to `fields` where they are given."""
+        method = "GET" if fields is None else "POST"
+        answer: httpx.Response = await self._client.request(method, path, json=fields, timeout=timeout_s)
+        if not answer.is_success:
+            raise ResponseError(answer.text, answer.status_code)
+        value: object = answer.json()
+        return value

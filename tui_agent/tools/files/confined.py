@@ -1,0 +1,212 @@
+"""Opening, reading and replacing exactly the file that was checked.
+
+A resolved path has no link in it. Here it is walked from the top, one name at a time, each opened relative to the
+folder before it and without following links: what is opened lies where the check said, or the call fails.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.files.threads import Stop
+from tui_agent.tools.gate.workspace import missing, shown
+
+_WALK = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_KERNEL_FOLDERS = (Path("/proc"), Path("/sys"))
+_SYNC_CHUNK = 1 << 20
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[BinaryIO]:
+    """The regular file at the resolved `path`, for reading, unbuffered reads never blocking on a device or a pipe.
+
+    Raises ToolFailure for anything else: missing (with the nearest names), a folder, a special file, a link.
+    """
+    with explained(path), _folder_of(path) as folder:
+        descriptor = _open_regular(path, folder)
+        with os.fdopen(descriptor, "rb") as stream:
+            yield stream
+
+
+@contextmanager
+def open_folder(path: Path) -> Iterator[int]:
+    """A descriptor of the folder at the resolved `path`, fit for `os.scandir`. Raises ToolFailure."""
+    with explained(path), _folder_of(path) as folder:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path.name or path.anchor, flags, dir_fd=folder)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def identity(stream: BinaryIO) -> tuple[int, int, int, int]:
+    """What changes when a file is replaced or written to: device, inode, size, time of change in ns."""
+    found = os.fstat(stream.fileno())
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int, int, int, int] | None = None) -> None:
+    """Make `content` the file at the resolved `path`: the whole of it or, on any failure, nothing.
+
+    Missing folders are made. Mode and (where allowed) owner of an existing file stay. With `expected`, an `identity`,
+    a file that changed since then is left alone. Raises ToolFailure; raises Stopped before the file has changed.
+    """
+    with explained(path):
+        _make_folders(path.parent)
+        with _folder_of(path) as folder:
+            before = _existing(path, folder)
+            name = f".tui-agent-{secrets.token_hex(8)}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(name, flags, 0o666 if before is None else 0o600, dir_fd=folder)
+            try:
+                with os.fdopen(descriptor, "wb") as stream:
+                    _fill(stream, content, before, stop)
+                if expected is not None:
+                    _still(path, folder, expected)
+                stop.check()
+                os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
+                raise
+    _sync_folder(path.parent)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn an operating system's error about `path` into a ToolFailure that says what happened."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise missing(str(path), path) from error
+    except OSError as error:
+        reason, instead = _REASONS.get(error.errno or 0, (f"{error.strerror or error}.", _OTHERWISE))
+        raise ToolFailure(f"{shown(str(path))}: {reason}", instead) from error
+
+
+_OTHERWISE = "Look at it with list_dir, or tell the user."
+_DISK = ("no space is left on the disk. Nothing was changed.", "Tell the user: they have to make room.")
+_FORBIDDEN = ("permission denied by the file system.", "Go on without it, or ask the user to change its permissions.")
+_REASONS = {
+    errno.ELOOP: ("a link took its place while it was being opened.", "Nothing was done; try again."),
+    errno.ENOTDIR: ("it, or a part of its path, is not a folder.", "Look at the folder above it with list_dir."),
+    errno.EISDIR: ("it is a folder.", "Name a file in it; list_dir shows what there is."),
+    errno.ENOSPC: _DISK,
+    errno.EDQUOT: _DISK,
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
+    errno.EROFS: ("the file system is read-only.", "Write to another folder, or ask the user."),
+    errno.ENAMETOOLONG: ("the name is too long.", "Use a shorter one."),
+}
+"""What an operating system's error means, and what may be done."""
+
+
+@contextmanager
+def _folder_of(path: Path) -> Iterator[int]:
+    """A descriptor of the folder that holds `path` (of ``/`` for ``/`` itself)."""
+    descriptor = os.open(path.anchor, _WALK)
+    try:
+        for part in path.parts[1:-1]:
+            below = os.open(part, _WALK, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open_regular(path: Path, folder: int) -> int:
+    if any(path.is_relative_to(kernel) for kernel in _KERNEL_FOLDERS):
+        raise ToolFailure(
+            f"{shown(str(path))} is an interface of the kernel, not a file.", "Use a command to look at it."
+        )
+    _require_regular(path, os.stat(path.name or path.anchor, dir_fd=folder, follow_symlinks=False))
+    descriptor = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        _require_regular(path, os.fstat(descriptor))
+    except ToolFailure:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _require_regular(path: Path, found: os.stat_result) -> None:
+    by_command = "Use a command if it is really meant."
+    kinds = {
+        stat.S_IFDIR: ("a folder", "Use list_dir to see what is in it."),
+        stat.S_IFLNK: ("a link that took a file's place while it was being opened", "Nothing was done; try again."),
+        stat.S_IFIFO: ("a pipe, not a file", by_command),
+        stat.S_IFSOCK: ("a socket, not a file", by_command),
+        stat.S_IFCHR: ("a device, not a file", by_command),
+        stat.S_IFBLK: ("a device, not a file", by_command),
+    }
+    mode = stat.S_IFMT(found.st_mode)
+    if mode != stat.S_IFREG:
+        kind, instead = kinds.get(mode, ("no regular file", by_command))
+        raise ToolFailure(f"{shown(str(path))} is {kind}.", instead)
+
+
+def _existing(path: Path, folder: int) -> os.stat_result | None:
+    """The file that is to be replaced, if there is one. Raises ToolFailure where there is something else."""
+    try:
+        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if any(path.is_relative_to(kernel) for kernel in _KERNEL_FOLDERS):
+        raise ToolFailure(
+            f"{shown(str(path))} is an interface of the kernel, not a file.", "Use a command to change it."
+        )
+    _require_regular(path, found)
+    if not found.st_mode & 0o222:
+        raise ToolFailure(
+            f"{shown(str(path))} is marked read-only.", "Change its mode first if it is meant to be edited."
+        )
+    return found
+
+
+def _fill(stream: BinaryIO, content: bytes, before: os.stat_result | None, stop: Stop) -> None:
+    view = memoryview(content)
+    for start in range(0, len(view), _SYNC_CHUNK):
+        stop.check()
+        stream.write(view[start : start + _SYNC_CHUNK])
+    stream.flush()
+    if before is not None:
+        with suppress(PermissionError):
+            os.fchown(stream.fileno(), before.st_uid, before.st_gid)
+        os.fchmod(stream.fileno(), stat.S_IMODE(before.st_mode))
+    os.fsync(stream.fileno())
+
+
+def _still(path: Path, folder: int, expected: tuple[int, int, int, int]) -> None:
+    found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    if (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) != expected:
+        raise ToolFailure(
+            f"{shown(str(path))} was changed by someone else just now.", "Nothing was done; read it again."
+        )
+
+
+def _make_folders(path: Path) -> None:
+    """Make `path` and the folders above it, following no link on the way."""
+    descriptor = os.open(path.anchor, _WALK)
+    try:
+        for part in path.parts[1:]:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=descriptor)
+            below = os.open(part, _WALK, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the rename last. Some file systems refuse to sync a folder; the file's own bytes are synced already."""
+    with suppress(OSError, ToolFailure), open_folder(path) as descriptor:
+        os.fsync(descriptor)

@@ -1,0 +1,195 @@
+"""A text file of any size in pages that fit a budget: whole lines, and stretches of a line too long for one page."""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO, NamedTuple, TextIO
+
+import msgspec
+
+from tui_agent.tools.files.encodings import Kind, codec
+from tui_agent.tools.files.threads import Stop
+
+_CHUNK = 1 << 20
+COUNTED = 64 << 20
+"""The size in bytes up to which a file is read whole to say how many lines it has."""
+
+
+class PageLimits(msgspec.Struct, frozen=True):
+    """What one page may hold: lines, and characters and UTF-8 bytes including the line numbers."""
+
+    lines: int = 2000
+    bytes: int = 50 * 1024
+    characters: int = 200 * 1024
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A line, or a stretch of it from character `start` on; `ending` is empty where the line goes on."""
+
+    line: int
+    start: int
+    text: str
+    ending: str
+
+    @property
+    def shown(self) -> str:
+        return f"{self.line}\t{self.text}" if not self.start else f"{self.line}+{self.start}\t{self.text}"
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Consecutive pieces, and where the next page starts: a line (from 1) and a character in it; None at the end."""
+
+    pieces: tuple[Piece, ...]
+    following: tuple[int, int] | None
+
+    @property
+    def text(self) -> str:
+        """The pieces with their line numbers, without line endings at their ends."""
+        return "\n".join(piece.shown for piece in self.pieces)
+
+
+class PastTheEnd(ValueError):
+    """There is no such line or character. `last` is the number of the last one that there is, 0 for none."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__(last)
+        self.last = last
+
+
+def read_page(stream: BinaryIO, kind: Kind, line: int, character: int, limits: PageLimits, stop: Stop) -> Page:
+    """The page that starts at `line` (from 1) and `character` (from 0) of it; at least one character long.
+
+    A line that does not fit on what is left of a page starts the next one; one that fits on no page is cut. Raises
+    PastTheEnd.
+    """
+    with _text_from(stream, kind, line, stop) as text:
+        _skip_characters(text, character, stop)
+        pieces: list[Piece] = []
+        bytes_left, characters_left = limits.bytes, limits.characters
+        while len(pieces) < limits.lines:
+            stop.check()
+            overhead = len(Piece(line, character, "", "").shown) + 1
+            room = _Room(bytes_left - overhead, characters_left - overhead)
+            asked = max(room.characters_at_most, 1) + 2
+            raw = text.readline(asked)
+            if not raw:
+                return Page(tuple(pieces), None)
+            body, ending = _split_ending(raw)
+            whole = bool(ending) or len(raw) < asked
+            if not whole or not (room.holds(body) or (not pieces and len(body) <= 1)):
+                if pieces:
+                    return Page(tuple(pieces), (line, character))
+                stretch = room.cut(body)
+                return Page((Piece(line, character, stretch, ""),), (line, character + len(stretch)))
+            pieces.append(Piece(line, character, body, ending))
+            bytes_left -= overhead + len(body.encode())
+            characters_left -= overhead + len(body)
+            line, character = (line + 1, 0) if ending else (line, character + len(body))
+        return Page(tuple(pieces), (line, character) if text.read(1) else None)
+
+
+def count_lines(stream: BinaryIO, kind: Kind, stop: Stop, most: int | None = COUNTED) -> int | None:
+    """How many lines a file has, a last one without a newline included; None for a file of more than `most` bytes."""
+    if most is not None and os.fstat(stream.fileno()).st_size > most:
+        return None
+    count, last = 0, "\n"
+    if _is_wide(kind):
+        with _text_from(stream, kind, 1, stop) as text:
+            while part := text.read(_CHUNK):
+                stop.check()
+                count += part.count("\n")
+                last = part[-1]
+        return count + (last != "\n")
+    stream.seek(len(kind.mark))
+    while chunk := stream.read(_CHUNK):
+        stop.check()
+        count += chunk.count(b"\n")
+        last = "\n" if chunk.endswith(b"\n") else ""
+    return count + (last != "\n")
+
+
+class _Room(NamedTuple):
+    """How much more text a page takes."""
+
+    bytes: int
+    characters: int
+
+    @property
+    def characters_at_most(self) -> int:
+        return min(self.bytes, self.characters)
+
+    def holds(self, text: str) -> bool:
+        return len(text) <= self.characters and len(text.encode()) <= self.bytes
+
+    def cut(self, text: str) -> str:
+        """The longest start of `text` that fits, but at least one character: a page must get on."""
+        start = text[: max(self.characters, 0)].encode()[: max(self.bytes, 0)].decode(errors="ignore")
+        return start or text[:1]
+
+
+def _split_ending(raw: str) -> tuple[str, str]:
+    for ending in ("\r\n", "\n"):
+        if raw.endswith(ending):
+            return raw[: -len(ending)], ending
+    return raw, ""
+
+
+def _is_wide(kind: Kind) -> bool:
+    return kind.encoding in {"utf-16-le", "utf-16-be"}
+
+
+@contextmanager
+def _text_from(stream: BinaryIO, kind: Kind, line: int, stop: Stop) -> Iterator[TextIO]:
+    """`stream` as text that starts at `line`; broken bytes become U+FFFD. Only the newline character ends a line."""
+    stream.seek(len(kind.mark))
+    found = _is_wide(kind) or _skip_lines(stream, line - 1, stop)
+    text = io.TextIOWrapper(stream, encoding=codec(kind), errors="replace", newline="\n")
+    try:
+        if _is_wide(kind):
+            found = _skip_wide_lines(text, line - 1, stop)
+        if not found:
+            raise PastTheEnd(count_lines(text.detach(), kind, stop, most=None) or 0)
+        yield text
+    finally:
+        with suppress(ValueError):
+            text.detach()
+
+
+def _skip_lines(stream: BinaryIO, count: int, stop: Stop) -> bool:
+    """Move `stream` behind `count` newlines; False when there are fewer, or nothing follows them."""
+    if count == 0:
+        return True
+    while chunk := stream.read(_CHUNK):
+        stop.check()
+        newlines = chunk.count(b"\n")
+        if newlines < count:
+            count -= newlines
+            continue
+        position = -1
+        for _ in range(count):
+            position = chunk.index(b"\n", position + 1)
+        stream.seek(position + 1 - len(chunk), io.SEEK_CUR)
+        return bool(chunk[position + 1 :]) or stream.seek(0, io.SEEK_CUR) < os.fstat(stream.fileno()).st_size
+    return False
+
+
+def _skip_wide_lines(text: TextIO, count: int, stop: Stop) -> bool:
+    for _ in range(count):
+        stop.check()
+        while (part := text.readline(_CHUNK)) and not part.endswith("\n"):
+            stop.check()
+        if not part:
+            return False
+    return True
+
+
+def _skip_characters(text: TextIO, count: int, stop: Stop) -> None:
+    """Raises PastTheEnd when the line is shorter."""
+    skipped = 0
+    while skipped < count:
+        stop.check()
+        part = text.readline(min(count - skipped, _CHUNK))
+        if not part or part.endswith("\n"):
+            raise PastTheEnd(skipped + len(_split_ending(part)[0]))
+        skipped += len(part)

@@ -1,0 +1,224 @@
+"""Looking at files and folders: `read_file` and `list_dir`."""
+
+import base64
+import os
+import stat
+from typing import Annotated, BinaryIO
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from tui_agent.conversation.blocks import Image
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.files.confined import open_file, open_folder
+from tui_agent.tools.files.encodings import HEAD, Kind, sniff
+from tui_agent.tools.files.paging import Page, PageLimits, PastTheEnd, count_lines, read_page
+from tui_agent.tools.files.threads import Stop, in_thread
+from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, shown
+from tui_agent.tools.schema import Signature
+
+MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4
+"""Encoded in base64 it stays below 5 MiB, the most the Anthropic API takes for one picture."""
+MAX_ENTRIES = 1_000
+"""Entries of a folder that are listed."""
+
+_NOTICE = 512
+"""Bytes of a page kept free for the notice at its end."""
+_SMALLEST_PAGE = 1_000
+"""Bytes a page may have in the smallest window."""
+
+
+class ReadFile:
+    """Answers with one page of a text file within `limits`, notice included, or with a picture."""
+
+    effect: Effect = "read"
+
+    def __init__(self, limits: PageLimits | None = None) -> None:
+        limits = limits or PageLimits()
+        self._limits = replace(
+            limits, bytes=max(limits.bytes - _NOTICE, 1), characters=max(limits.characters - _NOTICE, 1)
+        )
+        self._signature = Signature.of(self._read, "read_file")
+        self.definition = self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        real = workspace.resolve(str(self._signature.parse(arguments)["path"]))
+        return Preview(f"Read {display_path(workspace, real)}", text=shown(str(real)))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await in_thread(lambda stop: self._signature.call(self._read, arguments, context, stop))
+
+    def _read(
+        self,
+        context: ToolContext,
+        stop: Stop,
+        /,
+        path: str,
+        offset: int = 1,
+        limit: Annotated[int, Meta(ge=1)] = 2000,
+        chars: Annotated[int, Meta(ge=0)] = 0,
+    ) -> ToolOutput:
+        """Read a text file, page by page, or look at a picture (PNG, JPEG, GIF, WebP).
+
+        Each line comes as its number, a tab and its text. A notice at the end of a page says how to get the next one.
+
+        Args:
+            path: The file: relative to the working folder, absolute, or starting with ~.
+            offset: The first line to read, counted from 1; a negative number counts from the end (-100: the last 100
+                lines).
+            limit: The most lines to read.
+            chars: Where to start within the first line, in characters; only for a line too long for one page.
+        """
+        real = granted_path(context, path)
+        with open_file(real) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            head = stream.read(HEAD)
+            kind = sniff(head, whole=len(head) == size)
+            if kind.is_image:
+                return _picture(stream, kind, size)
+            if kind.encoding is None:
+                raise ToolFailure(
+                    f"{shown(path)} is not text but {kind.media} ({_size(size)}).", "Use a command to look at it."
+                )
+            if not head[len(kind.mark) :]:
+                return ToolOutput("[The file is empty.]", summary="empty", paged=True)
+            return self._page(stream, kind, (offset, limit, chars), self._within(context.page_bytes), stop)
+
+    def _within(self, page_bytes: int) -> PageLimits:
+        """The limits for a window that leaves this much for one page."""
+        room = max(page_bytes - _NOTICE, _SMALLEST_PAGE)
+        return replace(self._limits, bytes=min(self._limits.bytes, room), characters=min(self._limits.characters, room))
+
+    def _page(
+        self, stream: BinaryIO, kind: Kind, wanted: tuple[int, int, int], most: PageLimits, stop: Stop
+    ) -> ToolOutput:
+        offset, limit, chars = wanted
+        total = count_lines(stream, kind, stop, most=None) if offset < 0 else count_lines(stream, kind, stop)
+        line = max((total or 0) + 1 + offset, 1) if offset < 0 else max(offset, 1)
+        limits = replace(most, lines=min(limit, most.lines))
+        try:
+            page = read_page(stream, kind, line, chars, limits, stop)
+        except PastTheEnd as error:
+            what = f"line {line} has only {error.last:,} characters" if chars else f"the file has {error.last:,} lines"
+            where = f"chars={chars}" if chars else f"offset={offset}"
+            raise ToolFailure(f"{where} is past the end: {what}.", "Start earlier.") from error
+        span = _span(page, total)
+        text = f"{page.text}\n[{' '.join(_notices(page, kind, span))}]"
+        return ToolOutput(text, summary=span, paged=True)
+
+
+class ListDir:
+    """Lists one folder, at most `max_entries` of it."""
+
+    effect: Effect = "read"
+
+    def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
+        self._max_entries = max_entries
+        self._signature = Signature.of(self._list, "list_dir")
+        self.definition = self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        real = workspace.resolve(str(self._signature.parse(arguments)["path"]))
+        return Preview(f"List {display_path(workspace, real)}", text=shown(str(real)))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await in_thread(lambda stop: self._signature.call(self._list, arguments, context, stop))
+
+    def _list(self, context: ToolContext, stop: Stop, /, path: str = ".") -> ToolOutput:
+        """List what is in a folder: folders first, then files with their sizes. Hidden entries are included.
+
+        Args:
+            path: The folder.
+        """
+        real = granted_path(context, path)
+        with open_folder(real) as folder, os.scandir(folder) as entries:
+            listed = [_entry(entry, folder, stop) for entry in entries]
+        listed.sort(key=lambda entry: (not entry.is_folder, entry.name.casefold(), entry.name))
+        lines = [entry.line for entry in listed[: self._max_entries]]
+        if len(listed) > self._max_entries:
+            lines.append(f"[{len(listed) - self._max_entries:,} more entries. Use glob to find names by a pattern.]")
+        where = display_path(context.workspace, real)
+        return ToolOutput("\n".join(lines) or f"[{where} is empty.]", summary=f"{len(listed):,} entries")
+
+
+class _Entry:
+    """One entry of a folder and how it is shown."""
+
+    def __init__(self, name: str, is_folder: bool, detail: str) -> None:
+        self.name = name
+        self.is_folder = is_folder
+        self.line = f"{shown(name)}{'/' if is_folder else ''}{detail}"
+
+
+def _entry(entry: "os.DirEntry[str]", folder: int, stop: Stop) -> _Entry:
+    stop.check()
+    try:
+        found = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            return _Entry(entry.name, False, f" -> {shown(os.readlink(entry.name, dir_fd=folder))}")
+    except OSError as error:
+        return _Entry(entry.name, False, f"  ({error.strerror})")
+    if stat.S_ISDIR(found.st_mode):
+        return _Entry(entry.name, True, "")
+    return _Entry(entry.name, False, f"  {_size(found.st_size)}" if stat.S_ISREG(found.st_mode) else "  (special file)")
+
+
+def _picture(stream: BinaryIO, kind: Kind, size: int) -> ToolOutput:
+    what = f"{kind.media}, {_size(size)}"
+    if size > MAX_IMAGE_BYTES:
+        raise ToolFailure(
+            f"This picture is too large to be shown ({what}; at most {_size(MAX_IMAGE_BYTES)}).",
+            "Scale it down with a command.",
+        )
+    stream.seek(0)
+    data = base64.b64encode(stream.read(MAX_IMAGE_BYTES)).decode()
+    return ToolOutput(f"[A picture: {what}.]", images=(Image(kind.media, data),), summary=what, paged=True)
+
+
+def _span(page: Page, total: int | None) -> str:
+    """Which lines a page holds: ``lines 1-200 of 512``."""
+    first, last = page.pieces[0], page.pieces[-1]
+    of = f" of {total}" if total is not None else ""
+    if page.following == (last.line, last.start + len(last.text)):
+        return f"line {first.line}{of}, characters {last.start}-{page.following[1]}"
+    return f"line {first.line}{of}" if first.line == last.line else f"lines {first.line}-{last.line}{of}"
+
+
+def _notices(page: Page, kind: Kind, span: str) -> list[str]:
+    notices = [f"{span[0].upper()}{span[1:]}."]
+    if page.following is None:
+        notices.append(
+            "This is the end of the file." if page.pieces[-1].ending else "No newline at the end of the file."
+        )
+    elif page.following[1]:
+        notices.append(f"Line {page.following[0]} is longer than a page.")
+    if page.following is not None:
+        line, character = page.following
+        notices.append(f"Continue with offset={line}{f', chars={character}' if character else ''}.")
+    endings = {piece.ending for piece in page.pieces} - {""}
+    if "\r\n" in endings:
+        notices.append("Line endings: CRLF." if len(endings) == 1 else "Line endings: CRLF and LF, mixed.")
+    if kind.encoding != "utf-8":
+        notices.append(
+            f"Encoding: {'UTF-8 with a byte order mark' if kind.encoding == 'utf-8-sig' else kind.encoding}."
+        )
+    elif any("\ufffd" in piece.text for piece in page.pieces):
+        notices.append("Bytes that are not UTF-8 are shown as \ufffd.")
+    return notices
+
+
+def _size(count: int) -> str:
+    if count < 1_000:
+        return f"{count} B"
+    size = float(count)
+    for unit in ("kB", "MB", "GB"):
+        size /= 1_000
+        if size < 999.5:
+            return f"{size:.1f} {unit}" if size < 99.5 else f"{size:.0f} {unit}"
+    return f"{size / 1_000:.1f} TB"

@@ -1,0 +1,131 @@
+"""Skills: folders with a ``SKILL.md`` that says how to do one kind of task (the open Agent Skills format).
+
+Only a skill's name and description are known beforehand; its text enters when the model reads the file.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from tui_agent.conversation.blocks import valid_text
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.files.confined import open_file
+from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.notes.front_matter import split_front_matter
+
+SKILL_FILE = "SKILL.md"
+MAX_SKILLS = 500
+"""Skills looked at in one folder."""
+MAX_DESCRIPTION = 1_024
+"""Characters kept of a description (the limit of the Agent Skills format)."""
+
+_HEAD = 65_536
+
+
+class SkillFolder(msgspec.Struct, frozen=True):
+    """A folder of skills. `within`: only what lies in this folder, links followed, counts (a project's skills may not
+    lead out of the project); None: links may lead anywhere (the user's own).
+    """
+
+    path: Path
+    within: Path | None = None
+
+
+class Skill(msgspec.Struct, frozen=True):
+    """`file` is the skill's ``SKILL.md``, links followed. `problem` says why a skill cannot be used; empty: it can."""
+
+    name: str
+    description: str
+    file: Path
+    problem: str = ""
+
+
+def find_skills(folders: Iterable[SkillFolder]) -> tuple[Skill, ...]:
+    """The skills of these folders by name; of two with one name the first folder's counts, the other has a problem.
+
+    Reads files: call it off the event loop. Raises nothing for what is not there or cannot be read.
+    """
+    found: list[Skill] = []
+    names: dict[str, Path] = {}
+    for folder in folders:
+        for skill in _in_folder(folder):
+            first = names.setdefault(skill.name.casefold(), skill.file) if not skill.problem else skill.file
+            if first != skill.file:
+                skill = msgspec.structs.replace(skill, problem=f"another skill has this name: {shown(str(first))}")
+            found.append(skill)
+    return tuple(sorted(found, key=lambda skill: (skill.name.casefold(), str(skill.file))))
+
+
+def skill_roots(folders: Iterable[SkillFolder]) -> tuple[Path, ...]:
+    """The folders whose files may be read because they are a skill's, links followed."""
+    roots: list[Path] = []
+    for folder in folders:
+        real = _real(folder.path, folder)
+        if real is None:
+            continue
+        roots.append(real)
+        roots.extend(file.parent for file in _files(folder) if not file.parent.is_relative_to(real))
+    return tuple(dict.fromkeys(roots))
+
+
+def skills_signature(folders: Iterable[SkillFolder]) -> tuple[tuple[object, ...], ...]:
+    """What changes when a skill is added, taken away or edited. Cheap: it reads no file."""
+    return tuple(signature_of(file) for folder in folders for file in _files(folder))
+
+
+def signature_of(file: Path) -> tuple[object, ...]:
+    """What changes when a file is replaced or written to."""
+    try:
+        found = file.stat()
+    except OSError as error:
+        return (str(file), error.errno)
+    return (str(file), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _in_folder(folder: SkillFolder) -> Iterator[Skill]:
+    for file in _files(folder):
+        yield _read(file)
+
+
+def _files(folder: SkillFolder) -> list[Path]:
+    """The ``SKILL.md`` files of a folder, by the name of their folder, links followed."""
+    root = _real(folder.path, folder)
+    if root is None:
+        return []
+    try:
+        with os.scandir(root) as entries:
+            names = sorted(entry.name for entry in islice(entries, 10 * MAX_SKILLS))
+    except OSError:
+        return []
+    places = (_real(root / name / SKILL_FILE, folder) for name in names if not name.startswith("."))
+    return list(islice((place for place in places if place is not None and place.is_file()), MAX_SKILLS))
+
+
+def _real(path: Path, folder: SkillFolder) -> Path | None:
+    """`path` with links followed; None where it leads to where the folder's skills may not be."""
+    real = Path(os.path.realpath(path))
+    if folder.within is not None and not real.is_relative_to(Path(os.path.realpath(folder.within))):
+        return None
+    return real
+
+
+def _read(file: Path) -> Skill:
+    name = shown(file.parent.name, 64)
+    try:
+        with open_file(file) as stream:
+            text = stream.read(_HEAD).decode(errors="replace")
+    except (ToolFailure, OSError) as error:
+        return Skill(name, "", file, str(error))
+    keys, _ = split_front_matter(text)
+    name = shown(_one_line(keys.get("name", "")), 64) or name
+    description = _one_line(keys.get("description", ""))
+    if len(description) > MAX_DESCRIPTION:
+        description = f"{description[:MAX_DESCRIPTION]}…"
+    return Skill(name, description, file, "" if description else "its front matter has no description")
+
+
+def _one_line(text: str) -> str:
+    return shown(" ".join(valid_text(text).split()), 10 * MAX_DESCRIPTION)

@@ -1,0 +1,328 @@
+"""Finding files and text: `glob` and `grep`, by ripgrep. Ignored files are left out, links are not followed."""
+
+import re
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
+
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.files.confined import open_file, open_folder
+from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, missing, shown
+from tui_agent.tools.schema import Signature
+from tui_agent.tools.search.ripgrep import Search, search
+
+MAX_FILES = 1_000
+"""File names that are listed."""
+MAX_MATCHES = 250
+"""Matching lines that are shown."""
+MAX_BYTES = 40 * 1024
+"""Bytes of names or lines that are shown: below what an output may have before it is cut."""
+MAX_COLUMNS = 500
+"""Bytes of a line that are shown."""
+
+_MOST_FILES = 200_000
+_MOST_MATCHES = 100_000
+_WALK = ("--hidden", "--no-require-git", "--color=never", "--glob=!.git", "--glob=!.hg", "--glob=!.svn", "--glob=!.jj")
+_LINES = (
+    "--no-heading",
+    "--with-filename",
+    "--line-number",
+    "--null",
+    "--no-context-separator",
+    f"--max-columns={MAX_COLUMNS}",
+    "--max-columns-preview",
+)
+_ABOUT_BINARY = re.compile(rb"(?:: |^)(?:WARNING: stopped searching binary file|binary file matches).*offset \d+\)$")
+_IGNORED = "Files ignored by .gitignore are left out; to look at them give their folder as path."
+
+
+class Glob:
+    """Lists files by a pattern."""
+
+    effect: Effect = "read"
+
+    def __init__(self) -> None:
+        self._signature = Signature.of(self._glob, "glob")
+        self.definition = self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return self._signature.call(_preview_of_glob, arguments, workspace)
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._signature.call(self._glob, arguments, context)
+
+    async def _glob(self, context: ToolContext, /, pattern: str, path: str = ".") -> ToolOutput:
+        """Find files by name. Files ignored by .gitignore are left out, hidden ones are included, links not followed.
+
+        Args:
+            pattern: Such as *.py (a name, in any folder), src/**/*.{ts,tsx} (from path on), !*.md (all but these).
+            path: The folder to look in.
+        """
+        real = granted_path(context, path)
+        with open_folder(real) as folder:
+            found = sorted(await _files(folder, _relative(pattern, real)))
+        if not found:
+            return ToolOutput(
+                f"No file matches {shown(pattern, 200)} below {shown(path)}. {_IGNORED}", summary="no files"
+            )
+        prefix = _prefix(context.workspace, real)
+        lines = _bounded([prefix + shown(name.decode(errors="replace")) for name in found[:MAX_FILES]])
+        left = len(found) - len(lines)
+        count = f"{len(found):,} files" if len(found) < _MOST_FILES else f"at least {len(found):,} files"
+        if left:
+            lines.append(f"[{left:,} more files ({count} in all). Narrow the pattern or the path.]")
+        return ToolOutput("\n".join(lines), summary=count)
+
+
+class Grep:
+    """Searches files for a regular expression."""
+
+    effect: Effect = "read"
+
+    def __init__(self) -> None:
+        self._signature = Signature.of(self._grep, "grep")
+        self.definition = self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return self._signature.call(_preview_of_grep, arguments, workspace)
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._signature.call(self._grep, arguments, context)
+
+    async def _grep(
+        self,
+        running: ToolContext,
+        /,
+        pattern: str,
+        path: str = ".",
+        glob: str | None = None,
+        context: Annotated[int, Meta(ge=0, le=50)] = 0,
+    ) -> ToolOutput:
+        """Search the contents of files for a regular expression (Rust syntax: no look-around, no back-references).
+
+        Matches come below the name of their file as line number, colon and text. Binary files and files ignored by
+        .gitignore are left out, hidden ones are included, links are not followed.
+
+        Args:
+            pattern: The regular expression. (?i) in front ignores case; \\n makes it search across lines.
+            path: The folder or file to search.
+            glob: Search only files whose name matches, such as *.py or src/**/*.ts; !*.md leaves files out.
+            context: Lines to show before and after each match.
+        """
+        real = granted_path(running, path)
+        if not real.exists():
+            raise missing(path, real)
+        arguments = [*_LINES, f"--context={context}", f"--regexp={pattern}"]
+        if "\n" in pattern or r"\n" in pattern:
+            arguments.append("--multiline")
+        if real.is_dir():
+            matches = await self._in_folder(arguments, real, glob, _prefix(running.workspace, real))
+        else:
+            matches = await self._in_file(arguments, real, display_path(running.workspace, real))
+        if not matches.count:
+            what = f"No match for {shown(pattern, 200)} in {shown(path)}."
+            return ToolOutput(f"{what} {matches.why_none}".rstrip(), summary="no matches")
+        return ToolOutput(matches.text, summary=matches.summary)
+
+    async def _in_folder(self, arguments: list[str], real: Path, glob: str | None, prefix: str) -> "_Matches":
+        with open_folder(real) as folder:
+            wanted = None if glob is None else await _files(folder, _relative(glob, real))
+            chosen = () if glob is None else (f"--glob={_relative(glob, real)}",)
+            matches = _Matches("--context=0" not in arguments, prefix, wanted, why_none=_IGNORED)
+            async with search((*arguments, "--sort=path", *chosen, *_WALK, "--", "."), folder) as rg:
+                await matches.take(rg)
+        return matches
+
+    async def _in_file(self, arguments: list[str], real: Path, name: str) -> "_Matches":
+        matches = _Matches("--context=0" not in arguments, name=name)
+        with open_folder(real.parent) as folder, open_file(real) as stream:
+            async with search((*arguments, "--color=never", "--", "-"), folder, stdin=stream) as rg:
+                await matches.take(rg)
+        return matches
+
+
+class _Matches:
+    """What a search found, gathered as it comes: the first of it as text, the rest as counts."""
+
+    def __init__(
+        self, spaced: bool, prefix: str = "", wanted: set[bytes] | None = None, why_none: str = "", name: str = ""
+    ) -> None:
+        """`spaced`: matches have lines around them, so gaps are marked. `wanted`: the files that count; None: all."""
+        self.count = 0
+        self._spaced = spaced
+        self.why_none = why_none
+        self._prefix = prefix
+        self._wanted = wanted
+        self._name = name
+        self._lines: list[str] = []
+        self._bytes = 0
+        self._file: bytes | None = None
+        self._files = 0
+        self._last = 0
+        self._shown = 0
+        self._files_cut = 0
+        self._cut_file: bytes | None = None
+
+    async def take(self, rg: Search) -> None:
+        """Take in all of its output, up to a bound. Raises ToolFailure when it refused the search."""
+        name = b""
+        async for line in rg.records(b"\n"):
+            if _ABOUT_BINARY.search(line):
+                self.why_none = self.why_none or "It is a binary file."
+                continue
+            path, nul, text = line.partition(b"\0")
+            name += path
+            if not nul:
+                name += b"\n"
+                continue
+            self._add(name.removeprefix(b"./"), text)
+            name = b""
+            if self.count >= _MOST_MATCHES:
+                return
+        errors = await rg.errors()
+        if errors and not self.count:
+            raise _refusal(errors)
+
+    @property
+    def summary(self) -> str:
+        bound = "at least " if self.count >= _MOST_MATCHES else ""
+        return f"{bound}{_counted(self.count, 'match', 'matches')} in {_counted(self._files, 'file', 'files')}"
+
+    @property
+    def text(self) -> str:
+        hidden = self.count - self._shown
+        if not hidden:
+            return "\n".join(self._lines)
+        more = f"{_counted(hidden, 'more match', 'more matches')} in {_counted(self._files_cut, 'file', 'files')}"
+        return "\n".join([*self._lines, f"[{more}; {self.summary} in all. Narrow the pattern, the path or the glob.]"])
+
+    def _add(self, name: bytes, text: bytes) -> None:
+        if self._wanted is not None and name not in self._wanted:
+            return
+        parsed = _Line.read(text)
+        is_new = name != self._file
+        if is_new:
+            self._file, self._last = name, 0
+            self._files += 1
+        self.count += parsed.is_match
+        if self._shown >= MAX_MATCHES or self._bytes >= MAX_BYTES:
+            if parsed.is_match and name != self._cut_file:
+                self._cut_file = name
+                self._files_cut += 1
+            return
+        if is_new:
+            self._say(self._name or self._prefix + shown(name.decode(errors="replace")))
+        elif self._spaced and parsed.number > self._last + 1:
+            self._say("--")
+        self._say(f"{parsed.number}{':' if parsed.is_match else '-'}{parsed.text}")
+        self._shown += parsed.is_match
+        self._last = parsed.number
+
+    def _say(self, line: str) -> None:
+        self._lines.append(line)
+        self._bytes += len(line.encode()) + 1
+
+
+class _Line(NamedTuple):
+    """One line of a file that rg printed: a match, or the context of one."""
+
+    number: int
+    is_match: bool
+    text: str
+
+    @classmethod
+    def read(cls, printed: bytes) -> "_Line":
+        found = re.match(rb"(\d+)([:-])", printed)
+        if found is None:
+            raise ToolFailure(
+                "ripgrep printed something unexpected: the `rg` on this machine may be older than 13.",
+                "Use a command such as grep, and tell the user.",
+            )
+        text = printed[found.end() :].removesuffix(b"\r").decode(errors="replace")
+        return cls(int(found[1]), found[2] == b":", text)
+
+
+async def _files(folder: int, glob: str) -> set[bytes]:
+    """The files below `folder` that match `glob` and are not ignored, as relative paths; at most `_MOST_FILES`.
+
+    Given a glob, rg no longer heeds .gitignore for what it matches. So it is asked twice, and both must agree.
+    """
+    async with search(("--files", "--null", "--sort=path", f"--glob={glob}", *_WALK), folder) as rg:
+        matching = await _names(rg)
+    if not matching:
+        return matching
+    async with search(("--files", "--null", *_WALK), folder) as rg:
+        return {name async for name in rg.records(b"\0") if name in matching}
+
+
+async def _names(rg: Search) -> set[bytes]:
+    names: set[bytes] = set()
+    async for name in rg.records(b"\0"):
+        names.add(name)
+        if len(names) >= _MOST_FILES:
+            return names
+    errors = await rg.errors()
+    if errors and not names:
+        raise _refusal(errors)
+    return names
+
+
+def _refusal(errors: str) -> ToolFailure:
+    """What rg complained about, in plain words, and what to do about a pattern it cannot read."""
+    parse = re.search(r"regex parse error:.*\nerror: (.+)", errors, re.DOTALL)
+    if parse:
+        return ToolFailure(
+            f"The pattern is not a valid regular expression: {parse[1].splitlines()[0]}.",
+            "To search for text as it is, put a backslash before each of "
+            r"\ . + * ? ( ) | [ ] { } ^ $, as in foo\(bar\).",
+        )
+    glob = re.search(r"error parsing glob .*?: (.+)", errors)
+    if glob:
+        return ToolFailure(f"The glob is not valid: {glob[1]}.", "A backslash takes a special character as it is.")
+    return ToolFailure(
+        f"The search failed: {shown(errors.removeprefix('rg: ').splitlines()[0], 300)}",
+        "Try a narrower path or a simpler pattern.",
+    )
+
+
+def _relative(glob: str, real: Path) -> str:
+    """`glob` as rg understands it: from the searched folder on."""
+    negated = glob.startswith("!")
+    bare = glob.removeprefix("!").removeprefix("./").removeprefix(f"{real}/")
+    if not bare or "\0" in bare:
+        raise ToolFailure("The glob is empty or holds a NUL character.", "Give a pattern such as *.py.")
+    return f"!{bare}" if negated else bare
+
+
+def _prefix(workspace: WorkspaceView, real: Path) -> str:
+    """What stands before the names found below `real`, so that they can be given to other tools as they are."""
+    where = display_path(workspace, real)
+    return "" if where == "." else f"{where.rstrip('/')}/"
+
+
+def _bounded(lines: list[str]) -> list[str]:
+    size = 0
+    for index, line in enumerate(lines):
+        size += len(line.encode()) + 1
+        if size > MAX_BYTES:
+            return lines[:index]
+    return lines
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _preview_of_glob(workspace: WorkspaceView, /, pattern: str, path: str) -> Preview:
+    return Preview(f"Find {shown(pattern, 200)}", text=f"in {shown(str(workspace.resolve(path)))}")
+
+
+def _preview_of_grep(workspace: WorkspaceView, /, pattern: str, path: str, **_: object) -> Preview:
+    return Preview(f"Search for {shown(pattern, 200)}", text=f"in {shown(str(workspace.resolve(path)))}")

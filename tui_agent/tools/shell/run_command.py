@@ -1,0 +1,226 @@
+"""The tool that runs shell commands.
+
+The shell is bash where there is one, else sh, neither as a login nor as an interactive shell: a command means the same
+on every machine, whatever shell the user prefers.
+"""
+
+import asyncio
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
+
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.schema import Signature
+from tui_agent.tools.shell.answers import answer, exit_words, left_words
+from tui_agent.tools.shell.background import BackgroundCommands
+from tui_agent.tools.shell.environment import child_environment
+from tui_agent.tools.shell.processes import Command, Ended
+from tui_agent.tools.shell.raw_stream import RawStream
+from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
+
+DEFAULT_TIMEOUT = 120
+Seconds: TypeAlias = Annotated[int, Meta(ge=1, le=86_400)]
+RAW_STREAM_BYTES = 100_000_000
+BACKGROUND_START = 1.0
+"""Seconds a background command is watched before the call answers: most mistakes show by then."""
+
+_PROGRESS_INTERVAL = 0.1
+_PROGRESS_LINES = 40
+_PROGRESS_CHARACTERS = 8_000
+
+
+class RunCommand:
+    """`run_command`. `keep_variables`: names of secret-looking environment variables that commands may see;
+    `stream_bytes` and `raw_stream_bytes`: what is kept of the end of the shown, and of the start of the raw output.
+    `background`: who takes over the commands that are left running.
+    """
+
+    effect: Effect = "run"
+
+    def __init__(
+        self,
+        *,
+        keep_variables: Iterable[str] = (),
+        stream_bytes: int = STREAM_BYTES,
+        raw_stream_bytes: int = RAW_STREAM_BYTES,
+        background: BackgroundCommands | None = None,
+    ) -> None:
+        self._keep = tuple(keep_variables)
+        self._stream_bytes = stream_bytes
+        self._raw_stream_bytes = raw_stream_bytes
+        self._background = background or BackgroundCommands(stream_bytes)
+        self._signature = Signature.of(self._run, "run_command")
+        self.definition = self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        return (Access(effect="run", target=self._command(arguments)),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return Preview(title="Run a command", command=self._command(arguments))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._signature.call(self._run, arguments, context)
+
+    def _command(self, arguments: str) -> str:
+        return str(self._signature.parse(arguments)["command"])
+
+    async def _run(
+        self,
+        context: ToolContext,
+        /,
+        command: str,
+        timeout: Seconds = DEFAULT_TIMEOUT,  # noqa: ASYNC109 - the model's argument
+        background: bool = False,
+    ) -> ToolOutput:
+        """Run a shell command in the workspace folder and return its output and exit code.
+
+        Each call is a new shell: nothing of a `cd` or a variable lasts. There is no terminal and no input: pass
+        flags such as `--yes`, and avoid editors and pagers. Output is shown as a terminal would show it, standard
+        output and errors together; very long output keeps its end. Prefer the file tools for reading, searching and
+        editing files.
+
+        Args:
+            command: What the shell is to run.
+            timeout: Seconds after which the command is ended with everything it started.
+            background: Leave the command running (a server, a long build) and answer after a second with its process
+                id. command_output reads on, stop_command ends it. It has no timeout, and ends with this program at
+                the latest.
+        """
+        if not command.strip():
+            raise ToolFailure("run_command: `command` is empty.", "Say what the shell is to run.")
+        if background:
+            self._background.check_room()
+        raw = RawStream(context.artifacts / "raw", context.call_id, limit=self._raw_stream_bytes)
+        terminal = Terminal(limit=self._stream_bytes)
+        progress = _Progress(terminal, context.progress)
+
+        def on_output(data: bytes) -> None:
+            if data:
+                raw.write(data)
+                terminal.feed(data)
+                progress.changed()
+
+        running = self._start(command, context.workspace.root, on_output)
+        started = time.monotonic()
+        if background:
+            return await self._leave_running(command, running, terminal, raw, progress)
+        try:
+            ended, timed_out = await _wait(running, timeout)
+        finally:
+            progress.stop()
+            raw.close()
+        terminal.finish()
+        await asyncio.to_thread(raw.sync)
+        notes = [_exit_line(ended, timed_out, timeout, time.monotonic() - started)]
+        if ended.left and not timed_out:
+            notes.append(left_words(ended))
+        return answer(terminal, raw, notes, is_error=timed_out or ended.exit_code != 0)
+
+    async def _leave_running(
+        self, line: str, running: Command, terminal: Terminal, raw: RawStream, progress: "_Progress"
+    ) -> ToolOutput:
+        raw.open()
+        try:
+            async with asyncio.timeout(BACKGROUND_START):
+                ended = await running.ended()
+        except TimeoutError:
+            pid = running.pid
+            note = (
+                f"[still running in the background as process {pid}: command_output(process={pid}) reads what it "
+                f"prints from here on, stop_command(process={pid}) ends it; all of its output goes to {raw.path}]"
+            )
+            told = answer(terminal, raw, [note], is_error=False)
+            terminal.clear()
+            self._background.adopt(line, running, raw, terminal)
+            return told
+        except BaseException:
+            await running.stop()
+            raise
+        finally:
+            progress.stop()
+        raw.close()
+        terminal.finish()
+        notes = [f"[the background command has already ended, {exit_words(ended)}]"]
+        if ended.left:
+            notes.append(left_words(ended))
+        return answer(terminal, raw, notes, is_error=ended.exit_code != 0)
+
+    def _start(self, command: str, folder: Path, on_output: Callable[[bytes], None]) -> Command:
+        try:
+            return Command(
+                [shell(), "-c", command],
+                folder=folder,
+                environment=child_environment(os.environ, self._keep),
+                on_output=on_output,
+            )
+        except OSError as error:
+            raise ToolFailure(f"The command could not be started: {error.strerror}.", _advice(error)) from error
+        except ValueError as error:
+            raise ToolFailure("The command holds a NUL or an invalid character.", "Write it as plain text.") from error
+
+
+def shell() -> str:
+    """Path of the shell commands run in. Raises ToolFailure where there is none."""
+    for path in ("/bin/bash", "/usr/bin/bash", shutil.which("bash"), "/bin/sh", shutil.which("sh")):
+        if path and os.access(path, os.X_OK):
+            return path
+    raise ToolFailure(
+        "There is no shell (bash or sh) on this machine, so commands cannot run.", "Go on with the other tools."
+    )
+
+
+async def _wait(running: Command, seconds: float) -> tuple[Ended, bool]:
+    """The end of the command, and whether it was the timeout's. Cancelled, it ends the command first."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await running.ended(), False
+    except TimeoutError:
+        await running.stop()
+        return await running.ended(), True
+    except BaseException:
+        await running.stop()
+        raise
+
+
+def _exit_line(ended: Ended, timed_out: bool, timeout: int, seconds: float) -> str:
+    if timed_out:
+        return f"[timeout: ended after {timeout} s with everything it had started; raise `timeout` or use `background`]"
+    return f"[{exit_words(ended)}, {seconds:.1f} s]"
+
+
+def _advice(error: OSError) -> str:
+    if error.errno == errno.E2BIG:
+        return "Put what is so long into a file and run that."
+    return "Try again, or tell the user: the machine may be out of memory or of processes."
+
+
+class _Progress:
+    """Passes the visible end of the output on, at most every `_PROGRESS_INTERVAL` seconds and never when idle."""
+
+    def __init__(self, terminal: Terminal, show: Callable[[str], None]) -> None:
+        self._terminal = terminal
+        self._show = show
+        self._timer: asyncio.TimerHandle | None = None
+        self._last = float("-inf")
+        self._stopped = False
+
+    def changed(self) -> None:
+        if self._timer is None and not self._stopped:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(max(loop.time(), self._last + _PROGRESS_INTERVAL), self._emit)
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer:
+            self._timer.cancel()
+
+    def _emit(self) -> None:
+        self._timer = None
+        self._last = asyncio.get_running_loop().time()
+        self._show(self._terminal.tail(_PROGRESS_LINES)[-_PROGRESS_CHARACTERS:])

@@ -1,0 +1,365 @@
+"""The full-screen app: which key does what, and what happens as a session opens, asks and ends."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import events
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+from typing_extensions import override
+
+from tui_agent.agent.command_names import is_command
+from tui_agent.arguments import Arguments
+from tui_agent.crash_log import in_a_line
+from tui_agent.safe_text import one_line
+from tui_agent.settings import Settings
+from tui_agent.tui.app.base_app import BaseApp
+from tui_agent.tui.app.conductor import Conductor, SessionUnavailable
+from tui_agent.tui.app.keys import Place
+from tui_agent.tui.app.opening import learn_model, open_for_screen, show_past, welcome
+from tui_agent.tui.app.own_commands import shell_command
+from tui_agent.tui.app.prompt_actions import PromptActions
+from tui_agent.tui.cards.blocks import Level, ToolState
+from tui_agent.tui.context.context_control import ContextControl
+from tui_agent.tui.dialogs.permission import PermissionPanel
+from tui_agent.tui.pane.conversation import ConversationPane
+from tui_agent.tui.prompt.prompt import Prompt
+from tui_agent.tui.wording import short_path
+from tui_agent.version import __version__
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+    from tui_agent.agent.agent import Agent
+    from tui_agent.agent.events import AgentEvent
+    from tui_agent.conversation.blocks import Image
+    from tui_agent.models.base import ModelProfile
+    from tui_agent.session import Session
+    from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+    from tui_agent.tui.app.turns import TurnView
+    from tui_agent.tui.context.context_panel import ContextPanel
+
+AGAIN_S: Final = 2.0
+"""Seconds within which a second Ctrl+C quits."""
+
+APP_ONLY: Final = frozenset(("break", "palette", "edit_draft", "help", "context", "toggle_cards"))
+
+
+class TuiAgent(BaseApp):
+    """What happens when the user does something, and when the session is there."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "break", "Stop, or quit", show=False, priority=True),
+        Binding("escape", "interrupt", "Stop the turn", show=False),
+        Binding("ctrl+o", "toggle_cards", "Open or close all cards", show=False),
+        Binding("f1", "help", "Help", show=False),
+        Binding("f2", "context", "Context", show=False),
+        Binding("ctrl+p", "palette", "All commands", show=False),
+        Binding("ctrl+g", "edit_draft", "Write in your editor", show=False),
+        Binding("ctrl+q", "leave", "Quit", show=False),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
+    ]
+
+    def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
+        super().__init__(arguments, settings, driver_class=driver_class)
+        self._break_at = 0.0
+        self._actions = PromptActions(self, self._commands, self.run_command)
+        self.steering = ContextControl(self)
+
+    def on_mount(self) -> None:
+        """Show the first picture; everything slow comes after it."""
+        self.conductor = Conductor(self, self._open)
+        self._leave_on_signals()
+        self.status.show(mode=self.settings.permissions.mode, hint="")
+        self._greet()
+        self.entry.prompt.focus()
+        self.call_after_refresh(self._begin)
+
+    async def on_unmount(self) -> None:
+        """However the app ends: the session ends in order."""
+        await self._close()
+
+    async def _close(self) -> None:
+        await self._actions.stop_shell()
+        await self._files.close()
+        await self.conductor.close()
+
+    def _greet(self) -> None:
+        text = welcome(self.settings, os.environ)
+        self.say(
+            Level.INFO,
+            f"tui-agent {__version__} · {short_path(self.arguments.folder)}",
+            text,
+            "F1 shows keys and commands",
+        )
+        for problem in self._appearance.problems:
+            self.say(Level.WARNING, "A theme cannot be used", problem, "mend it and start again, or choose with /theme")
+
+    async def _begin(self) -> None:
+        self.run_worker(self._open_and_send(), name="open", exit_on_error=True)
+
+    async def _open_and_send(self) -> None:
+        try:
+            if self.arguments.prompt:
+                await self.conductor.send(self.arguments.prompt)
+            await self.conductor.open()
+        finally:
+            # A conversation that was loaded stays: whoever looks for garbage need not look there, nor meanwhile.
+            gc.freeze()
+            gc.enable()
+
+    async def _open(self) -> "tuple[Session, TurnView]":
+        from tui_agent.tui.app.turns import TurnView
+        from tui_agent.tui.cards.subtask_steps import SubtaskSteps
+
+        session = await open_for_screen(self.arguments, self.settings, self, self.ask)
+        self.session_folder = session.folder
+        view = TurnView(self._transcript, self.status, self.conductor)
+        SubtaskSteps(self._transcript, session.agent)
+        session.agent.listen(view.show)
+        await show_past(session.agent.history(), view, self.pane)
+        view.changed = lambda event: self._context_changed(session.agent, event)
+        for notice in session.notices:
+            view.show(notice)
+        self._show_agent(session.agent)
+        self._show_attention()
+        self.app_resume_signal.subscribe(self, self._on_resume)
+        self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
+        return session, view
+
+    async def _learn(self, agent: "Agent") -> None:
+        await learn_model(agent, self)
+        self._show_agent(agent)
+
+    # What the user does
+
+    async def on_prompt_sent(self, message: Prompt.Sent) -> None:
+        """Run a command, or give the text to the agent."""
+        self.pane.scroll_to_tail()
+        if is_command(message.written):
+            self.run_worker(self.run_command(message.written), name="command", exit_on_error=True)
+        elif command := shell_command(message.text):
+            self._actions.run_shell(command)
+        else:
+            self._attention.name = self._attention.name or one_line(message.written, 60)
+            await self.conductor.send(message.text)
+
+    async def run_command(self, text: str) -> None:
+        """Do what `/name argument` says."""
+        try:
+            await self.steering.run(text, lambda text: self._commands.run(self, text))
+        except SessionUnavailable:
+            self.say(Level.WARNING, "There is no session, so this cannot be done")
+        except Exception as error:
+            self.report(error)
+
+    async def on_prompt_recalled(self) -> None:
+        """Give back the newest text that waits."""
+        text = await self.conductor.take_back()
+        if text:
+            self.entry.prompt.put(text)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A paste nobody took, such as into the conversation, is for the prompt."""
+        self.entry.prompt.paste(event.text)
+
+    def on_prompt_pictures_pasted(self, message: Prompt.PicturesPasted) -> None:
+        """Pictures for the prompt."""
+        self.run_worker(self._actions.paste_pictures(message.text), name="pictures", exit_on_error=True)
+
+    def action_paste_picture(self) -> None:
+        """Take the picture on the clipboard."""
+        self.entry.prompt.action_paste_picture()
+
+    def on_prompt_left(self) -> None:
+        """Ctrl+D in an empty prompt."""
+        self.quit()
+
+    async def action_interrupt(self) -> None:
+        """Stop the turn; when none runs, go back to the prompt."""
+        self.entry.prompt.focus()
+        self.run_worker(self._stop(), name="stop")
+
+    async def _stop(self) -> None:
+        if self.steering.drafting.stop():
+            return
+        await self._actions.stop_shell()
+        await self.conductor.stop()
+
+    def action_break(self) -> None:
+        """Copy what is selected, empty the prompt, or stop the turn; pressed again: quit."""
+        if self._copied_selection():
+            return
+        now = monotonic()
+        if now - self._break_at < AGAIN_S:
+            self.quit()
+            return
+        self._break_at = now
+        if self.entry.prompt.clear_draft():
+            done = "emptied"
+        elif self.conductor.busy or self._actions.own.count or self.steering.drafting.writing:
+            done = "stopping"
+            self.run_worker(self._stop(), name="stop")
+        else:
+            done = ""
+        self.status.show(hint=f"{done}; Ctrl+C again to quit" if done else "Ctrl+C again to quit")
+        self.set_timer(AGAIN_S, self._forget_break)
+
+    def _forget_break(self) -> None:
+        if monotonic() - self._break_at >= AGAIN_S:
+            self.status.show(hint="")
+
+    def _copied_selection(self) -> bool:
+        text = self.entry.prompt.selected_text or self.screen.get_selected_text()
+        if not text:
+            return False
+        self.copy_to_clipboard(text)
+        self.screen.clear_selection()
+        self.hint("copied")
+        return True
+
+    def on_conversation_pane_copied(self, message: ConversationPane.Copied) -> None:
+        """A block, or code of it, went to the clipboard."""
+        self.hint(f"{message.what} copied" if message.what else "copied")
+
+    def action_toggle_cards(self) -> None:
+        """Open or close every card."""
+        self.pane.toggle_all()
+
+    def action_page(self, direction: int) -> None:
+        """Turn a page of the conversation without leaving the prompt."""
+        self.pane.action_page(direction)
+
+    @override
+    def action_focus_next(self) -> None:
+        if self.permission.asking and not self.permission.has_focus_within:
+            self.permission.focus()
+        else:
+            super().action_focus_next()
+
+    def action_help(self) -> None:
+        """Show what can be pressed where the keyboard is now, and what can be typed."""
+        place: Place = "conversation" if self.pane.has_focus else "prompt"
+        if self.permission.has_focus_within:
+            place = "question"
+        elif self.steering.has_focus:
+            place = "context"
+        from tui_agent.tui.dialogs.dialogs import HelpScreen
+
+        self.push_screen(HelpScreen(self._actions.help_sections(place)))
+
+    def action_palette(self) -> None:
+        """Let the user choose among all commands."""
+        self.run_worker(self._actions.palette(), name="palette", exit_on_error=True)
+
+    def action_edit_draft(self) -> None:
+        """Let the user write in their own editor."""
+        self.run_worker(self._actions.edit_draft(), name="editor", exclusive=True, group="editor", exit_on_error=True)
+
+    def action_context(self) -> None:
+        """Open or close the context panel."""
+        self.steering.toggle()
+
+    def on_context_panel_closed(self) -> None:
+        """The user is done with the context panel."""
+        self.steering.close()
+
+    async def on_context_panel_opened(self, message: "ContextPanel.Opened") -> None:
+        """The user wants to read an item or a step."""
+        await self.steering.read(message.title, message.text)
+
+    def on_context_panel_changing(self, message: "ContextPanel.Changing") -> None:
+        """The user wants the context changed."""
+        self.run_worker(self.steering.change(message.change), name="change", exit_on_error=True)
+
+    def on_conversation_pane_undo_asked(self, message: ConversationPane.UndoAsked) -> None:
+        """The user wants a context step undone."""
+        self.run_worker(self.steering.undo(message.block), name="change", exit_on_error=True)
+
+    async def may_switch(self, agent: "Agent", profile: "ModelProfile") -> bool:
+        """Whether another model may go on, after a look at what that means."""
+        return await self.steering.may_switch(agent, profile)
+
+    def action_leave(self) -> None:
+        """Quit."""
+        self.quit()
+
+    @override
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of the app belong to a dialog while there is one."""
+        return not (action in APP_ONLY and isinstance(self.screen, ModalScreen))
+
+    # What the agent asks
+
+    async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
+        """Put a question to the user."""
+        self._attention.question(question.tool, focused=self.app_focus)
+        try:
+            answer = await self.permission.ask(question)
+        finally:
+            self._attention.answered()
+        block = self._transcript.tool(question.call_id)
+        if answer.allowed and block is not None:
+            self._transcript.set_tool_state(block, ToolState.RUNNING)
+            self.status.show(activity=f"running {question.tool}")
+        return answer
+
+    def on_permission_panel_typed(self, message: PermissionPanel.Typed) -> None:
+        """A letter that was no answer belongs to the prompt."""
+        self.entry.prompt.focus()
+        self.entry.prompt.type(message.character)
+
+    def on_permission_panel_closed(self, message: PermissionPanel.Closed) -> None:
+        """The keyboard goes back to the prompt."""
+        if message.had_focus:
+            self.entry.prompt.focus()
+
+    # What the conductor asks for
+
+    async def pictures(self, text: str) -> "tuple[Image, ...]":
+        """The pictures that a text names."""
+        return await self._actions.pictures(text)
+
+    def quit(self) -> None:
+        """Close the session, then leave."""
+        self.run_worker(self._leave(), name="leave", exclusive=True, group="leave")
+
+    def _leave_on_signals(self) -> None:
+        """When the terminal is closed or the process is told to end: in order too, with every command that runs."""
+        if sys.platform != "win32":
+            for number in (signal.SIGHUP, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, self.quit)
+
+    async def _leave(self) -> None:
+        self.status.show(hint="closing")
+        try:
+            await self._close()
+        except Exception as error:
+            self.crash = self.crash or f"the session was not closed in order ({in_a_line(error)})"
+        finally:
+            self.exit()
+
+    @override
+    def _show_agent(self, agent: "Agent") -> None:
+        super()._show_agent(agent)
+        self.steering.changed()
+
+    def _context_changed(self, agent: "Agent", event: "AgentEvent") -> None:
+        from tui_agent.agent.events import ContextStep, ModelChanged
+
+        if isinstance(event, ContextStep | ModelChanged):
+            self._show_agent(agent)
+        self.status.show(cache_share=agent.cache_share)
+        self.steering.changed()
+
+    def _on_resume(self, app: App[object]) -> None:
+        # The terminal comes back empty; Textual would paint only what has changed meanwhile.
+        self._attention.again()
+        for widget in self.screen.walk_children(with_self=True):
+            widget.refresh()

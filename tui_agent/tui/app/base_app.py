@@ -1,0 +1,210 @@
+"""The app before any key: the widgets on the screen, how it looks, and what its parts and the commands ask of it."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from textual.app import App, ComposeResult
+from textual.filter import LineFilter
+from textual.screen import Screen
+from typing_extensions import override
+
+from tui_agent.arguments import Arguments
+from tui_agent.crash_log import in_a_line, write_crash_log
+from tui_agent.resources import styles_folder
+from tui_agent.settings import Settings
+from tui_agent.tui.app.attention import Attention
+from tui_agent.tui.app.commands import default_commands
+from tui_agent.tui.app.conductor import Conductor
+from tui_agent.tui.app.lifetime import appearance, name_of, own_filters, terminal_encoding, without_greys
+from tui_agent.tui.app.status_bar import StatusBar, Thresholds
+from tui_agent.tui.app.theme import ASCII, glyphs_for
+from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.dialogs.permission import PermissionPanel
+from tui_agent.tui.pane.conversation import ConversationPane
+from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.prompt.history import PromptHistory
+from tui_agent.tui.prompt.mentions import ProjectFiles
+from tui_agent.tui.prompt.prompt import PromptArea
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+    from tui_agent.agent.agent import Agent
+    from tui_agent.tui.dialogs.pickers import Option
+
+HINT_S: Final = 2.0
+"""Seconds for which a hint stands in the status bar."""
+FAILED: Final = 1
+BAD_USAGE: Final = 2
+
+
+class BaseApp(App[object]):
+    """The conversation, the prompt, and the status bar below them. `conductor` is there from the first paint on."""
+
+    CSS_PATH = sorted(styles_folder().glob("*.tcss"))
+    ENABLE_COMMAND_PALETTE = False
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (7, "-low"), (14, "-high")]  # noqa: RUF012 (not declared as a class variable there)
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (not declared as a class variable there)
+    TITLE = "tui-agent"
+
+    conductor: Conductor
+
+    def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
+        super().__init__(driver_class=driver_class)
+        self.arguments = arguments
+        self.settings = settings
+        self.session_folder: Path | None = None
+        self.crash = ""
+        self.refusal = ""
+        self.glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
+        self._transcript = Transcript()
+        self._commands = default_commands()
+        self._files = ProjectFiles(arguments.folder)
+        self.pane = ConversationPane(self._transcript, glyphs=self.glyphs)
+        self.entry = PromptArea(PromptHistory(arguments.home / "history.jsonl"), self._commands.complete, self._files)
+        self.permission = PermissionPanel(lambda: self.entry.prompt.last_key)
+        self.status = StatusBar(self.glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
+        self._appearance = appearance(self, settings.ui.theme, arguments.home)
+        self.theme = self._appearance.theme
+        self._own_filters = own_filters(self.glyphs, terminal_encoding(), os.environ)
+        self._attention = Attention(
+            self._write_control, os.environ, place=arguments.folder.name, notifications=settings.ui.notifications
+        )
+
+    @override
+    def compose(self) -> ComposeResult:
+        yield self.pane
+        yield self.permission
+        yield self.entry
+        yield self.status
+
+    async def agent(self) -> "Agent":
+        """The agent, once the session is open. Raises SessionUnavailable."""
+        return await self.conductor.agent()
+
+    # Telling and asking
+
+    def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
+        """Show a notice in the pane."""
+        self._transcript.add_notice(level, title, text, hint)
+
+    def hint(self, text: str) -> None:
+        """Show a few words in the status bar for a moment."""
+        self.status.show(hint=text)
+        self.set_timer(HINT_S, self._clear_hint)
+
+    def _clear_hint(self) -> None:
+        self.status.show(hint="")
+
+    async def question(self, screen: "Screen[str | None]") -> str | None:
+        """Show a dialog and wait for its result. Only ever from a worker."""
+        return await self.push_screen_wait(screen)
+
+    async def pick(
+        self,
+        title: str,
+        options: "Iterable[Option]",
+        current: str,
+        *,
+        search: bool = False,
+        preview: Callable[[str], None] | None = None,
+    ) -> str | None:
+        """Let the user choose one; None: they did not."""
+        from tui_agent.tui.dialogs.pickers import PickerScreen
+
+        return await self.question(PickerScreen(title, options, current, search=search, preview=preview))
+
+    def refuse(self, reason: str) -> None:
+        """Leave the program: the settings do not allow what was asked for."""
+        self.refusal = reason
+        self.exit(return_code=BAD_USAGE)
+
+    def give_back(self, text: str) -> None:
+        """Put a text that was not sent back into the prompt."""
+        self.entry.prompt.put(text)
+
+    def show_waiting(self, texts: tuple[str, ...]) -> None:
+        """Show the texts that wait."""
+        self.entry.waiting.show(texts)
+        self.entry.prompt.recall_first = bool(texts)
+
+    def report(self, error: Exception) -> None:
+        """Show an error as a card; one that nobody expected leaves its details in a log."""
+        from tui_agent.tui.app.errors import explain
+
+        told = explain(error)
+        if told is not None:
+            self.say(Level.ERROR, *told)
+            return
+        self.say(
+            Level.ERROR,
+            "Something went wrong inside the program",
+            f"{in_a_line(error)}\nEverything up to here is kept.",
+            write_crash_log(error, os.environ),
+        )
+
+    # Themes
+
+    def theme_names(self) -> tuple[str, ...]:
+        """The shipped themes, and the user's own."""
+        return self._appearance.names
+
+    def theme_name(self) -> str:
+        """The theme in use."""
+        return self.theme
+
+    def use_theme(self, name: str) -> None:
+        """Change the colours."""
+        self.theme = name
+
+    # The status bar, the title, the terminal
+
+    def turn_changed(self) -> None:
+        """A turn began or ended."""
+        if self.conductor.session is not None:
+            self._show_agent(self.conductor.session.agent)
+        self._show_attention()
+
+    def refresh_status(self) -> None:
+        """Bring what the agent is now to the status bar."""
+        self.turn_changed()
+
+    def _show_agent(self, agent: "Agent") -> None:
+        full, spent = agent.fullness(), agent.tracker
+        self.status.show(
+            model=agent.profile.name,
+            mode=agent.mode,
+            tokens=full.tokens,
+            window=full.window,
+            measured=full.measured,
+            ticks=full.starts,
+            cost_usd=spent.session.known_cost_usd,
+            turn_cost_usd=spent.turn.known_cost_usd,
+            cache_share=agent.cache_share,
+        )
+
+    def _show_attention(self) -> None:
+        self._attention.name = name_of(self._transcript) or self._attention.name
+        self._attention.show(working=bool(self.status.status.activity), focused=self.app_focus)
+
+    def _write_control(self, sequence: str) -> None:
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
+
+    @override
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*without_greys(super().get_line_filters()), *self._own_filters]
+
+    @override
+    def _handle_exception(self, error: Exception) -> None:
+        """An error that leaves the screen unusable: keep its details, and leave with a line instead of a traceback."""
+        if not self.crash:
+            kept = write_crash_log(error, os.environ)
+            self.crash = f"stopped by an unexpected error ({type(error).__name__}); {kept}"
+            self._exception = error
+            self._exception_event.set()
+        self._return_code = FAILED
+        self._close_messages_no_wait()

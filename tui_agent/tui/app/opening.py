@@ -1,0 +1,156 @@
+"""Opening the session once the screen is there: trust, which session, and what can go wrong with it."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Protocol
+
+from textual.screen import Screen
+
+from tui_agent.arguments import Arguments
+from tui_agent.settings import Settings
+from tui_agent.tui.app.conductor import SessionUnavailable
+from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.pane.transcript_view import TranscriptView
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.agent.events import AgentEvent
+    from tui_agent.session import Session
+    from tui_agent.tools.base import Ask
+    from tui_agent.tui.app.turns import TurnView
+
+SLICE_S: Final = 0.008
+"""Seconds for which the screen may be busy with an earlier conversation before it looks for keys: half of what a key
+press may take.
+"""
+
+_KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY")
+
+
+class Questions(Protocol):
+    """What opening a session may ask and tell."""
+
+    def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
+        """Show a notice in the pane."""
+        ...
+
+    def refuse(self, reason: str) -> None:
+        """Leave the program: the settings do not allow what was asked for."""
+        ...
+
+    def question(self, screen: Screen[str | None]) -> Awaitable[str | None]:
+        """Show a dialog and wait for its result."""
+        ...
+
+
+async def open_for_screen(arguments: Arguments, settings: Settings, questions: Questions, ask: "Ask") -> "Session":
+    """The session the arguments ask for.
+
+    Raises SessionUnavailable after telling the user why there is none, or why the program ends.
+    """
+    arguments, settings = await _with_trust(arguments, settings, questions)
+    return await _opened(arguments, settings, questions, ask)
+
+
+def welcome(settings: Settings, environ: Mapping[str, str]) -> str:
+    """What someone without a key should know; empty for everyone else."""
+    if settings.model.id or any(environ.get(name) for name in _KEYS):
+        return ""
+    return (
+        "No key is set, so the offline model answers: a small reader of plain commands that needs no network.\n"
+        "Try: read README.md · find TODO in . · run ls -la · summarise README.md\n"
+        "\n"
+        "For Claude set ANTHROPIC_API_KEY, for Gemini set GEMINI_API_KEY, then start again; or enter a key now: /key\n"
+        "For a local model through Ollama: /model, or start with --model ollama:NAME"
+    )
+
+
+async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: TranscriptView) -> None:
+    """Bring an earlier conversation to the screen, however long: in slices, between which keys are answered."""
+    pane.hold()
+    try:
+        began = monotonic()
+        for event in past:
+            view.show(event)
+            if monotonic() - began > SLICE_S:
+                pane.take_in()
+                await asyncio.sleep(0)
+                began = monotonic()
+        view.end()
+    finally:
+        pane.flush()
+
+
+async def learn_model(agent: "Agent", questions: Questions) -> None:
+    """Ask the provider about the model, where there is a key to ask with; else say what is missing. Never raises."""
+    from tui_agent.models.catalogue import missing_key
+
+    missing = missing_key(agent.profile.name)
+    if missing is not None:
+        name = agent.profile.name
+        hint = f"enter it with /key, or set {missing} and start again; /model offline needs none"
+        questions.say(Level.WARNING, f"There is no key for {name}", hint=hint)
+        return
+    await agent.connect()
+
+
+async def _with_trust(arguments: Arguments, settings: Settings, questions: Questions) -> tuple[Arguments, Settings]:
+    """Ask about a project that brings something of its own; with the answer yes, what it brings counts."""
+    if not arguments.ask_trust:
+        return arguments, settings
+    from tui_agent.tui.dialogs.dialogs import TRUST, TrustScreen
+
+    if await questions.question(TrustScreen(arguments.project)) != TRUST:
+        return arguments, settings
+    from tui_agent.settings_sources import SettingsError, load_settings
+    from tui_agent.trust import TrustError, trust
+
+    try:
+        settings = load_settings(
+            arguments.home, arguments.project, trusted=True, environ=os.environ, overrides=arguments.overrides
+        )
+        trust(arguments.project, arguments.home)
+    except (SettingsError, TrustError) as error:
+        questions.say(
+            Level.ERROR, "The project's settings do not take effect", str(error), "mend that, then start again"
+        )
+        return arguments, settings
+    return replace(arguments, trusted=True, ask_trust=False), settings
+
+
+async def _opened(arguments: Arguments, settings: Settings, questions: Questions, ask: "Ask") -> "Session":
+    from tui_agent.session import SessionError, SessionRefused, open_session
+
+    if arguments.resume == "":
+        arguments = replace(arguments, resume=await _picked_session(arguments, questions))
+    try:
+        return await open_session(settings, arguments, ask)
+    except SessionRefused as refused:
+        questions.refuse(f"{refused.message} {refused.hint}")
+        raise SessionUnavailable from refused
+    except SessionError as error:
+        questions.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
+        raise SessionUnavailable from error
+
+
+async def _picked_session(arguments: Arguments, questions: Questions) -> str | None:
+    """The id of the session the user picks; None: a new one."""
+    from tui_agent.storage.errors import StorageError
+    from tui_agent.storage.sessions import list_sessions
+
+    try:
+        sessions = [info for info in await list_sessions(arguments.home) if info.messages and not info.problem]
+    except StorageError as error:
+        questions.say(Level.ERROR, "The sessions cannot be listed", error.message, error.hint)
+        return None
+    if not sessions:
+        questions.say(Level.INFO, "There is no earlier session; this is a new one")
+        return None
+    title = "Go on with: last used, size, cost, folder"
+    from tui_agent.tui.dialogs.options import session_options
+    from tui_agent.tui.dialogs.pickers import PickerScreen
+
+    return await questions.question(PickerScreen(title, session_options(sessions), search=True))

@@ -1,0 +1,157 @@
+"""What the app does with a prompt beside sending it: a shell command, the user's editor, pictures, the palette."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from tui_agent.tui.app.conductor import SessionUnavailable
+from tui_agent.tui.app.keys import PLACES, Place, keys_text
+from tui_agent.tui.app.own_commands import OwnCommands
+from tui_agent.tui.cards.blocks import Level
+
+if TYPE_CHECKING:
+    from tui_agent.conversation.blocks import Image
+    from tui_agent.tui.app.base_app import BaseApp
+    from tui_agent.tui.app.commands import Commands
+    from tui_agent.tui.prompt.pictures import Picture
+
+ACTIVITY: Final = "running your command"
+
+ACTIONS: Final = (
+    ("edit_draft", "Ctrl+G", "write in your editor"),
+    ("paste_picture", "Ctrl+V", "attach the picture on the clipboard"),
+    ("toggle_cards", "Ctrl+O", "open or close all cards"),
+    ("help", "F1", "keys and commands for where you are"),
+)
+"""Actions of the app that the palette offers beside the commands."""
+
+
+class PromptActions:
+    """These actions of one app; `run` does what a command's line says."""
+
+    def __init__(self, app: "BaseApp", commands: "Commands", run: Callable[[str], Awaitable[None]]) -> None:
+        self.own = OwnCommands()
+        self._app = app
+        self._commands = commands
+        self._run = run
+        self._keeping = asyncio.Lock()
+
+    def run_shell(self, command: str) -> None:
+        """Run a shell command of the user's; its card shows what it prints, and that joins the conversation."""
+        self.own.start(self._run_shell(command))
+
+    async def stop_shell(self) -> None:
+        """Stop every such command."""
+        await self.own.stop()
+
+    async def pictures(self, text: str) -> "tuple[Image, ...]":
+        """The pictures that a text names; what cannot be sent is told."""
+        from tui_agent.tui.prompt.mentions import names_pictures, read_pictures
+
+        if not names_pictures(text):
+            return ()
+        agent = await self._app.agent()
+        found = await asyncio.to_thread(read_pictures, text, self._app.arguments.folder, self._app.session_folder)
+        if found.problems:
+            self._app.say(Level.WARNING, "Not sent as a picture", "\n".join(found.problems))
+        if found.images and not agent.profile.images:
+            self._app.say(Level.WARNING, f"{agent.profile.name} cannot see pictures", "Only your words were sent.")
+            return ()
+        return found.images
+
+    async def paste_pictures(self, text: str) -> None:
+        """Keep the pictures of a paste, or without a text the one on the clipboard; their chips go to the prompt."""
+        chips: list[str] = []
+        try:
+            await self._keep_pictures(text, chips)
+        finally:
+            # What is no picture after all, or cannot be kept, is not lost: it stands there as it was pasted.
+            self._app.entry.prompt.pictures_pasted(" ".join(chips) or text or self._app.clipboard)
+
+    async def edit_draft(self) -> None:
+        """Let the user write in their own editor, which has the terminal until it ends. A running turn goes on."""
+        from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
+
+        prompt = self._app.entry.prompt
+        try:
+            text = await edited_outside(self._app, prompt.draft())
+        except EditorFailure as failure:
+            self._app.say(Level.WARNING, "The draft stays as it was", str(failure))
+        else:
+            prompt.replace_draft(text)
+            prompt.focus()
+
+    async def palette(self) -> None:
+        """Let the user choose among all commands and actions."""
+        from tui_agent.tui.dialogs.pickers import Option, PickerScreen
+
+        options = [Option(f"/{each.name}", each.usage, each.description) for each in self._commands.all]
+        options += [Option(action, key, meaning) for action, key, meaning in ACTIONS]
+        chosen = await self._app.question(PickerScreen("Commands", options, search=True))
+        command = next((each for each in self._commands.all if chosen == f"/{each.name}"), None)
+        if command is None:
+            await self._app.run_action(f"app.{chosen}") if chosen else None
+        elif command.argument.startswith("<"):
+            self._app.entry.prompt.focus()
+            self._app.entry.prompt.type(f"/{command.name} ")
+        else:
+            await self._run(f"/{command.name}")
+
+    def help_sections(self, place: Place) -> dict[str, str]:
+        """What can be pressed here, then what can be typed."""
+        return {PLACES[place][0]: keys_text(place), "Commands": self._commands.help_text()}
+
+    async def _keep_pictures(self, text: str, chips: list[str]) -> None:
+        from tui_agent.tui.prompt.clipboard import ClipboardProblem
+        from tui_agent.tui.prompt.pictures import PictureProblem, keep
+
+        app = self._app
+        try:
+            await app.agent()
+            if app.session_folder is None:
+                return
+            async with self._keeping:
+                async for read in _pasted(text):
+                    picture = await asyncio.to_thread(read)
+                    chips.append(await asyncio.to_thread(keep, picture, app.session_folder))
+        except SessionUnavailable:
+            app.say(Level.WARNING, "There is no session to keep a picture in")
+        except ClipboardProblem as problem:
+            if not app.clipboard:
+                app.say(Level.INFO, str(problem))
+        except (OSError, PictureProblem) as problem:
+            app.say(Level.WARNING, "The picture cannot be sent", str(problem))
+
+    async def _run_shell(self, command: str) -> None:
+        app = self._app
+        try:
+            agent = await app.agent()
+            if not app.conductor.busy:
+                app.status.show(activity=ACTIVITY, since=monotonic())
+            await agent.run_shell(command)
+        except SessionUnavailable:
+            app.say(Level.WARNING, "There is no session, so this cannot be run")
+        except Exception as error:
+            app.report(error)
+        finally:
+            if app.status.status.activity == ACTIVITY and self.own.count <= 1:
+                app.status.show(activity="")
+            app.refresh_status()
+
+
+async def _pasted(text: str) -> "AsyncIterator[Callable[[], Picture]]":
+    """How to read each picture of a paste, or without a text the one on the clipboard. Raises ClipboardProblem."""
+    from tui_agent.tui.prompt.clipboard import clipboard_picture
+    from tui_agent.tui.prompt.mentions import dropped_files
+    from tui_agent.tui.prompt.pictures import as_picture, decoded, most_bytes, read_picture
+
+    if not text:
+        yield partial(as_picture, await clipboard_picture(os.environ, most_bytes()))
+    elif paths := dropped_files(text):
+        for path in paths:
+            yield partial(read_picture, path)
+    else:
+        yield partial(decoded, text)

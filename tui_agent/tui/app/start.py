@@ -1,0 +1,32 @@
+"""From the command line to the app and back."""
+
+import gc
+import sys
+from contextlib import suppress
+
+from tui_agent.arguments import Arguments
+from tui_agent.settings import Settings
+
+DONE, FAILED = 0, 1
+
+
+def run(arguments: Arguments, settings: Settings) -> int:
+    """Show the app until the user leaves; the exit code."""
+    # Until the session is open hardly anything becomes garbage, and looking for it costs a tenth of the first paint.
+    gc.disable()
+    from tui_agent.tui.app.app import TuiAgent
+    from tui_agent.tui.app.terminal import terminal_driver
+
+    app = TuiAgent(arguments, settings, driver_class=terminal_driver())
+    try:
+        app.run(mouse=settings.ui.mouse)
+    finally:
+        gc.enable()
+    # Where the terminal was closed there is nobody left to tell.
+    with suppress(OSError):
+        if why := app.crash or app.refusal:
+            sys.stderr.write(f"tui-agent: {why}\n")
+        if app.session_folder is not None and app.session_folder.exists():
+            sys.stdout.write(f"To go on with this conversation: tui-agent -r {app.session_folder.name}\n")
+            sys.stdout.flush()
+    return FAILED if app.crash else app.return_code or DONE

@@ -1,0 +1,278 @@
+"""The line at the bottom: is it working, which model, how full, what it cost."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import groupby
+from time import monotonic
+from typing import Final, NamedTuple, TypeAlias, TypedDict
+
+from textual.content import Content
+from textual.timer import Timer
+from textual.widget import Widget
+from typing_extensions import Unpack, override
+
+from tui_agent.money import money_text
+from tui_agent.safe_text import one_line
+from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
+from tui_agent.tui.pane.transcript import compact_count
+
+TICK_S: Final = 0.12
+"""Seconds between two pictures of the spinner."""
+
+GAUGE_CELLS: Final = 10
+GAP: Final = 2
+"""Cells between two pieces of the line."""
+
+MODEL_CELLS: Final = 12
+"""Cells of a model's name where it has to be shortened."""
+
+MUTED: Final = "$foreground 68%"
+
+_SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_SPINNER_ASCII: Final = "-\\|/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What the status bar tells.
+
+    window, tokens: of the last request; `window` 0: unknown. measured: counted by the provider, not estimated.
+    ticks: the shares of the window at which layers start. cost_usd, turn_cost_usd: of the session and of the turn;
+    None: the model's prices are unknown. cache_share: how much of all input was read from the provider's cache.
+    activity: what is running; empty: idle.
+    since: when it began, on the monotonic clock. hint: what a key would do now; it stands in for the activity.
+    """
+
+    model: str = ""
+    mode: str = ""
+    tokens: int = 0
+    window: int = 0
+    measured: bool = False
+    ticks: tuple[float, ...] = ()
+    cost_usd: float | None = 0.0
+    turn_cost_usd: float | None = None
+    cache_share: float | None = None
+    activity: str = ""
+    since: float = 0.0
+    hint: str = ""
+    notices: int = 0
+
+
+class Changes(TypedDict, total=False):
+    """The parts of a `Status`, for changing some of them."""
+
+    model: str
+    mode: str
+    tokens: int
+    window: int
+    measured: bool
+    ticks: tuple[float, ...]
+    cost_usd: float | None
+    turn_cost_usd: float | None
+    cache_share: float | None
+    activity: str
+    since: float
+    hint: str
+    notices: int
+
+
+class Thresholds(NamedTuple):
+    """Shares of the window at which the gauge turns yellow and red."""
+
+    yellow: float = 0.70
+    red: float = 0.90
+
+
+class Span(NamedTuple):
+    """A piece of text in the colour of a theme variable."""
+
+    text: str
+    color: str = MUTED
+
+
+class Form(NamedTuple):
+    """One way to tell a fact; the form of the highest rank on the line is the first to give way to a shorter one."""
+
+    rank: int
+    spans: tuple[Span, ...] = ()
+
+
+Piece: TypeAlias = tuple[Form, ...]
+"""One fact on the line, from its longest form to its shortest."""
+
+
+class StatusBar(Widget):
+    """Shows a `Status`. A timer runs only while something is going on, and repaints without a layout."""
+
+    def __init__(self, glyphs: Glyphs = UNICODE, thresholds: Thresholds | None = None) -> None:
+        super().__init__()
+        self.status = Status()
+        self._glyphs = glyphs
+        self._thresholds = thresholds or Thresholds()
+        self._timer: Timer | None = None
+
+    def show(self, **changes: Unpack[Changes]) -> None:
+        """Change some of what is told."""
+        changed = replace(self.status, **changes)
+        if changed == self.status:
+            return
+        self.status = changed
+        if changed.activity and self._timer is None:
+            self._timer = self.set_interval(TICK_S, self.refresh)
+        elif not changed.activity and self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self.refresh()
+
+    @property
+    def ticking(self) -> bool:
+        """Whether the timer runs."""
+        return self._timer is not None
+
+    @override
+    def render(self) -> Content:
+        """The line at the present width."""
+        line = status_line(self.status, self.size.width, self._glyphs, self._thresholds, monotonic())
+        return Content.assemble(*((span.text, span.color) for span in line))
+
+
+def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Thresholds, now: float) -> tuple[Span, ...]:
+    """The line in exactly `width` cells: the activity on the left, the facts on the right, the least important
+    ones shortened or left out where there is no room."""
+    left = _activity(status, glyphs, now)
+    right = [
+        _notices(status, glyphs),
+        _mode(status),
+        _model(status, glyphs),
+        _gauge(status, glyphs, thresholds),
+        _cache(status),
+        _cost(status),
+    ]
+    chosen = _fit([left, *right], width)
+    facts = [form for form in chosen[1:] if _length(form)]
+    joined = [span for index, form in enumerate(facts) for span in ((Span(" " * GAP), *form) if index else form)]
+    room = width - _length(chosen[0]) - _length(joined)
+    line = (*chosen[0], Span(" " * max(0, room)), *joined)
+    return line if room >= 0 else _cropped(line, width)
+
+
+def elapsed_text(seconds: float) -> str:
+    """A duration in at least four characters."""
+    whole = int(max(0.0, seconds))
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes}m{rest:02}s" if minutes else f"{rest:>3}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+def _activity(status: Status, glyphs: Glyphs, now: float) -> Piece:
+    if status.hint:
+        return (Form(0, (Span(status.hint, "$accent"),)),)
+    if not status.activity:
+        return Form(4, (Span("ready"),)), Form(0)
+    frames = _SPINNER_ASCII if glyphs is ASCII else _SPINNER
+    spinner = Span(frames[int(now / TICK_S) % len(frames)], "$accent")
+    elapsed = Span(f" {elapsed_text(now - status.since)}", "$foreground")
+    what = Span(f"  {one_line(status.activity, 40)}")
+    hint = Span(f" {glyphs.dot} Esc stops")
+    return (
+        Form(12, (spinner, elapsed, what, hint)),
+        Form(7, (spinner, elapsed, what)),
+        Form(3, (spinner, elapsed)),
+        Form(0, (spinner,)),
+    )
+
+
+def _notices(status: Status, glyphs: Glyphs) -> Piece:
+    if not status.notices:
+        return (Form(0),)
+    return Form(11, (Span(f"{glyphs.warning} {status.notices}", "$text-warning"),)), Form(0)
+
+
+def _mode(status: Status) -> Piece:
+    color = "$text-warning" if status.mode == "allow" else MUTED
+    return Form(9, (Span(status.mode, color),)), Form(0)
+
+
+def _model(status: Status, glyphs: Glyphs) -> Piece:
+    name = one_line(status.model.partition(":")[2] or status.model, 40)
+    short = name if len(name) <= MODEL_CELLS else name[: MODEL_CELLS - 1] + glyphs.ellipsis
+    return Form(6, (Span(name, "$foreground"),)), Form(2, (Span(short, "$foreground"),)), Form(0)
+
+
+def _gauge(status: Status, glyphs: Glyphs, thresholds: Thresholds) -> Piece:
+    about = "" if status.measured or not status.tokens else "~"
+    if status.window <= 0:
+        tokens = f"{about}{compact_count(status.tokens)} tokens" if status.tokens else ""
+        return Form(5, (Span(tokens),)), Form(0)
+    share = status.tokens / status.window
+    color = (
+        "$text-error" if share >= thresholds.red else "$text-warning" if share >= thresholds.yellow else "$foreground"
+    )
+    filled = min(GAUGE_CELLS, round(share * GAUGE_CELLS) or (1 if status.tokens else 0))
+    full, empty = ("#", "-") if glyphs is ASCII else ("━", "─")
+    bar = _ticked(full * filled + empty * (GAUGE_CELLS - filled), filled, color, status.ticks, glyphs)
+    percent = f"{about}{min(999, round(share * 100))}%"
+    label = Span("ctx ")
+    return (
+        Form(10, (label, *bar, Span(percent.rjust(5), color))),
+        Form(8, (label, Span(percent, color))),
+        Form(1, (Span(percent, color),)),
+        Form(0),
+    )
+
+
+def _ticked(bar: str, filled: int, color: str, ticks: Iterable[float], glyphs: Glyphs) -> tuple[Span, ...]:
+    """The gauge's cells, with a tick where a layer starts."""
+    full, empty = ("|", "|") if glyphs is ASCII else ("┿", "┼")
+    marked = {min(GAUGE_CELLS - 1, int(share * GAUGE_CELLS)) for share in ticks if 0 < share <= 1}
+    spans: list[Span] = []
+    for place, cell in enumerate(bar):
+        if place in marked:
+            spans.append(Span(full if place < filled else empty, color if place < filled else MUTED))
+        else:
+            spans.append(Span(cell, color if place < filled else "$foreground 25%"))
+    return tuple(
+        Span("".join(span.text for span in same), tone) for tone, same in groupby(spans, key=lambda span: span.color)
+    )
+
+
+def _cache(status: Status) -> Piece:
+    if not status.cache_share:
+        return (Form(0),)
+    return Form(13, (Span(f"cache {100 * status.cache_share:.0f}%"),)), Form(0)
+
+
+def _cost(status: Status) -> Piece:
+    if not status.model:
+        return (Form(0),)
+    session = Span(money_text(status.cost_usd))
+    if not status.turn_cost_usd or status.turn_cost_usd == status.cost_usd:
+        return Form(5, (session,)), Form(0)
+    turn = Span(f"turn {money_text(status.turn_cost_usd)}{' ' * GAP}")
+    return Form(14, (turn, session)), Form(5, (session,)), Form(0)
+
+
+def _fit(pieces: list[Piece], width: int) -> list[tuple[Span, ...]]:
+    """The spans of one form of each piece, so that all fit with gaps between them."""
+    forms = [0] * len(pieces)
+    while True:
+        chosen = [piece[form].spans for piece, form in zip(pieces, forms, strict=True)]
+        shown = [spans for spans in chosen if spans]
+        if sum(map(_length, shown)) + GAP * max(0, len(shown) - 1) <= width:
+            return chosen
+        can_shrink = [index for index, form in enumerate(forms) if form + 1 < len(pieces[index])]
+        if not can_shrink:
+            return chosen
+        forms[max(can_shrink, key=lambda index: pieces[index][forms[index]].rank)] += 1
+
+
+def _length(spans: Iterable[Span]) -> int:
+    return sum(Content(span.text).cell_length for span in spans)
+
+
+def _cropped(line: tuple[Span, ...], width: int) -> tuple[Span, ...]:
+    kept: list[Span] = []
+    for span in line:
+        kept.append(span._replace(text=span.text[: max(0, width - _length(kept))]))
+    return tuple(kept)

@@ -1,0 +1,174 @@
+"""Reading the terminal: large pastes in one piece, and bytes that are no text without an end to the program."""
+
+import os
+import selectors
+import signal
+import sys
+from codecs import getincrementaldecoder
+from collections.abc import Iterable
+from io import TextIOWrapper
+from typing import IO, TYPE_CHECKING, Final
+
+from textual import constants, events
+from textual._xterm_parser import XTermParser
+from textual.message import Message
+from typing_extensions import override
+
+from tui_agent.tui.app.attention import RESTORE_TITLE, SAVE_TITLE
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+PASTE_START: Final = "\x1b[200~"
+PASTE_END: Final = "\x1b[201~"
+_KEPT: Final = len(PASTE_START) - 1
+READ_BYTES: Final = 65_536
+
+
+class PasteParser(XTermParser):
+    """Takes what is between the marks of a bracketed paste as it is, instead of looking at each character.
+
+    Textual's parser needs 7 s for 10 MB; it still reads a paste whose opening mark came in two pieces.
+    """
+
+    def __init__(self, debug: bool = False) -> None:
+        super().__init__(debug)
+        self._pasted: list[str] | None = None
+        self._slowly = False
+        self._tail = ""
+
+    @override
+    def feed(self, data: str) -> Iterable[Message]:
+        if not data:
+            yield from super().feed(data)
+        while data:
+            if self._pasted is not None:
+                data, paste = self._collect(self._pasted, data)
+                if paste is not None:
+                    self._pasted = None
+                    yield paste
+                continue
+            ours, data = self._split(data)
+            if ours:
+                yield from super().feed(ours)
+
+    def feed_text(self, text: str) -> Iterable[Message]:
+        """Like `feed`, for which no text is the end of all."""
+        return self.feed(text) if text else ()
+
+    def _split(self, data: str) -> tuple[str, str]:
+        """What Textual's parser reads now, and what is left."""
+        before = len(self._tail)
+        joined = self._tail + data
+        mark = PASTE_END if self._slowly else PASTE_START
+        place = joined.find(mark)
+        if place < 0:
+            self._tail = joined[-_KEPT:]
+            return data, ""
+        self._tail = ""
+        if place >= before and not self._slowly:
+            self._pasted = []
+            return data[: place - before], data[place - before + len(mark) :]
+        self._slowly = not self._slowly
+        return data[: place + len(mark) - before], data[place + len(mark) - before :]
+
+    def _collect(self, pasted: list[str], data: str) -> tuple[str, events.Paste | None]:
+        """What is left after a piece of a paste, and the paste once it is whole."""
+        tail = pasted.pop() if pasted else ""
+        joined = tail + data
+        end = joined.find(PASTE_END)
+        if end < 0:
+            pasted += (joined[:-_KEPT], joined[-_KEPT:]) if len(joined) > _KEPT else (joined,)
+            return "", None
+        pasted.append(joined[:end])
+        # Textual drops these as well: they end strings in some terminals.
+        return joined[end + len(PASTE_END) :], events.Paste("".join(pasted).replace("\x00", ""))
+
+
+def terminal_driver() -> "type[Driver] | None":
+    """The driver for this platform; None: Textual's own."""
+    if sys.platform == "win32" or constants.DRIVER is not None:
+        return None
+    from textual.drivers.linux_driver import LinuxDriver
+
+    class TerminalDriver(LinuxDriver):
+        """Textual's driver with `PasteParser`, with bytes that are not UTF-8 replaced, and for a terminal that may go.
+
+        The window has its own title back while the program does not have the terminal.
+        """
+
+        @override
+        def start_application_mode(self) -> None:
+            if isinstance(self._file, TextIOWrapper):
+                # The writer needs no more of a file than this.
+                self._file = Surviving(self._file)  # type: ignore[assignment]
+            super().start_application_mode()  # type: ignore[no-untyped-call]
+            if self._writer_thread is not None:
+                self.write(SAVE_TITLE)
+
+        @override
+        def stop_application_mode(self) -> None:
+            self.write(RESTORE_TITLE)
+            super().stop_application_mode()
+
+        @override
+        def run_input_thread(self) -> None:
+            parser = PasteParser(self._debug)
+            decode = getincrementaldecoder("utf-8")("replace").decode
+            with selectors.SelectSelector() as selector:
+                selector.register(self.fileno, selectors.EVENT_READ)
+                while not self.exit_event.is_set():
+                    if selector.select(0.1):
+                        data = _read(self.fileno)
+                        if not data:
+                            # A terminal that hangs up says so to the group in front only.
+                            os.kill(os.getpid(), signal.SIGHUP)
+                            return
+                        self._process(parser.feed_text(decode(data)))
+                    self._process(parser.tick())
+
+        def _process(self, messages: Iterable[Message]) -> None:
+            for message in messages:
+                self.process_message(message)
+
+    return TerminalDriver
+
+
+class Surviving:
+    """A terminal's file to which writing does no harm once the terminal is gone: there is nobody left to tell."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self.gone = False
+
+    def write(self, text: str) -> None:
+        """Write, or drop what nobody will see."""
+        if not self.gone:
+            try:
+                self._file.write(text)
+            except (OSError, ValueError):
+                self.gone = True
+
+    def flush(self) -> None:
+        """Bring it to the terminal."""
+        if not self.gone:
+            try:
+                self._file.flush()
+            except (OSError, ValueError):
+                self.gone = True
+
+    def fileno(self) -> int:
+        """The number of the file."""
+        return self._file.fileno()
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return self._file.isatty()
+
+
+def _read(fileno: int) -> bytes:
+    """What the terminal sent; nothing when it is gone."""
+    try:
+        return os.read(fileno, READ_BYTES)
+    except OSError:
+        return b""

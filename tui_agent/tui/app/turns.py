@@ -1,0 +1,380 @@
+"""What the agent tells, brought to the screen: one match over its events."""
+
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import Final, Protocol
+
+from tui_agent.agent import events
+from tui_agent.agent.events import AgentEvent
+from tui_agent.agent.user_shell import USER_SHELL, as_shown, is_note, read_note
+from tui_agent.call_summary import call_summary
+from tui_agent.context.counting import estimate
+from tui_agent.conversation.sizes import size_of_text
+from tui_agent.safe_text import one_line
+from tui_agent.tui.app.status_bar import StatusBar
+from tui_agent.tui.cards.blocks import Level, ProseBlock, ReasoningBlock, ResultSize, ToolBlock, ToolState
+from tui_agent.tui.cards.subtask_steps import is_subtask
+from tui_agent.tui.pane.transcript import Transcript, compact_count
+
+MAX_PROMPT_SHOWN: Final = 4_000
+"""Characters of a user's text shown in the pane; the whole of it is in the conversation."""
+
+_LEVELS: Final = {"info": Level.INFO, "warning": Level.WARNING, "error": Level.ERROR}
+
+_ENDINGS: Final = {
+    "max_tokens": ("The answer was cut at the output limit", "ask it to go on, or raise --max-tokens"),
+    "refusal": ("The model declined to answer", "put the request in other words, or try another model with /model"),
+    "context_window": ("The model's window is full", "start a new session, or switch to a larger model with /model"),
+}
+
+_AGAINST_LOOPS: Final = "Esc stops the turn; a word from you, written now, reaches the model at its next step"
+
+
+class Waiting(Protocol):
+    """Where texts are shown that wait for the running turn's next step."""
+
+    def add(self, seq: int, text: str) -> None:
+        """The text with this number waits."""
+        ...
+
+    def remove(self, seq: int) -> None:
+        """It waits no more."""
+        ...
+
+
+class TurnView:
+    """Shows a conversation as it happens, and, from its history, as it happened.
+
+    `changed` is told of each event after which the context is another.
+    """
+
+    def __init__(self, transcript: Transcript, status: StatusBar, waiting: Waiting) -> None:
+        self._transcript = transcript
+        self._status = status
+        self._waiting = waiting
+        self._prose: ProseBlock | None = None
+        self._reasoning: ReasoningBlock | None = None
+        self._reasoning_began = 0.0
+        self._streamed: list[ProseBlock | ReasoningBlock] = []
+        self._running: dict[str, ToolBlock] = {}
+        self._undone: dict[int, int] = {}
+        self.changed: Callable[[AgentEvent], None] | None = None
+        self._own_shown: set[int] = set()
+        self.answered = False
+        self.interrupted = False
+
+    def begin(self) -> None:
+        """A turn is about to run."""
+        self.answered = self.interrupted = False
+        self._status.show(activity="sending", since=monotonic())
+
+    def show(self, event: AgentEvent) -> None:
+        """Bring one event to the screen."""
+        match event:
+            case events.TurnStarted():
+                pass
+            case events.PermissionAsked():
+                self._tool_state(event.question.call_id, ToolState.ASKING)
+                self._active("your answer is needed")
+            case events.UserMessage():
+                self._waiting.remove(event.queued)
+                self._on_user(event)
+            case events.ModelCallStarted():
+                self._streamed.clear()
+                self._active("thinking")
+            case events.ReasoningDelta():
+                self._on_reasoning(event.text)
+            case events.TextDelta():
+                self._on_text(event.text)
+            case events.ToolCallDelta():
+                self._active(f"writing {event.name or 'a tool call'} {compact_count(event.size)}")
+            case events.Retrying():
+                self._on_retry(event)
+            case events.AssistantMessage():
+                self._on_message(event)
+            case events.ToolStarted():
+                self._on_tool(event)
+            case events.ToolProgress():
+                block = self._running.get(event.call_id)
+                if block is not None and is_subtask(block.name):
+                    self._transcript.show_steps(block, event.text)
+                elif block is not None:
+                    self._transcript.show_tool_output(block, event.text)
+            case events.ToolFinished():
+                self._on_result(event)
+            case events.Queued():
+                self._waiting.add(event.seq, event.text)
+            case events.ContextChanged():
+                self._status.show(
+                    tokens=event.tokens, window=event.window, measured=event.measured, cost_usd=event.cost_usd
+                )
+                self._status.show(turn_cost_usd=event.turn_cost_usd)
+            case events.ContextStepStarted():
+                self._active(_STEPS_RUNNING.get(event.step, event.step))
+            case events.ContextStep():
+                self._on_context_step(event)
+            case events.ModelChanged():
+                self._status.show(model=event.model, window=event.window or self._status.status.window)
+            case events.Notice():
+                level = _LEVELS.get(event.level, Level.INFO)
+                self._transcript.add_notice(level, event.title, event.text, event.hint)
+            case events.Alert():
+                self._transcript.add_notice(
+                    Level.WARNING, "The model looks stuck", event.text, event.hint or _AGAINST_LOOPS
+                )
+            case events.TurnFailed():
+                self._settle(ToolState.INTERRUPTED)
+                kept = event.hint or "everything up to here is kept; send again to go on"
+                self._transcript.add_notice(Level.ERROR, "The turn stopped", event.message, kept)
+            case events.TurnFinished():
+                self._on_finish(event)
+        if self.changed is not None and isinstance(event, _CHANGES):
+            self.changed(event)
+
+    def show_waiting(self, queued: Iterable[tuple[int, str]]) -> None:
+        """Bring what waits since an earlier run, by its number, to where it waited then."""
+        for seq, text in queued:
+            if is_note(text):
+                self._on_user(events.UserMessage(seq=seq, text=text))
+                self._own_shown.add(seq)
+            else:
+                self._waiting.add(seq, text)
+
+    def end(self) -> None:
+        """The turn is over, however it ended: nothing on the screen is left open."""
+        self._settle(ToolState.INTERRUPTED)
+        self._status.show(activity="")
+
+    def _on_user(self, event: events.UserMessage) -> None:
+        own = read_note(event.text)
+        if own is None:
+            self._transcript.add_user(_shown_prompt(event.text, len(event.images)))
+        elif event.queued not in self._own_shown:
+            self._transcript.finish_tool(
+                self._transcript.add_tool(
+                    f"user-{event.seq}", USER_SHELL, summary=one_line(own.command), arguments=as_shown(own.command)
+                ),
+                ToolState.INTERRUPTED if own.stopped else ToolState.OK if own.succeeded else ToolState.ERROR,
+                own.output,
+                note=own.ending,
+                size=ResultSize(
+                    lines=_line_count(own.output), tokens=estimate(size_of_text(own.output)), bytes=len(own.output)
+                ),
+            )
+
+    def _on_reasoning(self, text: str) -> None:
+        self.answered = True
+        self._finish_prose()
+        if self._reasoning is None:
+            self._reasoning_began = monotonic()
+            self._reasoning = self._transcript.start_reasoning(text)
+            self._streamed.append(self._reasoning)
+            self._active("thinking")
+        else:
+            self._transcript.stream(self._reasoning, text)
+
+    def _on_text(self, text: str) -> None:
+        self.answered = True
+        self._finish_reasoning()
+        if self._prose is None:
+            # Blank lines before the first word would paint an empty block.
+            text = text.lstrip("\n")
+            if not text:
+                return
+            self._prose = self._transcript.start_prose(text)
+            self._streamed.append(self._prose)
+            self._active("answering")
+        else:
+            self._transcript.stream(self._prose, text)
+
+    def _on_retry(self, event: events.Retrying) -> None:
+        self._finish_reasoning()
+        self._finish_prose()
+        began_anew = bool(self._streamed)
+        if began_anew and self._transcript.blocks[-len(self._streamed) :] == self._streamed:
+            self._transcript.truncate(len(self._transcript) - len(self._streamed))
+        self._streamed.clear()
+        self._transcript.add_notice(
+            Level.WARNING,
+            f"{event.message.rstrip('.')}; trying again in {event.delay_s:.0f} s",
+            "The answer begins anew." if began_anew else "",
+        )
+        self._active(f"waiting, retry {event.attempt}")
+
+    def _on_message(self, event: events.AssistantMessage) -> None:
+        self.answered = True
+        self._finish_reasoning()
+        self._finish_prose()
+        tokens = event.usage.reasoning_tokens or None
+        thoughts = [block for block in self._streamed if isinstance(block, ReasoningBlock)]
+        if thoughts:
+            self._transcript.finish_reasoning(thoughts[-1], seconds=thoughts[-1].seconds, tokens=tokens)
+        elif event.reasoning.strip():
+            self._transcript.add_reasoning(event.reasoning, tokens=tokens)
+        if event.text.strip() and not any(isinstance(block, ProseBlock) for block in self._streamed):
+            self._transcript.add_prose(event.text.strip("\n"))
+        self._streamed.clear()
+
+    def _on_tool(self, event: events.ToolStarted) -> None:
+        if event.name != USER_SHELL:
+            self._finish_reasoning()
+            self._finish_prose()
+        self._running[event.call_id] = self._transcript.add_tool(
+            event.call_id,
+            event.name,
+            summary=call_summary(event.arguments),
+            arguments=event.arguments,
+            state=ToolState.RUNNING,
+        )
+        if event.name != USER_SHELL:
+            self._active_tools()
+
+    def _on_result(self, event: events.ToolFinished) -> None:
+        block = self._running.pop(event.call_id, None) or self._transcript.tool(event.call_id)
+        if block is None:
+            block = self._transcript.add_tool(event.call_id, event.name)
+        self._transcript.finish_tool(
+            block,
+            _tool_state(event.status),
+            event.text,
+            size=ResultSize(lines=_line_count(event.text), tokens=event.tokens, bytes=event.size),
+            diff=event.diff,
+            # The command itself says more than the last line it printed.
+            note=event.summary.split(" · ")[0] if event.name == USER_SHELL else event.summary,
+            seconds=event.duration_ms / 1000 or None,
+        )
+        if event.evicted:
+            whole = _about_tokens(event.size, event.text, event.tokens)
+            self._transcript.add_boundary(
+                f"{event.name} result evicted",
+                before=whole,
+                after=event.tokens,
+                reason="too large to show whole",
+                text=f"The model was given its beginning and its end; the whole is kept in {event.artifact}",
+                seq=event.seq,
+                restores=True,
+            )
+        if event.name == USER_SHELL:
+            self._own_shown.add(event.seq)
+        else:
+            self._active_tools()
+
+    def _on_context_step(self, event: events.ContextStep) -> None:
+        name = _STEPS.get(event.step, event.step)
+        if event.error:
+            self._transcript.add_notice(Level.WARNING, f"{name}: nothing was changed", event.error)
+            return
+        counted = f"{event.items:,} {name}" if event.step in ("cleared", "digest") else name
+        self._transcript.add_boundary(
+            counted, before=event.before, after=event.after, reason=event.reason, text=event.text, seq=event.seq
+        )
+        if event.target:
+            self._undone[event.seq] = event.target
+            self._mark(event.target, undone=True)
+        self._status.show(tokens=event.after, measured=False)
+
+    def _mark(self, seq: int, *, undone: bool) -> None:
+        """A step no longer counts, or counts again; where it undid another, that one the other way round."""
+        self._transcript.mark_undone(seq, undone=undone)
+        if seq in self._undone:
+            self._mark(self._undone[seq], undone=not undone)
+
+    def _on_finish(self, event: events.TurnFinished) -> None:
+        self.end()
+        if event.stop_reason in _ENDINGS:
+            title, hint = _ENDINGS[event.stop_reason]
+            self._transcript.add_notice(Level.WARNING, title, hint=hint)
+        elif event.stop_reason == "interrupted":
+            self.interrupted = True
+            self._transcript.add_notice(Level.INFO, "Stopped", hint="what was said so far is kept; write to go on")
+
+    def _tool_state(self, call_id: str, state: ToolState) -> None:
+        block = self._running.get(call_id)
+        if block is not None:
+            self._transcript.set_tool_state(block, state)
+
+    def _finish_reasoning(self) -> None:
+        if self._reasoning is not None:
+            self._transcript.finish_reasoning(self._reasoning, seconds=monotonic() - self._reasoning_began)
+            self._reasoning = None
+
+    def _finish_prose(self) -> None:
+        if self._prose is not None:
+            self._transcript.finish_prose(self._prose)
+            self._prose = None
+
+    def _settle(self, state: ToolState) -> None:
+        self._finish_reasoning()
+        self._finish_prose()
+        own = {call_id: block for call_id, block in self._running.items() if block.name == USER_SHELL}
+        for call_id, block in self._running.items():
+            if call_id not in own:
+                self._transcript.set_tool_state(block, state)
+        self._running = own
+
+    def _active(self, what: str) -> None:
+        """Name what goes on, while a turn runs."""
+        if self._status.status.activity:
+            self._status.show(activity=what)
+
+    def _active_tools(self) -> None:
+        names = [block.name for block in self._running.values() if block.name != USER_SHELL]
+        match names:
+            case []:
+                self._active("thinking")
+            case [name]:
+                self._active(f"running {name}")
+            case _:
+                self._active(f"running {len(names)} tools")
+
+
+_CHANGES: Final = (
+    events.UserMessage,
+    events.AssistantMessage,
+    events.ToolFinished,
+    events.ContextChanged,
+    events.ContextStep,
+    events.ModelChanged,
+    events.TurnFinished,
+)
+"""Events after which the context is another."""
+
+_STEPS: Final = {
+    "cleared": "results cleared",
+    "digest": "results digested",
+    "summary": "older turns summarised",
+    "checkpoint": "task recorded",
+    "pinned": "pinned",
+    "unpinned": "unpinned",
+    "restored": "brought back",
+    "undone": "undone",
+}
+_STEPS_RUNNING: Final = {
+    "summary": "summarising older turns",
+    "checkpoint": "writing the task's record",
+    "digest": "digesting results",
+}
+
+
+def _tool_state(status: str) -> ToolState:
+    try:
+        return ToolState(status)
+    except ValueError:
+        return ToolState.ERROR
+
+
+def _about_tokens(size: int, text: str, tokens: int) -> int:
+    """What a text of `size` characters would take, by the measure of the part of it that is shown."""
+    return round(size * tokens / max(1, len(text)))
+
+
+def _line_count(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n") if text else 0)
+
+
+def _shown_prompt(text: str, images: int) -> str:
+    shown = (
+        text if len(text) <= MAX_PROMPT_SHOWN else f"{text[:MAX_PROMPT_SHOWN]}\n… {_line_count(text):,} lines in all"
+    )
+    pictures = f"[{images} image{'s' if images > 1 else ''}]"
+    return f"{shown}\n{pictures}" if images else shown

@@ -1,0 +1,62 @@
+"""The model's answer: Markdown chunks, of which only the open ones change while it streams."""
+
+from functools import partial
+
+from rich.segment import Segment
+
+from tui_agent.tui.cards.chunks import Chunk, ChunkScanner, Kind
+from tui_agent.tui.cards.code import paint_code
+from tui_agent.tui.cards.lines import GUTTER, Line, Run, blank_line, wrap
+from tui_agent.tui.cards.markdown import paint_markdown
+from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.cards.sections import Section
+
+_QUIET_INDENT = 2
+
+
+class ProseSections:
+    """The sections of a text that grows. Those of finished chunks keep their identity from one update to the next."""
+
+    __slots__ = ("_consumed", "_quiet", "_scanner", "_settled")
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._scanner = ChunkScanner()
+        self._consumed = 0
+        self._settled: list[Section] = []
+        self._quiet = quiet
+
+    def update(self, text: str) -> list[Section]:
+        """The sections of `text`, which must begin with the text of the update before."""
+        chunks = self._scanner.feed(text[self._consumed :])
+        self._consumed = len(text)
+        self._settled.extend(_section(chunk, quiet=self._quiet) for chunk in chunks)
+        return self._settled + [_section(chunk, quiet=self._quiet) for chunk in self._scanner.tail()]
+
+
+def _section(chunk: Chunk, *, quiet: bool) -> Section:
+    breaks = chunk.text.count("\n") + chunk.gap
+    return Section(partial(_draw, chunk, quiet), len(chunk.text), breaks)
+
+
+def _draw(chunk: Chunk, quiet: bool, width: int, look: Look) -> list[Line]:
+    if quiet:
+        margin = Segment(" " * _QUIET_INDENT, look.palette.base)
+        inner = _draw(chunk, False, max(1, width - _QUIET_INDENT), look.quiet())
+        return [
+            line._replace(
+                segments=(margin, *line.segments), width=line.width + _QUIET_INDENT, gutter=line.gutter + _QUIET_INDENT
+            )
+            for line in inner
+        ]
+    lines = [blank_line(look.palette.base)] if chunk.gap else []
+    match chunk.kind:
+        case Kind.CODE:
+            lines += paint_code(chunk.text, chunk.language, width, look)
+        case Kind.MARKDOWN:
+            lines += paint_markdown(chunk.text, width, look)
+        case Kind.PLAIN:
+            before = (Run(" " * GUTTER, look.palette.base),)
+            lines += wrap([Run(chunk.text, look.palette.base)], width, first=before, rest=before)
+            if chunk.joined:
+                lines[-1] = lines[-1]._replace(ending="")
+    return lines

@@ -1,0 +1,177 @@
+"""What the app does about the context: the panel, the previews before a step, and undoing from the conversation."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from tui_agent.tui.app.conductor import SessionUnavailable
+from tui_agent.tui.cards.blocks import BoundaryBlock, Level
+from tui_agent.tui.context.drafting import UNCHANGED, Drafting
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.context.asked import Outlook, PreviewedStep
+    from tui_agent.context.refusal import Refusal
+    from tui_agent.models.base import ModelProfile
+    from tui_agent.tui.app.base_app import BaseApp
+    from tui_agent.tui.context.context_panel import ContextPanel
+
+PANEL: Final = ("context", "boundaries")
+SKIP: Final = "!"
+"""What ends a command that is to be done without its preview."""
+
+
+class ContextControl:
+    """The app's hands on the context. Nothing of it costs anything before it is used."""
+
+    def __init__(self, app: "BaseApp") -> None:
+        self._app = app
+        self._unasked = False
+        self.panel: ContextPanel | None = None
+        self.drafting = Drafting(app)
+
+    @property
+    def has_focus(self) -> bool:
+        """Whether keys go to the panel."""
+        return self.panel is not None and self.panel.has_focus_within
+
+    # The panel
+
+    def toggle(self) -> None:
+        """Open the panel, or close it."""
+        if self.panel is not None:
+            self.close()
+        else:
+            self._app.run_worker(self._open(), name="context", exclusive=True, group="context")
+
+    def close(self) -> None:
+        """Take the panel off the screen."""
+        panel, self.panel = self.panel, None
+        if panel is not None:
+            panel.screen.set_class(False, "-context")
+            panel.remove()
+            self._app.entry.prompt.focus()
+
+    def changed(self) -> None:
+        """The context changed."""
+        if self.panel is not None:
+            self.panel.changed()
+
+    async def read(self, title: str, text: str) -> None:
+        """Show a text over the screen."""
+        from tui_agent.tui.dialogs.text_screen import TextScreen
+
+        await self._app.push_screen(TextScreen(title, text, self._app.glyphs))
+
+    async def change(self, change: "Callable[[], Awaitable[object | Refusal]]") -> None:
+        """Change the context as the user wants, and say why where it cannot be."""
+        from tui_agent.agent.agent import AgentBusy
+        from tui_agent.context.refusal import Refusal
+        from tui_agent.storage.errors import StorageError
+
+        try:
+            done = await change()
+        except AgentBusy:
+            self._app.hint("not while a turn runs; Esc stops it")
+        except StorageError as error:
+            self._app.say(Level.ERROR, error.message, hint=error.hint)
+        else:
+            if isinstance(done, Refusal):
+                self._app.say(Level.WARNING, UNCHANGED, done.reason)
+
+    async def undo(self, block: BoundaryBlock) -> None:
+        """Undo a step of the conversation, or show an evicted result whole."""
+        agent = await self._app.agent()
+        await self.change(lambda: agent.restore([block.seq]) if block.restores else agent.undo(block.seq))
+
+    async def _open(self) -> None:
+        from tui_agent.tui.context.context_panel import ContextPanel
+
+        try:
+            agent = await self._app.agent()
+        except SessionUnavailable:
+            self._app.say(Level.WARNING, "There is no session, so there is no context to show")
+            return
+        pane = self._app.pane
+        if self.panel is None and pane.is_mounted:
+            self.panel = ContextPanel(agent, self._app.glyphs)
+            pane.screen.set_class(True, "-context")
+            await pane.screen.mount(self.panel, after=pane)
+
+    # Looking before it is done
+
+    async def run(self, text: str, run: Callable[[str], Awaitable[None]]) -> None:
+        """Have a command run, after its preview was accepted; the panel's own command opens it.
+
+        A summary is shown once more when it is written.
+        """
+        word, _, argument = text.strip()[1:].partition(" ")
+        name, argument = word.lower(), argument.strip()
+        self._unasked = name.endswith(SKIP)
+        name = name.removesuffix(SKIP)
+        if name in PANEL and not argument:
+            self.toggle()
+            return
+        if not self._unasked:
+            wanted = await self._wanted(name, argument)
+            if wanted is None:
+                return
+            argument = wanted
+        try:
+            await run(f"/{name} {argument}".rstrip() if self._unasked or argument else text)
+        finally:
+            self._unasked = False
+
+    async def may_switch(self, agent: "Agent", profile: "ModelProfile") -> bool:
+        """Whether another model may go on, once the user has seen what that means; nothing was said: it may."""
+        from tui_agent.tui.context.what_if import WhatIfScreen
+
+        if self._unasked or not agent.items():
+            return True
+        seen = agent.preview_switch(profile)
+        return await self._app.push_screen_wait(WhatIfScreen(seen, self._app.glyphs)) is not None
+
+    async def _wanted(self, name: str, argument: str) -> str | None:
+        """What follows the command, as the user leaves it; None: there is nothing left to run."""
+        step = _step(name)
+        agent = await self._app.agent() if step is not None else None
+        if step is None or agent is None or agent.busy or (step == "checkpoint" and not agent.has_checkpointer):
+            return argument
+        from tui_agent.agent.agent import AgentBusy
+        from tui_agent.context.refusal import Refusal
+        from tui_agent.storage.errors import StorageError
+        from tui_agent.tui.context.what_if import WhatIfScreen
+
+        seen = agent.preview(step, argument)
+        if isinstance(seen, Refusal):
+            return argument
+
+        async def pin(seq: int) -> "Outlook | Refusal":
+            try:
+                refused = await agent.pin([seq])
+            except (AgentBusy, StorageError) as error:
+                return Refusal(str(error))
+            return refused if isinstance(refused, Refusal) else agent.preview(step, argument)
+
+        prices = agent.profile.prices
+        free = prices is not None and not prices.input
+        screen = WhatIfScreen(seen, self._app.glyphs, excerpt=agent.excerpt, pin=pin, focus=argument, free=free)
+        accepted = await self._app.push_screen_wait(screen)
+        if accepted is None or step == "clear":
+            return None if accepted is None else accepted.focus
+        try:
+            await self.drafting.run(agent, step, accepted.focus)
+        except AgentBusy:
+            self._app.hint("not while a turn runs; Esc stops it")
+        return None
+
+
+def _step(name: str) -> "PreviewedStep | None":
+    match name:
+        case "compact" | "summarize":
+            return "compact"
+        case "done" | "checkpoint":
+            return "checkpoint"
+        case "clear-results":
+            return "clear"
+        case _:
+            return None

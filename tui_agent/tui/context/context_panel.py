@@ -1,0 +1,189 @@
+"""The context panel: what the model sees, what comes next, and what has been done, kept up to date by events."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import Static
+from typing_extensions import override
+
+from tui_agent.agent.overview import Overview
+from tui_agent.context.refusal import Refusal
+from tui_agent.conversation.items import place_of
+from tui_agent.storage.errors import StorageError
+from tui_agent.tui.app.theme import Glyphs
+from tui_agent.tui.context.context_rows import ItemKey, StepKey, panel_rows
+from tui_agent.tui.dialogs.row_list import RowList
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+
+REST: Final = 20.0
+"""How many times as long as it took the panel waits before it looks again: it takes at most 5% of the time."""
+
+KEYS: Final = {
+    StepKey: "Enter opens, u undoes",
+    ItemKey: "Enter opens, p pins, r restores, c clears",
+}
+
+
+class ContextPanel(Vertical):
+    """Shows an agent's context. It works only while it is on the screen: closing removes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "Close", show=False),
+        Binding("enter", "open", "Open", show=False),
+        Binding("p", "pin", "Pin or unpin", show=False),
+        Binding("r", "restore", "Show whole again", show=False),
+        Binding("c", "clear", "Clear", show=False),
+        Binding("u", "undo", "Undo", show=False),
+        Binding("i", "jump_to_items", "To the items", show=False),
+    ]
+
+    class Closed(Message):
+        """The user is done with the panel."""
+
+    class Opened(Message):
+        """The user wants to read something: its title and its text."""
+
+        def __init__(self, title: str, text: str) -> None:
+            super().__init__()
+            self.title = title
+            self.text = text
+
+    class Changing(Message):
+        """The user wants the context changed; `change` does it."""
+
+        def __init__(self, change: Callable[[], Awaitable[object | Refusal]]) -> None:
+            super().__init__()
+            self.change = change
+
+    def __init__(self, agent: "Agent", glyphs: Glyphs) -> None:
+        super().__init__()
+        self._agent = agent
+        self._rows = RowList(glyphs, id="context-rows")
+        self._keys = Static("", id="context-keys", markup=False)
+        self._seen: Overview | None = None
+        self._later: Timer | None = None
+        self._looked_at = 0.0
+        self._took = 0.0
+
+    @override
+    def compose(self) -> ComposeResult:
+        yield self._rows
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Show what there is."""
+        self._rows.focus()
+        self.call_after_refresh(self.look)
+
+    def on_resize(self) -> None:
+        """Texts wrap elsewhere."""
+        self._draw()
+
+    @property
+    def overview(self) -> Overview | None:
+        """What is shown."""
+        return self._seen
+
+    def changed(self) -> None:
+        """Something happened: look again, at once or, where that took long, a little later."""
+        if self._later is not None or not self.is_mounted:
+            return
+        waited = time.monotonic() - self._looked_at
+        self._later = self.set_timer(max(0.001, self._took * REST - waited), self.look)
+
+    def look(self) -> None:
+        """Read the agent's context anew."""
+        if self._later is not None:
+            self._later.stop()
+            self._later = None
+        began = time.monotonic()
+        self._seen = self._agent.overview()
+        self._draw()
+        self._looked_at = time.monotonic()
+        self._took = self._looked_at - began
+
+    def on_row_list_moved(self) -> None:
+        """Say which keys do something here."""
+        self._keys.update(self._keys_text())
+
+    def on_row_list_chosen(self) -> None:
+        """A second click."""
+        self.run_worker(self.action_open())
+
+    def action_close(self) -> None:
+        """Leave the panel."""
+        self.post_message(self.Closed())
+
+    async def action_open(self) -> None:
+        """Read the item or the step under the cursor."""
+        match self._rows.key:
+            case ItemKey(seq):
+                try:
+                    text = await self._agent.original(seq)
+                except StorageError as error:
+                    text = f"{error.message}\n{error.hint}"
+                self.post_message(self.Opened(f"Message {seq}, as it was", text))
+            case StepKey(seq) if self._seen is not None:
+                step = next((step for step in self._seen.steps if step.event.seq == seq), None)
+                if step is not None:
+                    text = f"{step.event.reason}\n\n{step.event.text}".strip()
+                    self.post_message(self.Opened(f"Step {seq}: {step.event.step}", text or "Nothing more is known."))
+            case _:
+                pass
+
+    def action_pin(self) -> None:
+        """Pin the item under the cursor, or take its pin off."""
+        if (seq := self._item()) is not None:
+            self._change(lambda: self._agent.pin([seq], pinned=not self._is_pinned(seq)))
+
+    def action_restore(self) -> None:
+        """Show the item under the cursor whole again."""
+        if (seq := self._item()) is not None:
+            self._change(lambda: self._agent.restore([seq]))
+
+    def action_clear(self) -> None:
+        """Clear the result under the cursor."""
+        if (seq := self._item()) is not None:
+            self._change(lambda: self._agent.clear_items([seq]))
+
+    def action_undo(self) -> None:
+        """Undo the step under the cursor."""
+        match self._rows.key:
+            case StepKey(seq):
+                self._change(lambda: self._agent.undo(seq))
+            case _:
+                pass
+
+    def action_jump_to_items(self) -> None:
+        """Go to the newest item, past all the figures."""
+        if self._seen is not None and self._seen.items:
+            self._rows.go_to(ItemKey(self._seen.items[-1].seq))
+
+    def _change(self, change: Callable[[], Awaitable[object | Refusal]]) -> None:
+        self.post_message(self.Changing(change))
+
+    def _item(self) -> int | None:
+        key = self._rows.key
+        return key.seq if isinstance(key, ItemKey) else None
+
+    def _is_pinned(self, seq: int) -> bool:
+        items = self._seen.items if self._seen is not None else ()
+        place = place_of(items, seq)
+        return place is not None and items[place].pinned
+
+    def _draw(self) -> None:
+        if self._seen is not None:
+            self._rows.show(panel_rows(self._seen, time.time(), self._agent.excerpt, self._rows.measure))
+            self._keys.update(self._keys_text())
+
+    def _keys_text(self) -> str:
+        here = next((text for kind, text in KEYS.items() if isinstance(self._rows.key, kind)), "")
+        return f"{here}, Esc closes" if here else "Up/Down move, i jumps to the items, Esc closes"

@@ -1,0 +1,195 @@
+"""A written summary with its exact figures, to be read, edited and then entered or left."""
+
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.geometry import Offset
+from textual.screen import ModalScreen
+from textual.timer import Timer
+from textual.widgets import Static, TextArea
+from typing_extensions import override
+
+from tui_agent.agent.drafts import Draft
+from tui_agent.context.asked import Outlook
+from tui_agent.context.refusal import Refusal
+from tui_agent.money import money_text
+from tui_agent.safe_text import clean, one_line
+from tui_agent.tui.app.theme import Glyphs
+from tui_agent.tui.context.context_drawing import before_after_line
+from tui_agent.tui.context.context_rows import plain_row
+from tui_agent.tui.context.what_if import fact_row, pays_back
+from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
+
+if TYPE_CHECKING:
+    from tui_agent.agent.steering import Steered
+
+TITLES: Final = {"summary": "Use this summary?", "checkpoint": "Use this record?"}
+READING: Final = "Enter uses it, e edits, Ctrl+G opens your editor, Esc cancels"
+WRITING: Final = "Ctrl+S uses it, Esc stops editing"
+COUNT_AFTER_S: Final = 0.2
+"""Seconds without a key after which an edited text is counted anew."""
+OTHER_LINES: Final = 12
+"""Lines of the dialog beside its figures; where fewer would be left for those, they get a quarter."""
+WHY_CELLS: Final = 200
+
+
+class SummaryText(TextArea):
+    """The text: read at first, with the arrows scrolling it; then edited."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            text, soft_wrap=True, compact=True, highlight_cursor_line=False, read_only=True, show_cursor=False
+        )
+        self.cursor_blink = False
+        # Textual gives this class only where the state changes later on.
+        self.add_class("-read-only")
+
+    def begin(self) -> None:
+        """Let it be edited, beginning with the first line in view."""
+        if self.read_only:
+            self.read_only, self.show_cursor = False, True
+            self.move_cursor(self.wrapped_document.offset_to_location(Offset(0, round(self.scroll_y))))
+
+    def end(self) -> None:
+        """Let it be read only."""
+        self.read_only, self.show_cursor = True, False
+
+
+class DraftScreen(ModalScreen[Draft | None]):
+    """Ends with the draft as the user left it, to be entered, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,ctrl+c", "leave", "Drop it", show=False),
+        Binding("ctrl+s,enter,y", "accept", "Use it", show=False),
+        Binding("e", "edit", "Edit", show=False),
+        Binding("ctrl+g", "edit_outside", "Your editor", show=False),
+    ]
+
+    def __init__(self, draft: Draft, agent: "Steered", glyphs: Glyphs, *, problem: str = "") -> None:
+        super().__init__()
+        self._agent = agent
+        self._written = draft
+        self._draft: Draft | Refusal = draft
+        self._outlook = agent.outlook(draft)
+        self._shown = clean(draft.text)
+        self._problem = problem
+        self._rows = RowList(glyphs, in_dialog=True)
+        self._rows.can_focus = False
+        self._area = SummaryText(self._shown)
+        self._told = Static("", markup=False, classes="dialog-keys")
+        self._why = Static("", markup=False, classes="dialog-problem")
+        self._counting: Timer | None = None
+
+    @override
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Content.styled(TITLES[self._written.step], "$accent bold"), classes="dialog-title")
+            yield self._rows
+            yield self._area
+            yield self._why
+            yield self._told
+
+    def on_mount(self) -> None:
+        """Show the text, which the arrows scroll."""
+        self._area.focus()
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Leave the text at least half of a low screen."""
+        self._draw()
+
+    def on_text_area_changed(self) -> None:
+        """Count it once the keys rest."""
+        if self._counting is not None:
+            self._counting.stop()
+        self._counting = self.set_timer(COUNT_AFTER_S, self._count)
+
+    def action_accept(self) -> None:
+        """Have it entered, where it can be."""
+        self._count()
+        if isinstance(self._draft, Draft):
+            self.dismiss(self._draft)
+
+    def action_leave(self) -> None:
+        """Back to reading from the editing; from there: drop it."""
+        if self._area.read_only:
+            self.dismiss(None)
+            return
+        self._area.end()
+        self._count()
+        if isinstance(self._draft, Draft):
+            self._outlook = self._agent.outlook(self._draft)
+        self._draw()
+
+    def action_edit(self) -> None:
+        """Change the text here."""
+        self._area.begin()
+        self._draw()
+
+    def action_edit_outside(self) -> None:
+        """Change the text in the user's own editor."""
+        self.run_worker(self._edit_outside(), name="editor", exclusive=True, group="editor", exit_on_error=True)
+
+    async def _edit_outside(self) -> None:
+        try:
+            edited = await edited_outside(self.app, f"{self._area.text}\n")
+        except EditorFailure as failure:
+            self._problem = str(failure)
+            self._draw()
+        else:
+            self._area.text = clean(edited).removesuffix("\n")
+            self._count()
+
+    def _count(self) -> None:
+        """Bring the figures up to date with the text."""
+        if self._counting is not None:
+            self._counting.stop()
+        text = self._area.text
+        # What was cleaned of control characters and not edited is entered as it was written.
+        self._draft = self._written if text == self._shown else self._agent.revise(self._written, text)
+        self._problem = self._draft.reason if isinstance(self._draft, Refusal) else ""
+        self._draw()
+
+    def _draw(self) -> None:
+        if isinstance(self._draft, Draft):
+            rows = draft_rows(self._draft, self._outlook)
+            self._rows.show(rows)
+            height = self.app.size.height
+            self._rows.styles.height = min(len(rows), max(height // 4, height - OTHER_LINES))
+        self._why.update(one_line(self._problem, WHY_CELLS))
+        self._why.display = bool(self._problem)
+        self._told.update(READING if self._area.read_only else WRITING)
+
+
+def draft_rows(draft: Draft, outlook: Outlook) -> list[Row]:
+    """The exact size before and after, what it costs, the facts below the text, and who wrote it."""
+    before, after = draft.before, draft.after
+    largest = max(before, after)
+    spent = "an unknown amount" if draft.spent_usd is None else money_text(draft.spent_usd)
+    payback = outlook.payback
+    total = spent if payback is None else money_text(payback.cost_usd)
+    in_all = f", {total} in all" if total != spent else ""
+    worth = f", {pays_back(payback)}" if payback is not None else ""
+    rows = [
+        Row(partial(before_after_line, "now", before, largest, f"{before:,}")),
+        Row(partial(before_after_line, "after", after, largest, f"{after:,}")),
+        plain_row(),
+        fact_row("Frees", f"{before - after:,} tokens{worth}"),
+        fact_row("Spent", f"{spent} on writing it{in_all}"),
+        fact_row("Facts", _facts(draft)),
+        fact_row("Written by", draft.model.partition(":")[2] or "no model: these are extracts of the turns"),
+    ]
+    if draft.failures:
+        rows.append(fact_row("Failed before", one_line(draft.failures[-1], WHY_CELLS)))
+    return rows
+
+
+def _facts(draft: Draft) -> str:
+    left_out = f"{draft.facts_left_out:,} left out" if draft.facts_left_out else ""
+    appended = f"{draft.facts_appended:,} appended word for word" if draft.facts_appended else ""
+    return ", ".join(part for part in (appended, left_out) if part) or "none is missing"

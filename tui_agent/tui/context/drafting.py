@@ -1,0 +1,96 @@
+"""A summary the user asks for: it is written, shown with its exact size, and entered once they accept it."""
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from textual.worker import Worker, get_current_worker
+
+from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.dialogs.permission import QUIET_S
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.agent.drafts import Draft
+    from tui_agent.context.asked import PreviewedStep
+    from tui_agent.context.refusal import Refusal
+    from tui_agent.tui.app.base_app import BaseApp
+
+UNCHANGED = "The context stays as it is"
+
+
+class Drafting:
+    """Has summaries written for one app. Only the writing can be stopped; what is shown is left with a key."""
+
+    def __init__(self, app: "BaseApp") -> None:
+        self._app = app
+        self._writer: Worker[object] | None = None
+
+    @property
+    def writing(self) -> bool:
+        """Whether a summary is being written."""
+        return self._writer is not None
+
+    def stop(self) -> bool:
+        """Stop the writing; the context stays as it was. Whether there was anything to stop."""
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return False
+        writer.cancel()
+        self._app.hint("stopped; the context is as it was")
+        return True
+
+    async def run(self, agent: "Agent", step: "PreviewedStep", focus: str) -> None:
+        """Have it written and decided upon. A prompt that is sent meanwhile waits. Only ever from a worker.
+
+        Raises `AgentBusy`.
+        """
+        from tui_agent.context.refusal import Refusal
+
+        async with agent.held():
+            draft = await self._written(agent, step, focus)
+            if isinstance(draft, Refusal):
+                self._app.say(Level.WARNING, UNCHANGED, draft.reason)
+            else:
+                await self._decided(agent, draft)
+        self._app.refresh_status()
+
+    async def _written(self, agent: "Agent", step: "PreviewedStep", focus: str) -> "Draft | Refusal":
+        self._writer = get_current_worker()
+        status = self._app.status
+        status.show(activity="preparing", since=monotonic())
+        try:
+            return await (agent.draft_checkpoint(focus) if step == "checkpoint" else agent.draft_compaction(focus))
+        finally:
+            self._writer = None
+            # A turn that waits goes on being shown as one.
+            status.show(activity="sending" if self._app.conductor.busy else "")
+            self._app.refresh_status()
+
+    async def _decided(self, agent: "Agent", draft: "Draft") -> None:
+        """Show the draft until it is used or dropped: whatever prevents it is shown there, and no edit is lost."""
+        from tui_agent.storage.errors import StorageError
+        from tui_agent.tui.context.draft_screen import DraftScreen
+
+        await self._nobody_types()
+        problem = ""
+        while True:
+            accepted = await self._app.push_screen_wait(DraftScreen(draft, agent, self._app.glyphs, problem=problem))
+            if accepted is None:
+                self._app.hint("dropped; the context is as it was")
+                return
+            draft = accepted
+            try:
+                problem = (await agent.accept(draft)).error
+            except StorageError as error:
+                problem = error.message
+            if not problem:
+                return
+
+    async def _nobody_types(self) -> None:
+        """Wait until a key meant for the prompt can no longer be taken for an answer."""
+        prompt = self._app.entry.prompt
+        quiet_at = prompt.last_key + QUIET_S
+        while quiet_at > monotonic():
+            await asyncio.sleep(quiet_at - monotonic())
+            quiet_at = prompt.last_key + QUIET_S

@@ -1,0 +1,233 @@
+"""What a context step or another model would do, shown before it is done."""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+from typing_extensions import override
+
+from tui_agent.agent.overview import SwitchOutlook
+from tui_agent.context.asked import Outlook, PreviewedStep
+from tui_agent.context.pricing import Payback
+from tui_agent.context.refusal import Refusal
+from tui_agent.money import money_text
+from tui_agent.tui.app.theme import Glyphs
+from tui_agent.tui.context.context_drawing import before_after_line
+from tui_agent.tui.context.context_rows import LAYERS, ItemKey, item_rows, plain_row, titled_rows
+from tui_agent.tui.dialogs.row_list import Row, RowList
+
+TITLES: Final[dict[PreviewedStep, str]] = {
+    "compact": "Summarise the older turns?",
+    "clear": "Clear old tool results?",
+    "checkpoint": "Record the finished task?",
+}
+ASKED_FOR: Final[dict[PreviewedStep, str]] = {
+    "compact": "what the summary should keep above all (optional)",
+    "checkpoint": "a note on the task (optional)",
+}
+OTHER_LINES: Final = 11
+"""Lines of the dialog around its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The user wants it; `focus` is what a summary should keep, or the note of a record."""
+
+    focus: str = ""
+
+
+class WhatIfScreen(ModalScreen[Accepted | None]):
+    """A preview to accept, change or leave; it ends with `Accepted`, or None.
+
+    `pin` pins an item and answers with the preview as it is then; `free`: the model costs nothing.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,ctrl+c", "leave", "Cancel", show=False),
+        Binding("enter,y", "accept", "Accept", show=False),
+        Binding("e", "edit", "Edit the focus", show=False),
+        Binding("p", "pin", "Pin", show=False),
+    ]
+
+    def __init__(
+        self,
+        seen: Outlook | SwitchOutlook,
+        glyphs: Glyphs,
+        *,
+        excerpt: Callable[[int], str] = lambda _: "",
+        pin: Callable[[int], Awaitable[Outlook | Refusal]] | None = None,
+        focus: str = "",
+        free: bool = False,
+    ) -> None:
+        super().__init__()
+        self._seen = seen
+        self._excerpt = excerpt
+        self._pin = pin
+        self._focus = focus
+        self._free = free
+        self._rows = RowList(glyphs, in_dialog=True)
+        self._told = Static("", markup=False, classes="dialog-keys")
+
+    @override
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
+            yield self._rows
+            if self._step in ASKED_FOR:
+                yield Input(self._focus, placeholder=ASKED_FOR[self._step], compact=True, select_on_focus=False)
+            yield self._told
+
+    def on_mount(self) -> None:
+        """Show the figures."""
+        self._rows.focus()
+        self._draw()
+        self._rows.action_edge(-1)
+
+    def on_resize(self) -> None:
+        """As high as its rows, where there is room."""
+        self._draw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter in the focus accepts."""
+        event.stop()
+        self.action_accept()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click beside the dialog leaves everything as it is."""
+        if event.widget is self:
+            self.dismiss(None)
+
+    def action_accept(self) -> None:
+        """Do it."""
+        asked = self.query(Input)
+        self.dismiss(Accepted(asked.first().value.strip() if asked else self._focus))
+
+    def action_leave(self) -> None:
+        """Back to the list from the focus; from the list: leave everything as it is."""
+        if isinstance(self.focused, Input):
+            self._rows.focus()
+        else:
+            self.dismiss(None)
+
+    def action_edit(self) -> None:
+        """Say what the summary should keep."""
+        asked = self.query(Input)
+        if asked:
+            asked.first().focus()
+
+    async def action_pin(self) -> None:
+        """Keep the item under the cursor."""
+        key = self._rows.key
+        if self._pin is None or not isinstance(key, ItemKey):
+            return
+        seen = await self._pin(key.seq)
+        if isinstance(seen, Refusal):
+            self._tell(seen.reason)
+        else:
+            self._seen = seen
+            self._draw()
+
+    @property
+    def _step(self) -> PreviewedStep | None:
+        return self._seen.step if isinstance(self._seen, Outlook) else None
+
+    @property
+    def _title(self) -> str:
+        return TITLES[self._seen.step] if isinstance(self._seen, Outlook) else "Switch to another model?"
+
+    def _draw(self) -> None:
+        seen = self._seen
+        if isinstance(seen, SwitchOutlook):
+            rows = switch_rows(seen)
+        else:
+            rows = outlook_rows(seen, time.time(), self._excerpt, free=self._free)
+        self._rows.show(rows)
+        self._rows.styles.height = min(len(rows), max(3, self.app.size.height - OTHER_LINES))
+        self._tell("")
+
+    def _tell(self, why: str) -> None:
+        keys = ["Enter does it"]
+        keys += (
+            ["e says what to keep"]
+            if self._step == "compact"
+            else ["e adds a note"]
+            if self._step == "checkpoint"
+            else []
+        )
+        keys += ["p keeps an item"] if self._pin is not None else []
+        self._told.update(why or ", ".join([*keys, "Esc cancels"]))
+
+
+def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str], *, free: bool = False) -> list[Row]:
+    """What a step would do: size before and after, what leaves, what it costs; `free`: the model costs nothing."""
+    preview, about = seen.preview, "" if seen.exact else "about "
+    largest = max(preview.before, preview.after)
+    rows = [
+        Row(partial(before_after_line, "now", preview.before, largest, f"{preview.before:,}")),
+        Row(partial(before_after_line, "after", preview.after, largest, f"{about}{preview.after:,}")),
+        plain_row(),
+        fact_row("Frees", f"{about}{preview.freed:,} tokens"),
+        fact_row("Costs now", _price(seen.payback, free=free)),
+    ]
+    if preview.rewritten:
+        price = "" if free else ", read once at the full price"
+        rows.append(fact_row("Leaves the cache", f"{preview.rewritten:,} tokens{price}"))
+    if preview.reasoning_dropped:
+        rows.append(fact_row("Reasoning dropped", f"{preview.reasoning_dropped:,} blocks"))
+    title = f"Leaves the view: {len(preview.leaving):,}"
+    return [*rows, *titled_rows(title, item_rows(preview.leaving, now, excerpt), "tokens  age")]
+
+
+def switch_rows(seen: SwitchOutlook) -> list[Row]:
+    """What another model would mean: the window, the layer that fires, and the price of a cold cache."""
+    rows = [
+        plain_row((f"  {seen.before}", "muted"), ("  to  ", "muted"), (seen.after, "base")),
+        plain_row(),
+        _filled("now", seen.tokens, seen.window_before),
+        _filled("after", seen.tokens, seen.window_after),
+        plain_row(),
+        fact_row("Request", f"about {seen.tokens:,} tokens"),
+    ]
+    if seen.fires:
+        told = "it does not fit: room is made" if seen.fires == "limit" else LAYERS[seen.fires].lower()
+        rows.append(fact_row("Fires", f"{told}, before the next call"))
+    rows.append(fact_row("Next call", f"{money_text(seen.cost_usd)}, nothing of it is cached yet"))
+    reading = f"{money_text(seen.call_usd)} to read (now {money_text(seen.call_usd_before)})"
+    rows.append(fact_row("Calls after it", reading))
+    if seen.reasoning_dropped:
+        rows.append(fact_row("Reasoning dropped", f"{seen.reasoning_dropped:,} blocks"))
+    return rows
+
+
+def _filled(label: str, tokens: int, window: int) -> Row:
+    told = f"{100 * tokens / window:.0f}% of {window:,}" if window else "window unknown"
+    return Row(partial(before_after_line, label, tokens, window or tokens, told))
+
+
+def _price(payback: Payback | None, *, free: bool) -> str:
+    if payback is None:
+        return "nothing, the model is free" if free else "not known, the model has no known price"
+    return f"{money_text(payback.cost_usd)}, {pays_back(payback)}"
+
+
+def pays_back(payback: Payback) -> str:
+    """When a step has saved what it costs."""
+    if payback.calls is None:
+        return "does not pay back"
+    if payback.calls == 0:
+        return "pays at once"
+    return f"pays back after {payback.calls:,} call{'' if payback.calls == 1 else 's'}"
+
+
+def fact_row(label: str, value: str) -> Row:
+    """A figure and its name."""
+    return plain_row((f"  {label:<20}", "muted"), (value, "base"))

@@ -1,0 +1,234 @@
+"""A list that paints only the rows in view, with a cursor that rests on those that mean something."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final, NamedTuple, overload
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from typing_extensions import override
+
+from tui_agent.tui.app.theme import Glyphs
+from tui_agent.tui.cards.lines import Line, crop
+from tui_agent.tui.cards.palette import Look, Palette
+
+Draw = Callable[[int, Look], Line]
+"""Paints a row at a width in cells."""
+
+MARGIN: Final = 1
+"""Cells of air between a row and the scrollbar."""
+
+
+class Row(NamedTuple):
+    """One line. `key` is what it stands for; None: only something to read."""
+
+    draw: Draw
+    key: object = None
+
+
+class Rows(Sequence[Row]):
+    """Rows of which only those are made that are looked at. A list of rows is one of all that were made."""
+
+    def __init__(self, rows: Sequence[Row] = ()) -> None:
+        self._made = rows
+
+    def place_of(self, key: object) -> int | None:
+        """Where the first row is that stands for `key`."""
+        return next((place for place, row in enumerate(self._made) if row.key == key), None)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+
+    @override
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        if isinstance(index, slice):
+            return [self.row(place) for place in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"there is no row {index} among {len(self)}")
+        return self.row(index % len(self))
+
+    def row(self, place: int) -> Row:
+        """The row at a place from 0 on."""
+        return self._made[place]
+
+
+class RowList(ScrollView, can_focus=True, inherit_bindings=False):
+    """Any number of rows in one widget. Where no row can be chosen, the arrows scroll."""
+
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "cursor(-1)", "Up", show=False),
+        Binding("down,j", "cursor(1)", "Down", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("home", "edge(-1)", "First", show=False),
+        Binding("end", "edge(1)", "Last", show=False),
+    ]
+
+    class Chosen(Message):
+        """The row under the cursor was clicked a second time."""
+
+        def __init__(self, key: object) -> None:
+            super().__init__()
+            self.key = key
+
+    class Moved(Message):
+        """The cursor is on another row."""
+
+    def __init__(self, glyphs: Glyphs, *, in_dialog: bool = False, id: str | None = None) -> None:  # noqa: A002
+        """`in_dialog`: it stands on the ground of a dialog, not on that of the screen."""
+        super().__init__(id=id)
+        self._in_dialog = in_dialog
+        self._look = Look(Palette.from_theme({}), glyphs)
+        self._rows = Rows()
+        self._cursor: int | None = None
+
+    @property
+    def measure(self) -> int:
+        """Cells of a row."""
+        return max(1, self.scrollable_content_region.width - MARGIN)
+
+    @property
+    def key(self) -> object:
+        """What the row under the cursor stands for."""
+        return self._rows[self._cursor].key if self._cursor is not None else None
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Show other rows; the cursor stays on what it was on, as far as that is still there."""
+        before, place = self.key, self._cursor
+        self._rows = rows if isinstance(rows, Rows) else Rows(rows)
+        self._cursor = None
+        if before is not None:
+            self._cursor = self._rows.place_of(before)
+            if self._cursor is None and place is not None:
+                self._cursor = self._nearest(min(place, len(rows) - 1), -1)
+        self._measure()
+        self.refresh()
+
+    @override
+    def on_mount(self) -> None:
+        """Take the theme's colours, now and whenever the theme changes."""
+        self.app.theme_changed_signal.subscribe(self, lambda _theme: self._restyle())
+        self._restyle()
+
+    def go_to(self, key: object) -> None:
+        """Put the cursor on the row that stands for `key`, and that row at the top."""
+        place = self._rows.place_of(key)
+        if place is not None:
+            self.scroll_to(y=place - 1, animate=False, immediate=True)
+            self._move_to(place)
+
+    def on_resize(self) -> None:
+        """Rows have another width."""
+        self._measure()
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """Move the cursor to the row; a second click opens it."""
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        place = offset.y + round(self.scroll_y)
+        if place < len(self._rows) and self._rows[place].key is not None:
+            if place == self._cursor:
+                self.post_message(self.Chosen(self._rows[place].key))
+            self._move_to(place)
+
+    def on_focus(self) -> None:
+        """The cursor appears."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The cursor goes."""
+        self.refresh()
+
+    def action_cursor(self, step: int) -> None:
+        """Go to the next row that can be chosen; past the last one in view, scroll."""
+        first = round(self.scroll_y)
+        start = self._cursor
+        if start is None or not first <= start < first + self.size.height:
+            start = first - 1 if step > 0 else first + self.size.height
+        place = self._next(start, step)
+        if place is None or not first - 1 <= place <= first + self.size.height:
+            self.scroll_to(y=first + step, animate=False, immediate=True)
+            if place is None or abs(place - start) > self.size.height:
+                return
+        self._move_to(place)
+
+    def action_page(self, direction: int) -> None:
+        """Scroll by a screen; the cursor comes along."""
+        step = direction * max(1, self.size.height - 1)
+        self.scroll_to(y=self.scroll_y + step, animate=False, immediate=True)
+        if self._cursor is not None:
+            goal = min(max(0, self._cursor + step), len(self._rows) - 1)
+            place = self._nearest(goal, direction)
+            if place is not None:
+                self._move_to(place)
+
+    def action_edge(self, direction: int) -> None:
+        """Go to one end."""
+        self.scroll_to(y=0 if direction < 0 else len(self._rows), animate=False, immediate=True)
+        place = self._next(-1, 1) if direction < 0 else self._next(len(self._rows), -1)
+        if place is not None:
+            self._cursor = place
+            self.post_message(self.Moved())
+            self.refresh()
+
+    @override
+    def render_line(self, y: int) -> Strip:
+        width, base = self.scrollable_content_region.width, self._look.palette.base
+        place = y + round(self.scroll_y)
+        if place >= len(self._rows):
+            return Strip.blank(width, base)
+        line = crop(self._rows[place].draw(self.measure, self._look), width)
+        segments = line.segments
+        if place != self._cursor or not self.has_focus or not segments or not segments[0].text.startswith(" "):
+            return Strip(segments, line.width).adjust_cell_length(width, base)
+        first, *others = segments
+        cursor = Segment(self._look.glyphs.cursor, self._look.palette.accent)
+        strip = Strip((cursor, Segment(first.text[1:], first.style), *others), line.width)
+        ground = Style(bgcolor=self._look.palette.inline_code.bgcolor)
+        return Strip(Segment.apply_style(strip.adjust_cell_length(width, base), post_style=ground), width)
+
+    def _restyle(self) -> None:
+        colors = self.app.theme_variables
+        if self._in_dialog:
+            colors = {**colors, "background": colors["surface"], "surface": colors["panel"]}
+        self._look = Look(Palette.from_theme(colors), self._look.glyphs)
+        self.refresh()
+
+    def _measure(self) -> None:
+        self.virtual_size = Size(max(1, self.scrollable_content_region.width), len(self._rows))
+
+    def _move_to(self, place: int) -> None:
+        self._cursor = place
+        self.post_message(self.Moved())
+        top, height = round(self.scroll_y), max(1, self.size.height)
+        if place < top:
+            self.scroll_to(y=place, animate=False, immediate=True)
+        elif place >= top + height:
+            self.scroll_to(y=place - height + 1, animate=False, immediate=True)
+        self.refresh()
+
+    def _next(self, start: int, step: int) -> int | None:
+        # Below a short list there is room without rows.
+        places = range(min(start, len(self._rows)) + step, len(self._rows) if step > 0 else -1, step)
+        return next((place for place in places if self._rows[place].key is not None), None)
+
+    def _nearest(self, place: int, direction: int) -> int | None:
+        if not 0 <= place < len(self._rows):
+            return None
+        found = self._next(place - direction, direction)
+        return found if found is not None else self._next(place + direction, -direction)

@@ -1,0 +1,386 @@
+"""The data of the conversation pane: an ordered list of blocks, and every way it changes."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypedDict, TypeVar
+
+from tui_agent.safe_text import clean, one_line
+from tui_agent.tui.cards.blocks import (
+    Block,
+    BoundaryBlock,
+    Card,
+    Folding,
+    Level,
+    NoticeBlock,
+    ProseBlock,
+    ReasoningBlock,
+    ResultSize,
+    StreamedText,
+    ToolBlock,
+    ToolState,
+    UserBlock,
+)
+
+ALL_CARDS: Final = -1
+Listener = Callable[[int | None], None]
+"""Called with the index of a block that was appended or changed, with `ALL_CARDS` when every card was opened or closed,
+with None when any block may have changed or gone.
+"""
+
+AnyBlock = TypeVar("AnyBlock", bound=Block)
+
+
+class _Place(TypedDict):
+    id: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One search hit: characters `start` to `end` of the plain text of a block."""
+
+    block_id: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Transcript:
+    """Blocks in the order they are shown. It alone changes them, and tells one listener about each change."""
+
+    blocks: list[Block] = field(default_factory=list)
+    folding: Folding = field(default_factory=Folding)
+    _by_call: dict[str, ToolBlock] = field(default_factory=dict)
+    _next_id: int = 1
+    _listener: Listener | None = None
+    _opened: Callable[[ToolBlock], None] | None = None
+    _told: list[ToolBlock] = field(default_factory=list)
+    _is_told: Callable[[str], bool] = field(default=lambda _: False)
+
+    def listen(self, listener: Listener | None) -> None:
+        """Give every later change to `listener`; there is one listener at a time."""
+        self._listener = listener
+
+    @property
+    def cards_open(self) -> bool:
+        """Whether cards stand open."""
+        return self.folding.open
+
+    def when_opened(self, told: Callable[[ToolBlock], None], about: Callable[[str], bool]) -> None:
+        """Tell `told` of each card that is opened of a tool that `about` says yes to."""
+        self._opened, self._is_told = told, about
+        self._told = [block for block in self.blocks if isinstance(block, ToolBlock) and about(block.name)]
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self.blocks)
+
+    # What was said
+
+    def add_user(self, text: str) -> UserBlock:
+        """Append what the user asked."""
+        return self._append(UserBlock(**self._place(), text=clean(text)))
+
+    def start_prose(self, text: str = "") -> ProseBlock:
+        """Append an answer that will stream."""
+        return self._append(ProseBlock(**self._place(), content=StreamedText(text), streaming=True))
+
+    def add_prose(self, text: str) -> ProseBlock:
+        """Append a whole answer."""
+        block = ProseBlock(**self._place(), content=StreamedText(text))
+        block.content.finish()
+        return self._append(block)
+
+    def start_reasoning(self, text: str = "") -> ReasoningBlock:
+        """Append reasoning that will stream."""
+        return self._append(
+            ReasoningBlock(**self._place(), folding=self.folding, content=StreamedText(text), streaming=True)
+        )
+
+    def add_reasoning(self, text: str, *, seconds: float | None = None, tokens: int | None = None) -> ReasoningBlock:
+        """Append reasoning that is over."""
+        block = ReasoningBlock(
+            **self._place(), folding=self.folding, content=StreamedText(text), seconds=seconds, tokens=tokens
+        )
+        block.content.finish()
+        return self._append(block)
+
+    def stream(self, block: ProseBlock | ReasoningBlock, delta: str) -> None:
+        """Add text to a streaming block."""
+        block.content.append(delta)
+        self._changed(block)
+
+    def finish_prose(self, block: ProseBlock) -> None:
+        """The answer is whole."""
+        block.content.finish()
+        block.streaming = False
+        self._changed(block)
+
+    def finish_reasoning(
+        self, block: ReasoningBlock, *, seconds: float | None = None, tokens: int | None = None
+    ) -> None:
+        """The reasoning is over."""
+        block.content.finish()
+        block.streaming = False
+        block.seconds, block.tokens = seconds, tokens
+        self._changed(block)
+
+    # Tools
+
+    def add_tool(
+        self,
+        call_id: str,
+        name: str,
+        *,
+        summary: str = "",
+        arguments: str = "",
+        state: ToolState = ToolState.PENDING,
+        depth: int = 0,
+    ) -> ToolBlock:
+        """Append a tool call; its later changes find it by `call_id`."""
+        block = ToolBlock(
+            **self._place(),
+            folding=self.folding,
+            call_id=call_id,
+            name=one_line(name, 80),
+            summary=one_line(summary),
+            arguments=clean(arguments),
+            state=state,
+            depth=depth,
+        )
+        self._by_call[call_id] = block
+        if self._is_told(block.name):
+            self._told.append(block)
+        return self._append(block)
+
+    def tool(self, call_id: str) -> ToolBlock | None:
+        """The newest block of a tool call, or None when the call was never shown."""
+        return self._by_call.get(call_id)
+
+    def set_tool_state(self, block: ToolBlock, state: ToolState, note: str = "") -> None:
+        """Move a call to another state; `note` says why it was denied or interrupted."""
+        block.state = state
+        block.note = one_line(note)
+        self._changed(block)
+
+    def show_tool_output(self, block: ToolBlock, tail: str) -> None:
+        """Show the last lines that a running tool printed."""
+        block.tail = clean(tail)
+        self._changed(block)
+
+    def show_steps(self, block: ToolBlock, steps: str) -> None:
+        """Show where a subtask stands, and its calls."""
+        block.steps = clean(steps)
+        self._changed(block)
+
+    def finish_tool(
+        self,
+        block: ToolBlock,
+        state: ToolState,
+        result: str,
+        *,
+        size: ResultSize | None = None,
+        diff: str = "",
+        note: str = "",
+        seconds: float | None = None,
+    ) -> None:
+        """Give a call its result. Without `size` the lines and bytes of `result` are counted."""
+        block.state = state
+        block.result = clean(result)
+        block.size = size or _size_of(block.result)
+        block.diff = clean(diff) or block.diff
+        block.note = one_line(note)
+        block.seconds = seconds
+        block.tail = ""
+        self._changed(block)
+
+    # What happened
+
+    def add_notice(self, level: Level, title: str, text: str = "", hint: str = "") -> NoticeBlock:
+        """Append a notice, warning or error; `hint` says what to do next."""
+        notice = NoticeBlock(
+            **self._place(), level=level, title=one_line(title), text=clean(text).rstrip("\n"), hint=one_line(hint)
+        )
+        return self._append(notice)
+
+    def add_boundary(
+        self,
+        kind: str,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        reason: str = "",
+        text: str = "",
+        seq: int = 0,
+        restores: bool = False,
+    ) -> BoundaryBlock:
+        """Append a step of the context manager; `text` is what opens under it, such as a summary."""
+        boundary = BoundaryBlock(
+            **self._place(),
+            folding=self.folding,
+            kind=one_line(kind),
+            before=before,
+            after=after,
+            reason=one_line(reason),
+            text=clean(text),
+            seq=seq,
+            restores=restores,
+        )
+        return self._append(boundary)
+
+    def mark_undone(self, seq: int, *, undone: bool = True) -> None:
+        """The step with this entry no longer counts, or counts again."""
+        for block in reversed(self.blocks):
+            if isinstance(block, BoundaryBlock) and block.seq == seq and not block.restores:
+                block.undone = undone
+                self._changed(block)
+                return
+
+    def clear(self) -> None:
+        """Forget every block."""
+        self.blocks.clear()
+        self._by_call.clear()
+        self._told.clear()
+        self._notify(None)
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` blocks, as a rewind does."""
+        for block in self.blocks[count:]:
+            if isinstance(block, ToolBlock):
+                self._by_call.pop(block.call_id, None)
+        del self.blocks[count:]
+        self._told = [block for block in self._told if block.index < count]
+        self._notify(None)
+
+    # Cards
+
+    def toggle(self, block: Block) -> bool:
+        """Open a collapsed card or collapse an open one. False when the block has nothing to open."""
+        if not isinstance(block, Card) or not can_open(block):
+            return False
+        block.toggle()
+        self._changed(block)
+        self._tell_opened(block)
+        return True
+
+    def toggle_all(self) -> bool:
+        """Open every card, or collapse every card when they were opened; returns whether they are open now."""
+        self.folding.open = not self.folding.open
+        self.folding.round += 1
+        for block in self._told:
+            self._tell_opened(block)
+        self._notify(ALL_CARDS)
+        return self.cards_open
+
+    def _tell_opened(self, block: Block) -> None:
+        if self._opened is None or not isinstance(block, ToolBlock):
+            return
+        if not block.collapsed and self._is_told(block.name):
+            self._opened(block)
+
+    # Finding
+
+    def get(self, block_id: int) -> Block | None:
+        """The block with an id."""
+        # They are counted up, so the list itself finds them.
+        place = bisect_left(self.blocks, block_id, key=lambda block: block.id)
+        found = self.blocks[place] if place < len(self.blocks) else None
+        return found if found is not None and found.id == block_id else None
+
+    def previous_prompt(self, index: int) -> int | None:
+        """The index of the nearest user block before `index`."""
+        earlier = range(min(index, len(self.blocks)) - 1, -1, -1)
+        return next((place for place in earlier if isinstance(self.blocks[place], UserBlock)), None)
+
+    def next_prompt(self, index: int) -> int | None:
+        """The index of the nearest user block after `index`."""
+        later = range(index + 1, len(self.blocks))
+        return next((place for place in later if isinstance(self.blocks[place], UserBlock)), None)
+
+    def search(self, words: str, *, limit: int = 1000) -> list[Match]:
+        """Where `words` occur, letter case ignored, oldest first; at most `limit` places."""
+        if not words:
+            return []
+        pattern = re.compile(re.escape(words), re.IGNORECASE)
+        matches: list[Match] = []
+        for block in self.blocks:
+            for found in pattern.finditer(plain_text(block)):
+                matches.append(Match(block.id, found.start(), found.end()))
+                if len(matches) >= limit:
+                    return matches
+        return matches
+
+    def _place(self) -> _Place:
+        return {"id": self._next_id, "index": len(self.blocks)}
+
+    def _append(self, block: AnyBlock) -> AnyBlock:
+        self._next_id += 1
+        self.blocks.append(block)
+        self._notify(block.index)
+        return block
+
+    def _changed(self, block: Block) -> None:
+        block.changes += 1
+        self._notify(block.index)
+
+    def _notify(self, index: int | None) -> None:
+        if self._listener is not None:
+            self._listener(index)
+
+
+def can_open(block: Block) -> bool:
+    """Whether a block is a card with something inside."""
+    match block:
+        case ToolBlock():
+            return True
+        case ReasoningBlock() | BoundaryBlock():
+            return bool(block.text)
+        case _:
+            return False
+
+
+def plain_text(block: Block) -> str:
+    """The whole text of a block, for copying and searching: Markdown source, complete results."""
+    match block:
+        case UserBlock() | ProseBlock() | ReasoningBlock():
+            return block.text
+        case ToolBlock():
+            call = f"{block.name} {block.arguments or block.summary}".rstrip()
+            body = block.diff or block.result or block.tail
+            return "\n".join(part for part in (call, block.note, block.steps, body) if part)
+        case NoticeBlock():
+            return "\n".join(part for part in (block.title, block.text, block.hint) if part)
+        case BoundaryBlock():
+            return "\n".join(part for part in (boundary_label(block), block.text) if part)
+        case _:
+            return ""
+
+
+def boundary_label(block: BoundaryBlock, *, arrow: str = "→", dot: str = "·") -> str:
+    """A context step in one line: what, tokens before and after, why."""
+    parts = [block.kind]
+    if block.before is not None and block.after is not None:
+        parts.append(f"{compact_count(block.before)} {arrow} {compact_count(block.after)} tokens")
+    if block.undone:
+        parts.append("undone")
+    if block.reason:
+        parts.append(block.reason)
+    return f" {dot} ".join(parts)
+
+
+def compact_count(count: int) -> str:
+    """A count in at most five characters: 950, 1.2k, 84k, 1.3M."""
+    if count < 1000:
+        return str(count)
+    if count < 999_500:
+        return f"{count / 1000:.1f}k" if count < 9_950 else f"{count / 1000:.0f}k"
+    return f"{count / 1_000_000:.1f}M"
+
+
+def _size_of(result: str) -> ResultSize:
+    lines = result.count("\n") + (not result.endswith("\n") if result else 0)
+    return ResultSize(lines=lines, bytes=len(result.encode()))

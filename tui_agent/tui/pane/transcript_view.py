@@ -1,0 +1,315 @@
+"""The lines of a transcript on the screen: painted as they come into view, scrolled, and brought up to date."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from time import monotonic
+from typing import Final
+
+from rich.segment import Segment
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import Reactive
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.widget import Widget
+from typing_extensions import override
+
+from tui_agent.tui.app.theme import UNICODE, Glyphs
+from tui_agent.tui.cards.blocks import Block
+from tui_agent.tui.cards.lines import Line
+from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.pane.decorating import with_cursor
+from tui_agent.tui.pane.selecting import encode_line, with_selection
+from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.pane.viewport import Position, Row, Viewport
+
+MAX_MEASURE: Final = 112
+"""Cells of the column of text at most: longer lines are hard to read."""
+UPDATES_PER_SECOND: Final = 15
+"""How often a changing transcript is painted at most."""
+
+KEPT_SCREENS: Final = 4
+"""Screens of strips that are kept at most."""
+
+
+class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
+    """A transcript in one line-API widget, with a block cursor while it has the focus.
+
+    It stays at the end until it is scrolled up.
+    """
+
+    class FollowingChanged(Message):
+        """The pane left the end of the transcript, or came back to it."""
+
+        def __init__(self, *, following: bool) -> None:
+            super().__init__()
+            self.following = following
+
+    def __init__(self, transcript: Transcript, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._viewport = Viewport(transcript, Look(Palette.from_theme({}), glyphs))
+        self._cursor: int | None = None
+        self._changed: set[int] = set()
+        self._rebuild = True
+        self._flush_timer: Timer | None = None
+        self._flushed_at = 0.0
+        self._held = False
+        self._shown: list[Row] = []
+        self._strips: dict[Position, tuple[Line, Strip]] = {}
+        self._was_following = True
+        transcript.listen(self._on_change)
+
+    @property
+    def transcript(self) -> Transcript:
+        """What is shown."""
+        return self._viewport.transcript
+
+    @property
+    def following(self) -> bool:
+        """Whether the pane stays at the end as the transcript grows."""
+        return self._viewport.following
+
+    @property
+    def lines_below(self) -> int:
+        """How many lines are below the view, as far as heights are known."""
+        return max(0, self._viewport.heights.total - self._viewport.top_line - self._viewport.height)
+
+    @property
+    def cursor_block(self) -> Block | None:
+        """The block under the block cursor."""
+        blocks = self.transcript.blocks
+        return blocks[self._cursor] if self._cursor is not None and self._cursor < len(blocks) else None
+
+    @property
+    def viewport(self) -> Viewport:
+        """What is in view, after every change of the transcript so far."""
+        return self._view
+
+    @property
+    def look(self) -> Look:
+        """Colours and symbols."""
+        return self._viewport.look
+
+    @property
+    def painted_lines(self) -> int:
+        """Painted lines held in memory."""
+        return self._viewport.painted_lines
+
+    def show(self, transcript: Transcript) -> None:
+        """Show another transcript from its end."""
+        self.transcript.listen(None)
+        self._viewport = Viewport(transcript, self._viewport.look)
+        self._viewport.resize(*self._measure)
+        self._cursor = None
+        transcript.listen(self._on_change)
+        self._on_change(None)
+
+    def set_glyphs(self, glyphs: Glyphs) -> None:
+        """Draw with other symbols."""
+        self._glyphs = glyphs
+        self._restyle()
+
+    # Moving
+
+    def reveal(self, block_id: int) -> None:
+        """Put the block cursor on a block and scroll it into view."""
+        if block := self.transcript.get(block_id):
+            self._move_cursor(block.index)
+
+    def scroll_to_tail(self) -> None:
+        """Go to the end and stay there."""
+        self._view.move_to_end()
+        self._show()
+
+    def go_to(self, position: Position) -> None:
+        """Scroll a line into view, a third from the top, and put the block cursor on its block."""
+        self._set_cursor(position.block)
+        self._view.show_line(position, at_row=self._viewport.height // 3)
+        self._show()
+
+    # Events
+
+    @override
+    def on_mount(self) -> None:
+        """Take the theme's colours, now and whenever the theme changes."""
+        self.app.theme_changed_signal.subscribe(self, lambda _theme: self._restyle())
+        self._restyle()
+        self.flush()
+
+    def on_resize(self) -> None:
+        """Paint for another size; the line at the top stays at the top."""
+        self._view.resize(*self._measure)
+        self.flush()
+        self.refresh()
+
+    @override
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        # Only the wheel, the scrollbar and a dragged selection set this; the pane's own moves go the other way.
+        self._view.move_to_line(round(new_value))
+        self._show()
+
+    @override
+    def selection_updated(self, selection: Selection | None) -> None:
+        self.refresh()
+
+    # Painting
+
+    @override
+    def render_line(self, y: int) -> Strip:
+        viewport = self._viewport
+        if (viewport.width, viewport.height) != self._measure:
+            self._view.resize(*self._measure)
+            viewport.settle()
+        base = viewport.look.palette.base
+        if not viewport.rows:
+            return Strip.blank(self.size.width, base)
+        if y >= len(viewport.rows):
+            blank = Strip.blank(self.size.width, base).apply_offsets(0, encode_line(*viewport.rows[-1].position))
+            return self._labelled(blank, y)
+        position, line = viewport.rows[y]
+        segments = self._decorated(viewport.rows[y])
+        cursor = position.block == self._cursor and self.has_focus and line.gutter > 1
+        if segments is line.segments and self.text_selection is None and not cursor:
+            return self._labelled(self._plain_strip(viewport.rows[y]), y)
+        encoded = encode_line(*position)
+        if (selection := self.text_selection) is not None:
+            style = self.screen.get_component_rich_style("screen--selection")
+            segments = with_selection(segments, line.gutter, selection.get_span(encoded), style)
+        if cursor:
+            segments = with_cursor(segments, self._glyphs.cursor, viewport.look.palette.accent)
+        strip = Strip(segments, line.width).adjust_cell_length(self.size.width, base).apply_offsets(0, encoded)
+        return self._labelled(strip, y)
+
+    def _plain_strip(self, row: Row) -> Strip:
+        """A line with nothing over it. The strip is kept while it is in view: Textual remembers in a strip what it
+        made of it, so a line that has only moved costs little.
+        """
+        position, line = row
+        width = self.size.width
+        known, strip = self._strips.get(position, (None, None))
+        if strip is None or known is not line or strip.cell_length != width:
+            strip = Strip(line.segments, line.width).adjust_cell_length(width, self._viewport.look.palette.base)
+            strip = strip.apply_offsets(0, encode_line(*position))
+            self._strips[position] = line, strip
+        return strip
+
+    def _decorated(self, row: Row) -> Sequence[Segment]:
+        """A line with what stands over it at the moment."""
+        return row.line.segments
+
+    def _labelled(self, strip: Strip, y: int) -> Strip:
+        """A row of the view with what is written over it."""
+        return strip
+
+    def _after_show(self) -> None:
+        """The view has other rows now."""
+
+    def _restyle(self) -> None:
+        self._view.restyle(Look(Palette.from_theme(self.app.theme_variables), self._glyphs))
+        self._viewport.settle()
+        self._strips.clear()
+        self.refresh()
+
+    # Changes
+
+    def _on_change(self, index: int | None) -> None:
+        if index is None:
+            self._rebuild = True
+        else:
+            self._changed.add(index)
+        if self._flush_timer is None and self.is_mounted and not self._held:
+            waited = monotonic() - self._flushed_at
+            self._flush_timer = self.set_timer(max(0.001, 1 / UPDATES_PER_SECOND - waited), self.flush)
+
+    def flush(self) -> None:
+        """Bring the screen up to date with the transcript."""
+        if self._flush_timer is not None:
+            self._flush_timer.stop()
+            self._flush_timer = None
+        self._flushed_at, self._held = monotonic(), False
+        self._view.settle()
+        self._show()
+
+    def hold(self) -> None:
+        """Paint nothing new until `flush`: much is about to come at once."""
+        self._held = True
+
+    def take_in(self) -> None:
+        """Measure what has come so far, so that showing it all costs what is in view."""
+        _ = self._view
+
+    @property
+    def _measure(self) -> tuple[int, int]:
+        """Cells of a line and lines in view; one cell of air stays free before the scrollbar."""
+        width, height = self.scrollable_content_region.size
+        return max(1, min(width - 1, MAX_MEASURE)), max(1, height)
+
+    @property
+    def _view(self) -> Viewport:
+        """The viewport, after every change of the transcript so far has reached it."""
+        if self._rebuild:
+            self._viewport.rebuild()
+            if self._cursor is not None and self._cursor >= len(self.transcript):
+                self._cursor = None
+        else:
+            for index in sorted(self._changed):
+                self._viewport.update(index)
+        self._rebuild = False
+        self._changed.clear()
+        return self._viewport
+
+    def _show(self) -> None:
+        """Move the scrollbar to where the viewport is, and paint the rows that differ from those on the screen."""
+        viewport = self._viewport
+        self._place_scrollbar(Size(viewport.width, max(1, viewport.heights.total)), viewport.top_line)
+        rows, shown = viewport.rows, self._shown
+        changed = [
+            number
+            for number, (new, old) in enumerate(zip_longest(rows, shown))
+            if new is None or old is None or new.line is not old.line or new.position != old.position
+        ]
+        self._shown = rows
+        if len(self._strips) > KEPT_SCREENS * viewport.height:
+            self._strips = {row.position: self._strips[row.position] for row in rows if row.position in self._strips}
+        if changed:
+            self.refresh(Region(0, changed[0], self.size.width, changed[-1] - changed[0] + 1))
+        self._after_show()
+        if viewport.following != self._was_following:
+            self._was_following = viewport.following
+            self.post_message(self.FollowingChanged(following=viewport.following))
+
+    def _place_scrollbar(self, size: Size, top: int) -> None:
+        # The reactive attributes would lay out the whole screen and call back into this pane.
+        _set_quietly(self, Widget.scroll_y, float(top))
+        _set_quietly(self, Widget.scroll_target_y, float(top))
+        if size != self.virtual_size:
+            self.set_reactive(Widget.virtual_size, size)
+            if self.show_vertical_scrollbar:
+                self.vertical_scrollbar.window_virtual_size = size.height
+                self.vertical_scrollbar.window_size = self._viewport.height
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.position = top
+
+    # The block cursor
+
+    def _set_cursor(self, index: int) -> None:
+        before, self._cursor = self._cursor, index
+        self._refresh_block(before)
+        self._refresh_block(index)
+
+    def _move_cursor(self, index: int) -> None:
+        self._set_cursor(index)
+        self._view.bring_into_view(index)
+        self._show()
+
+    def _refresh_block(self, index: int | None) -> None:
+        places = [number for number, row in enumerate(self._viewport.rows) if row.position.block == index]
+        if places:
+            self.refresh(Region(0, places[0], self.size.width, len(places)))
+
+
+def _set_quietly(widget: Widget, reactive: Reactive[float], value: float) -> None:
+    widget.set_reactive(reactive, value)

@@ -1,0 +1,92 @@
+"""The picture on the desktop's clipboard, through the programs that can read it."""
+
+import asyncio
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from tui_agent.tools.shell.environment import child_environment
+
+PATIENCE_S: Final = 5.0
+"""Seconds a program has: one that asks another for what it has copied may wait for ever."""
+
+MEDIA: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
+"""What is asked for, the best first."""
+
+_MAC: Final = "the clipboard as «class PNGf»"
+_MAC_ANSWER: Final = re.compile(rb"\xc2\xabdata PNGf([0-9A-F]+)\xc2\xbb")
+
+
+class ClipboardProblem(Exception):
+    """There is no picture to be had; the message says why."""
+
+
+async def clipboard_picture(environ: Mapping[str, str], most: int) -> bytes:
+    """The bytes of the picture on the clipboard, at most one more than `most`. Raises ClipboardProblem."""
+    if environ.get("WAYLAND_DISPLAY") and shutil.which("wl-paste"):
+        return await _offered(("wl-paste", "--list-types"), ("wl-paste", "--no-newline", "--type"), environ, most)
+    if environ.get("DISPLAY") and shutil.which("xclip"):
+        read = ("xclip", "-selection", "clipboard", "-o", "-t")
+        return await _offered((*read, "TARGETS"), read, environ, most)
+    if sys.platform == "darwin":
+        return await _on_a_mac(environ, most)
+    raise ClipboardProblem(_why_not(environ))
+
+
+async def _offered(types: tuple[str, ...], read: tuple[str, ...], environ: Mapping[str, str], most: int) -> bytes:
+    offered = (await _output(types, environ, most)).decode(errors="replace").split()
+    media = next((media for media in MEDIA if media in offered), None)
+    data = await _output((*read, media), environ, most) if media is not None else b""
+    if not data:
+        raise ClipboardProblem("There is no picture on the clipboard")
+    return data
+
+
+async def _on_a_mac(environ: Mapping[str, str], most: int) -> bytes:
+    if shutil.which("pngpaste"):
+        data = await _output(("pngpaste", "-"), environ, most)
+    else:
+        found = _MAC_ANSWER.search(await _output(("osascript", "-e", _MAC), environ, 2 * most + 100))
+        data = bytes.fromhex(found[1].decode()) if found else b""
+    if not data:
+        raise ClipboardProblem("There is no picture on the clipboard")
+    return data
+
+
+async def _output(command: tuple[str, ...], environ: Mapping[str, str], most: int) -> bytes:
+    """What a program prints, up to one byte more than `most`; nothing where it fails."""
+    try:
+        return await asyncio.to_thread(_run, command, child_environment(environ), most)
+    except OSError as error:
+        raise ClipboardProblem(f"{command[0]} cannot be started: {error.strerror}") from error
+
+
+def _run(command: tuple[str, ...], environ: Mapping[str, str], most: int) -> bytes:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, env=environ) as process:
+        overdue = threading.Timer(PATIENCE_S, process.kill)
+        overdue.start()
+        try:
+            data = process.stdout.read(most + 1) if process.stdout is not None else b""
+            if len(data) > most:
+                process.kill()
+                return data
+            if process.wait() == 0:
+                return data
+        finally:
+            overdue.cancel()
+    if process.returncode == -signal.SIGKILL:
+        raise ClipboardProblem(f"{command[0]} did not answer")
+    return b""
+
+
+def _why_not(environ: Mapping[str, str]) -> str:
+    if not environ.get("WAYLAND_DISPLAY") and not environ.get("DISPLAY"):
+        return "There is no desktop here whose clipboard could be read: drag the picture here, or paste its path"
+    program = "wl-clipboard" if environ.get("WAYLAND_DISPLAY") else "xclip"
+    return f"The clipboard cannot be read without {program}: install it, or paste the picture's path"

@@ -1,0 +1,145 @@
+"""What could be typed next: a short list over the prompt."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from textual.content import Content
+from textual.geometry import Size
+from textual.widget import Widget
+from typing_extensions import override
+
+from tui_agent.safe_text import one_line
+from tui_agent.tui.cards.lines import fit
+
+MAX_ROWS: Final = 8
+_LABEL_CELLS: Final = 28
+_LEAST_DESCRIPTION: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One completion. insert: what stands in the prompt when it is taken. final: nothing needs to follow."""
+
+    insert: str
+    label: str
+    description: str = ""
+    final: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """Choices for the text from character `start` up to the cursor."""
+
+    start: int
+    choices: tuple[Choice, ...]
+
+
+Completer: TypeAlias = Callable[[str], Completion | None]
+"""Given the text before the cursor: what could stand there instead, or None."""
+
+
+class PathFinder(Protocol):
+    """Where the paths come from that a prompt may mention."""
+
+    def wanted(self, before_cursor: str) -> bool:
+        """Whether a path is being written."""
+        ...
+
+    async def complete(self, before_cursor: str) -> Completion | None:
+        """The paths that could stand there."""
+        ...
+
+    def dropped(self, text: str) -> str:
+        """What to insert for pasted paths of pictures of the project; empty: it is something else."""
+        ...
+
+    def holds_pictures(self, text: str) -> bool:
+        """Whether a pasted text is nothing but pictures."""
+        ...
+
+
+class NoFiles:
+    """Offers nothing."""
+
+    def wanted(self, before_cursor: str) -> bool:
+        return False
+
+    async def complete(self, before_cursor: str) -> Completion | None:
+        return None
+
+    def dropped(self, text: str) -> str:
+        return ""
+
+    def holds_pictures(self, text: str) -> bool:
+        return False
+
+
+class CompletionList(Widget):
+    """Shows a completion, with one choice marked; hidden while there is none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.completion: Completion | None = None
+        self._marked = 0
+        self.display = False
+
+    def show(self, completion: Completion | None) -> None:
+        """Show these choices, or hide."""
+        if completion is not None and not completion.choices:
+            completion = None
+        self.completion = completion
+        self._marked = 0
+        self.display = completion is not None
+        self.refresh(layout=True)
+
+    def move(self, step: int) -> None:
+        """Mark another choice; the ends meet."""
+        if self.completion is not None:
+            self._marked = (self._marked + step) % len(self.completion.choices)
+            self.refresh()
+
+    @property
+    def marked(self) -> Choice | None:
+        """The marked choice."""
+        return None if self.completion is None else self.completion.choices[self._marked]
+
+    @override
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as choices, up to `MAX_ROWS` and a third of the screen."""
+        if self.completion is None:
+            return 0
+        return min(MAX_ROWS, len(self.completion.choices), max(1, viewport.height // 3))
+
+    @override
+    def render(self) -> Content:
+        """The choices around the marked one."""
+        if self.completion is None:
+            return Content("")
+        rows = max(1, self.size.height)
+        first = max(0, min(self._marked - rows // 2, len(self.completion.choices) - rows))
+        visible = self.completion.choices[first : first + rows]
+        width = self.size.width
+        described = any(choice.description for choice in self.completion.choices)
+        longest = max(len(choice.label) for choice in self.completion.choices) + 2
+        label_width = min(longest, _LABEL_CELLS) if described else width
+        lines = [
+            _row(choice, width, label_width, marked=index == self._marked)
+            for index, choice in enumerate(visible, first)
+        ]
+        below = len(self.completion.choices) - first - len(visible)
+        more = f"{below:,} more"
+        blanks = width - lines[-1].cell_length - len(more)
+        if below and blanks > 1:
+            lines[-1] += Content.styled(" " * blanks + more, "$foreground 68%")
+        return Content("\n").join(lines)
+
+
+def _row(choice: Choice, width: int, label_width: int, *, marked: bool) -> Content:
+    label = fit(one_line(choice.label), max(1, min(width, label_width - 2))).ljust(label_width)
+    room = width - label_width
+    description = fit(one_line(choice.description), room) if room >= _LEAST_DESCRIPTION else ""
+    return Content.assemble(
+        (label, "$accent bold" if marked else "$foreground"),
+        (description, "$foreground" if marked else "$foreground 68%"),
+    )

@@ -1,0 +1,105 @@
+"""The user's own editor for a draft: which one, and the private file it is given."""
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from textual.app import App, SuspendNotSupported
+
+from tui_agent.tools.shell.environment import child_environment
+
+FALLBACKS: Final = ("nano", "vim", "vi")
+"""Tried in this order where neither VISUAL nor EDITOR is set."""
+
+MAX_DRAFT_BYTES: Final = 16 * 1024 * 1024
+
+
+class EditorFailure(Exception):
+    """The draft was not edited; the message says why."""
+
+
+def editor_command(environ: Mapping[str, str]) -> list[str]:
+    """The words of the editor's command line, without the file. Raises EditorFailure."""
+    chosen = environ.get("VISUAL") or environ.get("EDITOR") or ""
+    try:
+        words = shlex.split(chosen)
+    except ValueError as error:
+        raise EditorFailure(f"EDITOR cannot be read ({error}): {chosen}") from error
+    if words:
+        return words
+    found = next((path for name in FALLBACKS if (path := shutil.which(name))), None)
+    if found is None:
+        raise EditorFailure("There is no editor: set EDITOR to one, such as nano")
+    return [found]
+
+
+async def edited(draft: str, command: list[str], environ: Mapping[str, str]) -> str:
+    """What the user makes of a draft in their editor, which has the terminal meanwhile.
+
+    The file lies in a folder of its own that only the user can enter, and both are gone afterwards. Raises
+    EditorFailure where the editor cannot be started or says that it failed; the draft then stays as it was.
+    """
+    with TemporaryDirectory(prefix="tui-agent-draft-") as place:
+        path = Path(place) / "prompt.md"
+        path.touch(mode=0o600)
+        path.write_text(draft, encoding="utf-8")
+        await _run([*command, str(path)], environ)
+        try:
+            if path.stat().st_size > MAX_DRAFT_BYTES:
+                raise EditorFailure(f"the text is longer than {MAX_DRAFT_BYTES // 1024**2} MiB")
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise EditorFailure(f"the text cannot be read back: {error.strerror}") from error
+    return text.removesuffix("\n") if not draft.endswith("\n") else text
+
+
+async def edited_outside(app: App[object], draft: str) -> str:
+    """As `edited`, in the editor of this process's environment, to which `app` hands its terminal."""
+    command = editor_command(os.environ)
+    try:
+        with app.suspend(), app.batch_update():
+            return await edited(draft, command, os.environ)
+    except SuspendNotSupported as error:
+        raise EditorFailure("This terminal cannot be handed to an editor") from error
+
+
+async def _run(command: list[str], environ: Mapping[str, str]) -> None:
+    # The editor draws for a person: it gets the user's own terminal settings, but no keys.
+    kept = child_environment(environ, keep=("COLORTERM",))
+    own = {name: value for name, value in environ.items() if name in kept}
+    try:
+        with _interrupts_for_the_editor():
+            process = await asyncio.create_subprocess_exec(*command, env=own)
+            status = await _ended(process)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise EditorFailure(f"{command[0]} cannot be started: {reason}") from error
+    if status != 0:
+        raise EditorFailure(f"{command[0]} ended with {status}")
+
+
+async def _ended(process: asyncio.subprocess.Process) -> int:
+    try:
+        return await process.wait()
+    except asyncio.CancelledError:
+        process.terminate()
+        await process.wait()
+        raise
+
+
+@contextmanager
+def _interrupts_for_the_editor() -> Iterator[None]:
+    """Let Ctrl+C, which the terminal sends to both, end the editor alone."""
+    # A handler, since a signal that is ignored would be ignored by the editor as well.
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

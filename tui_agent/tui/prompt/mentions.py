@@ -1,0 +1,176 @@
+"""`@path` in a prompt: where one is being written, what it may become, and which pictures a text names."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tui_agent.conversation.blocks import Image
+from tui_agent.tui.prompt.completion import Choice, Completion
+from tui_agent.tui.prompt.pictures import CHIP, PictureProblem, is_encoded, kept, read_picture
+
+if TYPE_CHECKING:
+    from tui_agent.tui.prompt.file_index import FileIndex
+
+MAX_PICTURES: Final = 8
+"""Pictures of one message; each is bounded by what `read_file` shows."""
+
+PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+
+_BEING_WRITTEN: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"]*)|([^\s\"]*))$")
+_MENTION: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
+_MAX_PATH: Final = 4_096
+_MAX_DROPPED: Final = 8 * _MAX_PATH
+
+
+class Mention(NamedTuple):
+    """The mention before the cursor: the character it starts at, its ``@``, and what stands of its path."""
+
+    start: int
+    typed: str
+
+
+class Pictures(NamedTuple):
+    """The pictures a text names, and a sentence for each that cannot be sent."""
+
+    images: tuple[Image, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class ProjectFiles:
+    """What a prompt may mention of the project in `folder`. The files are listed at the first mention."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._index: FileIndex | None = None
+
+    def wanted(self, before_cursor: str) -> bool:
+        """Whether a path is being written."""
+        return mention_before(before_cursor) is not None
+
+    async def complete(self, before_cursor: str) -> Completion | None:
+        """The files and folders that may be meant, the best first."""
+        mention = mention_before(before_cursor)
+        if mention is None:
+            return None
+        if self._index is None:
+            from tui_agent.tui.prompt.file_index import FileIndex
+
+            self._index = FileIndex(self._folder)
+        paths = await self._index.search(mention.typed)
+        return Completion(mention.start, tuple(Choice(_following(path), path, final=False) for path in paths))
+
+    def dropped(self, text: str) -> str:
+        """The mentions of pictures of the project whose paths were pasted; empty: it is something else."""
+        return mentions_of(dropped_files(text), self._folder)
+
+    def holds_pictures(self, text: str) -> bool:
+        """Whether a pasted text is nothing but pictures: their paths, or one in base64."""
+        return bool(dropped_files(text)) or is_encoded(text)
+
+    async def close(self) -> None:
+        """Stop a listing that runs."""
+        if self._index is not None:
+            await self._index.close()
+
+
+def mention_before(text: str) -> Mention | None:
+    """The mention that `text`, a line up to the cursor, ends with."""
+    found = _BEING_WRITTEN.search(text[-_MAX_PATH:])
+    if found is None:
+        return None
+    return Mention(max(0, len(text) - _MAX_PATH) + found.start(), found[1] if found[1] is not None else found[2])
+
+
+def as_mention(path: str) -> str:
+    """The path as it is written in a prompt."""
+    return f'@"{path}"' if re.search(r"[\s,;]", path) else f"@{path}"
+
+
+def mentioned(text: str) -> list[str]:
+    """The paths that a text mentions."""
+    return [name for _, name in _mentions(text)]
+
+
+def _mentions(text: str) -> list[tuple[int, str]]:
+    """Where a text mentions a path, and which."""
+    return [(found.start(), found[1] or found[2].rstrip(".,;:!?)]}'")) for found in _MENTION.finditer(text)]
+
+
+def dropped_files(text: str) -> tuple[Path, ...]:
+    """The pictures whose paths a pasted text consists of, as terminals do when files are dragged in; else none."""
+    if len(text) > _MAX_DROPPED:
+        return ()
+    paths = _paths(text.strip())
+    are_pictures = all(
+        path.suffix.lower() in PICTURES and path.is_absolute() and str(path).isprintable() for path in paths
+    )
+    try:
+        return paths if are_pictures and all(path.is_file() for path in paths) else ()
+    except OSError:
+        return ()
+
+
+def mentions_of(paths: tuple[Path, ...], folder: Path) -> str:
+    """These files as mentions, where all of them lie in the project; else empty."""
+    if not all(path.is_relative_to(folder) and '"' not in str(path) for path in paths):
+        return ""
+    return " ".join(as_mention(str(path.relative_to(folder))) for path in paths)
+
+
+def read_pictures(text: str, folder: Path, session_folder: Path | None = None) -> Pictures:
+    """The pictures that a text mentions or has chips of, in their order. Reads files: call it in a thread."""
+    images: list[Image] = []
+    problems: list[str] = []
+    found: list[tuple[int, str, re.Match[str] | None]]
+    found = [(chip.start(), chip.group(), chip) for chip in CHIP.finditer(text)]
+    found += [(place, name, None) for place, name in _mentions(text) if name.lower().endswith(PICTURES)]
+    named = {name: chip for _, name, chip in sorted(found, key=lambda each: each[0])}
+    for name, chip in list(named.items())[:MAX_PICTURES]:
+        try:
+            if chip is None:
+                picture = read_picture(folder / Path(name).expanduser())
+            elif session_folder is not None:
+                picture = kept(chip, session_folder)
+            else:
+                continue
+            images.append(picture.image())
+        except (OSError, RuntimeError, ValueError, PictureProblem) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            problems.append(f"{name}: {reason}")
+    if len(named) > MAX_PICTURES:
+        problems.append(f"only the first {MAX_PICTURES} of {len(named)} pictures are sent")
+    return Pictures(tuple(images), tuple(problems))
+
+
+def names_pictures(text: str) -> bool:
+    """Whether `read_pictures` would find any."""
+    return bool(CHIP.search(text)) or any(name.lower().endswith(PICTURES) for name in mentioned(text))
+
+
+def _following(path: str) -> str:
+    """What stands in the prompt when a path is taken: after a folder more may follow, after a file a new word."""
+    written = as_mention(path)
+    if path.endswith("/"):
+        return written.removesuffix('"')
+    return f"{written} "
+
+
+def _paths(text: str) -> tuple[Path, ...]:
+    """Paths as terminals paste them: plain, quoted, with backslashes, or as ``file:`` addresses; one or several."""
+    import shlex
+    from urllib.parse import unquote, urlsplit
+
+    if text.startswith("/") and "\n" not in text and Path(text).suffix.lower() in PICTURES and _is_file(text):
+        return (Path(text),)
+    try:
+        words = shlex.split(text)
+        return tuple(Path(unquote(urlsplit(word).path) if word.startswith("file://") else word) for word in words)
+    except ValueError:
+        return ()
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False

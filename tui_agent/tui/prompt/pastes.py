@@ -1,0 +1,66 @@
+"""Large pastes: a short chip in the prompt stands for a text that is sent whole."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tui_agent.safe_text import clean
+from tui_agent.tui.prompt.pictures import CHIP
+
+MAX_LINES: Final = 12
+MAX_CHARACTERS: Final = 1_500
+"""A paste longer than either is folded into a chip."""
+
+
+class Pastes:
+    """The folded texts of one prompt, by their chip. They are kept while the program runs, so that a chip taken back
+    from the history still stands for its text."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def fold(self, text: str) -> str:
+        """What to insert for a paste: the text, or a chip when it is long or holds what no terminal should show."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if lines <= MAX_LINES and len(text) <= MAX_CHARACTERS and clean(text) == text:
+            return text
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        chip = f"[pasted {size}]"
+        number = 2
+        while self._texts.get(chip, text) != text:
+            chip = f"[pasted {size} #{number}]"
+            number += 1
+        self._texts[chip] = text
+        return chip
+
+    def unfold(self, text: str) -> str:
+        """`text` with every chip replaced by what it stands for."""
+        parts: list[str] = []
+        rest = text
+        while True:
+            found = [(rest.find(chip), chip) for chip in self._texts if chip in rest]
+            if not found:
+                return "".join((*parts, rest))
+            place, chip = min(found)
+            parts += (rest[:place], self._texts[chip])
+            rest = rest[place + len(chip) :]
+
+    def chips_in(self, line: str) -> Iterator[tuple[int, int]]:
+        """Where chips stand in a line, pictures' too: first character, and the one after the last."""
+        yield from (found.span() for found in CHIP.finditer(line))
+        if "[pasted " in line:
+            for chip in self._texts:
+                yield from (found.span() for found in re.finditer(re.escape(chip), line))
+
+    def chip_before(self, text: str) -> str:
+        """The chip that `text` ends with, a picture's too, or an empty string."""
+        return next((chip for chip in self._chips(text) if text.endswith(chip)), "")
+
+    def chip_after(self, text: str) -> str:
+        """The chip that `text` starts with, a picture's too, or an empty string."""
+        return next((chip for chip in self._chips(text) if text.startswith(chip)), "")
+
+    def _chips(self, text: str) -> Iterator[str]:
+        yield from self._texts
+        yield from (found.group() for found in CHIP.finditer(text))

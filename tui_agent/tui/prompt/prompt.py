@@ -1,0 +1,370 @@
+"""Where the user writes: several lines, history, completion, large pastes as chips."""
+
+from time import monotonic
+from typing import ClassVar
+
+from rich.cells import get_character_cell_size, split_graphemes
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import TextArea
+from typing_extensions import override
+
+from tui_agent.safe_text import clean, displayed, one_line
+from tui_agent.tui.cards.lines import fit
+from tui_agent.tui.cards.palette import Palette
+from tui_agent.tui.prompt.completion import Choice, Completer, CompletionList, NoFiles, PathFinder
+from tui_agent.tui.prompt.history import PromptHistory
+from tui_agent.tui.prompt.pastes import Pastes
+
+MAX_QUEUED_ROWS = 3
+MAX_EDITED = 20_000
+"""Characters of a text from an editor that still stand in the prompt as they are, and not as a chip."""
+
+PRIVATE = "/key "
+"""What begins so is not remembered: somebody may have typed a key after it."""
+
+
+class Prompt(TextArea):
+    """The text being written. Nothing but sending it or the user's own keys takes it away."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", show=False),
+        Binding("pageup", "app.page(-1)", "Conversation up", show=False),
+        Binding("pagedown", "app.page(1)", "Conversation down", show=False),
+        Binding("ctrl+d", "delete_or_leave", "Delete, or leave when empty", show=False),
+        Binding("ctrl+underscore,ctrl+minus,ctrl+shift+minus,alt+z", "undo", "Undo", show=False),
+        Binding("ctrl+y,alt+shift+z", "redo", "Redo", show=False),
+        Binding("ctrl+v,alt+v", "paste_picture", "Paste the picture on the clipboard", show=False),
+    ]
+
+    class Sent(Message):
+        """The user sent `text`; `written` is the same with its large pastes as chips."""
+
+        def __init__(self, text: str, written: str) -> None:
+            super().__init__()
+            self.text = text
+            self.written = written
+
+    class PicturesPasted(Message):
+        """The user pasted `text`, which is nothing but pictures; empty: they want the one on the clipboard."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Recalled(Message):
+        """The user looked back in an empty prompt, where a text that waits comes before the history."""
+
+    class Left(Message):
+        """The user wants to leave the program."""
+
+    def __init__(
+        self, history: PromptHistory, completer: Completer, completions: CompletionList, files: PathFinder
+    ) -> None:
+        super().__init__(
+            soft_wrap=True, compact=True, highlight_cursor_line=False, placeholder="Ask, or / for commands", id="prompt"
+        )
+        self.cursor_blink = False
+        self.last_key = 0.0
+        self.recall_first = False
+        self._awaited = 0
+        self._send_then = False
+        self._pastes = Pastes()
+        self._sent = history
+        self._completer = completer
+        self._completions = completions
+        self._offered = ""
+        self._files = files
+
+    def draft(self) -> str:
+        """What is written, every chip as the text it stands for."""
+        return self._pastes.unfold(self.text)
+
+    def replace_draft(self, text: str) -> None:
+        """Let another text stand here; one that is too long, or not fit for a terminal, as a chip."""
+        shown = len(text) <= MAX_EDITED and clean(text) == text
+        self._replace_all(text if shown else self._pastes.fold(text))
+        self._completions.show(None)
+
+    def put(self, text: str) -> None:
+        """Give a text back to the user, above what they have written since; a long one as a chip."""
+        written = self.text
+        self.text = self._pastes.fold(text) + (f"\n{written}" if written.strip() else "")
+        self.move_cursor(self.document.end)
+
+    def clear_draft(self) -> bool:
+        """Empty the prompt; what stood in it can be had back from the history. False: it was empty."""
+        if not self.text:
+            return False
+        if self.text.strip():
+            self._sent.add(self.text, saved=self._pastes.unfold(self.text))
+        self._replace_all("")
+        return True
+
+    def type(self, text: str) -> None:
+        """Insert text at the cursor, as if it had been typed here."""
+        self._replace_via_keyboard(text, *self.selection)
+
+    def paste(self, text: str) -> None:
+        """Insert a pasted text, a large one as a chip."""
+        self.last_key = monotonic()
+        mentions = self._files.dropped(text)
+        if not mentions and self._files.holds_pictures(text):
+            self._await_pictures(text)
+        else:
+            self.type(mentions or self._pastes.fold(text))
+        self.focus()
+
+    def pictures_pasted(self, text: str) -> None:
+        """The answer to `PicturesPasted`: chips, or the text that is no picture. What was sent meanwhile goes now."""
+        self.type(self._pastes.fold(text))
+        self._awaited -= 1
+        if self._send_then and not self._awaited:
+            self._send_then = False
+            self._send()
+
+    def _await_pictures(self, text: str) -> None:
+        self._awaited += 1
+        self.post_message(self.PicturesPasted(text))
+
+    @override
+    async def _on_key(self, event: events.Key) -> None:
+        self.last_key = monotonic()
+        if self._for_completions(event.key) or self._for_history(event.key) or self._for_sending(event.key):
+            event.stop()
+            event.prevent_default()
+            return
+        await super()._on_key(event)
+
+    @override
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        self.paste(event.text)
+
+    def on_text_area_changed(self) -> None:
+        """Offer what could stand before the cursor."""
+        self.set_class(self.text.startswith("!"), "-shell")
+        self._offer(self._around_cursor()[0])
+
+    def _offer(self, before: str) -> None:
+        self._offered = before
+        if self._files.wanted(before):
+            # The list of a moment ago stays until the next one is found, so that it does not flicker.
+            self.run_worker(self._offer_files(before), group="files", exclusive=True)
+            return
+        self.workers.cancel_group(self, "files")
+        self._completions.show(self._completer(before) if self.cursor_location[0] == 0 else None)
+
+    async def _offer_files(self, before: str) -> None:
+        found = await self._files.complete(before)
+        row, column = self.cursor_location
+        if self.has_focus and self.document.get_line(row)[:column] == before:
+            self._completions.show(found)
+
+    def on_blur(self) -> None:
+        """A list that takes keys from nobody is no use."""
+        self._completions.show(None)
+
+    @override
+    def get_line(self, line_index: int) -> Text:
+        line = super().get_line(line_index)
+        chips = list(self._pastes.chips_in(line.plain))
+        if chips:
+            accent = Palette.from_theme(self.app.theme_variables).accent.color
+            for start, end in chips:
+                line.stylize(Style(color=accent), start, end)
+        return line
+
+    @override
+    def render_line(self, y: int) -> Strip:
+        # Textual's placeholder cannot be wrapped to no width at all.
+        return _as_wide(super().render_line(y)) if self.content_size.width > 0 else Strip.blank(self.size.width)
+
+    @override
+    def action_delete_left(self) -> None:
+        chip = self._pastes.chip_before(self._around_cursor()[0]) if self.selection.is_empty else ""
+        self._delete_chip(-len(chip)) if chip else super().action_delete_left()
+
+    @override
+    def action_delete_right(self) -> None:
+        chip = self._pastes.chip_after(self._around_cursor()[1]) if self.selection.is_empty else ""
+        self._delete_chip(len(chip)) if chip else super().action_delete_right()
+
+    def action_newline(self) -> None:
+        """Begin another line."""
+        self.last_key = monotonic()
+        self.type("\n")
+
+    def action_paste_picture(self) -> None:
+        """Take the picture on the clipboard."""
+        self._await_pictures("")
+
+    def action_delete_or_leave(self) -> None:
+        """Ctrl+D: as in a shell."""
+        if self.text:
+            self.action_delete_right()
+        else:
+            self.post_message(self.Left())
+
+    def _for_sending(self, key: str) -> bool:
+        if key != "enter":
+            return False
+        self._send()
+        return True
+
+    def _send(self) -> None:
+        if self._awaited:
+            self._send_then = True
+            return
+        written = self.text
+        if not written.strip():
+            return
+        text = self._pastes.unfold(written)
+        # A chip means nothing to the next run of the program, so the file gets the whole text.
+        if not written.startswith(PRIVATE):
+            self._sent.add(written, saved=text)
+        self._replace_all("")
+        self.post_message(self.Sent(text, written))
+
+    def _for_completions(self, key: str) -> bool:
+        before = self._around_cursor()[0]
+        if key in {"enter", "tab"} and before != self._offered and not self._files.wanted(before):
+            # Keys can come faster than the news of what they changed: never take what was offered for less.
+            self._offer(before)
+        choice = self._completions.marked
+        if choice is None:
+            return False
+        match key:
+            case "up" | "down":
+                self._completions.move(-1 if key == "up" else 1)
+            case "tab":
+                self._take(choice)
+            case "enter" if self._is_written(choice):
+                self._completions.show(None)
+                return False
+            case "enter":
+                self._take(choice)
+                if choice.final:
+                    self._send()
+            case "escape":
+                self._completions.show(None)
+            case _:
+                return False
+        return True
+
+    def _is_written(self, choice: Choice) -> bool:
+        """Whether a path stands there already, to its last character."""
+        completion = self._completions.completion
+        written = self._around_cursor()[0]
+        return completion is not None and not choice.final and choice.insert.rstrip() == written[completion.start :]
+
+    def _take(self, choice: Choice) -> None:
+        completion = self._completions.completion
+        if completion is not None:
+            row, column = self.cursor_location
+            self._completions.show(None)
+            self._replace_via_keyboard(choice.insert, (row, completion.start), (row, column))
+
+    def _for_history(self, key: str) -> bool:
+        if key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
+            if self.recall_first and not self.text:
+                self.post_message(self.Recalled())
+                return True
+            text = self._sent.older(self.text)
+        elif key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
+            text = self._sent.newer(self.text)
+        else:
+            if key not in {"up", "down"}:
+                self._sent.reset()
+            return False
+        if text is not None:
+            self._replace_all(text)
+            self._completions.show(None)
+        return text is not None
+
+    def _replace_all(self, text: str) -> None:
+        self._replace_via_keyboard(text, self.document.start, self.document.end)
+        self.move_cursor(self.document.end)
+
+    def _around_cursor(self) -> tuple[str, str]:
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        return line[:column], line[column:]
+
+    def _delete_chip(self, length: int) -> None:
+        row, column = self.cursor_location
+        start, end = sorted((column, column + length))
+        self._delete_via_keyboard((row, start), (row, end))
+
+
+def _as_wide(strip: Strip) -> Strip:
+    """A line that takes the cells it is counted to take in every terminal: of joined emoji the first stands alone."""
+    if strip.text.isascii() and strip.text.isprintable():
+        return strip
+    return Strip([Segment(_apart(text), style, control) for text, style, control in strip], strip.cell_length)
+
+
+def _apart(text: str) -> str:
+    return "".join(_alone(text[start:end], width) for start, end, width in split_graphemes(text)[0])
+
+
+def _alone(cluster: str, width: int) -> str:
+    shown = "".join(sign for sign in displayed(cluster) if sign.isprintable())
+    if sum(map(get_character_cell_size, shown)) > width:
+        shown = shown[0]
+    return shown + " " * (width - sum(map(get_character_cell_size, shown)))
+
+
+class WaitingTexts(Widget):
+    """The texts that were sent and wait for the next step, the newest last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: tuple[str, ...] = ()
+        self.display = False
+
+    def show(self, texts: tuple[str, ...]) -> None:
+        """Show these texts, each on one line."""
+        if texts != self.texts:
+            self.texts = texts
+            self.display = bool(texts)
+            self.styles.height = min(MAX_QUEUED_ROWS, len(texts)) or None
+            self.refresh(layout=True)
+
+    @override
+    def render(self) -> Content:
+        """The newest texts; how many more there are stands before them."""
+        shown = self.texts[-MAX_QUEUED_ROWS:]
+        hidden = len(self.texts) - len(shown)
+        rows: list[Content] = []
+        for text in shown:
+            label = f"waits (+{hidden}): " if hidden and not rows else "waits: "
+            room = max(1, self.size.width - len(label))
+            rows.append(Content.assemble((label, "$foreground 68%"), (fit(one_line(text), room), "$foreground")))
+        return Content("\n").join(rows)
+
+
+class PromptArea(Vertical):
+    """The prompt with what belongs over it: texts that wait, and completions."""
+
+    def __init__(self, history: PromptHistory, completer: Completer, files: PathFinder | None = None) -> None:
+        super().__init__()
+        self.waiting = WaitingTexts()
+        self.completions = CompletionList()
+        self.prompt = Prompt(history, completer, self.completions, files or NoFiles())
+
+    @override
+    def compose(self) -> ComposeResult:
+        yield self.waiting
+        yield self.completions
+        yield self.prompt
