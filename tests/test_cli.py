@@ -17,7 +17,7 @@ import pytest
 
 from tui_agent.command_line import SETTINGS_FLAGS, UsageError, parse
 from tui_agent.settings_schema import leaves
-from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
 from tui_agent.storage.trace import Trace
 from tui_agent.version import __version__
@@ -253,7 +253,7 @@ def test_doctor_survives_settings_that_do_not_load(run: Run, home: Path) -> None
 async def recorded_session(home: Path, *bodies: object) -> Path:
     """A session with these events in its record."""
     folder = create_session(home)
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     trace = await Trace.open(store)
     for body in bodies:
         trace.record("message", body)

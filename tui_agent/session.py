@@ -42,8 +42,8 @@ from tui_agent.session_parts import (
 )
 from tui_agent.settings import Settings
 from tui_agent.storage.artifacts import Artifacts
-from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.errors import StorageError
+from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session, find_session, newest_session
 from tui_agent.storage.trace import Trace
 from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_subtasks
@@ -85,7 +85,7 @@ class Session:
     resumed: bool
     fresh: bool
     record: Record
-    store: CheckpointStore
+    store: LogStore
     manager: ContextManager
     small: SmallModels
     subtasks: SubtaskSessions
@@ -114,7 +114,7 @@ async def open_session(
     """
     try:
         folder = await _folder(arguments)
-        store = await CheckpointStore.open(folder)
+        store = await LogStore.open(folder)
         try:
             return await _open(settings, arguments, ask, store, watchdog)
         except BaseException:
@@ -157,7 +157,7 @@ def _folded(entries: list[AnyEntry]) -> View:
 
 
 async def _open(
-    settings: Settings, arguments: Arguments, ask: Ask, store: CheckpointStore, watchdog: Watchdog | None
+    settings: Settings, arguments: Arguments, ask: Ask, store: LogStore, watchdog: Watchdog | None
 ) -> Session:
     check_names(settings)
     entries = await store.load()
@@ -190,7 +190,7 @@ async def _open(
                 tracker=tracker,
                 ceiling=ceiling,
                 trace=trace,
-                ratios=manager.gauge.ratios,
+                ratios=manager.meter.ratios,
             )
         )
         runner = SubtaskRunner(subtasks.open, ask, subtasks.progress)

@@ -155,7 +155,7 @@ def manager_of(settings: Settings, home: Path, kept: Collection[str] = ()) -> Co
 def keep_ratios(manager: ContextManager, home: Path) -> None:
     """Keep what was learned for the next session; a disk that takes nothing costs only that."""
     with contextlib.suppress(OSError):
-        write_file(home / RATIOS_FILE, json.dumps(manager.gauge.ratios.export()).encode())
+        write_file(home / RATIOS_FILE, json.dumps(manager.meter.ratios.export()).encode())
 
 
 def _known_ratios(path: Path) -> dict[str, list[float]]:

@@ -25,8 +25,8 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
 from tui_agent.storage.artifacts import Artifacts
-from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.errors import StorageError
+from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import subtask_branch, subtask_folder, subtask_folders, subtask_id
 from tui_agent.storage.trace import Trace
 from tui_agent.tools.agentic import subtask_tools
@@ -61,7 +61,7 @@ class SubtaskSession:
     id: str
     model: str
     conversation: Agent
-    store: CheckpointStore
+    store: LogStore
     trace: Trace
 
     @property
@@ -91,7 +91,7 @@ class SubtaskSessions:
         parent = self._parent
         registry = ToolRegistry(subtask_tools(spec, parent.tools))
         model = await self._model(spec.model or small_model(parent.settings, parent.model()))
-        store = await CheckpointStore.open(subtask_folder(parent.home, parent.id, branch))
+        store = await LogStore.open(subtask_folder(parent.home, parent.id, branch))
         try:
             await store.load()
             trace = await Trace.open(store)
@@ -162,7 +162,7 @@ class SubtaskSessions:
 
 
 async def _entries(folder: Path) -> list[AnyEntry]:
-    store = await CheckpointStore.open(folder, read_only=True)
+    store = await LogStore.open(folder, read_only=True)
     try:
         return await store.load()
     finally:

@@ -11,7 +11,7 @@ from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import AnyEntry
 from tui_agent.session import Session, open_session
 from tui_agent.settings_sources import Override, load_settings
-from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.log import LogStore
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
 
 
@@ -57,7 +57,7 @@ async def say(session: Session, prompt: str = "") -> list[AgentEvent]:
 async def saved(folder: Path) -> list[AnyEntry]:
     """What lies on disk of the one session below `folder`."""
     (session,) = (folder / "home" / "sessions").iterdir()
-    store = await CheckpointStore.open(session)
+    store = await LogStore.open(session)
     try:
         return await store.load()
     finally:

@@ -24,7 +24,7 @@ from tui_agent.agent.agent import AgentBusy
 from tui_agent.agent.drafts import Draft
 from tui_agent.context.rebasing import CHANGED
 from tui_agent.context.refusal import Refusal
-from tui_agent.conversation.entries import AnyEntry, Checkpointed, Delivered, Queued, Spent, Summarized
+from tui_agent.conversation.entries import AnyEntry, Checkpointed, Delivered, Queued, Summarized, UnattributedCall
 from tui_agent.conversation.view import View
 from tui_agent.session import Session
 
@@ -155,7 +155,7 @@ async def test_what_cannot_be_summarised_gives_no_draft(tmp_path: Path) -> None:
 
 def said(session: Session) -> int:
     """How many entries the conversation has; what a call cost is none of it."""
-    return sum(not isinstance(entry, Spent) for entry in session.record.view.log)
+    return sum(not isinstance(entry, UnattributedCall) for entry in session.record.view.log)
 
 
 async def test_a_dropped_draft_leaves_nothing(talked: Path, tmp_path: Path) -> None:

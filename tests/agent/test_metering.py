@@ -12,7 +12,7 @@ from tests.servers.script import Fault, Script, Step
 from tests.servers.server import ProtocolServer
 from tui_agent.agent import events
 from tui_agent.context.refusal import Refusal
-from tui_agent.conversation.entries import Spent
+from tui_agent.conversation.entries import UnattributedCall
 from tui_agent.models.usage import Totals
 from tui_agent.session import Session
 
@@ -31,8 +31,8 @@ def use(server: ProtocolServer, monkeypatch: pytest.MonkeyPatch) -> ProtocolServ
     return server
 
 
-def unfinished(session: Session) -> list[Spent]:
-    return [entry for entry in session.record.view.log if isinstance(entry, Spent)]
+def unfinished(session: Session) -> list[UnattributedCall]:
+    return [entry for entry in session.record.view.log if isinstance(entry, UnattributedCall)]
 
 
 async def after_a_restart(folder: Path, session_id: str, settings: dict[str, str]) -> Totals:

@@ -23,10 +23,10 @@ from tests.tools.test_web import server as web
 from tui_agent.agent import events
 from tui_agent.agent.subtasks import SubtaskSpec, past_progress
 from tui_agent.conversation.blocks import Text
-from tui_agent.conversation.entries import Message, Spent, Usage
+from tui_agent.conversation.entries import Message, UnattributedCall, Usage
 from tui_agent.conversation.view import View
 from tui_agent.session import Session, SessionError
-from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import NoSuchSession, find_session, list_sessions
 from tui_agent.tools.agentic import INNER_TOOLS
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
@@ -191,7 +191,7 @@ async def test_its_record_lies_beside_the_sessions_and_is_whole(server: Anthropi
         result = await session.agent.run_subtask(SubtaskSpec(system="on behalf of another agent", prompt=QUESTION))
         assert re.fullmatch(rf"{session.id}:sub:[0-9a-f]+", result.id)
         assert len(sub_folders(session)) == 2
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     try:
         entries = await store.load()
     finally:
@@ -305,7 +305,7 @@ async def test_stopping_the_turn_stops_its_subtasks(server: AnthropicServer, tmp
         assert all(" · stopped · " in text and f"log {session.id}:sub:" in text for text in last.values())
         assert session.record.view.unanswered() == ()
         for folder in sub_folders(session):
-            store = await CheckpointStore.open(folder)
+            store = await LogStore.open(folder)
             try:
                 assert broken_rules(View(await store.load()).messages()) == []
             finally:
@@ -499,6 +499,8 @@ def test_a_card_opened_later_counts_summaries_and_broken_calls_too() -> None:
         seq=1, role="assistant", blocks=(Text("Here."),), model="anthropic:haiku", usage=Usage(input_tokens=10)
     )
     paid = msgspec.structs.replace(said, cost_usd=0.25)
-    summarised = Spent(seq=2, model="anthropic:haiku", usage=Usage(input_tokens=5), purpose="summary", cost_usd=0.5)
+    summarised = UnattributedCall(
+        seq=2, model="anthropic:haiku", usage=Usage(input_tokens=5), purpose="summary", cost_usd=0.5
+    )
     assert "$0.75" in past_progress("20260101-000000-abcd:sub:1234", [paid, summarised])
     assert "$" not in past_progress("20260101-000000-abcd:sub:1234", [said])

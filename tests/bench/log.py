@@ -12,7 +12,7 @@ from tests.bench.report import Figure
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Prefix, tool_result, user_message
 from tui_agent.conversation.view import View
-from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.log import LogStore
 
 MESSAGES = 10_000
 SMALL = 100
@@ -62,12 +62,12 @@ def _timed(work: Callable[[], object]) -> float:
 
 async def _load(entries: list[AnyEntry]) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        store = await CheckpointStore.open(Path(folder) / "session")
+        store = await LogStore.open(Path(folder) / "session")
         await store.load()
         await store.append(entries)
         await store.close()
         began = time.perf_counter()
-        store = await CheckpointStore.open(Path(folder) / "session")
+        store = await LogStore.open(Path(folder) / "session")
         View(await store.load()).messages()
         took = time.perf_counter() - began
         await store.close()

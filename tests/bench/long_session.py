@@ -9,7 +9,7 @@ from typing import Final
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix, Usage, tool_result, user_message
 from tui_agent.conversation.view import View
-from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
 
 MODEL: Final = "offline:offline"
@@ -58,7 +58,7 @@ def long_view(turns: int) -> View:
 async def write_session(home: Path, turns: int, *, cwd: Path | None = None) -> str:
     """Save such a session below `home`; its id."""
     folder = await asyncio.to_thread(create_session, home)
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     try:
         await store.load()
         await store.append(list(long_view(turns).log))

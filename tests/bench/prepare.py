@@ -46,7 +46,7 @@ def _look(messages: int, *, between_turns: bool) -> float:
         used = Usage(input_tokens=manager.tokens(view), output_tokens=20)
         call = ToolCall(f"more-{number}", "read_file", '{"path":"a.py"}')
         add(Message(role="assistant", blocks=(call,), model=view.model, usage=used))
-        manager.gauge.measure(view, used)
+        manager.meter.measure(view, used)
         add(tool_result(ToolResult(call.id, "a line of the file\n" * 40)))
         began = time.perf_counter()
         due = manager.due(view, MODEL, now, between_turns=between_turns)

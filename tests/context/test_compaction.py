@@ -62,7 +62,7 @@ def test_five_messages_stay_where_tokens_are_unknown() -> None:
     planned = plan(talk, trigger=None)
     assert isinstance(planned, CompactionPlan)
     kept = [group for group in talk.view.groups() if group.first >= planned.kept_from]
-    messages = sum(1 + (len(group.pieces[1].blocks) if len(group.pieces) > 1 else 0) for group in kept)
+    messages = sum(1 + (len(group.segments[1].blocks) if len(group.segments) > 1 else 0) for group in kept)
     assert messages == 5
 
 

@@ -40,7 +40,7 @@ def _filled(entry: AnyEntry) -> AnyEntry:
 
 def told(group: Group) -> list[Block]:
     """What a group says, its reasoning aside."""
-    return [block for piece in group.pieces for block in piece.blocks if not isinstance(block, Reasoning)]
+    return [block for segment in group.segments for block in segment.blocks if not isinstance(block, Reasoning)]
 
 
 def said_in(groups: list[Group]) -> str:
@@ -49,7 +49,7 @@ def said_in(groups: list[Group]) -> str:
 
 def applied(view: View, done: Accepted) -> View:
     after = View(view.log)
-    after.messages(view.carry)
+    after.messages(view.policy)
     for entry in done.entries:
         after.apply(after.log.stamp(entry, 0.0))
     return after
@@ -63,7 +63,7 @@ def check(view: View, plan: CompactionPlan, done: Accepted) -> None:
     after = applied(view, done)
     left = {group.first: group for group in after.groups()}
 
-    assert broken_rules(after.messages(view.carry)) == []
+    assert broken_rules(after.messages(view.policy)) == []
     inside = {boundary.seq for boundary in view.boundaries() if plan.first <= boundary.first <= plan.last}
     outside = {boundary.seq for boundary in view.boundaries()} - inside
     earlier = [part for part in plan.parts if part.startswith(("[handover written earlier]", "[record of a"))]

@@ -30,7 +30,7 @@ class Talk:
             call = ToolCall(f"c{number}", "read_file", f'{{"path": "{number}.py"}}')
             answer = Message(role="assistant", blocks=(call,), model=NAME, usage=used)
             self.view.apply(self.view.log.stamp(answer, NOW))
-            self.manager.gauge.measure(self.view, used)
+            self.manager.meter.measure(self.view, used)
             result = tool_result(ToolResult(call.id, "a line of the file\n" * 300))
             self.view.apply(self.view.log.stamp(result, NOW))
 

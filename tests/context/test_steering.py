@@ -11,7 +11,7 @@ from tui_agent.context.refusal import Refusal
 from tui_agent.context.steering import imagined, plan_pin, plan_restore, plan_undo, plan_unpin, what_if
 from tui_agent.conversation.blocks import Reasoning, Text
 from tui_agent.conversation.entries import Cleared, Message, Pinned, Restored, Undone
-from tui_agent.conversation.view import Carry, View
+from tui_agent.conversation.view import ReasoningPolicy, View
 
 FILLER = "a line of output that says little and is long enough\n"
 
@@ -166,7 +166,7 @@ def test_looking_first_counts_the_reasoning_that_will_be_dropped() -> None:
     talk, model = Talk(), "anthropic:claude-opus-5-5"
     talk.ask("One.")
     talk.tool(FILLER * 10)
-    carry = Carry(model)
+    carry = ReasoningPolicy(model)
     talk.view.messages(carry)
     thought = (Reasoning("hm", "signature"), Text("Thought about it."))
     talk.add(Message(role="assistant", blocks=thought, model=model, prefix_hash=talk.view.prefix_hash()))
@@ -181,6 +181,6 @@ def test_no_look_ahead_changes_the_view(view: View, data: st.DataObject) -> None
     items = tuple(data.draw(st.lists(st.integers(0, len(view.log) + 1), max_size=3)))
     before = (len(view.log), view.messages(), view.items())
     same = imagined(view, [])
-    assert same.messages(view.carry) == before[1]
+    assert same.messages(view.policy) == before[1]
     what_if(view, [Pinned(items=items)], situation(view))
     assert (len(view.log), view.messages(), view.items()) == before

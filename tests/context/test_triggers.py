@@ -120,11 +120,11 @@ def test_compaction_fires_at_the_call_that_reaches_its_number(
         made.add(user_message("please " * (number // 100)))
         usage = None
         if factor is not None:
-            estimated = sum(manager().gauge.categories(made.view).values())
+            estimated = sum(manager().meter.categories(made.view).values())
             usage = Usage(input_tokens=int(factor * estimated), output_tokens=number // 40)
         made.answer(usage, text="answer " * (number // 100))
         if usage is not None:
-            engine.gauge.measure(made.view, usage)
+            engine.meter.measure(made.view, usage)
         tokens = engine.tokens(made.view)
         due = engine.due(made.view, model, NOW, between_turns=True)
         assert (due.summary is not None) is (tokens >= number)
@@ -214,7 +214,7 @@ def test_with_prices_no_layer_is_later_than_without(window: int, tier: KnownTier
     for _ in range(120):
         usage = Usage(input_tokens=engine.tokens(made.view), output_tokens=60)
         made.answer(usage, call="read_file", path=f"f{made.calls}.py")
-        engine.gauge.measure(made.view, usage)
+        engine.meter.measure(made.view, usage)
         made.result("word " * (window // 120))
         due = engine.due(made.view, model, float(len(made.view.log)), between_turns=False)
         steps += bool(due)

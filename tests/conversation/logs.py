@@ -20,8 +20,8 @@ from tui_agent.conversation.entries import (
     Prefix,
     Queued,
     Restored,
-    Spent,
     Summarized,
+    UnattributedCall,
     Undone,
     Usage,
     Withdrawn,
@@ -30,10 +30,10 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.conversation.request import RequestMessage
-from tui_agent.conversation.view import Carry, View
+from tui_agent.conversation.view import ReasoningPolicy, View
 
 MODELS = ("anthropic:claude-opus-5-5", "gemini:gemini-3.8-flash")
-SPENT = Spent(model=MODELS[0], usage=Usage(9, output_tokens=1), purpose="unfinished")
+SPENT = UnattributedCall(model=MODELS[0], usage=Usage(9, output_tokens=1), purpose="unfinished")
 texts = st.text(alphabet=st.sampled_from("ab \n\té漢😀[]"), max_size=12)
 
 
@@ -118,7 +118,7 @@ def logs(draw: st.DrawFn, steps: int = 25) -> View:
     for _ in range(draw(st.integers(0, steps))):
         writer.step()
         if draw(st.booleans()):
-            writer.view.messages(Carry(draw(st.sampled_from(MODELS)), draw(st.booleans())))
+            writer.view.messages(ReasoningPolicy(draw(st.sampled_from(MODELS)), draw(st.booleans())))
     return writer.view
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.conversation.logs import MODELS, logs
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.sizes import NOTHING, Size, size_of_block
-from tui_agent.conversation.view import Carry, View
+from tui_agent.conversation.view import ReasoningPolicy, View
 
 SHOWN = ("verbatim", "preview", "restored")
 
@@ -14,7 +14,7 @@ SHOWN = ("verbatim", "preview", "restored")
 @given(logs(steps=40), st.sampled_from(MODELS))
 @settings(deadline=None, max_examples=50)
 def test_live_results_are_the_items_that_are_shown_and_what_follows_them(view: View, model: str) -> None:
-    messages = view.messages(Carry(model))
+    messages = view.messages(ReasoningPolicy(model))
     live = view.live_results()
     shown = {item.seq: item for item in view.items() if item.category == "results" and item.state in SHOWN}
     assert {each.seq for each in live} == set(shown)
@@ -36,5 +36,5 @@ def test_live_results_are_the_items_that_are_shown_and_what_follows_them(view: V
 def test_they_are_the_same_folded_at_once(view: View, model: str) -> None:
     again = View(view.log)
     for each in (view, again):
-        each.messages(Carry(model))
+        each.messages(ReasoningPolicy(model))
     assert view.live_results() == again.live_results()

@@ -27,16 +27,16 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Size, size_of_block
-from tui_agent.conversation.view import Carry, RequestMessage, View
+from tui_agent.conversation.view import ReasoningPolicy, RequestMessage, View
 
 
-def everything(view: View, carry: Carry) -> tuple[object, ...]:
+def everything(view: View, carry: ReasoningPolicy) -> tuple[object, ...]:
     return (
         view.messages(carry),
         view.prefix_hash(),
         view.sizes(),
         view.items(),
-        view.tally(),
+        view.counts(),
         view.course(),
         view.groups(),
         view.boundaries(),
@@ -51,7 +51,7 @@ def everything(view: View, carry: Carry) -> tuple[object, ...]:
 @given(logs(), st.sampled_from(MODELS), st.booleans())
 @settings(deadline=None)
 def test_entry_by_entry_is_at_once_is_after_a_save_and_load(view: View, model: str, bound: bool) -> None:
-    carry = Carry(model, bound)
+    carry = ReasoningPolicy(model, bound)
     entries = list(view.log)
     saved = [encode(entry) for entry in entries]
     assert everything(View(entries), carry) == everything(view, carry)
@@ -62,7 +62,7 @@ def test_entry_by_entry_is_at_once_is_after_a_save_and_load(view: View, model: s
 @given(logs(steps=40), st.sampled_from(MODELS), st.booleans())
 @settings(deadline=None)
 def test_every_request_is_valid(view: View, model: str, bound: bool) -> None:
-    assert broken_rules(view.messages(Carry(model, bound))) == []
+    assert broken_rules(view.messages(ReasoningPolicy(model, bound))) == []
 
 
 @given(logs(), st.data())
@@ -79,7 +79,7 @@ def test_the_running_tally_is_that_of_the_items_which_can_be_looked_at_one_by_on
     items, outline = view.items(), view.outline()
     states = [item.state for item in items if item.category == "results"]
     hidden = sum(item.full.characters for item in items if item.state in ("summarized", "checkpointed"))
-    assert view.tally() == (*(states.count(state) for state in ("preview", "cleared", "digested")), hidden)
+    assert view.counts() == (*(states.count(state) for state in ("preview", "cleared", "digested")), hidden)
     assert [outline[place] for place in range(-len(outline), 0)] == items
     assert [outline.place_of(item.seq) for item in items] == list(range(len(items)))
 
@@ -103,7 +103,7 @@ def test_running_sizes_are_the_sizes_of_what_is_sent(view: View) -> None:
 @settings(deadline=None)
 def test_without_context_steps_a_request_begins_with_the_one_before(data: st.DataObject) -> None:
     writer = Writer(cast(st.DrawFn, data.draw))
-    carry = Carry(MODELS[0])
+    carry = ReasoningPolicy(MODELS[0])
     before: list[object] = []
     for _ in range(data.draw(st.integers(1, 12))):
         writer.append(user_message("go on"))
@@ -133,14 +133,14 @@ class Talk:
         return len(self.view.log)
 
     def answer(self, call: str = "") -> int:
-        carry = Carry(MODELS[0])
+        carry = ReasoningPolicy(MODELS[0])
         self.view.messages(carry)
         calls = (ToolCall(call, "read_file", "{}"),) if call else ()
         blocks = (Reasoning("hm", "signed"), Text(f"answer {call}"), *calls)
         return self.add(Message(role="assistant", blocks=blocks, model=MODELS[0], prefix_hash=self.view.prefix_hash()))
 
     def messages(self, *, bound: bool = True) -> list[RequestMessage]:
-        return self.view.messages(Carry(MODELS[0], bound))
+        return self.view.messages(ReasoningPolicy(MODELS[0], bound))
 
     def text(self) -> str:
         return "\n".join(
@@ -163,7 +163,7 @@ def test_reasoning_goes_back_only_under_the_prefix_it_was_made_under() -> None:
     assert talk.reasoning(bound=False) == 3
     talk.add(Undone(target=cleared))
     assert talk.reasoning() == 3
-    assert talk.view.messages(Carry(MODELS[1])) == [
+    assert talk.view.messages(ReasoningPolicy(MODELS[1])) == [
         RequestMessage(role, tuple(block for block in blocks if not isinstance(block, Reasoning)))
         for role, blocks in talk.messages()
     ]

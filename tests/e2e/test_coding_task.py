@@ -9,7 +9,7 @@ from tests.e2e.program import WITH_LOCAL, Program, asked, events_of, without_cac
 from tests.servers.coding_task import ANSWER, FIXED_CALC, PROMPT, coding_task_script
 from tests.servers.running import in_process
 from tui_agent.conversation.entries import Message
-from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.log import LogStore
 
 OFFLINE_PROMPT = (
     "read calc.py, find 'return a' in ., replace 'return a - b' with 'return a + b' in calc.py, run python test_calc.py"
@@ -97,7 +97,7 @@ def test_what_is_in_the_log_is_what_was_said(tmp_path: Path) -> None:
     answer = program.ask("-p", "read calc.py")
 
     async def load() -> list[Message]:
-        store = await CheckpointStore.open(program.home / "sessions" / answer["session_id"])
+        store = await LogStore.open(program.home / "sessions" / answer["session_id"])
         try:
             return [entry for entry in await store.load() if isinstance(entry, Message)]
         finally:

@@ -14,7 +14,7 @@ from tests.e2e.program import MODELS, Program, events_of
 from tests.servers.coding_task import PROMPT, coding_task_script
 from tests.servers.running import in_process
 from tui_agent.conversation.entries import AnyEntry, Message
-from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.log import LogStore
 
 PROVIDERS = tuple(MODELS)
 
@@ -55,7 +55,7 @@ def _run_and_kill(program: Program, provider: str, chance: random.Random) -> lis
 
 async def _entries(program: Program) -> list[AnyEntry]:
     (folder,) = (program.home / "sessions").iterdir()
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     try:
         return await store.load()
     finally:

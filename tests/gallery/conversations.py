@@ -21,7 +21,7 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.conversation.log import Log
-from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
 from tui_agent.tools.files.diffs import unified
 
@@ -205,7 +205,7 @@ async def record_session(home: Path, cwd: Path, prompt: str, *, age_s: float) ->
 async def record_entries(home: Path, cwd: Path, entries: list[AnyEntry], *, age_s: float) -> str:
     """These entries, `age_s` seconds old, on disk as a session; its id."""
     folder = create_session(home)
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     try:
         await store.set_meta({"cwd": str(cwd)})
         await store.append(_stamped(entries, time() - age_s))

@@ -24,7 +24,7 @@ from tui_agent.conversation.log import Log
 from tui_agent.replay.reading import read_file, read_recording
 from tui_agent.replay.recording import Problem, Recording, UnreadableRecording
 from tui_agent.storage.artifacts import Artifacts
-from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
 
 
@@ -160,7 +160,7 @@ def test_claude_code(tmp_path: Path) -> None:
 
 async def _write_session(home: Path) -> Path:
     folder = create_session(home)
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     artifact = await Artifacts(folder).save("c1", "the whole text", evicted=True)
     read = ToolCall("c1", "read_file", '{"path":"a"}')
     log = Log()

@@ -12,7 +12,7 @@ import pytest
 from tests.storage.children import start_writer
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.view import View
-from tui_agent.storage.checkpoints import CheckpointStore
+from tui_agent.storage.log import LogStore
 from tui_agent.storage.trace import Trace
 from tui_agent.storage.verify import verify
 
@@ -34,7 +34,7 @@ async def kill_and_check(folder: Path, rounds: int, chance: random.Random) -> No
     for _ in range(rounds):
         said = killed_after(folder, "append", chance.randint(1, 12), chance.random() * 0.03)
         acknowledged = int(said[-1].split()[-1])
-        store = await CheckpointStore.open(folder)
+        store = await LogStore.open(folder)
         entries = await store.load()
         await store.close()
         assert len(entries) >= acknowledged
@@ -62,7 +62,7 @@ async def test_a_kill_never_looks_like_tampering(tmp_path: Path) -> None:
         report = verify(folder)
         assert report.ok, report
         assert report.events >= report.anchored >= int(said[-1])
-        store = await CheckpointStore.open(folder)
+        store = await LogStore.open(folder)
         record = await Trace.open(store)
         record.record("session", {"resumed": True})
         await record.close()
@@ -91,7 +91,7 @@ async def test_a_full_disk_is_said_plainly_and_costs_nothing_acknowledged(tmp_pa
     assert "no space left" in message
     assert hint
     assert last == acknowledged[-1]
-    store = await CheckpointStore.open(tmp_path)
+    store = await LogStore.open(tmp_path)
     assert len(await store.load()) == int(last)
     assert store.notices == []
     await store.close()

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.storage.children import start_writer
-from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.errors import SessionBusy, StorageError
 from tui_agent.storage.lock import LOCK_NAME, SessionLock
+from tui_agent.storage.log import LogStore
 
 
 def test_the_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
@@ -41,13 +41,13 @@ async def test_another_process_holds_it_until_it_dies(tmp_path: Path) -> None:
     assert child.stdout is not None
     child.stdout.readline()
     with pytest.raises(SessionBusy) as caught:
-        await CheckpointStore.open(tmp_path)
+        await LogStore.open(tmp_path)
     assert caught.value.pid == child.pid
-    beside = await CheckpointStore.open(tmp_path, read_only=True)
+    beside = await LogStore.open(tmp_path, read_only=True)
     await beside.load()
     await beside.close()
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stdout.close()
-    store = await CheckpointStore.open(tmp_path)
+    store = await LogStore.open(tmp_path)
     await store.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.entries import conversation
-from tui_agent.storage.checkpoints import CHECKPOINTS_NAME, CheckpointStore
+from tui_agent.storage.log import LOG_NAME, LogStore
 from tui_agent.storage.sessions import (
     NoSuchSession,
     create_session,
@@ -22,7 +22,7 @@ from tui_agent.storage.sessions import (
 
 async def said_something(home: Path, session_id: str, cwd: str, turns: int = 2) -> Path:
     folder = session_folder(home, session_id)
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     await store.set_meta({"cwd": cwd})
     await store.append(conversation(turns))
     await store.close()
@@ -56,11 +56,11 @@ async def test_damaged_sessions_are_listed_with_their_problem(tmp_path: Path) ->
     good = await said_something(tmp_path, "20261120-100000-aaaa", "/here")
     bad = session_folder(tmp_path, "20261120-100001-bbbb")
     bad.mkdir()
-    (bad / CHECKPOINTS_NAME).write_bytes(b"SQLite format 3\0" + b"\0" * 3000)
+    (bad / LOG_NAME).write_bytes(b"SQLite format 3\0" + b"\0" * 3000)
     empty = create_session(tmp_path)
     cut = session_folder(tmp_path, "20261120-100003-dddd")
     shutil.copytree(good, cut)
-    (cut / CHECKPOINTS_NAME).write_bytes((cut / CHECKPOINTS_NAME).read_bytes()[:5000])
+    (cut / LOG_NAME).write_bytes((cut / LOG_NAME).read_bytes()[:5000])
     (tmp_path / "sessions" / "notes").mkdir()
     subtask_folder(tmp_path, good.name, "x").mkdir()
     before = {path: path.read_bytes() for path in bad.iterdir()}
@@ -97,7 +97,7 @@ def test_subtasks_have_safe_folders(tmp_path: Path) -> None:
 
 async def test_a_session_in_use_is_listed(tmp_path: Path) -> None:
     folder = create_session(tmp_path)
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     await store.append(conversation(1))
     (info,) = await list_sessions(tmp_path)
     assert (info.messages, info.problem) == (2, "")

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.storage.checkpoints import CHECKPOINTS_NAME, CheckpointStore
 from tui_agent.storage.errors import DiskFull, StorageError
+from tui_agent.storage.log import LOG_NAME, LogStore
 from tui_agent.storage.trace import BATCH_EVENTS, TRACE_NAME, TRIGGERS, Trace, TraceEvent, event_hash, read_events
 from tui_agent.storage.verify import verify
 
 
 async def recorded(folder: Path, count: int = 10) -> Path:
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     trace = await Trace.open(store)
     for number in range(1, count + 1):
         trace.record("message", {"number": number, "text": f"words {number}"})
@@ -132,7 +132,7 @@ async def test_going_on_after_tampering_keeps_the_evidence(tmp_path: Path, damag
 
 
 async def test_batches_are_written_without_a_flush(tmp_path: Path) -> None:
-    store = await CheckpointStore.open(tmp_path)
+    store = await LogStore.open(tmp_path)
     trace = await Trace.open(store)
     trace.record("session", {})
     async with asyncio.timeout(20):
@@ -149,7 +149,7 @@ async def test_batches_are_written_without_a_flush(tmp_path: Path) -> None:
 
 
 async def test_a_full_disk_stops_no_turn_and_loses_no_event(tmp_path: Path) -> None:
-    store = await CheckpointStore.open(tmp_path)
+    store = await LogStore.open(tmp_path)
     trace = await Trace.open(store)
     database = trace._database
     assert database is not None
@@ -168,7 +168,7 @@ async def test_a_full_disk_stops_no_turn_and_loses_no_event(tmp_path: Path) -> N
 
 async def test_a_session_of_a_newer_version_records_nothing(tmp_path: Path) -> None:
     path = await recorded(tmp_path)
-    with closing(sqlite3.connect(tmp_path / CHECKPOINTS_NAME)) as connection:
+    with closing(sqlite3.connect(tmp_path / LOG_NAME)) as connection:
         connection.execute("PRAGMA user_version=99")
     before = path.read_bytes()
     await recorded(tmp_path, 3)
@@ -178,7 +178,7 @@ async def test_a_session_of_a_newer_version_records_nothing(tmp_path: Path) -> N
 
 async def test_what_no_longer_fits_in_memory_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui_agent.storage.trace.PENDING_BYTES", 100)
-    store = await CheckpointStore.open(tmp_path)
+    store = await LogStore.open(tmp_path)
     trace = await Trace.open(store)
     for _ in range(5):
         trace.record("message", {"text": "x" * 40})

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tui_agent.conversation.entries import AnyEntry, user_message
 from tui_agent.conversation.log import Log
-from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.errors import StorageError
+from tui_agent.storage.log import LogStore
 from tui_agent.storage.trace import Trace
 
 
@@ -22,7 +22,7 @@ def say(line: object) -> None:
 
 async def append(folder: Path) -> None:
     """Append in batches of one to three entries; print the number of the last one each time."""
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     log = Log(await store.load())
     say(f"loaded {len(log)}")
     while True:
@@ -38,7 +38,7 @@ async def append(folder: Path) -> None:
 
 async def trace(folder: Path) -> None:
     """Record events and flush; print how many events are flushed."""
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     record = await Trace.open(store)
     count = 0
     while True:
@@ -51,7 +51,7 @@ async def trace(folder: Path) -> None:
 
 async def hold(folder: Path) -> None:
     """Open the session, leave every connection open, and come to the end of the program."""
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     record = await Trace.open(store)
     record.record("session", {})
     say("open")
@@ -60,7 +60,7 @@ async def hold(folder: Path) -> None:
 
 async def full(folder: Path) -> None:
     """Append until no file may grow any more; print what is acknowledged, then what the error says."""
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     log = Log(await store.load())
     resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
     try:

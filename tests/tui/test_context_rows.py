@@ -15,7 +15,7 @@ from tui_agent.context.pricing import Payback
 from tui_agent.context.stats import Activity, ContextStats, Mark, ModelUse, Subtasks, Upcoming
 from tui_agent.context.steering import Preview
 from tui_agent.conversation.sizes import Category, Size
-from tui_agent.conversation.slots import State
+from tui_agent.conversation.states import ItemState
 from tui_agent.conversation.view import Item, Point
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
 from tui_agent.tui.cards.palette import Look, Palette
@@ -26,7 +26,7 @@ from tui_agent.tui.dialogs.row_list import Row
 
 HOSTILE = "\x1b[31mred\x1b]0;x\x07 [/b] \u202eevil\u200b 漢字 e\u0301\U0001f468\u200d\U0001f469 \t tab\nnext"
 NOW = 10_000.0
-STATES: tuple[State, ...] = ("verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored")
+STATES: tuple[ItemState, ...] = ("verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored")
 CATEGORIES: dict[Category, int] = {"system": 2_000, "tools": 3_000, "user": 500, "results": 40_000, "summaries": 900}
 
 

@@ -14,7 +14,7 @@ from tui_agent.agent.agent import Agent
 from tui_agent.agent.drafts import Draft
 from tui_agent.arguments import Arguments
 from tui_agent.context.rebasing import CHANGED
-from tui_agent.conversation.entries import Checkpointed, Pinned, Spent, Summarized
+from tui_agent.conversation.entries import Checkpointed, Pinned, Summarized, UnattributedCall
 from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
@@ -69,7 +69,7 @@ def agent_of(app: TuiAgent) -> Agent:
 def log_of(app: TuiAgent) -> list[object]:
     """The entries of the conversation, without those that only tell what a call has cost."""
     assert app.conductor.session is not None
-    return [entry for entry in app.conductor.session.record.view.log if not isinstance(entry, Spent)]
+    return [entry for entry in app.conductor.session.record.view.log if not isinstance(entry, UnattributedCall)]
 
 
 def rows_of(app: TuiAgent) -> str:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from tui_agent.agent import events
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.guards import Guards
-from tui_agent.agent.history import replay, text_of, told
+from tui_agent.agent.history import replay, text_of, user_blocks
 from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.steering import AgentBusy, Steered
@@ -101,7 +101,7 @@ class Agent(Steered):
             )
             if message is not None and self._one_at_a_time.locked():
                 # The user asked for a compaction that still runs; their next words are on disk meanwhile.
-                await self._record.append(Queued(blocks=told(message.blocks)))
+                await self._record.append(Queued(blocks=user_blocks(message.blocks)))
                 message = None
             async with self._one_at_a_time:
                 await self._turns(message, emit)
@@ -170,7 +170,7 @@ class Agent(Steered):
         """
         async with self._finishing:
             message = user_message(valid_text(text))
-            return await self._record.append(Queued(blocks=told(message.blocks)) if self.busy else message)
+            return await self._record.append(Queued(blocks=user_blocks(message.blocks)) if self.busy else message)
 
     async def run_shell(self, command: str) -> None:
         """Run a shell command of the user's own, unasked, and `note` what it printed; listeners are told as of a tool.
@@ -232,7 +232,7 @@ class Agent(Steered):
     async def _take_over(self, model: Model) -> None:
         before, self._model = self._model, model
         self._connecting = None
-        self._manager.gauge.forget()
+        self._manager.meter.forget()
         await self._begin()
         await before.close()
 

@@ -12,7 +12,7 @@ from tui_agent.agent.cost_ceiling import CostCeiling, CostCeilingReached, probab
 from tui_agent.agent.observations import Observer
 from tui_agent.agent.record import Record
 from tui_agent.agent.watchdog import Alert, Watchdog
-from tui_agent.conversation.slots import INTERRUPTED
+from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.models.base import ModelError, ModelProfile
 from tui_agent.tools.base import Ask, PermissionQuestion, Preview
 

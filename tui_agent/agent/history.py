@@ -23,7 +23,7 @@ from tui_agent.conversation.entries import (
     Usage,
 )
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.conversation.slots import INTERRUPTED
+from tui_agent.conversation.states import INTERRUPTED
 
 
 def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
@@ -129,8 +129,8 @@ def said(seq: int, blocks: tuple[Block, ...], queued: int = 0) -> events.UserMes
     return events.UserMessage(seq=seq, text=text_of(blocks, Text), images=images, queued=queued)
 
 
-def told(blocks: tuple[Block, ...]) -> tuple[Text | Image, ...]:
-    """The blocks a user can say."""
+def user_blocks(blocks: tuple[Block, ...]) -> tuple[Text | Image, ...]:
+    """What a user message may contain: its texts and pictures."""
     return tuple(block for block in blocks if isinstance(block, Text | Image))
 
 

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from tui_agent.agent.record import Record
-from tui_agent.conversation.entries import Spent, Usage
+from tui_agent.conversation.entries import UnattributedCall, Usage
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker, cost_usd
 
@@ -46,5 +46,5 @@ class Meter:
     ) -> float | None:
         cost = cost_usd(usage, profile.prices)
         self._tracker.record(profile.name, usage, cost)
-        await self._record.append(Spent(model=profile.name, usage=usage, purpose=purpose, cost_usd=cost))
+        await self._record.append(UnattributedCall(model=profile.name, usage=usage, purpose=purpose, cost_usd=cost))
         return cost

@@ -89,7 +89,7 @@ def fullness(view: View, manager: ContextManager, model: ModelFacts) -> Fullness
     return Fullness(
         tokens=manager.tokens(view),
         window=window,
-        measured=manager.gauge.measured,
+        measured=manager.meter.measured,
         starts=tuple(each.tokens / window for each in layers),
     )
 

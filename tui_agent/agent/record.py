@@ -11,10 +11,10 @@ from typing import TypeVar
 from tui_agent.agent.tracing import trace_entry
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, tool_result
-from tui_agent.conversation.slots import INTERRUPTED
+from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
-from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.durable import outlasted
+from tui_agent.storage.log import LogStore
 from tui_agent.storage.trace import Trace
 
 T = TypeVar("T")
@@ -23,9 +23,7 @@ T = TypeVar("T")
 class Record:
     """Owns a view and appends to it, one append at a time, each whole or not at all."""
 
-    def __init__(
-        self, view: View, store: CheckpointStore, trace: Trace, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, view: View, store: LogStore, trace: Trace, clock: Callable[[], float] = time.time) -> None:
         self.view = view
         self.trace = trace
         self._store = store

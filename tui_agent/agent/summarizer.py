@@ -19,7 +19,7 @@ from tui_agent.context.summarising import Attempt, Way, attempts, joined, merged
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.conversation.view import Carry, RequestMessage, View
+from tui_agent.conversation.view import ReasoningPolicy, RequestMessage, View
 from tui_agent.models.base import Completed, Metered, Model, ModelError, ModelRequest, Retrying
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.usage import Totals, UsageTracker
@@ -167,7 +167,7 @@ class Summarizer:
 
     def _same_prefix(self, view: View, model: Model, instruction: str) -> ModelRequest:
         profile, prefix = model.profile, view.prefix
-        messages = view.messages(Carry(profile.name, profile.bound_reasoning))
+        messages = view.messages(ReasoningPolicy(profile.name, profile.bound_reasoning))
         asked = RequestMessage("user", (Text(instruction),))
         if messages and messages[-1].role == "user":
             asked = RequestMessage("user", (*messages.pop().blocks, *asked.blocks))

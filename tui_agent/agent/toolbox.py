@@ -16,7 +16,7 @@ from tui_agent.context.output import Evicted, Shortened, Whole
 from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.conversation.slots import INTERRUPTED, NO_OUTPUT
+from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.tools.base import (
     Access,

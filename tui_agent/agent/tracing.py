@@ -3,7 +3,15 @@
 import msgspec
 
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Checkpointed, ContextEntry, Message, Partial, Spent, Summarized
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Checkpointed,
+    ContextEntry,
+    Message,
+    Partial,
+    Summarized,
+    UnattributedCall,
+)
 from tui_agent.storage.trace import Trace
 
 
@@ -16,7 +24,7 @@ def trace_entry(trace: Trace, entry: AnyEntry) -> None:
             trace.record("context_compaction", entry)
         case ContextEntry():
             trace.record("context", entry)
-        case Spent():
+        case UnattributedCall():
             used = {"seq": entry.seq, "model": entry.model, "cost_usd": entry.cost_usd, "purpose": entry.purpose}
             trace.record("model_usage", {**used, **msgspec.structs.asdict(entry.usage)})
         case Partial():

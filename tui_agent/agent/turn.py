@@ -12,7 +12,7 @@ from tui_agent.agent import events
 from tui_agent.agent.call_ids import with_new_ids
 from tui_agent.agent.guards import NOT_APPROVED, WATCHDOG, Guards, not_done
 from tui_agent.agent.hints import HINTS, UNASKED, UNASKED_WATCHDOG
-from tui_agent.agent.history import said, text_of, told
+from tui_agent.agent.history import said, text_of, user_blocks
 from tui_agent.agent.metering import Meter
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.toolbox import Emit, Toolbox
@@ -21,7 +21,7 @@ from tui_agent.agent.user_shell import is_note
 from tui_agent.context.budget import Budget
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
-from tui_agent.conversation.view import Carry
+from tui_agent.conversation.view import ReasoningPolicy
 from tui_agent.models.base import (
     Completed,
     ContextOverflow,
@@ -138,7 +138,7 @@ class Turn:
             self._emit(events.Notice(level="warning", title="A context layer rests", text=warning))
         if prompt is not None and self._upkeep.is_due(self._model, between_turns=True):
             # What takes a while comes first; the user's words are on disk meanwhile.
-            await self._record.append(Queued(blocks=told(prompt.blocks)))
+            await self._record.append(Queued(blocks=user_blocks(prompt.blocks)))
             prompt = None
         await self._upkeep.run(self._model, self._emit, between_turns=True)
         await self._hear(prompt)
@@ -235,7 +235,7 @@ class Turn:
 
     def _take_in(self, message: Message, seq: int) -> None:
         usage = message.usage or Usage()
-        self._manager.gauge.measure(self._record.view, usage)
+        self._manager.meter.measure(self._record.view, usage)
         self._steps += 1
         self._stop_reason = message.stop_reason
         self._answer = text_of(message.blocks, Text)
@@ -255,7 +255,7 @@ class Turn:
 
     def _request(self) -> ModelRequest:
         view, profile = self._record.view, self._model.profile
-        messages = tuple(view.messages(Carry(profile.name, profile.bound_reasoning)))
+        messages = tuple(view.messages(ReasoningPolicy(profile.name, profile.bound_reasoning)))
         prefix = view.prefix
         protected = self._manager.protected_edge(view, self._upkeep.facts(self._model), messages)
         edges = tuple(sorted({edge for edge in (protected, self._sent - 1) if 0 <= edge < len(messages) - 1}))
@@ -375,7 +375,7 @@ class Turn:
         return events.ContextChanged(
             tokens=self._manager.tokens(self._record.view),
             window=self._budget().window,
-            measured=self._manager.gauge.measured,
+            measured=self._manager.meter.measured,
             cost_usd=self._tracker.session.known_cost_usd,
             turn_cost_usd=self._tracker.turn.known_cost_usd,
         )

@@ -33,7 +33,7 @@ from tui_agent.conversation.entries import (
     Pinned,
     Prefix,
     Restored,
-    Spent,
+    UnattributedCall,
     Undone,
 )
 from tui_agent.models.base import Model
@@ -84,7 +84,7 @@ class Upkeep:
         await asyncio.gather(model.describe(), *([small.describe()] if small is not None else []))
         tokenizer = await loading
         if tokenizer is not None:
-            self.manager.gauge.counter.use(tokenizer)
+            self.manager.meter.counter.use(tokenizer)
 
     def facts(self, model: Model) -> ModelFacts:
         """What the layers must know of the model that answers."""
@@ -115,7 +115,7 @@ class Upkeep:
             text,
             settings,
             history_budget=budget.history,
-            tokens_of=lambda each: self.manager.gauge.tokens_of_text(view, each, "prose"),
+            tokens_of=lambda each: self.manager.meter.tokens_of_text(view, each, "prose"),
         )
         if isinstance(shortened, Whole):
             return said
@@ -171,7 +171,7 @@ class Upkeep:
                 self.manager.backoff = self.manager.backoff.failed()
             self._trace_failure(plan.step, written.reason)
             return written
-        if all(isinstance(view.log[seq], Spent) for seq in range(seen + 1, len(view.log) + 1)):
+        if all(isinstance(view.log[seq], UnattributedCall) for seq in range(seen + 1, len(view.log) + 1)):
             seen = len(view.log)
         return Draft(plan, written, seen)
 

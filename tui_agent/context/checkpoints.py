@@ -108,8 +108,8 @@ def plan_checkpoint(
 
 
 def _detail(group: Group) -> str | None:
-    for piece in group.pieces:
-        for block in piece.blocks:
+    for segment in group.segments:
+        for block in segment.blocks:
             if isinstance(block, ToolCall) and block.name == TASK_DONE:
                 arguments = msgspec.json.decode(block.arguments)
                 detail = arguments.get("detail", "") if isinstance(arguments, dict) else ""

@@ -91,8 +91,8 @@ class _Findings:
 
     def take(self, group: Group) -> None:
         calls: dict[str, ToolCall] = {}
-        for piece in group.pieces:
-            for block in piece.blocks:
+        for segment in group.segments:
+            for block in segment.blocks:
                 match block:
                     case Text() if group.role == "assistant":
                         self._take_answer(block.text)

@@ -77,7 +77,7 @@ class Forecaster:
         if not settings.auto:
             why = "not by itself: compaction.auto is off"
         elif here.rates is not None:
-            needed = pays_from(here, settings, here.rates, worth, growth=manager.gauge.growth.all)
+            needed = pays_from(here, settings, here.rates, worth, growth=manager.meter.growth.all)
             why = _paying(worth.freed, needed) if needed is not None else ""
         return _priced(worth.freed, worth.cost, here.rates, why)
 

@@ -18,8 +18,8 @@ from tui_agent.context.checkpoints import Declarations, plan_checkpoint
 from tui_agent.context.compaction import CompactionPlan, plan_compaction
 from tui_agent.context.counting import Counter
 from tui_agent.context.digests import COMPACTION_PREFIX, PREFIX, DigestPlan, plan_digest
-from tui_agent.context.gauge import Gauge
 from tui_agent.context.handover import Prompts
+from tui_agent.context.meter import TokenMeter
 from tui_agent.context.output import Shortened, eviction_tokens, shorten
 from tui_agent.context.refusal import Refusal
 from tui_agent.context.situation import Rates, Situation
@@ -82,7 +82,7 @@ class Pass(NamedTuple):
 
 
 class ContextManager:
-    """Decides for one conversation. Owns its gauge, its back-off and what it has warned of."""
+    """Decides for one conversation. Owns its meter, its back-off and what it has warned of."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ContextManager:
         memory_folders: Collection[str] = (),
         checkpoints: bool = True,
     ) -> None:
-        self.gauge = Gauge(Counter(image_tokens=settings.context.image_tokens), ratios)
+        self.meter = TokenMeter(Counter(image_tokens=settings.context.image_tokens), ratios)
         self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
         self.settings = settings
         self.prompts = prompts
@@ -123,7 +123,7 @@ class ContextManager:
 
     def budget(self, view: View, model: ModelFacts) -> Budget:
         """What fits in the model's window."""
-        sizes = self.gauge.categories(view)
+        sizes = self.meter.categories(view)
         fixed = sizes["system"] + sizes["tools"]
         return budget_of(self.settings.context, self.window(model), fixed, max_output=model.max_output)
 
@@ -141,18 +141,18 @@ class ContextManager:
 
     def tokens(self, view: View) -> int:
         """The size of the next request."""
-        return self.gauge.tokens(view)
+        return self.meter.tokens(view)
 
     def situation(self, view: View, model: ModelFacts, now: float, *, between_turns: bool) -> Situation:
         """This moment; `now` in seconds since the epoch."""
         return Situation(
             budget=self.budget(view, model),
             tokens=self.tokens(view),
-            growth=self.gauge.growth.clearable,
+            growth=self.meter.growth.clearable,
             cold=self.cache(view, model, now).cold,
             between_turns=between_turns,
             rates=model.rates,
-            tokens_of=lambda size: self.gauge.tokens_of(view, size),
+            tokens_of=lambda size: self.meter.tokens_of(view, size),
         )
 
     def cache(self, view: View, model: ModelFacts, now: float) -> pricing.CacheState:
@@ -168,14 +168,14 @@ class ContextManager:
 
     def tokens_of(self, view: View) -> Callable[[Size], int]:
         """Raw sizes into tokens of the model that answers, for what is a mixture like the conversation as a whole."""
-        known = self.gauge.categories(view)
+        known = self.meter.categories(view)
         said = NOTHING
         for category, size in view.sizes().items():
             if category not in ("system", "tools"):
                 said = said.plus(size)
-        plain = self.gauge.counter.size(said, "results")
+        plain = self.meter.counter.size(said, "results")
         ratio = (sum(known.values()) - known["system"] - known["tools"]) / plain if plain else 1.0
-        return lambda size: math.ceil(self.gauge.counter.size(size, "results") * ratio)
+        return lambda size: math.ceil(self.meter.counter.size(size, "results") * ratio)
 
     def summarising(self, view: View, here: Situation) -> Situation:
         """The same moment, with sizes weighed as a summary's turns are: by the conversation's own mixture."""
@@ -217,7 +217,7 @@ class ContextManager:
             text,
             self.settings.output,
             history_budget=history_budget,
-            tokens_of=lambda each: self.gauge.tokens_of_text(view, each),
+            tokens_of=lambda each: self.meter.tokens_of_text(view, each),
             paged=paged,
         )
 
@@ -360,7 +360,7 @@ class ContextManager:
         worth = self._worth(model, here, limits)
         if worth is None or here.rates is None:
             return ""
-        growth = self.gauge.growth.all
+        growth = self.meter.growth.all
         return reason_it_pays(here, self.settings.compaction, here.rates, worth, growth=growth)
 
     def _worth(self, model: ModelFacts, here: Situation, limits: Thresholds) -> Worth | None:

@@ -44,8 +44,8 @@ def fact_sources(groups: Iterable[Group]) -> list[Source]:
     """What each speaker says in the groups, whole; of a call, the texts of its arguments."""
     sources: list[Source] = []
     for group in groups:
-        for piece in group.pieces:
-            for block in piece.blocks:
+        for segment in group.segments:
+            for block in segment.blocks:
                 match block:
                     case Text() if group.kind in ("tool_summary", "summary", "checkpoint"):
                         sources.append(Source("summary", block.text))
@@ -98,8 +98,8 @@ def archive(view: View, groups: Sequence[Group]) -> str:
 def _group_text(group: Group, limit: int) -> str:
     names: dict[str, str] = {}
     lines: list[str] = []
-    for piece in group.pieces:
-        for block in piece.blocks:
+    for segment in group.segments:
+        for block in segment.blocks:
             match block:
                 case Text():
                     lines.append(f"[{_speaker(group)}]\n{block.text.strip()}")

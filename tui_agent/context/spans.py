@@ -78,7 +78,7 @@ def start_by_messages(groups: Sequence[Group], keep: int) -> int:
     start, kept = len(groups), 0
     while start:
         group = groups[start - 1]
-        kept += 1 + sum(isinstance(block, ToolResult) for piece in group.pieces for block in piece.blocks)
+        kept += 1 + sum(isinstance(block, ToolResult) for segment in group.segments for block in segment.blocks)
         if kept > keep and start < len(groups):
             break
         start -= 1
@@ -89,7 +89,7 @@ def _unseen(groups: Sequence[Group]) -> int:
     """The index from which the model has not seen everything: a running or just finished tool step, a new prompt."""
     for index in range(len(groups) - 1, -1, -1):
         if groups[index].role == "assistant":
-            calls = groups[index].open or len(groups[index].pieces) > 1
+            calls = groups[index].open or len(groups[index].segments) > 1
             return index if calls else index + 1
     return 0
 

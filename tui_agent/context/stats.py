@@ -141,16 +141,16 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
 
 def counts(view: View) -> Counts:
     """What context work has done to this conversation so far; costs the number of context steps."""
-    tally = view.tally()
+    hidden = view.counts()
     active = [entry for entry, counting in view.context_entries() if counting]
     summaries = [entry for entry in active if isinstance(entry, Summarized)]
     checkpoints = [entry for entry in active if isinstance(entry, Checkpointed)]
     return Counts(
         messages=len(view.messages()),
-        evicted=tally.evicted,
-        cleared=tally.cleared,
-        digested=tally.digested,
-        summarised_chars=tally.hidden,
+        evicted=hidden.evicted,
+        cleared=hidden.cleared,
+        digested=hidden.digested,
+        summarised_chars=hidden.hidden,
         compactions=Activity(
             count=len(summaries),
             last=max((entry.time for entry in summaries), default=0.0),

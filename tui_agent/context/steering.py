@@ -51,7 +51,7 @@ class Preview(NamedTuple):
 def what_if(view: View, entries: Sequence[AnyContextEntry], situation: Situation) -> Preview:
     """The view with `entries` appended, against the view as it is. Folds the whole log."""
     then = imagined(view, entries)
-    messages_now, messages_then = view.messages(), then.messages(view.carry)
+    messages_now, messages_then = view.messages(), then.messages(view.policy)
     weigh = Scale(situation.tokens_of)
     now, later = _total(view, situation), _total(then, situation)
     items_then = {item.seq: item for item in then.items()}

@@ -90,7 +90,7 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     diff: str = ""
 
 
-class Spent(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
+class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
     """A model call that is no message of the conversation: it counts, and the view stays as it is.
 
     `purpose`: it wrote a summary or a digest, or it was stopped or broke off (``unfinished``: as far as was told).
@@ -104,9 +104,9 @@ class Spent(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
 
 
 class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial"):
-    """The next piece of a reply that is still streaming; superseded by its message.
+    """The next segment of a reply that is still streaming; superseded by its message.
 
-    `restart`: the reply began anew (a retry), the pieces before this one no longer count.
+    `restart`: the reply began anew (a retry), the segments before this one no longer count.
     """
 
     text: str
@@ -224,7 +224,16 @@ class Undone(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="u
 Boundary: TypeAlias = Summarized | Checkpointed
 AnyContextEntry: TypeAlias = Cleared | Digested | Summarized | Checkpointed | Pinned | Restored | Undone
 AnyEntry: TypeAlias = (
-    Prefix | Message | Spent | Partial | Queued | Delivered | Withdrawn | ModelSwitched | HeadMoved | AnyContextEntry
+    Prefix
+    | Message
+    | UnattributedCall
+    | Partial
+    | Queued
+    | Delivered
+    | Withdrawn
+    | ModelSwitched
+    | HeadMoved
+    | AnyContextEntry
 )
 
 _encoder = msgspec.json.Encoder(order="deterministic")

@@ -1,4 +1,4 @@
-"""Folding a log into slots: who said what, what covers it, and which decisions still count."""
+"""Folding a log into states: who said what, what covers it, and which decisions still count."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -21,12 +21,12 @@ from tui_agent.conversation.entries import (
     Prefix,
     Queued,
     Restored,
-    Spent,
     Summarized,
+    UnattributedCall,
     Undone,
     Withdrawn,
 )
-from tui_agent.conversation.slots import ResultPlace, Slot, slot_of_message
+from tui_agent.conversation.states import MessageState, ResultState, state_of_message
 
 
 class Point(NamedTuple):
@@ -37,7 +37,7 @@ class Point(NamedTuple):
 
 
 class Fold:
-    """One conversation after its entries so far. `dirty` is the first slot changed since it was last read."""
+    """One conversation after its entries so far. `dirty` is the first state changed since it was last read."""
 
     def __init__(self) -> None:
         self.prefix: Prefix | None = None
@@ -45,9 +45,9 @@ class Fold:
         self.partial = ""
         self.last_call: Message | None = None
         self.queued: dict[int, Queued] = {}
-        self.slots: list[Slot] = []
-        self.open: dict[int, Slot] = {}
-        self.slot_by_call: dict[str, Slot] = {}
+        self.states: list[MessageState] = []
+        self.open: dict[int, MessageState] = {}
+        self.state_by_call: dict[str, MessageState] = {}
         self.context: dict[int, AnyContextEntry] = {}
         self.active: set[int] = set()
         self.anchors: dict[int, Boundary] = {}
@@ -56,7 +56,7 @@ class Fold:
         self.dirty = 0
         self._edits = 0
         self._numbers: list[int] = []
-        self._slot_by_result: dict[int, Slot] = {}
+        self._state_by_result: dict[int, MessageState] = {}
         self._pins: list[Pinned] = []
 
     def take(self, entry: AnyEntry) -> None:
@@ -74,12 +74,12 @@ class Fold:
             case Delivered():
                 queued = self.queued.pop(entry.queued, None)
                 if queued is not None:
-                    self._add(Slot(entry.seq, "user", "", queued.blocks, entry.time))
+                    self._add(MessageState(entry.seq, "user", "", queued.blocks, entry.time))
             case Withdrawn():
                 self.queued.pop(entry.queued, None)
             case ModelSwitched():
                 self.model = entry.model
-            case HeadMoved() | Spent():
+            case HeadMoved() | UnattributedCall():
                 pass
             case _:
                 self._take_context(entry)
@@ -95,26 +95,26 @@ class Fold:
         if message.kind == "tool_result":
             self._take_result(message)
         elif message.agent_visible:
-            slot = slot_of_message(message)
-            self._add(slot)
-            self.slot_by_call.update(dict.fromkeys(slot.calls, slot))
-            if slot.calls:
-                self.open[slot.seq] = slot
+            state = state_of_message(message)
+            self._add(state)
+            self.state_by_call.update(dict.fromkeys(state.calls, state))
+            if state.calls:
+                self.open[state.seq] = state
 
     def _take_result(self, message: Message) -> None:
         for block in message.blocks:
             if not isinstance(block, ToolResult):
                 continue
-            slot = self.slot_by_call.get(block.call_id)
-            if slot is None or block.call_id in slot.results:
+            state = self.state_by_call.get(block.call_id)
+            if state is None or block.call_id in state.results:
                 continue
-            slot.results[block.call_id] = ResultPlace(
+            state.results[block.call_id] = ResultState(
                 message.seq, block, message.artifact, message.agent_visible, message.time
             )
-            self._slot_by_result[message.seq] = slot
-            if len(slot.results) == len(slot.calls):
-                self.open.pop(slot.seq, None)
-            self._touch(slot)
+            self._state_by_result[message.seq] = state
+            if len(state.results) == len(state.calls):
+                self.open.pop(state.seq, None)
+            self._touch(state)
 
     def _take_context(self, entry: AnyContextEntry) -> None:
         self.context[entry.seq] = entry
@@ -125,38 +125,38 @@ class Fold:
                 for seq in entry.results:
                     self._cover_result(seq, entry)
                 if isinstance(entry, Digested):
-                    self._add(Slot(entry.seq, "user", "tool_summary", (Text(entry.text),), entry.time))
+                    self._add(MessageState(entry.seq, "user", "tool_summary", (Text(entry.text),), entry.time))
             case Restored():
                 for seq in entry.items:
                     self._cover_result(seq, entry)
-                    slot = self._slot_at(seq)
-                    if slot is not None:
-                        slot.restorations += (entry.seq,)
-                        self._settle(slot)
+                    state = self._state_at(seq)
+                    if state is not None:
+                        state.restorations += (entry.seq,)
+                        self._recompute(state)
             case Summarized() | Checkpointed():
                 self.anchors[entry.seq] = entry
-                covered = self._slots_between(entry.first, entry.last)
+                covered = self._states_between(entry.first, entry.last)
                 if covered:
                     covered[0].anchored += (entry.seq,)
-                for slot in covered:
-                    slot.boundaries += (entry.seq,)
-                    self._settle(slot)
+                for state in covered:
+                    state.boundaries += (entry.seq,)
+                    self._recompute(state)
             case Pinned():
                 self._pins.append(entry)
-                for slot in self._groups_of(entry.items):
-                    self._settle(slot)
+                for state in self._groups_of(entry.items):
+                    self._recompute(state)
             case Undone() if entry.target < entry.seq:
                 self._set_active(entry.target, active=False)
             case Undone():
                 pass
 
     def index_of(self, seq: int) -> int:
-        """The place of the slot with this number."""
+        """The place of the state with this number."""
         return bisect_left(self._numbers, seq)
 
-    def slot_of(self, seq: int) -> Slot | None:
-        """The slot that holds this message or result."""
-        return self._slot_by_result.get(seq) or self._slot_at(seq)
+    def state_of(self, seq: int) -> MessageState | None:
+        """The state that holds this message or result."""
+        return self._state_by_result.get(seq) or self._state_at(seq)
 
     def _set_active(self, seq: int, *, active: bool) -> None:
         entry = self.context.get(seq)
@@ -170,34 +170,34 @@ class Fold:
                 pass
             case Cleared() | Digested():
                 for result in entry.results:
-                    if (slot := self._slot_by_result.get(result)) is not None:
-                        self._touch(slot)
-                if isinstance(entry, Digested) and (slot := self._slot_at(entry.seq)) is not None:
-                    slot.shown = active
-                    self._settle(slot)
+                    if (state := self._state_by_result.get(result)) is not None:
+                        self._touch(state)
+                if isinstance(entry, Digested) and (state := self._state_at(entry.seq)) is not None:
+                    state.shown = active
+                    self._recompute(state)
             case Restored() | Pinned():
-                for slot in self._groups_of(entry.items):
-                    self._settle(slot)
+                for state in self._groups_of(entry.items):
+                    self._recompute(state)
             case Summarized() | Checkpointed():
-                for slot in self._slots_between(entry.first, entry.last):
-                    self._settle(slot)
+                for state in self._states_between(entry.first, entry.last):
+                    self._recompute(state)
 
-    def _settle(self, slot: Slot) -> None:
-        """Decide anew whether a slot is pinned and which boundary hides it."""
-        slot.pinned = self._is_pinned(slot)
-        boundary = max((seq for seq in slot.boundaries if seq in self.active), default=0)
-        restored = max((seq for seq in slot.restorations if seq in self.active), default=0)
-        owner = boundary if boundary > restored and not slot.pinned and slot.shown else 0
-        if owner != slot.covered_by:
-            for seq, change in ((slot.covered_by, -1), (owner, 1)):
+    def _recompute(self, state: MessageState) -> None:
+        """Decide anew whether a state is pinned and which boundary hides it."""
+        state.pinned = self._is_pinned(state)
+        boundary = max((seq for seq in state.boundaries if seq in self.active), default=0)
+        restored = max((seq for seq in state.restorations if seq in self.active), default=0)
+        owner = boundary if boundary > restored and not state.pinned and state.shown else 0
+        if owner != state.covered_by:
+            for seq, change in ((state.covered_by, -1), (owner, 1)):
                 if seq:
                     self.owned[seq] = self.owned.get(seq, 0) + change
-                    self._soil(bisect_left(self._numbers, self.anchors[seq].first))
-            slot.covered_by = owner
-        self._touch(slot)
+                    self._mark_dirty(bisect_left(self._numbers, self.anchors[seq].first))
+            state.covered_by = owner
+        self._touch(state)
 
-    def _is_pinned(self, slot: Slot) -> bool:
-        members = {slot.seq, *(place.seq for place in slot.results.values())}
+    def _is_pinned(self, state: MessageState) -> bool:
+        members = {state.seq, *(place.seq for place in state.results.values())}
         pinned = False
         for entry in self._pins:
             if entry.seq in self.active and not members.isdisjoint(entry.items):
@@ -205,33 +205,33 @@ class Fold:
         return pinned
 
     def _cover_result(self, seq: int, entry: Cleared | Digested | Restored) -> None:
-        slot = self._slot_by_result.get(seq)
-        if slot is None:
+        state = self._state_by_result.get(seq)
+        if state is None:
             return
-        for place in slot.results.values():
+        for place in state.results.values():
             if place.seq == seq:
                 place.covers += (entry,)
-        self._touch(slot)
+        self._touch(state)
 
-    def _add(self, slot: Slot) -> None:
-        self.slots.append(slot)
-        self._numbers.append(slot.seq)
+    def _add(self, state: MessageState) -> None:
+        self.states.append(state)
+        self._numbers.append(state.seq)
 
-    def _touch(self, slot: Slot) -> None:
-        slot.stale = True
-        self._soil(bisect_left(self._numbers, slot.seq))
+    def _touch(self, state: MessageState) -> None:
+        state.stale = True
+        self._mark_dirty(bisect_left(self._numbers, state.seq))
 
-    def _soil(self, index: int) -> None:
+    def _mark_dirty(self, index: int) -> None:
         self.dirty = min(self.dirty, index)
 
-    def _slot_at(self, seq: int) -> Slot | None:
+    def _state_at(self, seq: int) -> MessageState | None:
         index = bisect_left(self._numbers, seq)
-        found = index < len(self.slots) and self._numbers[index] == seq
-        return self.slots[index] if found else None
+        found = index < len(self.states) and self._numbers[index] == seq
+        return self.states[index] if found else None
 
-    def _slots_between(self, first: int, last: int) -> list[Slot]:
-        return self.slots[bisect_left(self._numbers, first) : bisect_left(self._numbers, last + 1)]
+    def _states_between(self, first: int, last: int) -> list[MessageState]:
+        return self.states[bisect_left(self._numbers, first) : bisect_left(self._numbers, last + 1)]
 
-    def _groups_of(self, items: Iterable[int]) -> list[Slot]:
-        found = {slot.seq: slot for seq in items if (slot := self.slot_of(seq))}
+    def _groups_of(self, items: Iterable[int]) -> list[MessageState]:
+        found = {state.seq: state for seq in items if (state := self.state_of(seq))}
         return [found[seq] for seq in sorted(found)]

@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 from tui_agent.conversation.entries import Kind, Role
 from tui_agent.conversation.sizes import Category, Size
-from tui_agent.conversation.slots import Piece, Slot
+from tui_agent.conversation.states import MessageState, Segment
 
 
 class Group(NamedTuple):
     """Entries that stay or leave together, from entry `first` to entry `last`.
 
-    `pieces` is what the next request says of them, `sizes` how large that is; `open`: a call still lacks its result.
+    `segments` is what the next request says of them, `sizes` how large that is; `open`: a call still lacks its result.
     """
 
     first: int
@@ -20,7 +20,7 @@ class Group(NamedTuple):
     pinned: bool
     open: bool
     time: float
-    pieces: tuple[Piece, ...]
+    segments: tuple[Segment, ...]
     sizes: dict[Category, Size]
 
     @property
@@ -29,16 +29,16 @@ class Group(NamedTuple):
         return self.role == "user" and self.kind == ""
 
 
-def group_of(slot: Slot) -> Group:
-    """The group a slot holds."""
+def group_of(state: MessageState) -> Group:
+    """The group a state holds."""
     return Group(
-        slot.seq,
-        slot.last,
-        slot.role,
-        slot.kind,
-        slot.pinned,
-        bool(slot.unanswered),
-        slot.time,
-        slot.pieces,
-        dict(slot.sizes),
+        state.seq,
+        state.last,
+        state.role,
+        state.kind,
+        state.pinned,
+        bool(state.unanswered),
+        state.time,
+        state.segments,
+        dict(state.sizes),
     )

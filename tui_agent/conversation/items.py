@@ -10,11 +10,11 @@ from typing_extensions import override
 from tui_agent.conversation.entries import Summarized
 from tui_agent.conversation.fold import Fold
 from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block
-from tui_agent.conversation.slots import Slot, State, shown_result
+from tui_agent.conversation.states import ItemState, MessageState, shown_result
 
 
 class Item(NamedTuple):
-    """One message or result of the view, for people and layers. `group` is the number of its slot.
+    """One message or result of the view, for people and layers. `group` is the number of its state.
 
     `size` is what is shown of it now (nothing while a boundary covers it), `full` what stands in the log.
     """
@@ -22,7 +22,7 @@ class Item(NamedTuple):
     seq: int
     group: int
     category: Category
-    state: State
+    state: ItemState
     pinned: bool
     size: Size
     full: Size
@@ -31,23 +31,23 @@ class Item(NamedTuple):
 
 
 class Items(Sequence[Item]):
-    """The items of a painted fold, oldest first; each is made when it is looked at, and is as it is then.
+    """The items of a rendered fold, oldest first; each is made when it is looked at, and is as it is then.
 
-    How many there are stays as it was when this was made. Making it costs one look at each slot.
+    How many there are stays as it was when this was made. Making it costs one look at each state.
     """
 
     def __init__(self, fold: Fold) -> None:
         self._fold = fold
-        self._slots = [slot for slot in fold.slots if slot.shown]
-        self._starts = list(accumulate((1 + len(slot.results) for slot in self._slots), initial=0))
+        self._states = [state for state in fold.states if state.shown]
+        self._starts = list(accumulate((1 + len(state.results) for state in self._states), initial=0))
 
     def place_of(self, seq: int) -> int | None:
         """Where the item with this number is."""
-        slot = self._fold.slot_of(seq)
-        if slot is None or not slot.shown:
+        state = self._fold.state_of(seq)
+        if state is None or not state.shown:
             return None
-        place = bisect_right(self._slots, slot.seq, key=lambda each: each.seq) - 1
-        within = [slot.seq, *(result.seq for result in slot.results.values())].index(seq)
+        place = bisect_right(self._states, state.seq, key=lambda each: each.seq) - 1
+        within = [state.seq, *(result.seq for result in state.results.values())].index(seq)
         found = self._starts[place] + within
         return found if found < self._starts[place + 1] else None
 
@@ -68,12 +68,12 @@ class Items(Sequence[Item]):
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
             raise IndexError(f"there is no item {index} among {len(self)}")
-        slot = bisect_right(self._starts, place) - 1
-        return list(_items_of(self._fold, self._slots[slot]))[place - self._starts[slot]]
+        state = bisect_right(self._starts, place) - 1
+        return list(_items_of(self._fold, self._states[state]))[place - self._starts[state]]
 
     @override
     def __iter__(self) -> Iterator[Item]:
-        return (item for slot in self._slots for item in _items_of(self._fold, slot))
+        return (item for state in self._states for item in _items_of(self._fold, state))
 
 
 def place_of(items: Sequence[Item], seq: int) -> int | None:
@@ -83,39 +83,39 @@ def place_of(items: Sequence[Item], seq: int) -> int | None:
     return next((place for place, item in enumerate(items) if item.seq == seq), None)
 
 
-def _items_of(fold: Fold, slot: Slot) -> Iterator[Item]:
-    covering = fold.anchors.get(slot.covered_by)
-    hidden: State | None = None
+def _items_of(fold: Fold, state: MessageState) -> Iterator[Item]:
+    covering = fold.anchors.get(state.covered_by)
+    hidden: ItemState | None = None
     if covering is not None:
         hidden = "summarized" if isinstance(covering, Summarized) else "checkpointed"
-    restored = any(seq in fold.active for seq in slot.restorations)
+    restored = any(seq in fold.active for seq in state.restorations)
     full = own = NOTHING
-    for block in slot.blocks:
+    for block in state.blocks:
         full = full.plus(size_of_block(block))
-    for category, size in slot.sizes.items():
+    for category, size in state.sizes.items():
         if category != "results":
             own = own.plus(size)
     yield Item(
-        slot.seq,
-        slot.seq,
-        slot.category,
+        state.seq,
+        state.seq,
+        state.category,
         hidden or ("restored" if restored else "verbatim"),
-        slot.pinned,
+        state.pinned,
         own,
         full,
-        slot.time,
+        state.time,
     )
-    for call_id, place in slot.results.items():
-        shown, state = shown_result(place, pinned=slot.pinned, active=fold.active)
+    for call_id, place in state.results.items():
+        shown, shown_as = shown_result(place, pinned=state.pinned, active=fold.active)
         full = size_of_block(place.result)
         yield Item(
             place.seq,
-            slot.seq,
+            state.seq,
             "results",
-            hidden or state,
-            slot.pinned,
+            hidden or shown_as,
+            state.pinned,
             NOTHING if hidden else full if shown is place.result else size_of_block(shown),
             full,
             place.time,
-            slot.calls[call_id].name,
+            state.calls[call_id].name,
         )

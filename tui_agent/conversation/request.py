@@ -1,6 +1,6 @@
-"""Painting a fold as a request: messages that are valid for every provider, and their raw sizes.
+"""Rendering a fold as a request: messages that are valid for every provider, and their raw sizes.
 
-Painting starts at the first slot that changed, so between two calls it costs what is new. Along the way it keeps a hash
+Rendering starts at the first state that changed, so between two calls it costs what is new. Along the way it keeps a hash
 of everything said so far, reasoning aside: reasoning is a function of that hash, so leaving it out loses nothing.
 """
 
@@ -13,9 +13,18 @@ from tui_agent.conversation.blocks import Block, Text
 from tui_agent.conversation.entries import Role
 from tui_agent.conversation.fold import Fold
 from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, size_of_text, size_of_tools
-from tui_agent.conversation.slots import NO_TALLY, Piece, Slot, State, Tally, paint, tally_of, text_piece
+from tui_agent.conversation.states import (
+    NO_COUNTS,
+    Counts,
+    ItemState,
+    MessageState,
+    Segment,
+    counts_of,
+    render,
+    text_segment,
+)
 
-LIVE: frozenset[State] = frozenset(("verbatim", "preview", "restored"))
+LIVE: frozenset[ItemState] = frozenset(("verbatim", "preview", "restored"))
 """States in which a result says more than where to find it."""
 
 OPENING = "[The conversation goes on from here.]"
@@ -28,7 +37,7 @@ class RequestMessage(NamedTuple):
     blocks: tuple[Block, ...]
 
 
-class Carry(NamedTuple):
+class ReasoningPolicy(NamedTuple):
     """Which reasoning goes back: only what `model` made and, where it is `bound`, only under an unchanged prefix.
 
     Newer Claude models bind a thinking block to the system prompt, the tools and every earlier message
@@ -40,7 +49,7 @@ class Carry(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """Where the request stood after a slot: its messages, the blocks of the newest one, the prefix hash, and how large
+    """Where the request stood after a state: its messages, the blocks of the newest one, the prefix hash, and how large
     the messages were.
     """
 
@@ -51,15 +60,15 @@ class _Mark(NamedTuple):
 
 
 class Request:
-    """What the next request says of a fold. Owns the painting; `refresh` brings it up to date."""
+    """What the next request says of a fold. Owns the rendering; `refresh` brings it up to date."""
 
-    def __init__(self, carry: Carry) -> None:
-        self.carry = carry
+    def __init__(self, policy: ReasoningPolicy) -> None:
+        self.policy = policy
         self.messages: list[RequestMessage] = []
         self.sizes: dict[Category, Size] = dict.fromkeys(CATEGORIES, NOTHING)
         self.prefix = b""
-        self.live: dict[int, Slot] = {}
-        self.tally = NO_TALLY
+        self.live: dict[int, MessageState] = {}
+        self.counts = NO_COUNTS
         self._root = b""
         self._seen_prefix = -1
         self._marks: list[_Mark] = []
@@ -70,23 +79,23 @@ class Request:
         self._read_prefix(fold)
         start = min(fold.dirty, len(self._marks))
         mark = self._marks[start - 1] if start else _Mark(0, 0, self._root, NOTHING)
-        if start < len(fold.slots):
+        if start < len(fold.states):
             self._rewind(start, mark)
         prefix, total = mark.prefix, mark.size
-        for slot in fold.slots[start:]:
-            for seq in slot.anchored:
+        for state in fold.states[start:]:
+            for seq in state.anchored:
                 prefix = self._emit_boundary(fold, seq, prefix)
                 total = total.plus(self._boundary_sizes[seq])
-            prefix = self._emit_slot(fold, slot, prefix)
-            for size in slot.sizes.values():
+            prefix = self._emit_state(fold, state, prefix)
+            for size in state.sizes.values():
                 total = total.plus(size)
             newest = len(self.messages[-1].blocks) if self.messages else 0
             self._marks.append(_Mark(len(self.messages), newest, prefix, total))
         self.prefix = prefix
-        fold.dirty = len(fold.slots)
+        fold.dirty = len(fold.states)
 
     def after(self, index: int) -> Size:
-        """The size of all messages that follow the slot at `index`."""
+        """The size of all messages that follow the state at `index`."""
         return self._marks[-1].size.minus(self._marks[index].size)
 
     def _read_prefix(self, fold: Fold) -> None:
@@ -113,49 +122,49 @@ class Request:
         if size != before:
             self.sizes["summaries"] = self.sizes["summaries"].minus(before).plus(size)
         self._boundary_sizes[seq] = size
-        return self._emit(text_piece(text), prefix) if text else prefix
+        return self._emit(text_segment(text), prefix) if text else prefix
 
-    def _emit_slot(self, fold: Fold, slot: Slot, prefix: bytes) -> bytes:
+    def _emit_state(self, fold: Fold, state: MessageState, prefix: bytes) -> bytes:
         with_reasoning = (
-            slot.reasonings > 0
-            and slot.model == self.carry.model
-            and (not self.carry.bound or slot.prefix_hash == prefix.hex())
+            state.reasonings > 0
+            and state.model == self.policy.model
+            and (not self.policy.bound or state.prefix_hash == prefix.hex())
         )
-        if slot.stale or with_reasoning != slot.with_reasoning:
-            slot.with_reasoning = with_reasoning
-            self._repaint(fold, slot)
-        for piece in slot.pieces:
-            prefix = self._emit(piece, prefix)
+        if state.stale or with_reasoning != state.with_reasoning:
+            state.with_reasoning = with_reasoning
+            self._rerender(fold, state)
+        for segment in state.segments:
+            prefix = self._emit(segment, prefix)
         return prefix
 
-    def _repaint(self, fold: Fold, slot: Slot) -> None:
-        for category, size in slot.sizes.items():
+    def _rerender(self, fold: Fold, state: MessageState) -> None:
+        for category, size in state.sizes.items():
             self.sizes[category] = self.sizes[category].minus(size)
-        if slot.shown and not slot.covered_by:
-            paint(slot, active=fold.active)
+        if state.shown and not state.covered_by:
+            render(state, active=fold.active)
         else:
-            slot.pieces, slot.sizes = (), {}
-        for category, size in slot.sizes.items():
+            state.segments, state.sizes = (), {}
+        for category, size in state.sizes.items():
             self.sizes[category] = self.sizes[category].plus(size)
-        slot.stale = False
-        self._count(slot)
-        if slot.pieces and any(place.state in LIVE for place in slot.results.values()):
-            self.live[slot.seq] = slot
+        state.stale = False
+        self._count(state)
+        if state.segments and any(place.state in LIVE for place in state.results.values()):
+            self.live[state.seq] = state
         else:
-            self.live.pop(slot.seq, None)
+            self.live.pop(state.seq, None)
 
-    def _count(self, slot: Slot) -> None:
-        before, slot.tally = slot.tally, tally_of(slot)
-        if slot.tally != before:
-            changes = zip(self.tally, before, slot.tally, strict=True)
-            self.tally = Tally(*(all_of_it - old + new for all_of_it, old, new in changes))
+    def _count(self, state: MessageState) -> None:
+        before, state.counts = state.counts, counts_of(state)
+        if state.counts != before:
+            changes = zip(self.counts, before, state.counts, strict=True)
+            self.counts = Counts(*(all_of_it - old + new for all_of_it, old, new in changes))
 
-    def _emit(self, piece: Piece, prefix: bytes) -> bytes:
+    def _emit(self, segment: Segment, prefix: bytes) -> bytes:
         messages = self.messages
-        if not messages and piece.role == "assistant":
+        if not messages and segment.role == "assistant":
             messages.append(RequestMessage("user", (Text(OPENING),)))
-        if messages and messages[-1].role == piece.role:
-            messages[-1] = RequestMessage(piece.role, messages[-1].blocks + piece.blocks)
+        if messages and messages[-1].role == segment.role:
+            messages[-1] = RequestMessage(segment.role, messages[-1].blocks + segment.blocks)
         else:
-            messages.append(RequestMessage(piece.role, piece.blocks))
-        return blake2b(prefix + piece.digest, digest_size=16).digest()
+            messages.append(RequestMessage(segment.role, segment.blocks))
+        return blake2b(prefix + segment.digest, digest_size=16).digest()

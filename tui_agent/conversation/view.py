@@ -22,11 +22,11 @@ from tui_agent.conversation.fold import Fold, Point
 from tui_agent.conversation.groups import Group, group_of
 from tui_agent.conversation.items import Item, Items
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.request import LIVE, Carry, Request, RequestMessage
+from tui_agent.conversation.request import LIVE, ReasoningPolicy, Request, RequestMessage
 from tui_agent.conversation.sizes import Category, Size
-from tui_agent.conversation.slots import INTERRUPTED_SIZE, State, Tally
+from tui_agent.conversation.states import INTERRUPTED_SIZE, Counts, ItemState
 
-__all__ = ["Carry", "Item", "Items", "LiveResult", "Point", "RequestMessage", "View"]
+__all__ = ["Item", "Items", "LiveResult", "Point", "ReasoningPolicy", "RequestMessage", "View"]
 
 
 class LiveResult(NamedTuple):
@@ -37,7 +37,7 @@ class LiveResult(NamedTuple):
 
     seq: int
     call: ToolCall
-    state: State
+    state: ItemState
     pinned: bool
     size: Size
     after: Size
@@ -50,7 +50,7 @@ class View:
     def __init__(self, entries: Iterable[AnyEntry] = ()) -> None:
         self.log = Log()
         self._fold = Fold()
-        self._request = Request(Carry())
+        self._request = Request(ReasoningPolicy())
         for entry in entries:
             self.apply(entry)
 
@@ -62,26 +62,26 @@ class View:
         self.log.append(entry)
         if isinstance(entry, HeadMoved):
             self._fold = Fold()
-            self._request = Request(self._request.carry)
+            self._request = Request(self._request.policy)
             for earlier in self.log.path():
                 self._fold.take(earlier)
         else:
             self._fold.take(entry)
 
-    def messages(self, carry: Carry | None = None) -> list[RequestMessage]:
-        """The request's messages, oldest first, with the reasoning `carry` lets through (by default, as last time)."""
-        if carry is not None and carry != self._request.carry:
-            self._request.carry = carry
+    def messages(self, policy: ReasoningPolicy | None = None) -> list[RequestMessage]:
+        """The request's messages, oldest first, with the reasoning `policy` lets through (by default, as last time)."""
+        if policy is not None and policy != self._request.policy:
+            self._request.policy = policy
             self._fold.dirty = 0
-        return list(self._painted().messages)
+        return list(self._rendered().messages)
 
     def prefix_hash(self) -> str:
         """A hash of all the next request says, its reasoning aside; what an answer to it stores."""
-        return self._painted().prefix.hex()
+        return self._rendered().prefix.hex()
 
     def sizes(self) -> dict[Category, Size]:
         """Raw sizes of what the next request says, per category."""
-        return dict(self._painted().sizes)
+        return dict(self._rendered().sizes)
 
     def items(self) -> list[Item]:
         """Every message and result of the conversation in order, with its state."""
@@ -89,12 +89,12 @@ class View:
 
     def outline(self) -> Items:
         """The same, each made when it is looked at: for a list of which only a part is seen."""
-        self._painted()
+        self._rendered()
         return Items(self._fold)
 
-    def tally(self) -> Tally:
+    def counts(self) -> Counts:
         """How many results are shown in part, and how much a boundary hides; costs the same at any length."""
-        return self._painted().tally
+        return self._rendered().counts
 
     def course(self) -> tuple[Point, ...]:
         """The size of the request of each measured call so far, oldest first."""
@@ -102,21 +102,21 @@ class View:
 
     def groups(self) -> list[Group]:
         """The groups the next request shows, oldest first: a cut may fall only between two of them."""
-        self._painted()
-        return [group_of(slot) for slot in self._fold.slots if slot.shown and not slot.covered_by]
+        self._rendered()
+        return [group_of(state) for state in self._fold.states if state.shown and not state.covered_by]
 
     def live_results(self) -> list[LiveResult]:
         """The results the next request shows, newest first; costs their number, not the conversation's length."""
-        request, fold = self._painted(), self._fold
+        request, fold = self._rendered(), self._fold
         found: list[LiveResult] = []
         for seq in sorted(request.live, reverse=True):
-            slot = request.live[seq]
+            state = request.live[seq]
             after = request.after(fold.index_of(seq))
-            for call in reversed(slot.calls.values()):
-                place = slot.results.get(call.id)
+            for call in reversed(state.calls.values()):
+                place = state.results.get(call.id)
                 if place is not None and place.state in LIVE:
                     found.append(
-                        LiveResult(place.seq, call, place.state, slot.pinned, place.size, after, place.artifact)
+                        LiveResult(place.seq, call, place.state, state.pinned, place.size, after, place.artifact)
                     )
                 after = after.plus(place.size if place is not None else INTERRUPTED_SIZE)
         return found
@@ -124,7 +124,7 @@ class View:
     def boundaries(self) -> list[Boundary]:
         """The summaries and checkpoints that the next request shows, in the order they stand there."""
         fold = self._fold
-        return [fold.anchors[seq] for slot in fold.slots for seq in slot.anchored if fold.owned.get(seq)]
+        return [fold.anchors[seq] for state in fold.states for seq in state.anchored if fold.owned.get(seq)]
 
     def context_entries(self) -> list[tuple[AnyContextEntry, bool]]:
         """Every context decision of this conversation, oldest first, and whether it still counts."""
@@ -132,17 +132,17 @@ class View:
 
     def reasoning_dropped(self) -> int:
         """How many reasoning blocks of the current model the next request leaves out."""
-        carry = self._painted().carry
+        policy = self._rendered().policy
         return sum(
-            slot.reasonings
-            for slot in self._fold.slots
-            if slot.reasonings and slot.model == carry.model and not slot.covered_by and not slot.with_reasoning
+            state.reasonings
+            for state in self._fold.states
+            if state.reasonings and state.model == policy.model and not state.covered_by and not state.with_reasoning
         )
 
     @property
-    def carry(self) -> Carry:
+    def policy(self) -> ReasoningPolicy:
         """Which reasoning goes back, as `messages` was last told."""
-        return self._request.carry
+        return self._request.policy
 
     @property
     def edits(self) -> int:
@@ -175,13 +175,13 @@ class View:
 
     def unanswered(self) -> tuple[ToolCall, ...]:
         """The calls that have no result yet, oldest first."""
-        return tuple(call for slot in self._fold.open.values() for call in slot.unanswered)
+        return tuple(call for state in self._fold.open.values() for call in state.unanswered)
 
     def call(self, call_id: str) -> ToolCall | None:
         """The newest call with this id."""
-        slot = self._fold.slot_by_call.get(call_id)
-        return slot.calls[call_id] if slot else None
+        state = self._fold.state_by_call.get(call_id)
+        return state.calls[call_id] if state else None
 
-    def _painted(self) -> Request:
+    def _rendered(self) -> Request:
         self._request.refresh(self._fold)
         return self._request

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tui_agent.conversation.entries import AnyEntry, Message, Spent, Usage
+from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall, Usage
 from tui_agent.models.base import Prices
 
 MTOK = 1_000_000
@@ -94,7 +94,7 @@ class UsageTracker:
     def record_log(self, entries: Iterable[AnyEntry]) -> None:
         """Take in every call that a log tells of."""
         for entry in entries:
-            if isinstance(entry, Message | Spent) and entry.usage is not None:
+            if isinstance(entry, Message | UnattributedCall) and entry.usage is not None:
                 self.record(entry.model, entry.usage, entry.cost_usd)
 
     def record_subtask(self, model: str, usage: Usage, cost: float | None, *, first: bool) -> None:

@@ -56,7 +56,7 @@ class Layers:
         if message.role == "assistant":
             usage = msgspec.structs.replace(self.ledger.newest, output_tokens=said.tokens)
             self._append(msgspec.structs.replace(message, model=self.ledger.profile.name, usage=usage))
-            self.manager.gauge.measure(self._view, usage)
+            self.manager.meter.measure(self._view, usage)
             return
         for block in message.blocks:
             if isinstance(block, ToolResult):

@@ -18,8 +18,8 @@ from tui_agent.replay.lines import Progress, read_lines
 from tui_agent.replay.neutral import take as take_neutral
 from tui_agent.replay.recording import Recording, UnreadableRecording
 from tui_agent.storage.artifacts import Artifacts
-from tui_agent.storage.checkpoints import CHECKPOINTS_NAME, CheckpointStore
 from tui_agent.storage.errors import StorageError
+from tui_agent.storage.log import LOG_NAME, LogStore
 from tui_agent.storage.sessions import find_session
 
 EXPECTED = (
@@ -31,15 +31,15 @@ EXPECTED = (
 def read_recording(named: str, home: Path, progress: Progress | None = None) -> Recording:
     """The session that a path or an id names. Raises `UnreadableRecording`."""
     path = Path(named).expanduser()
-    if path.is_file() and path.name != CHECKPOINTS_NAME:
+    if path.is_file() and path.name != LOG_NAME:
         return read_file(path, progress)
     try:
         if path.is_file():
             folder = path.parent
         elif path.is_dir():
             folder = path
-            if not (folder / CHECKPOINTS_NAME).is_file():
-                raise UnreadableRecording(f"{path} holds no {CHECKPOINTS_NAME}. {EXPECTED}")
+            if not (folder / LOG_NAME).is_file():
+                raise UnreadableRecording(f"{path} holds no {LOG_NAME}. {EXPECTED}")
         else:
             folder = asyncio.run(find_session(home, named))
         return asyncio.run(_read_session(folder))
@@ -98,7 +98,7 @@ def _shape(line: bytes) -> str | None:
 
 
 async def _read_session(folder: Path) -> Recording:
-    store = await CheckpointStore.open(folder, read_only=True)
+    store = await LogStore.open(folder, read_only=True)
     try:
         log = Log(await store.load())
     finally:

@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from tui_agent.storage.artifacts import safe_name
-from tui_agent.storage.checkpoints import CHECKPOINTS_NAME, SCHEMA
 from tui_agent.storage.database import inspect, read_connection
 from tui_agent.storage.durable import PRIVATE_FOLDER, make_private_folder, sync_folder
 from tui_agent.storage.errors import StorageError, explain_sqlite_error, explained
+from tui_agent.storage.log import LOG_NAME, SCHEMA
 
 SESSIONS_FOLDER: Final = "sessions"
 
@@ -150,7 +150,7 @@ def _all_folders(home: Path) -> Iterator[Path]:
 def _info(folder: Path) -> SessionInfo:
     size = _size(folder)
     created = datetime.strptime(folder.name[:15], "%Y%m%d-%H%M%S").timestamp()
-    path = folder / CHECKPOINTS_NAME
+    path = folder / LOG_NAME
     try:
         found = inspect(path, SCHEMA)
         if found.state not in {"ours", "newer"}:
@@ -188,7 +188,7 @@ def _subtask_costs(home: Path) -> dict[str, float]:
     costs: dict[str, float] = {}
     for folder in (home / SESSIONS_FOLDER).glob(f"*{_SUBTASK_MARK}*"):
         parent = folder.name.partition(_SUBTASK_MARK)[0]
-        with suppress(sqlite3.Error, StorageError), closing(read_connection(folder / CHECKPOINTS_NAME)) as connection:
+        with suppress(sqlite3.Error, StorageError), closing(read_connection(folder / LOG_NAME)) as connection:
             (cost,) = connection.execute("SELECT cost_usd FROM totals").fetchone() or (0.0,)
             costs[parent] = costs.get(parent, 0.0) + cost
     return costs

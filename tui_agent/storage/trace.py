@@ -16,9 +16,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from tui_agent.storage.checkpoints import CheckpointStore
 from tui_agent.storage.database import Database, Row, Schema, open_database, read_connection
 from tui_agent.storage.errors import Damaged, StorageError, explained
+from tui_agent.storage.log import LogStore
 
 TRACE_NAME: Final = "trace.sqlite"
 ANCHOR_KEY: Final = "trace_anchor"
@@ -101,7 +101,7 @@ class Trace:
     Of a session that cannot be added to nothing is recorded.
     """
 
-    def __init__(self, database: Database | None, store: CheckpointStore, head: Anchor) -> None:
+    def __init__(self, database: Database | None, store: LogStore, head: Anchor) -> None:
         self.failure: StorageError | None = None
         self._database = database
         self._store = store
@@ -114,7 +114,7 @@ class Trace:
         self._writing: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, store: CheckpointStore) -> "Trace":
+    async def open(cls, store: LogStore) -> "Trace":
         """Go on with the record beside `store`'s log, or begin one.
 
         Where it is damaged, missing, or not what its anchor says, that is its next event. Raises `StorageError`.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tui_agent.storage import checkpoints
+from tui_agent.storage import log
 from tui_agent.storage.database import inspect, read_connection
 from tui_agent.storage.errors import StorageError, explain_sqlite_error
 from tui_agent.storage.trace import ANCHOR_KEY, GENESIS, SCHEMA, TRACE_NAME, TRIGGERS, Anchor, TraceEvent, event_hash
@@ -44,9 +44,9 @@ def verify(folder: Path) -> VerifyReport:
 
 
 def _read_anchor(folder: Path, problems: list[str]) -> Anchor:
-    path = folder / checkpoints.CHECKPOINTS_NAME
+    path = folder / log.LOG_NAME
     try:
-        found = inspect(path, checkpoints.SCHEMA)
+        found = inspect(path, log.SCHEMA)
         if found.state not in {"ours", "newer"}:
             problems.append(f"there is no anchor: {found.reason or f'{path} does not exist'}")
             return Anchor()

@@ -69,7 +69,7 @@ class _Tail:
     tokens: dict[ContentClass, int] = field(default_factory=dict)
 
 
-class Gauge:
+class TokenMeter:
     """Measures one conversation. Owns the last measurement; costs what was said since it was last asked."""
 
     def __init__(self, counter: Counter | None = None, ratios: Ratios | None = None) -> None:

@@ -8,7 +8,7 @@ from tests.context.sessions import MODEL, Session
 from tests.conversation.logs import logs
 from tui_agent.context.calibration import HIGHEST, LOWEST, SAMPLES, Ratios
 from tui_agent.context.counting import Counter, estimate
-from tui_agent.context.gauge import Gauge
+from tui_agent.context.meter import TokenMeter
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import (
     AnyEntry,
@@ -35,25 +35,25 @@ def whole(view: View) -> int:
 
 
 def test_before_the_first_call_the_whole_is_estimated() -> None:
-    session, gauge = Session(), Gauge()
+    session, meter = Session(), TokenMeter()
     session.add(user_message("x" * 100))
-    assert gauge.tokens(session.view) == whole(session.view) == 990 + 33
-    assert not gauge.measured
+    assert meter.tokens(session.view) == whole(session.view) == 990 + 33
+    assert not meter.measured
 
 
 def test_after_a_call_it_is_what_was_read_and_written_and_the_estimate_of_what_came_since() -> None:
-    session, gauge = Session(), Gauge()
+    session, meter = Session(), TokenMeter()
     session.add(user_message("x" * 100))
-    gauge.tokens(session.view)
+    meter.tokens(session.view)
     session.answer(Usage(input_tokens=5_000, cache_read_tokens=4_000, output_tokens=70), call="grep", pattern="x")
-    assert gauge.tokens(session.view) == 5_070
-    assert gauge.measured
+    assert meter.tokens(session.view) == 5_070
+    assert meter.measured
     session.result("r" * 1_000)
-    assert gauge.tokens(session.view) == 5_070 + 330
+    assert meter.tokens(session.view) == 5_070 + 330
     session.add(Queued(blocks=(Text("q" * 200),)))
-    assert gauge.tokens(session.view) == 5_070 + 330
+    assert meter.tokens(session.view) == 5_070 + 330
     session.add(Delivered(queued=len(session.view.log)))
-    assert gauge.tokens(session.view) == 5_070 + 330 + 66
+    assert meter.tokens(session.view) == 5_070 + 330 + 66
 
 
 def test_right_after_a_resume_the_logs_own_measurement_holds() -> None:
@@ -61,9 +61,9 @@ def test_right_after_a_resume_the_logs_own_measurement_holds() -> None:
     session.add(user_message("x" * 100))
     session.answer(Usage(5_000, 0, 0, 70), call="grep")
     session.result("r" * 1_000)
-    gauge = Gauge()
-    assert gauge.tokens(View(session.view.log)) == 5_400
-    assert gauge.measured
+    meter = TokenMeter()
+    assert meter.tokens(View(session.view.log)) == 5_400
+    assert meter.measured
 
 
 EDITS: list[AnyEntry] = [
@@ -81,112 +81,112 @@ EDITS: list[AnyEntry] = [
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: type(edit).__name__)
 def test_a_measurement_from_before_an_edit_is_never_used_after_it(edit: AnyEntry) -> None:
-    session, gauge = Session(), Gauge()
+    session, meter = Session(), TokenMeter()
     session.add(user_message("x" * 100))
     session.answer(Usage(50_000, 0, 0, 70), call="grep")
     session.result("r" * 1_000)
-    assert gauge.tokens(session.view) == 50_400
+    assert meter.tokens(session.view) == 50_400
     session.add(edit)
-    for one in (gauge, Gauge()):
+    for one in (meter, TokenMeter()):
         assert one.tokens(session.view) < 3_000
         assert not one.measured
     session.add(user_message("go on"))
-    assert gauge.tokens(session.view) < 3_000
+    assert meter.tokens(session.view) < 3_000
     session.answer(Usage(1_900, 0, 0, 10), text="done")
-    assert gauge.tokens(session.view) == 1_910
-    assert gauge.measured
+    assert meter.tokens(session.view) == 1_910
+    assert meter.measured
 
 
 def test_forgetting_lasts_until_the_next_call() -> None:
-    session, gauge = Session(), Gauge()
+    session, meter = Session(), TokenMeter()
     session.answer(Usage(50_000, 0, 0, 70), text="hello")
-    assert gauge.tokens(session.view) == 50_070
-    gauge.forget()
-    assert gauge.tokens(session.view) < 3_000
-    assert not gauge.measured
+    assert meter.tokens(session.view) == 50_070
+    meter.forget()
+    assert meter.tokens(session.view) < 3_000
+    assert not meter.measured
     session.answer(Usage(60_000, 0, 0, 70), text="hello")
-    assert gauge.tokens(session.view) == 60_070
+    assert meter.tokens(session.view) == 60_070
 
 
 @given(logs(steps=30))
 @settings(deadline=None, max_examples=40)
 def test_asking_often_or_once_gives_the_same(view: View) -> None:
-    often, grown = Gauge(), View()
+    often, grown = TokenMeter(), View()
     for entry in view.log:
         grown.apply(entry)
         often.tokens(grown)
-    once = Gauge()
+    once = TokenMeter()
     if once.tokens(grown) != often.tokens(grown):
         moved = max((entry.seq for entry in view.log if isinstance(entry, HeadMoved)), default=0)
         assert moved, "only a moved head may make a difference: then the careful answer is the estimate"
         assert not often.measured
 
 
-def measured_call(session: Session, gauge: Gauge, usage: Usage, call: str = "grep") -> None:
-    gauge.tokens(session.view)
+def measured_call(session: Session, meter: TokenMeter, usage: Usage, call: str = "grep") -> None:
+    meter.tokens(session.view)
     session.answer(usage, call=call)
-    gauge.measure(session.view, usage)
+    meter.measure(session.view, usage)
 
 
 def test_a_ratio_is_learned_from_growth_by_results_alone() -> None:
-    session, gauge = Session(), Gauge()
+    session, meter = Session(), TokenMeter()
     session.add(user_message("x" * 900))
-    measured_call(session, gauge, Usage(2_000, 0, 0, 10))
+    measured_call(session, meter, Usage(2_000, 0, 0, 10))
     session.result("r" * 10_000)
-    assert gauge.tokens(session.view) == 2_010 + 3_300
-    measured_call(session, gauge, Usage(2_010 + 4_950, 0, 0, 10))
-    assert gauge.ratios.ratio(MODEL, "rule", "results") == pytest.approx(1.5)
+    assert meter.tokens(session.view) == 2_010 + 3_300
+    measured_call(session, meter, Usage(2_010 + 4_950, 0, 0, 10))
+    assert meter.ratios.ratio(MODEL, "rule", "results") == pytest.approx(1.5)
     session.result("r" * 10_000)
-    assert gauge.tokens(session.view) == 2_020 + 4_950 + 4_950
-    assert gauge.growth.clearable == pytest.approx(3_300)
-    assert gauge.tokens_of(session.view, size_of_text("r" * 1_000)) == 495
+    assert meter.tokens(session.view) == 2_020 + 4_950 + 4_950
+    assert meter.growth.clearable == pytest.approx(3_300)
+    assert meter.tokens_of(session.view, size_of_text("r" * 1_000)) == 495
 
 
 def test_mixed_growth_and_growth_after_an_edit_teach_nothing() -> None:
-    session, gauge = Session(), Gauge()
+    session, meter = Session(), TokenMeter()
     session.add(user_message("x" * 9_000))
-    measured_call(session, gauge, Usage(6_000, 0, 0, 10))
+    measured_call(session, meter, Usage(6_000, 0, 0, 10))
     session.result("r" * 10_000)
     session.add(user_message("u" * 10_000))
-    measured_call(session, gauge, Usage(20_000, 0, 0, 10))
+    measured_call(session, meter, Usage(20_000, 0, 0, 10))
     session.result("r" * 10_000)
-    gauge.tokens(session.view)
+    meter.tokens(session.view)
     session.add(Cleared(results=(5,), texts=("[cleared]",)))
-    measured_call(session, gauge, Usage(24_000, 0, 0, 10))
-    assert gauge.ratios.export() == {}
+    measured_call(session, meter, Usage(24_000, 0, 0, 10))
+    assert meter.ratios.export() == {}
 
 
 def test_growth_after_reasoning_that_may_be_left_out_teaches_nothing() -> None:
-    session, gauge = Session(), Gauge()
+    session, meter = Session(), TokenMeter()
     session.add(user_message("x" * 9_000))
-    gauge.tokens(session.view)
+    meter.tokens(session.view)
     usage = Usage(6_000, 0, 0, 3_000)
     blocks = (Reasoning("", "signature"), ToolCall("c1", "grep", "{}"))
     session.add(Message(role="assistant", blocks=blocks, model=MODEL, usage=usage))
-    gauge.measure(session.view, usage)
+    meter.measure(session.view, usage)
     session.result("r" * 10_000)
-    measured_call(session, gauge, Usage(10_500, 0, 0, 10))
-    assert gauge.ratios.export() == {}
+    measured_call(session, meter, Usage(10_500, 0, 0, 10))
+    assert meter.ratios.export() == {}
 
 
 def test_the_fixed_part_is_learned_from_the_first_call() -> None:
-    session, gauge = Session("s" * 30_000), Gauge()
+    session, meter = Session("s" * 30_000), TokenMeter()
     session.add(user_message("hello"))
-    measured_call(session, gauge, Usage(12_000, 0, 0, 10))
-    assert gauge.ratios.ratio(MODEL, "rule", "fixed") == pytest.approx(12_000 / 9_902, rel=0.001)
+    measured_call(session, meter, Usage(12_000, 0, 0, 10))
+    assert meter.ratios.ratio(MODEL, "rule", "fixed") == pytest.approx(12_000 / 9_902, rel=0.001)
 
 
 def test_learning_makes_the_full_estimate_true() -> None:
-    session, gauge = Session("s" * 30_000), Gauge()
+    session, meter = Session("s" * 30_000), TokenMeter()
     session.add(user_message("hello"))
     for _ in range(6):
         count = round(1.3 * whole(session.view))
-        gauge.tokens(session.view)
+        meter.tokens(session.view)
         session.answer(usage := Usage(count, 0, 0, round(1.3 * 9)), call="grep")
-        gauge.measure(session.view, usage)
+        meter.measure(session.view, usage)
         session.result("r" * 12_000)
     session.add(Cleared(results=(5,), texts=("[cleared]",)))
-    assert gauge.tokens(session.view) == pytest.approx(1.3 * whole(session.view), rel=0.02)
+    assert meter.tokens(session.view) == pytest.approx(1.3 * whole(session.view), rel=0.02)
 
 
 def test_ratios_are_the_middle_of_the_newest_samples_and_odd_ones_are_left_out() -> None:
@@ -223,12 +223,12 @@ def test_asking_costs_what_is_new() -> None:
             return len(text)
 
     asked = Asked()
-    gauge, session = Gauge(Counter(asked)), Session()
+    meter, session = TokenMeter(Counter(asked)), Session()
     for number in range(50):
         session.add(user_message(f"{number:04}" * 250))
-        gauge.tokens(session.view)
+        meter.tokens(session.view)
         session.answer(Usage(5_000, 0, 0, 5), text="ok")
         before = asked.characters
-        gauge.tokens(session.view)
+        meter.tokens(session.view)
         assert asked.characters == before
     assert asked.characters == 50 * 1_000

@@ -25,7 +25,7 @@ from tui_agent.storage.durable import make_private_folder, sync_folder
 from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explained
 from tui_agent.storage.lock import SessionLock
 
-CHECKPOINTS_NAME: Final = "checkpoints.sqlite"
+LOG_NAME: Final = "checkpoints.sqlite"
 TITLE_LENGTH = 80
 
 SCHEMA: Final = Schema(
@@ -54,7 +54,7 @@ class _Loaded(NamedTuple):
     newer: str = ""
 
 
-class CheckpointStore:
+class LogStore:
     """The log of one session, and the only writer to it. `load` it before the first `append`.
 
     `read_only` says why nothing can be added (empty: it can). `notices` are sentences the user should see.
@@ -77,12 +77,12 @@ class CheckpointStore:
             )
 
     @classmethod
-    async def open(cls, folder: Path, *, read_only: bool = False) -> "CheckpointStore":
+    async def open(cls, folder: Path, *, read_only: bool = False) -> "LogStore":
         """Open the session in `folder` for this process alone, or (`read_only`) beside another one.
 
         Raises `SessionBusy` when another process writes to it, and `StorageError`.
         """
-        path = folder / CHECKPOINTS_NAME
+        path = folder / LOG_NAME
         if read_only:
             return cls(folder, await open_database(path, SCHEMA, read_only=True), None)
         with explained(folder):

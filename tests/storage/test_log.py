@@ -13,19 +13,19 @@ from tests.storage.entries import LOGS, conversation
 from tests.storage.files import names
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, encode, user_message
 from tui_agent.conversation.log import Log
-from tui_agent.storage.checkpoints import CHECKPOINTS_NAME, CheckpointStore
 from tui_agent.storage.errors import ReadOnly, StorageError
+from tui_agent.storage.log import LOG_NAME, LogStore
 
 
 async def saved(folder: Path, entries: list[AnyEntry]) -> Path:
-    store = await CheckpointStore.open(folder)
+    store = await LogStore.open(folder)
     await store.append(entries)
     await store.close()
-    return folder / CHECKPOINTS_NAME
+    return folder / LOG_NAME
 
 
-async def reopened(folder: Path) -> tuple[CheckpointStore, list[AnyEntry]]:
-    store = await CheckpointStore.open(folder)
+async def reopened(folder: Path) -> tuple[LogStore, list[AnyEntry]]:
+    store = await LogStore.open(folder)
     return store, await store.load()
 
 
@@ -33,7 +33,7 @@ async def reopened(folder: Path) -> tuple[CheckpointStore, list[AnyEntry]]:
 @settings(max_examples=25, deadline=None)
 def test_what_is_loaded_is_what_was_saved_byte_for_byte(log: list[AnyEntry]) -> None:
     async def round_trip(folder: Path) -> list[AnyEntry]:
-        store = await CheckpointStore.open(folder)
+        store = await LogStore.open(folder)
         for start in range(0, len(log), 3):
             await store.append(log[start : start + 3])
         await store.close()
@@ -58,7 +58,7 @@ async def test_the_folder_is_for_the_user_alone(tmp_path: Path) -> None:
 
 async def test_numbers_must_follow(tmp_path: Path) -> None:
     entries = conversation(2)
-    store = await CheckpointStore.open(tmp_path)
+    store = await LogStore.open(tmp_path)
     with pytest.raises(ValueError, match="cannot follow"):
         await store.append(entries[1:])
     await store.append(entries[:2])
@@ -70,18 +70,18 @@ async def test_numbers_must_follow(tmp_path: Path) -> None:
 
 
 async def test_meta_is_kept_and_the_title_is_the_first_question(tmp_path: Path) -> None:
-    store = await CheckpointStore.open(tmp_path)
+    store = await LogStore.open(tmp_path)
     await store.set_meta({"cwd": "/work", "model": "a"})
     await store.set_meta({"model": "b"})
     await store.append(conversation(2))
     await store.close()
-    store = await CheckpointStore.open(tmp_path)
+    store = await LogStore.open(tmp_path)
     assert await store.meta() == {"cwd": "/work", "model": "b", "title": "question 0"}
     await store.close()
 
 
 async def test_cancelled_appends_leave_log_and_store_in_step(tmp_path: Path) -> None:
-    store = await CheckpointStore.open(tmp_path)
+    store = await LogStore.open(tmp_path)
     log = Log(await store.load())
 
     async def work() -> None:
@@ -217,7 +217,7 @@ async def test_a_newer_layout_opens_read_only(tmp_path: Path) -> None:
 
 
 async def test_a_foreign_file_is_reported(tmp_path: Path) -> None:
-    (tmp_path / CHECKPOINTS_NAME).write_text("Dear diary")
+    (tmp_path / LOG_NAME).write_text("Dear diary")
     store, loaded = await reopened(tmp_path)
     assert loaded == []
     assert "was kept as checkpoints.sqlite.damaged-" in store.notices[0]
@@ -237,9 +237,9 @@ async def test_an_impossible_parent_is_damage(tmp_path: Path) -> None:
 
 
 async def test_a_failed_open_gives_the_session_free(tmp_path: Path) -> None:
-    (tmp_path / CHECKPOINTS_NAME).mkdir()
+    (tmp_path / LOG_NAME).mkdir()
     with pytest.raises(StorageError):
-        await CheckpointStore.open(tmp_path)
-    (tmp_path / CHECKPOINTS_NAME).rmdir()
+        await LogStore.open(tmp_path)
+    (tmp_path / LOG_NAME).rmdir()
     store, _ = await reopened(tmp_path)
     await store.close()

@@ -10,7 +10,7 @@ from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCal
 from tui_agent.conversation.entries import Artifact, Cleared, Digested, Kind, Message, Restored, Role
 from tui_agent.conversation.sizes import NOTHING, Category, Size, characters_of, size_of_block, size_of_text
 
-State: TypeAlias = Literal["verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored"]
+ItemState: TypeAlias = Literal["verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored"]
 
 INTERRUPTED = "[interrupted: this call was stopped before it gave a result]"
 INTERRUPTED_SIZE = size_of_text(INTERRUPTED)
@@ -20,7 +20,7 @@ NOT_SHOWN = "[not shown]"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Piece(NamedTuple):
+class Segment(NamedTuple):
     """A part of a request: consecutive blocks of one role, with a digest of all but their reasoning."""
 
     role: Role
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
     digest: bytes
 
 
-class Tally(NamedTuple):
+class Counts(NamedTuple):
     """Results shown otherwise than they stand in the log, by how, and the characters that boundaries hide."""
 
     evicted: int = 0
@@ -37,11 +37,11 @@ class Tally(NamedTuple):
     hidden: int = 0
 
 
-NO_TALLY = Tally()
+NO_COUNTS = Counts()
 
 
 @dataclass(slots=True, eq=False)
-class ResultPlace:
+class ResultState:
     """One call's result and the clearings, digests and restorations that name it, oldest first.
 
     `state` and `size` are those of what the next request says of it.
@@ -53,15 +53,15 @@ class ResultPlace:
     agent_visible: bool
     time: float
     covers: tuple[Cleared | Digested | Restored, ...] = ()
-    state: State = "verbatim"
+    state: ItemState = "verbatim"
     size: Size = NOTHING
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class MessageState:
     """A message of the view: the user's, a digest, or an assistant's together with its calls' results.
 
-    One slot is one group: a cut never falls inside it. `covered_by` is the number of the boundary that hides it, or 0.
+    One state is one group: a cut never falls inside it. `covered_by` is the number of the boundary that hides it, or 0.
     """
 
     seq: int
@@ -72,7 +72,7 @@ class Slot:
     model: str = ""
     prefix_hash: str = ""
     calls: dict[str, ToolCall] = field(default_factory=dict)
-    results: dict[str, ResultPlace] = field(default_factory=dict)
+    results: dict[str, ResultState] = field(default_factory=dict)
     boundaries: tuple[int, ...] = ()
     restorations: tuple[int, ...] = ()
     anchored: tuple[int, ...] = ()
@@ -81,10 +81,10 @@ class Slot:
     shown: bool = True
     stale: bool = True
     with_reasoning: bool = False
-    pieces: tuple[Piece, ...] = ()
+    segments: tuple[Segment, ...] = ()
     sizes: dict[Category, Size] = field(default_factory=dict)
     reasonings: int = 0
-    tally: Tally = NO_TALLY
+    counts: Counts = NO_COUNTS
 
     @property
     def last(self) -> int:
@@ -104,13 +104,13 @@ class Slot:
         return "notices" if self.kind == "notice" else "user"
 
 
-def slot_of_message(message: Message) -> Slot:
-    """The slot an agent-visible message opens (not a tool's result: that joins its call's slot)."""
+def state_of_message(message: Message) -> MessageState:
+    """The state an agent-visible message opens (not a tool's result: that joins its call's state)."""
     calls: dict[str, ToolCall] = {}
     for block in message.blocks:
         if isinstance(block, ToolCall) and message.role == "assistant":
             calls.setdefault(block.id, block)
-    return Slot(
+    return MessageState(
         message.seq,
         message.role,
         message.kind,
@@ -123,7 +123,7 @@ def slot_of_message(message: Message) -> Slot:
     )
 
 
-def shown_result(place: ResultPlace, *, pinned: bool, active: set[int]) -> tuple[ToolResult, State]:
+def shown_result(place: ResultState, *, pinned: bool, active: set[int]) -> tuple[ToolResult, ItemState]:
     """The result as the model sees it: as the newest cover that counts says, else as it stands in the log."""
     for cover in reversed(place.covers):
         if cover.seq not in active:
@@ -144,61 +144,61 @@ def shown_result(place: ResultPlace, *, pinned: bool, active: set[int]) -> tuple
     return place.result, "preview" if evicted else "verbatim"
 
 
-def paint(slot: Slot, *, active: set[int]) -> None:
-    """Compute the slot's pieces and sizes anew, with its reasoning where `with_reasoning` says so."""
+def render(state: MessageState, *, active: set[int]) -> None:
+    """Compute the state's segments and sizes anew, with its reasoning where `with_reasoning` says so."""
     sizes: dict[Category, Size] = {}
 
     def count(category: Category, block: Block) -> None:
         sizes[category] = sizes.get(category, Size()).plus(size_of_block(block))
 
-    pieces: list[Piece] = []
+    segments: list[Segment] = []
     spoken: list[Block] = []
-    for block in slot.blocks:
+    for block in state.blocks:
         match block:
             case Text() if block.text.strip():
-                count(slot.category, block)
-            case Image() if slot.role == "user":
-                count(slot.category, block)
-            case ToolCall() if slot.calls.get(block.id) is block:
+                count(state.category, block)
+            case Image() if state.role == "user":
+                count(state.category, block)
+            case ToolCall() if state.calls.get(block.id) is block:
                 count("calls", block)
-            case Reasoning() if slot.with_reasoning:
+            case Reasoning() if state.with_reasoning:
                 count("reasoning", block)
             case _:
                 continue
         spoken.append(block)
     if any(not isinstance(block, Reasoning) for block in spoken):
-        pieces.append(_piece(slot.role, spoken))
+        segments.append(_segment(state.role, spoken))
     else:
         sizes.pop("reasoning", None)
     answers: list[Block] = []
-    for call in slot.calls.values():
-        place = slot.results.get(call.id)
+    for call in state.calls.values():
+        place = state.results.get(call.id)
         if place is None:
             answer = ToolResult(call.id, INTERRUPTED, is_error=True)
             count("results", answer)
         else:
-            answer = _answer(place, pinned=slot.pinned, active=active)
+            answer = _answer(place, pinned=state.pinned, active=active)
             sizes["results"] = sizes.get("results", NOTHING).plus(place.size)
         answers.append(answer)
     if answers:
-        pieces.append(_piece("user", answers))
-    slot.pieces, slot.sizes = tuple(pieces), sizes
+        segments.append(_segment("user", answers))
+    state.segments, state.sizes = tuple(segments), sizes
 
 
-def tally_of(slot: Slot) -> Tally:
-    """What a painted slot adds to the conversation's tally."""
-    if not slot.shown:
-        return NO_TALLY
-    if slot.covered_by:
-        said = sum(map(characters_of, slot.blocks))
-        return Tally(hidden=said + sum(len(place.result.text) for place in slot.results.values()))
-    states = [place.state for place in slot.results.values() if place.state not in ("verbatim", "restored")]
+def counts_of(state: MessageState) -> Counts:
+    """What a rendered state adds to the conversation's counts."""
+    if not state.shown:
+        return NO_COUNTS
+    if state.covered_by:
+        said = sum(map(characters_of, state.blocks))
+        return Counts(hidden=said + sum(len(place.result.text) for place in state.results.values()))
+    states = [place.state for place in state.results.values() if place.state not in ("verbatim", "restored")]
     if not states:
-        return NO_TALLY
-    return Tally(states.count("preview"), states.count("cleared"), states.count("digested"))
+        return NO_COUNTS
+    return Counts(states.count("preview"), states.count("cleared"), states.count("digested"))
 
 
-def _answer(place: ResultPlace, *, pinned: bool, active: set[int]) -> ToolResult:
+def _answer(place: ResultState, *, pinned: bool, active: set[int]) -> ToolResult:
     answer, place.state = shown_result(place, pinned=pinned, active=active)
     if not answer.text.strip() and not answer.images:
         answer = _with_text(answer, NO_OUTPUT)
@@ -206,14 +206,14 @@ def _answer(place: ResultPlace, *, pinned: bool, active: set[int]) -> ToolResult
     return answer
 
 
-def _piece(role: Role, blocks: list[Block]) -> Piece:
+def _segment(role: Role, blocks: list[Block]) -> Segment:
     told = [block for block in blocks if not isinstance(block, Reasoning)]
-    return Piece(role, tuple(blocks), blake2b(role.encode() + _encode(told), digest_size=16).digest())
+    return Segment(role, tuple(blocks), blake2b(role.encode() + _encode(told), digest_size=16).digest())
 
 
-def text_piece(text: str) -> Piece:
-    """A user's piece of one text."""
-    return _piece("user", [Text(text)])
+def text_segment(text: str) -> Segment:
+    """A user's segment of one text."""
+    return _segment("user", [Text(text)])
 
 
 def _stand_in(result: ToolResult, text: str) -> ToolResult:
