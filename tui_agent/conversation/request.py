@@ -1,7 +1,7 @@
 """Rendering a fold as a request: messages that are valid for every provider, and their raw sizes.
 
-Rendering starts at the first state that changed, so between two calls it costs what is new. Along the way it keeps a hash
-of everything said so far, reasoning aside: reasoning is a function of that hash, so leaving it out loses nothing.
+Rendering starts at the first message that changed, so between two calls it costs what is new. Along the way it keeps a
+hash of everything said so far, reasoning aside: reasoning is a function of that hash, so leaving it out loses nothing.
 """
 
 from hashlib import blake2b
