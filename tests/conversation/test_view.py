@@ -75,11 +75,16 @@ def test_every_crash_point_leaves_a_valid_request(view: View, data: st.DataObjec
 
 @given(logs())
 @settings(deadline=None)
-def test_the_running_tally_is_that_of_the_items_which_can_be_looked_at_one_by_one(view: View) -> None:
+def test_the_running_counts_are_those_of_the_items_which_can_be_looked_at_one_by_one(view: View) -> None:
     items, outline = view.items(), view.outline()
     states = [item.state for item in items if item.category == "results"]
     hidden = sum(item.full.characters for item in items if item.state in ("summarized", "checkpointed"))
-    assert view.counts() == (*(states.count(state) for state in ("preview", "cleared", "digested")), hidden)
+    shortened = sum(item.state == "shortened" for item in items)
+    assert view.counts() == (
+        *(states.count(state) for state in ("preview", "cleared", "digested")),
+        hidden,
+        shortened,
+    )
     assert [outline[place] for place in range(-len(outline), 0)] == items
     assert [outline.place_of(item.seq) for item in items] == list(range(len(items)))
 

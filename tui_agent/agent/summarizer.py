@@ -18,9 +18,10 @@ from tui_agent.context.situation import Rates
 from tui_agent.context.summarising import Attempt, Way, attempts, joined, merged
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import ReasoningPolicy, RequestMessage, View
-from tui_agent.models.base import Completed, Metered, Model, ModelError, ModelRequest, Retrying
+from tui_agent.models.base import Completed, Metered, Model, ModelError, Retrying
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.usage import Totals, UsageTracker
 from tui_agent.settings import Settings

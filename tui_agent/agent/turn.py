@@ -21,6 +21,7 @@ from tui_agent.agent.user_shell import is_note
 from tui_agent.context.budget import Budget
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
+from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import ReasoningPolicy
 from tui_agent.models.base import (
     Completed,
@@ -28,7 +29,6 @@ from tui_agent.models.base import (
     Metered,
     Model,
     ModelError,
-    ModelRequest,
     ReasoningDelta,
     Retrying,
     TextDelta,

@@ -41,7 +41,7 @@ CLASS_OF: dict[Category, ContentClass] = {
 
 def estimate(size: Size, *, image_tokens: int = IMAGE_TOKENS) -> int:
     """Tokens of a raw size, by the character-class rule."""
-    return math.ceil(size.ascii * ASCII_TOKENS + size.other * OTHER_TOKENS) + size.images * image_tokens
+    return math.ceil(size.ascii * ASCII_TOKENS + size.other * OTHER_TOKENS) + round(size.images * image_tokens)
 
 
 def categories(view: View) -> dict[Category, int]:
@@ -129,7 +129,7 @@ class Counter:
         """Tokens of a raw size of this content class."""
         ruled = estimate(size._replace(images=0))
         factor = self._densities.get(content, _Density()).factor
-        return math.ceil(ruled * factor) + size.images * self._image_tokens
+        return math.ceil(ruled * factor) + round(size.images * self._image_tokens)
 
     def categories(self, view: View) -> dict[Category, int]:
         """Tokens of the next request, per category; costs the same however long the conversation is."""

@@ -41,10 +41,14 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True)
 
 
 class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
-    """A picture, base64-encoded; `media_type` is ``image/png``, ``image/jpeg``, ``image/gif`` or ``image/webp``."""
+    """A picture, base64-encoded; `media_type` is ``image/png``, ``image/jpeg``, ``image/gif`` or ``image/webp``.
+
+    `weight` is what it counts compared with a picture of full size: one made smaller to fit counts less.
+    """
 
     media_type: str
     data: str
+    weight: float = 1.0
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True):

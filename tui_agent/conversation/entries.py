@@ -139,9 +139,27 @@ class ModelSwitched(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="m
 
 
 class HeadMoved(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="head_moved"):
-    """The conversation goes on after entry `to` (0: from the beginning). Nothing is removed."""
+    """The conversation goes on after entry `to` (0: from the beginning). Nothing is removed.
+
+    `reason`: the user took back what was said after it (``rewind``), began another branch there (``fork``), or went
+    back to a branch they had left (``switch``).
+    """
 
     to: int
+    reason: Literal["", "rewind", "fork", "switch"] = ""
+
+
+class CeilingReached(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="ceiling_reached"):
+    """The cost ceiling of a turn or of the session was met: no model is asked until a `CeilingReset`."""
+
+    bound: Literal["turn", "session"]
+    message: str
+
+
+class CeilingReset(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="ceiling_reset"):
+    """The user let the session go on; it may now cost `session_usd` in all (None: as the settings say)."""
+
+    session_usd: float | None = None
 
 
 class ContextEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
@@ -215,6 +233,16 @@ class Restored(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag=
     texts: tuple[str, ...]
 
 
+class Shortened(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="shortened"):
+    """The messages and results in `items` are shown as `blocks`, one tuple for each: they were too large to be sent.
+
+    A call that is missing from a message's blocks is not shown, nor is its result.
+    """
+
+    items: tuple[int, ...]
+    blocks: tuple[tuple[Block, ...], ...]
+
+
 class Undone(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="undone"):
     """The context entry `target` no longer counts. Undoing an undo brings it back."""
 
@@ -222,7 +250,7 @@ class Undone(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="u
 
 
 Boundary: TypeAlias = Summarized | Checkpointed
-AnyContextEntry: TypeAlias = Cleared | Digested | Summarized | Checkpointed | Pinned | Restored | Undone
+AnyContextEntry: TypeAlias = Cleared | Digested | Summarized | Checkpointed | Pinned | Restored | Shortened | Undone
 AnyEntry: TypeAlias = (
     Prefix
     | Message
@@ -233,6 +261,8 @@ AnyEntry: TypeAlias = (
     | Withdrawn
     | ModelSwitched
     | HeadMoved
+    | CeilingReached
+    | CeilingReset
     | AnyContextEntry
 )
 

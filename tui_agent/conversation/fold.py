@@ -1,4 +1,4 @@
-"""Folding a log into states: who said what, what covers it, and which decisions still count."""
+"""Folding a log into message states: who said what, what covers it, and which decisions still count."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -9,6 +9,8 @@ from tui_agent.conversation.entries import (
     AnyContextEntry,
     AnyEntry,
     Boundary,
+    CeilingReached,
+    CeilingReset,
     Checkpointed,
     Cleared,
     Delivered,
@@ -21,6 +23,7 @@ from tui_agent.conversation.entries import (
     Prefix,
     Queued,
     Restored,
+    Shortened,
     Summarized,
     UnattributedCall,
     Undone,
@@ -37,7 +40,7 @@ class Point(NamedTuple):
 
 
 class Fold:
-    """One conversation after its entries so far. `dirty` is the first state changed since it was last read."""
+    """One conversation after its entries so far. `dirty` is the first message changed since it was last read."""
 
     def __init__(self) -> None:
         self.prefix: Prefix | None = None
@@ -59,6 +62,20 @@ class Fold:
         self._state_by_result: dict[int, MessageState] = {}
         self._pins: list[Pinned] = []
 
+    def copy(self) -> "Fold":
+        """Another fold of the same entries that goes on by itself. Costs the length of the conversation."""
+        other = Fold()
+        other.__dict__.update(self.__dict__)
+        other.states = [state.copy() for state in self.states]
+        same = {state.seq: state for state in other.states}
+        other.queued, other.context = dict(self.queued), dict(self.context)
+        other.open = {seq: same[seq] for seq in self.open}
+        other.state_by_call = {call_id: same[state.seq] for call_id, state in self.state_by_call.items()}
+        other._state_by_result = {seq: same[state.seq] for seq, state in self._state_by_result.items()}
+        other.active, other.anchors, other.owned = set(self.active), dict(self.anchors), dict(self.owned)
+        other.course, other._numbers, other._pins = list(self.course), list(self._numbers), list(self._pins)
+        return other
+
     def take(self, entry: AnyEntry) -> None:
         """Take the next entry of this conversation in."""
         match entry:
@@ -79,7 +96,7 @@ class Fold:
                 self.queued.pop(entry.queued, None)
             case ModelSwitched():
                 self.model = entry.model
-            case HeadMoved() | UnattributedCall():
+            case HeadMoved() | UnattributedCall() | CeilingReached() | CeilingReset():
                 pass
             case _:
                 self._take_context(entry)
@@ -133,6 +150,13 @@ class Fold:
                     if state is not None:
                         state.restorations += (entry.seq,)
                         self._recompute(state)
+            case Shortened():
+                for seq in entry.items:
+                    self._cover_result(seq, entry)
+                    state = self._state_at(seq)
+                    if state is not None:
+                        state.shortenings += (entry,)
+                        self._touch(state)
             case Summarized() | Checkpointed():
                 self.anchors[entry.seq] = entry
                 covered = self._states_between(entry.first, entry.last)
@@ -175,7 +199,7 @@ class Fold:
                 if isinstance(entry, Digested) and (state := self._state_at(entry.seq)) is not None:
                     state.shown = active
                     self._recompute(state)
-            case Restored() | Pinned():
+            case Restored() | Pinned() | Shortened():
                 for state in self._groups_of(entry.items):
                     self._recompute(state)
             case Summarized() | Checkpointed():
@@ -197,6 +221,8 @@ class Fold:
         self._touch(state)
 
     def _is_pinned(self, state: MessageState) -> bool:
+        if not self._pins:
+            return False
         members = {state.seq, *(place.seq for place in state.results.values())}
         pinned = False
         for entry in self._pins:
@@ -204,7 +230,7 @@ class Fold:
                 pinned = entry.pinned
         return pinned
 
-    def _cover_result(self, seq: int, entry: Cleared | Digested | Restored) -> None:
+    def _cover_result(self, seq: int, entry: Cleared | Digested | Restored | Shortened) -> None:
         state = self._state_by_result.get(seq)
         if state is None:
             return

@@ -10,7 +10,7 @@ from typing_extensions import override
 from tui_agent.conversation.entries import Summarized
 from tui_agent.conversation.fold import Fold
 from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block
-from tui_agent.conversation.states import ItemState, MessageState, shown_result
+from tui_agent.conversation.states import ItemState, MessageState
 
 
 class Item(NamedTuple):
@@ -99,23 +99,21 @@ def _items_of(fold: Fold, state: MessageState) -> Iterator[Item]:
         state.seq,
         state.seq,
         state.category,
-        hidden or ("restored" if restored else "verbatim"),
+        hidden or ("shortened" if state.shortened else "restored" if restored else "verbatim"),
         state.pinned,
         own,
         full,
         state.time,
     )
     for call_id, place in state.results.items():
-        shown, shown_as = shown_result(place, pinned=state.pinned, active=fold.active)
-        full = size_of_block(place.result)
         yield Item(
             place.seq,
             state.seq,
             "results",
-            hidden or shown_as,
+            hidden or place.state,
             state.pinned,
-            NOTHING if hidden else full if shown is place.result else size_of_block(shown),
-            full,
+            NOTHING if hidden else place.size,
+            size_of_block(place.result),
             place.time,
             state.calls[call_id].name,
         )

@@ -42,6 +42,12 @@ class Log:
         self._entries.append(entry)
         self._head = _head_after(entry)
 
+    def copy(self) -> "Log":
+        """Another log with the same entries that grows by itself."""
+        other = Log()
+        other._entries, other._head = list(self._entries), self._head
+        return other
+
     def path(self, head: int | None = None) -> list[AnyEntry]:
         """The conversation that ends at `head` (by default the log's): its entries, oldest first."""
         seq = self._head if head is None else head

@@ -1,4 +1,4 @@
-"""Rendering a fold as a request: messages that are valid for every provider, and their raw sizes.
+"""A request to a model, and rendering a fold as one: messages valid for every provider, and their raw sizes.
 
 Rendering starts at the first message that changed, so between two calls it costs what is new. Along the way it keeps a
 hash of everything said so far, reasoning aside: reasoning is a function of that hash, so leaving it out loses nothing.
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, Text
+from tui_agent.conversation.blocks import Block, Text, ToolDefinition
 from tui_agent.conversation.entries import Role
 from tui_agent.conversation.fold import Fold
 from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, size_of_text, size_of_tools
@@ -24,7 +24,7 @@ from tui_agent.conversation.states import (
     text_segment,
 )
 
-LIVE: frozenset[ItemState] = frozenset(("verbatim", "preview", "restored"))
+LIVE: frozenset[ItemState] = frozenset(("verbatim", "preview", "restored", "shortened"))
 """States in which a result says more than where to find it."""
 
 OPENING = "[The conversation goes on from here.]"
@@ -35,6 +35,20 @@ class RequestMessage(NamedTuple):
 
     role: Role
     blocks: tuple[Block, ...]
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """One call of a model. `max_tokens` bounds the answer.
+
+    `cache_edges` are indices into `messages` after which a cached prefix may end, ascending; an adapter adds those of
+    the system prompt and of the newest message.
+    """
+
+    system: str
+    tools: tuple[ToolDefinition, ...]
+    messages: tuple[RequestMessage, ...]
+    max_tokens: int
+    cache_edges: tuple[int, ...] = ()
 
 
 class ReasoningPolicy(NamedTuple):
@@ -49,8 +63,8 @@ class ReasoningPolicy(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """Where the request stood after a state: its messages, the blocks of the newest one, the prefix hash, and how large
-    the messages were.
+    """How far the request had come after one message state: how many messages, the blocks of the newest one, the hash of
+    all that was said, and how large the messages were.
     """
 
     messages: int
@@ -59,8 +73,8 @@ class _Mark(NamedTuple):
     size: Size
 
 
-class Request:
-    """What the next request says of a fold. Owns the rendering; `refresh` brings it up to date."""
+class Rendering:
+    """What the next request says of a fold; `refresh` brings it up to date."""
 
     def __init__(self, policy: ReasoningPolicy) -> None:
         self.policy = policy
@@ -74,8 +88,17 @@ class Request:
         self._marks: list[_Mark] = []
         self._boundary_sizes: dict[int, Size] = {}
 
+    def copy(self, fold: Fold) -> "Rendering":
+        """Another rendering that goes on by itself; `fold` is a copy of the fold this one renders."""
+        other = Rendering(self.policy)
+        other.__dict__.update(self.__dict__)
+        other.messages, other.sizes, other._marks = list(self.messages), dict(self.sizes), list(self._marks)
+        other._boundary_sizes = dict(self._boundary_sizes)
+        other.live = {seq: state for seq in self.live if (state := fold.state_of(seq)) is not None}
+        return other
+
     def refresh(self, fold: Fold) -> None:
-        """Paint what changed since the last call."""
+        """Render what changed since the last call."""
         self._read_prefix(fold)
         start = min(fold.dirty, len(self._marks))
         mark = self._marks[start - 1] if start else _Mark(0, 0, self._root, NOTHING)

@@ -22,11 +22,11 @@ CATEGORIES: tuple[Category, ...] = (
 
 
 class Size(NamedTuple):
-    """ASCII characters, other characters, and images."""
+    """ASCII characters, other characters, and images (one made smaller counts as a part of one)."""
 
     ascii: int = 0
     other: int = 0
-    images: int = 0
+    images: float = 0
 
     @property
     def characters(self) -> int:
@@ -66,9 +66,9 @@ def size_of_block(block: Block) -> Size:
             return size_of_text(block.name, block.arguments)
         case ToolResult():
             size = size_of_text(block.text)
-            return size._replace(images=len(block.images)) if block.images else size
+            return size._replace(images=sum(image.weight for image in block.images)) if block.images else size
         case Image():
-            return Size(images=1)
+            return Size(images=block.weight)
 
 
 def characters_of(block: Block) -> int:

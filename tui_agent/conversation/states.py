@@ -7,10 +7,12 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import Artifact, Cleared, Digested, Kind, Message, Restored, Role
+from tui_agent.conversation.entries import Artifact, Cleared, Digested, Kind, Message, Restored, Role, Shortened
 from tui_agent.conversation.sizes import NOTHING, Category, Size, characters_of, size_of_block, size_of_text
 
-ItemState: TypeAlias = Literal["verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored"]
+ItemState: TypeAlias = Literal[
+    "verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored", "shortened"
+]
 
 INTERRUPTED = "[interrupted: this call was stopped before it gave a result]"
 INTERRUPTED_SIZE = size_of_text(INTERRUPTED)
@@ -29,12 +31,15 @@ class Segment(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Results shown otherwise than they stand in the log, by how, and the characters that boundaries hide."""
+    """Results shown otherwise than they stand in the log, by how, the characters that boundaries hide, and how many
+    messages and results are shortened.
+    """
 
     evicted: int = 0
     cleared: int = 0
     digested: int = 0
     hidden: int = 0
+    shortened: int = 0
 
 
 NO_COUNTS = Counts()
@@ -42,7 +47,7 @@ NO_COUNTS = Counts()
 
 @dataclass(slots=True, eq=False)
 class ResultState:
-    """One call's result and the clearings, digests and restorations that name it, oldest first.
+    """One call's result and the context entries that name it, oldest first.
 
     `state` and `size` are those of what the next request says of it.
     """
@@ -52,9 +57,22 @@ class ResultState:
     artifact: Artifact | None
     agent_visible: bool
     time: float
-    covers: tuple[Cleared | Digested | Restored, ...] = ()
+    covers: tuple[Cleared | Digested | Restored | Shortened, ...] = ()
     state: ItemState = "verbatim"
     size: Size = NOTHING
+
+    def copy(self) -> "ResultState":
+        """Another one that changes on its own."""
+        return ResultState(
+            self.seq,
+            self.result,
+            self.artifact,
+            self.agent_visible,
+            self.time,
+            self.covers,
+            self.state,
+            self.size,
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -75,16 +93,46 @@ class MessageState:
     results: dict[str, ResultState] = field(default_factory=dict)
     boundaries: tuple[int, ...] = ()
     restorations: tuple[int, ...] = ()
+    shortenings: tuple[Shortened, ...] = ()
     anchored: tuple[int, ...] = ()
     covered_by: int = 0
     pinned: bool = False
     shown: bool = True
     stale: bool = True
     with_reasoning: bool = False
+    shortened: bool = False
     segments: tuple[Segment, ...] = ()
     sizes: dict[Category, Size] = field(default_factory=dict)
     reasonings: int = 0
     counts: Counts = NO_COUNTS
+
+    def copy(self) -> "MessageState":
+        """Another one, with results of its own, that changes on its own."""
+        return MessageState(
+            self.seq,
+            self.role,
+            self.kind,
+            self.blocks,
+            self.time,
+            self.model,
+            self.prefix_hash,
+            self.calls,
+            {call_id: result.copy() for call_id, result in self.results.items()} if self.results else {},
+            self.boundaries,
+            self.restorations,
+            self.shortenings,
+            self.anchored,
+            self.covered_by,
+            self.pinned,
+            self.shown,
+            self.stale,
+            self.with_reasoning,
+            self.shortened,
+            self.segments,
+            self.sizes,
+            self.reasonings,
+            self.counts,
+        )
 
     @property
     def last(self) -> int:
@@ -136,6 +184,9 @@ def shown_result(place: ResultState, *, pinned: bool, active: set[int]) -> tuple
                 return _stand_in(place.result, cover.texts[cover.results.index(place.seq)]), "cleared"
             case Digested() if not pinned:
                 return _stand_in(place.result, cover.placeholder), "digested"
+            case Shortened():
+                (block,) = cover.blocks[cover.items.index(place.seq)]
+                return (block if isinstance(block, ToolResult) else place.result), "shortened"
             case _:
                 pass
     if not place.agent_visible:
@@ -144,8 +195,21 @@ def shown_result(place: ResultState, *, pinned: bool, active: set[int]) -> tuple
     return place.result, "preview" if evicted else "verbatim"
 
 
+def shown_blocks(state: MessageState, active: set[int]) -> tuple[Block, ...]:
+    """The message's own blocks as the model sees them: shortened, where the newest entry that counts says so."""
+    for shortened in reversed(state.shortenings):
+        if shortened.seq in active and not any(seq > shortened.seq and seq in active for seq in state.restorations):
+            return shortened.blocks[shortened.items.index(state.seq)]
+    return state.blocks
+
+
 def render(state: MessageState, *, active: set[int]) -> None:
     """Compute the state's segments and sizes anew, with its reasoning where `with_reasoning` says so."""
+    blocks, calls = state.blocks, state.calls
+    if state.shortenings and (blocks := shown_blocks(state, active)) is not state.blocks:
+        calls = {block.id: block for block in blocks if isinstance(block, ToolCall)}
+        for call_id in state.results.keys() - calls.keys():
+            state.results[call_id].state, state.results[call_id].size = "shortened", NOTHING
     sizes: dict[Category, Size] = {}
 
     def count(category: Category, block: Block) -> None:
@@ -153,13 +217,13 @@ def render(state: MessageState, *, active: set[int]) -> None:
 
     segments: list[Segment] = []
     spoken: list[Block] = []
-    for block in state.blocks:
+    for block in blocks:
         match block:
             case Text() if block.text.strip():
                 count(state.category, block)
             case Image() if state.role == "user":
                 count(state.category, block)
-            case ToolCall() if state.calls.get(block.id) is block:
+            case ToolCall() if calls.get(block.id) is block:
                 count("calls", block)
             case Reasoning() if state.with_reasoning:
                 count("reasoning", block)
@@ -171,7 +235,7 @@ def render(state: MessageState, *, active: set[int]) -> None:
     else:
         sizes.pop("reasoning", None)
     answers: list[Block] = []
-    for call in state.calls.values():
+    for call in calls.values():
         place = state.results.get(call.id)
         if place is None:
             answer = ToolResult(call.id, INTERRUPTED, is_error=True)
@@ -182,7 +246,7 @@ def render(state: MessageState, *, active: set[int]) -> None:
         answers.append(answer)
     if answers:
         segments.append(_segment("user", answers))
-    state.segments, state.sizes = tuple(segments), sizes
+    state.segments, state.sizes, state.shortened = tuple(segments), sizes, blocks is not state.blocks
 
 
 def counts_of(state: MessageState) -> Counts:
@@ -193,9 +257,14 @@ def counts_of(state: MessageState) -> Counts:
         said = sum(map(characters_of, state.blocks))
         return Counts(hidden=said + sum(len(place.result.text) for place in state.results.values()))
     states = [place.state for place in state.results.values() if place.state not in ("verbatim", "restored")]
-    if not states:
+    if not states and not state.shortened:
         return NO_COUNTS
-    return Counts(states.count("preview"), states.count("cleared"), states.count("digested"))
+    return Counts(
+        states.count("preview"),
+        states.count("cleared"),
+        states.count("digested"),
+        shortened=states.count("shortened") + state.shortened,
+    )
 
 
 def _answer(place: ResultState, *, pinned: bool, active: set[int]) -> ToolResult:

@@ -7,7 +7,7 @@ is answered once, right after it; the first message is the user's; no block is e
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tui_agent.conversation.blocks import ToolCall
+from tui_agent.conversation.blocks import Block, ToolCall
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     AnyEntry,
@@ -17,12 +17,13 @@ from tui_agent.conversation.entries import (
     Message,
     Prefix,
     Queued,
+    Role,
 )
 from tui_agent.conversation.fold import Fold, Point
 from tui_agent.conversation.groups import Group, group_of
 from tui_agent.conversation.items import Item, Items
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.request import LIVE, ReasoningPolicy, Request, RequestMessage
+from tui_agent.conversation.request import LIVE, ReasoningPolicy, Rendering, RequestMessage
 from tui_agent.conversation.sizes import Category, Size
 from tui_agent.conversation.states import INTERRUPTED_SIZE, Counts, ItemState
 
@@ -44,34 +45,54 @@ class LiveResult(NamedTuple):
     artifact: Artifact | None
 
 
+class Branch(NamedTuple):
+    """A conversation of the log, folded and rendered; see `View.branch`."""
+
+    fold: Fold
+    rendering: Rendering
+
+
 class View:
     """The fold of a log. `apply` takes the next entry in; everything else reads."""
 
     def __init__(self, entries: Iterable[AnyEntry] = ()) -> None:
         self.log = Log()
         self._fold = Fold()
-        self._request = Request(ReasoningPolicy())
+        self._rendering = Rendering(ReasoningPolicy())
         for entry in entries:
             self.apply(entry)
 
-    def apply(self, entry: AnyEntry) -> None:
-        """Take the next entry in. Costs what it touches; moving the head folds the other branch anew.
+    def apply(self, entry: AnyEntry, branch: "Branch | None" = None) -> None:
+        """Take the next entry in. Costs what it touches; moving the head folds the other branch, unless it is given.
 
         Raises `ValueError` where the entry is not the log's next one; the view is then unchanged.
         """
         self.log.append(entry)
         if isinstance(entry, HeadMoved):
-            self._fold = Fold()
-            self._request = Request(self._request.policy)
-            for earlier in self.log.path():
-                self._fold.take(earlier)
+            self._fold, self._rendering = branch or self.branch(entry.to)
         else:
             self._fold.take(entry)
 
+    def branch(self, head: int) -> "Branch":
+        """The conversation that ends at entry `head`, folded and rendered. Costs its length; changes nothing here."""
+        fold, rendering = Fold(), Rendering(self._rendering.policy)
+        for earlier in self.log.path(head):
+            fold.take(earlier)
+        rendering.refresh(fold)
+        return Branch(fold, rendering)
+
+    def copy(self) -> "View":
+        """Another view of the same log that goes on by itself: what is applied to it is not applied here."""
+        self._rendered()
+        other = View()
+        other.log, other._fold = self.log.copy(), self._fold.copy()
+        other._rendering = self._rendering.copy(other._fold)
+        return other
+
     def messages(self, policy: ReasoningPolicy | None = None) -> list[RequestMessage]:
         """The request's messages, oldest first, with the reasoning `policy` lets through (by default, as last time)."""
-        if policy is not None and policy != self._request.policy:
-            self._request.policy = policy
+        if policy is not None and policy != self._rendering.policy:
+            self._rendering.policy = policy
             self._fold.dirty = 0
         return list(self._rendered().messages)
 
@@ -107,11 +128,11 @@ class View:
 
     def live_results(self) -> list[LiveResult]:
         """The results the next request shows, newest first; costs their number, not the conversation's length."""
-        request, fold = self._rendered(), self._fold
+        rendering, fold = self._rendered(), self._fold
         found: list[LiveResult] = []
-        for seq in sorted(request.live, reverse=True):
-            state = request.live[seq]
-            after = request.after(fold.index_of(seq))
+        for seq in sorted(rendering.live, reverse=True):
+            state = rendering.live[seq]
+            after = rendering.after(fold.index_of(seq))
             for call in reversed(state.calls.values()):
                 place = state.results.get(call.id)
                 if place is not None and place.state in LIVE:
@@ -130,6 +151,11 @@ class View:
         """Every context decision of this conversation, oldest first, and whether it still counts."""
         return [(entry, seq in self._fold.active) for seq, entry in self._fold.context.items()]
 
+    @property
+    def head(self) -> int:
+        """The number of the entry the conversation stands at."""
+        return self.log.head
+
     def reasoning_dropped(self) -> int:
         """How many reasoning blocks of the current model the next request leaves out."""
         policy = self._rendered().policy
@@ -142,7 +168,7 @@ class View:
     @property
     def policy(self) -> ReasoningPolicy:
         """Which reasoning goes back, as `messages` was last told."""
-        return self._request.policy
+        return self._rendering.policy
 
     @property
     def edits(self) -> int:
@@ -169,6 +195,12 @@ class View:
         """The newest answer whose use of tokens was measured."""
         return self._fold.last_call
 
+    @property
+    def newest_said(self) -> tuple[Role, tuple[Block, ...]]:
+        """Who said what last, as it stands in the log, results aside; nothing before the first message."""
+        states = self._fold.states
+        return (states[-1].role, states[-1].blocks) if states else ("user", ())
+
     def queued(self) -> tuple[Queued, ...]:
         """What the user sent that is not yet delivered."""
         return tuple(self._fold.queued.values())
@@ -182,6 +214,6 @@ class View:
         state = self._fold.state_by_call.get(call_id)
         return state.calls[call_id] if state else None
 
-    def _rendered(self) -> Request:
-        self._request.refresh(self._fold)
-        return self._request
+    def _rendered(self) -> Rendering:
+        self._rendering.refresh(self._fold)
+        return self._rendering

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, ToolDefinition
+from tui_agent.conversation.blocks import Block
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.view import RequestMessage
+from tui_agent.conversation.request import ModelRequest
 
 Tier: TypeAlias = Literal["frontier", "mid", "small", "unknown"]
 StopReason: TypeAlias = Literal["end_turn", "tool_calls", "max_tokens", "refusal", "context_window", "interrupted"]
@@ -68,18 +68,6 @@ class LocalModels(NamedTuple):
 
 
 THIS_MACHINE = LocalModels()
-
-
-class ModelRequest(msgspec.Struct, frozen=True):
-    """One call. `max_tokens` bounds the answer; `cache_edges` are indices into `messages` after which a cached prefix
-    may end, ascending (the adapter adds the system prompt's and the newest message's own).
-    """
-
-    system: str
-    tools: tuple[ToolDefinition, ...]
-    messages: tuple[RequestMessage, ...]
-    max_tokens: int
-    cache_edges: tuple[int, ...] = ()
 
 
 class TextDelta(msgspec.Struct, frozen=True):

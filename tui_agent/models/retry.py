@@ -5,15 +5,8 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from tui_agent.models.base import (
-    Completed,
-    ConnectionLost,
-    Model,
-    ModelError,
-    ModelRequest,
-    Retrying,
-    StreamEvent,
-)
+from tui_agent.conversation.request import ModelRequest
+from tui_agent.models.base import Completed, ConnectionLost, Model, ModelError, Retrying, StreamEvent
 
 ATTEMPTS = 5
 """Calls in all. With delays of about 1, 2, 4 and 8 seconds they bridge a quarter of a minute of overload."""

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from tui_agent.models.base import Model, ModelProfile, ModelRequest, StreamEvent
+from tui_agent.conversation.request import ModelRequest
+from tui_agent.models.base import Model, ModelProfile, StreamEvent
 
 
 class SharedModel:

@@ -89,7 +89,7 @@ class Script:
 
 def tokens_of(size: Size) -> int:
     """The tokens of a raw size, as every policy is billed."""
-    return math.ceil(size.ascii / CHARS_PER_TOKEN + size.other * 1.5) + size.images * IMAGE_TOKENS
+    return math.ceil(size.ascii / CHARS_PER_TOKEN + size.other * 1.5) + round(size.images * IMAGE_TOKENS)
 
 
 def text_tokens(text: str) -> int:

@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.anthropic.claude import Thinking, thinking_of
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import Options, RequestEncoder, betas
-from tui_agent.models.base import (
-    ConnectionLost,
-    ModelError,
-    ModelProfile,
-    ModelRequest,
-    StreamEvent,
-    Tier,
-)
+from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, StreamEvent, Tier
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import Provider, Refusal, bad_address, broke_off, failure, no_key, parse_retry_after, plain
 from tui_agent.models.prices import look_up

@@ -14,9 +14,9 @@ from tui_agent.conversation.blocks import (
     ToolResult,
     valid_text,
 )
+from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import RequestMessage
 from tui_agent.models.anthropic.claude import Thinking
-from tui_agent.models.base import ModelRequest
 from tui_agent.models.encoding import (
     Fields,
     arguments_of,

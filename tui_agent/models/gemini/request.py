@@ -4,8 +4,8 @@ import re
 from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import RequestMessage
-from tui_agent.models.base import ModelRequest
 from tui_agent.models.encoding import (
     Fields,
     arguments_of,

@@ -15,13 +15,13 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.sizes import Size, size_of_block, size_of_text, size_of_tools
 from tui_agent.conversation.view import RequestMessage
 from tui_agent.models.base import (
     Completed,
     ContextOverflow,
     ModelProfile,
-    ModelRequest,
     Prices,
     ReasoningDelta,
     StopReason,
@@ -262,7 +262,9 @@ def _usage(input_tokens: int, blocks: Sequence[Block]) -> Usage:
 
 
 def _tokens(size: Size) -> int:
-    return round(size.ascii * _TOKENS_PER_ASCII + size.other * _TOKENS_PER_OTHER) + size.images * _TOKENS_PER_IMAGE
+    return round(size.ascii * _TOKENS_PER_ASCII + size.other * _TOKENS_PER_OTHER) + round(
+        size.images * _TOKENS_PER_IMAGE
+    )
 
 
 def _configured_delay() -> float:

@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from tui_agent.models.base import (
-    THIS_MACHINE,
-    ConnectionLost,
-    LocalModels,
-    ModelError,
-    ModelProfile,
-    ModelRequest,
-    StreamEvent,
-)
+from tui_agent.conversation.request import ModelRequest
+from tui_agent.models.base import THIS_MACHINE, ConnectionLost, LocalModels, ModelError, ModelProfile, StreamEvent
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import Provider, bad_address, broke_off, plain
 from tui_agent.models.ollama.address import VARIABLE, address_of, names_in
