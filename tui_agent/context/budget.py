@@ -1,8 +1,16 @@
-"""What fits: the window, what is fixed in it, the room kept for the answer, and what remains for the conversation."""
+"""What fits, and where each layer starts: the window, what is fixed in it, the room for the answer, and the rest.
 
+Clearing starts above its threshold; compaction where its own is reached. Both happen before the call that would pass
+them. A layer that could never end, because what is always sent alone passes its threshold, rests (README, reference:
+token budget, layers).
+"""
+
+from collections.abc import Collection
 from typing import Literal, NamedTuple, TypeAlias
 
-from tui_agent.settings import Context
+import msgspec
+
+from tui_agent.settings import Clearing, Compaction, Context, Tier
 
 WindowSource: TypeAlias = Literal["setting", "provider", "catalogue", "default", "unknown"]
 
@@ -76,3 +84,156 @@ def budget_of(settings: Context, window: Window, fixed: int, *, max_output: int 
     if window.tokens > 0:
         return budget(window.tokens, fixed, most, max_share=settings.max_tokens_share)
     return Budget(0, fixed, most, settings.max_context_tokens, settings.max_messages)
+
+
+LayerName: TypeAlias = Literal["clear", "compact", "limit"]
+KnownTier: TypeAlias = Tier | Literal["unknown"]
+
+
+class Threshold(NamedTuple):
+    """Where a layer starts: at `tokens` of the next request or, being 0, at `messages` (both 0: never).
+
+    `source` says what set it; `warning` is empty, or says why the layer rests.
+    """
+
+    layer: LayerName
+    tokens: int
+    source: str
+    messages: int = 0
+    warning: str = ""
+
+    @property
+    def rests(self) -> bool:
+        return bool(self.warning)
+
+    def share(self, window: int) -> float:
+        """The threshold in percent of the window; 0 where that is unknown."""
+        return 100 * self.tokens / window if window else 0.0
+
+    def reached(self, tokens: int, messages: int = 0) -> bool:
+        """Whether a request of this size is where the layer starts."""
+        if self.rests:
+            return False
+        if self.tokens:
+            return tokens > self.tokens if self.layer == "clear" else tokens >= self.tokens
+        return bool(self.messages) and messages >= self.messages
+
+
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
+    """Where clearing and compaction start, and the largest request that may be sent."""
+
+    clear: Threshold
+    compact: Threshold
+    limit: Threshold
+
+    def all(self) -> tuple[Threshold, ...]:
+        """Lowest first; those that never fire are left out."""
+        each = (self.clear, self.compact, self.limit)
+        return tuple(sorted((one for one in each if one.tokens or one.messages), key=lambda one: one.tokens))
+
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence for each layer that rests."""
+        return tuple(each.warning for each in (self.clear, self.compact, self.limit) if each.warning)
+
+
+def thresholds(
+    budget: Budget,
+    clearing: Clearing,
+    compaction: Compaction,
+    *,
+    tier: KnownTier = "unknown",
+    task: float | None = None,
+    set_tiers: Collection[str] = (),
+    cliffs: tuple[int, ...] = (),
+) -> Thresholds:
+    """The thresholds of a model of `tier`.
+
+    `task`: the compaction threshold of the task class, if there is one; `set_tiers`: the tiers whose
+    ``compaction.threshold_by_tier`` the user has set. `cliffs`: request sizes in tokens above which the model costs
+    more per token; the lowest one above what is always sent is a threshold of its own.
+    """
+    compact = _compact(budget, compaction, tier, task, set_tiers)
+    clear = _clear(budget, clearing, compact)
+    cliff = min((each for each in cliffs if each > budget.fixed + budget.reserve), default=0)
+    if cliff:
+        compact, clear = _capped(compact, cliff), _capped(clear, cliff)
+    limit = Threshold("limit", budget.limit, "window - reserve" if budget.known else "max_context_tokens")
+    return Thresholds(
+        clear=_checked(clear, budget), compact=_checked(compact, budget), limit=_checked_limit(limit, budget)
+    )
+
+
+def tier_share(
+    compaction: Compaction, tier: KnownTier, task: float | None = None, set_tiers: Collection[str] = ()
+) -> tuple[float, str]:
+    """The share of the window at which compaction starts, and what set it.
+
+    What the user set for the tier comes first, then the task class, the built-in value of the tier, and for a model of
+    unknown tier ``compaction.threshold``.
+    """
+    by_tier = {
+        "frontier": compaction.threshold_by_tier.frontier,
+        "mid": compaction.threshold_by_tier.mid,
+        "small": compaction.threshold_by_tier.small,
+    }
+    if tier in by_tier and tier in set_tiers:
+        return by_tier[tier], f"threshold_by_tier.{tier}"
+    if task is not None:
+        return task, "task class"
+    if tier in by_tier:
+        return by_tier[tier], f"{tier} tier"
+    return compaction.threshold, "compaction.threshold"
+
+
+def keep_tokens(compaction: Compaction, budget: Budget, trigger: int) -> int:
+    """How many of the newest tokens a compaction keeps verbatim: at most a share of (trigger - fixed)."""
+    room = max(0, trigger - budget.fixed)
+    return min(compaction.keep_recent_tokens, int(room * compaction.keep_recent_share))
+
+
+def _compact(
+    budget: Budget, compaction: Compaction, tier: KnownTier, task: float | None, set_tiers: Collection[str]
+) -> Threshold:
+    if not budget.known:
+        if budget.max_context:
+            return Threshold("compact", budget.max_context, "max_context_tokens")
+        return Threshold("compact", 0, "max_messages", messages=budget.max_messages)
+    share, source = tier_share(compaction, tier, task, set_tiers)
+    tokens = round(budget.window * share)
+    if budget.limit < tokens:
+        return Threshold("compact", budget.limit, "window - reserve")
+    return Threshold("compact", tokens, source)
+
+
+def _clear(budget: Budget, clearing: Clearing, compact: Threshold) -> Threshold:
+    before_compaction = round(compact.tokens * clearing.compaction_share)
+    own = round(budget.window * clearing.threshold)
+    if budget.known and own <= before_compaction:
+        return Threshold("clear", own, "clearing.threshold")
+    return Threshold("clear", before_compaction, f"{clearing.compaction_share:.0%} of the way to compaction")
+
+
+def _capped(threshold: Threshold, cliff: int) -> Threshold:
+    if not threshold.tokens or threshold.tokens <= cliff:
+        return threshold
+    return threshold._replace(tokens=cliff, source="price cliff")
+
+
+def _checked(threshold: Threshold, budget: Budget) -> Threshold:
+    always = budget.fixed + budget.reserve if budget.known else budget.fixed
+    if not threshold.tokens or always < threshold.tokens:
+        return threshold
+    name = "Clearing" if threshold.layer == "clear" else "Compaction"
+    return threshold._replace(
+        warning=f"{name} rests: the system prompt and tools ({budget.fixed:,} tokens) and the room for an answer "
+        f"({always - budget.fixed:,}) alone pass its threshold of {threshold.tokens:,} tokens."
+    )
+
+
+def _checked_limit(threshold: Threshold, budget: Budget) -> Threshold:
+    if not budget.known or budget.fixed < threshold.tokens:
+        return threshold
+    return threshold._replace(
+        warning=f"Nothing fits: the system prompt and tools ({budget.fixed:,} tokens) alone reach the limit of "
+        f"{threshold.tokens:,} tokens (a window of {budget.window:,} less {budget.reserve:,} for an answer)."
+    )

@@ -2,10 +2,12 @@
 
 The next request is what the last call read (cache reads and writes included) and wrote, plus the estimate of what was
 said since, times the model's own ratio. A measurement counts only as long as nothing before it was edited; then, and
-where nothing was measured yet, the whole is estimated.
+where nothing was measured yet, the whole is estimated. A reported figure that lies far from what any tokenizer would
+count is billed but not believed: a server that tells a wrong size must not make a conversation too large to go on.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,25 +20,27 @@ from tui_agent.conversation.entries import (
     Cleared,
     Delivered,
     Digested,
-    HeadMoved,
     Message,
     ModelSwitched,
     Pinned,
     Prefix,
     Queued,
     Restored,
+    Shortened,
     Summarized,
     Undone,
     Usage,
 )
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.sizes import Category, Size
+from tui_agent.conversation.sizes import NOTHING, Category, Size
 from tui_agent.conversation.view import View
 
 PURE = 0.95
 """The share of a growth that one class must have for it to be a sample of that class."""
 GROWTH_WEIGHT = 0.2
 """What the newest call weighs in the average growth per call."""
+BELIEVED_FACTOR, BELIEVED_SLACK = 4, 4_000
+"""A measured request is believed up to this many times its estimate, and so many tokens more; likewise below it."""
 
 _EDITS = (
     Cleared,
@@ -45,8 +49,8 @@ _EDITS = (
     Checkpointed,
     Pinned,
     Restored,
+    Shortened,
     Undone,
-    HeadMoved,
     ModelSwitched,
     Prefix,
 )
@@ -78,8 +82,9 @@ class TokenMeter:
         self._tail = _Tail(0, 0)
         self._before: _Tail | None = None
         self._learned = 0
-        self._forgotten = 0
         self._growth: Growth | None = None
+        self._moves = 0
+        self._believed = True
 
     def measure(self, view: View, usage: Usage) -> None:
         """Take in what the call just recorded in the view has used: learn from it what its model counts."""
@@ -92,14 +97,10 @@ class TokenMeter:
             self._learn_growth(view, before, usage)
         self._learn_answer(view, call, usage)
 
-    def forget(self) -> None:
-        """Do not use the last measurement any more."""
-        self._forgotten = self._tail.call
-
     @property
     def measured(self) -> bool:
         """Whether the size last told rests on a measurement."""
-        return self._tail.call > self._forgotten and not self._tail.edited
+        return self._tail.call > 0 and not self._tail.edited and self._believed
 
     @property
     def growth(self) -> Growth:
@@ -109,11 +110,15 @@ class TokenMeter:
     def tokens(self, view: View) -> int:
         """The size of the next request, in tokens."""
         self._read(view)
-        call = view.last_call
+        call, estimated = view.last_call, sum(self.categories(view).values())
+        self._believed = True
         if call is None or call.usage is None or not self.measured:
-            return sum(self.categories(view).values())
+            return estimated
         since = sum(count * self._ratio(view, content) for content, count in self._tail.tokens.items())
-        return call.usage.input_tokens + call.usage.output_tokens + math.ceil(since)
+        measured = call.usage.input_tokens + call.usage.output_tokens + math.ceil(since)
+        most, least = max(measured, estimated), min(measured, estimated)
+        self._believed = most <= BELIEVED_FACTOR * least + BELIEVED_SLACK
+        return measured if self._believed else estimated
 
     def categories(self, view: View) -> dict[Category, int]:
         """The next request estimated per category, in tokens of the model that answers."""
@@ -121,6 +126,17 @@ class TokenMeter:
             category: math.ceil(count * self._ratio(view, CLASS_OF[category]))
             for category, count in self.counter.categories(view).items()
         }
+
+    def breakdown(self, view: View) -> dict[Category, int]:
+        """The next request per category, adding up to `tokens`: where that is measured, the estimates in proportion."""
+        known, whole = self.categories(view), self.tokens(view)
+        estimated = sum(known.values())
+        if not estimated or estimated == whole:
+            return known
+        told = {category: count * whole // estimated for category, count in known.items()}
+        largest = max(told, key=lambda category: told[category])
+        told[largest] += whole - sum(told.values())
+        return told
 
     def tokens_of(self, view: View, size: Size, content: ContentClass = "results") -> int:
         """A raw size in tokens of the model that answers."""
@@ -130,12 +146,30 @@ class TokenMeter:
         """A text in tokens of the model that answers."""
         return math.ceil(self.counter.text(text, content) * self._ratio(view, content))
 
+    def mixed_tokens_of(self, view: View) -> Callable[[Size], int]:
+        """Raw sizes into tokens of the model that answers, for what is a mixture like the conversation as a whole."""
+        known = self.categories(view)
+        said = NOTHING
+        for category, size in view.sizes().items():
+            if category not in ("system", "tools"):
+                said = said.plus(size)
+        plain = self.counter.size(said, "results")
+        ratio = (sum(known.values()) - known["system"] - known["tools"]) / plain if plain else 1.0
+        return lambda size: math.ceil(self.counter.size(size, "results") * ratio)
+
+    def tokens_for(self, model: str, size: Size) -> int:
+        """A raw size of prose in tokens of another model, called ``provider:id``."""
+        return math.ceil(self.counter.size(size, "prose") * self.ratios.ratio(model, self.counter.shape, "prose"))
+
     def _ratio(self, view: View, content: ContentClass) -> float:
         return self.ratios.ratio(view.model, self.counter.shape, content)
 
     def _read(self, view: View) -> None:
         """Bring the tail up to date with the log."""
         call = view.last_call
+        if view.moves != self._moves:
+            self._moves, self._before = view.moves, None
+            self._tail = self._tail_of_branch(view)
         seq = call.seq if call is not None and call.usage is not None and call.usage.input_tokens > 0 else 0
         if seq < self._tail.call:
             self._before, self._tail = None, _Tail(seq, len(view.log), edited=True)
@@ -147,9 +181,20 @@ class TokenMeter:
             self._tail = _Tail(seq, seq)
         self._read_on(view, self._tail, until=len(view.log))
 
+    def _tail_of_branch(self, view: View) -> _Tail:
+        """What was said after the newest call of the branch that the head was moved to."""
+        call = view.last_call
+        seq = call.seq if call is not None and call.usage is not None and call.usage.input_tokens > 0 else 0
+        tail = _Tail(seq, len(view.log))
+        self._take(view, tail, [entry for entry in view.log.path() if entry.seq > seq])
+        return tail
+
     def _read_on(self, view: View, tail: _Tail, until: int) -> None:
         entries = [view.log[number] for number in range(tail.read + 1, until + 1)]
         tail.read = max(tail.read, until)
+        self._take(view, tail, entries)
+
+    def _take(self, view: View, tail: _Tail, entries: Sequence[AnyEntry]) -> None:
         tail.edited = tail.edited or (tail.call > 0 and any(isinstance(entry, _EDITS) for entry in entries))
         if tail.edited:
             return

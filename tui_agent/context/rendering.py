@@ -83,13 +83,9 @@ def strings_in(arguments: str) -> list[str]:
 
 def archive(view: View, groups: Sequence[Group]) -> str:
     """The groups whole, as they stand in the log, as Markdown with one heading per message."""
-    results: dict[int, list[int]] = {}
-    for item in view.items():
-        if item.category == "results":
-            results.setdefault(item.group, []).append(item.seq)
     parts = [f"## Entries {groups[0].first} to {groups[-1].last}"] if groups else []
     for group in groups:
-        for seq in (group.first, *results.get(group.first, ())):
+        for seq in (group.first, *group.results.values()):
             entry = view.log[seq]
             parts += [f"### {seq} · {_title(entry, view)} · {_clock(entry.time)}", *_whole(entry, view)]
     return "\n\n".join(parts) + "\n\n" if parts else ""

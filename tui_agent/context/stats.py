@@ -6,9 +6,8 @@ from unicodedata import combining, east_asian_width
 
 import msgspec
 
-from tui_agent.context.forecast import Forecast
-from tui_agent.context.pricing import spoken_time
-from tui_agent.context.thresholds import Thresholds
+from tui_agent.context.budget import Thresholds
+from tui_agent.context.economics import Forecast, spoken_time
 from tui_agent.conversation.entries import Checkpointed, Summarized
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.conversation.view import View

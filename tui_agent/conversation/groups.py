@@ -10,7 +10,8 @@ from tui_agent.conversation.states import MessageState, Segment
 class Group(NamedTuple):
     """Entries that stay or leave together, from entry `first` to entry `last`.
 
-    `segments` is what the next request says of them, `sizes` how large that is; `open`: a call still lacks its result.
+    `segments` is what the next request says of them, `sizes` how large that is; `open`: a call still lacks its result;
+    `results` are the numbers of the results by their calls' ids.
     """
 
     first: int
@@ -22,6 +23,7 @@ class Group(NamedTuple):
     time: float
     segments: tuple[Segment, ...]
     sizes: dict[Category, Size]
+    results: dict[str, int]
 
     @property
     def starts_turn(self) -> bool:
@@ -41,4 +43,5 @@ def group_of(state: MessageState) -> Group:
         state.time,
         state.segments,
         dict(state.sizes),
+        {call_id: result.seq for call_id, result in state.results.items()},
     )

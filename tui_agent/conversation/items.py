@@ -69,11 +69,11 @@ class Items(Sequence[Item]):
         if not 0 <= place < len(self):
             raise IndexError(f"there is no item {index} among {len(self)}")
         state = bisect_right(self._starts, place) - 1
-        return list(_items_of(self._fold, self._states[state]))[place - self._starts[state]]
+        return list(items_of(self._fold, self._states[state]))[place - self._starts[state]]
 
     @override
     def __iter__(self) -> Iterator[Item]:
-        return (item for state in self._states for item in _items_of(self._fold, state))
+        return (item for state in self._states for item in items_of(self._fold, state))
 
 
 def place_of(items: Sequence[Item], seq: int) -> int | None:
@@ -83,7 +83,8 @@ def place_of(items: Sequence[Item], seq: int) -> int | None:
     return next((place for place, item in enumerate(items) if item.seq == seq), None)
 
 
-def _items_of(fold: Fold, state: MessageState) -> Iterator[Item]:
+def items_of(fold: Fold, state: MessageState) -> Iterator[Item]:
+    """The items of one rendered message state: the message and its results."""
     covering = fold.anchors.get(state.covered_by)
     hidden: ItemState | None = None
     if covering is not None:

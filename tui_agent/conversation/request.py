@@ -63,8 +63,8 @@ class ReasoningPolicy(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """How far the request had come after one message state: how many messages, the blocks of the newest one, the hash of
-    all that was said, and how large the messages were.
+    """How far the request had come after one message state: how many messages, the blocks of the newest one, the hash
+    of all that was said, and how large the messages were.
     """
 
     messages: int

@@ -21,10 +21,10 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.fold import Fold, Point
 from tui_agent.conversation.groups import Group, group_of
-from tui_agent.conversation.items import Item, Items
+from tui_agent.conversation.items import Item, Items, items_of
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.request import LIVE, ReasoningPolicy, Rendering, RequestMessage
-from tui_agent.conversation.sizes import Category, Size
+from tui_agent.conversation.sizes import NOTHING, Category, Size
 from tui_agent.conversation.states import INTERRUPTED_SIZE, Counts, ItemState
 
 __all__ = ["Item", "Items", "LiveResult", "Point", "ReasoningPolicy", "RequestMessage", "View"]
@@ -57,6 +57,9 @@ class View:
 
     def __init__(self, entries: Iterable[AnyEntry] = ()) -> None:
         self.log = Log()
+        self.moves = 0
+        """How often the head was moved to another place."""
+        self._newest_call: Message | None = None
         self._fold = Fold()
         self._rendering = Rendering(ReasoningPolicy())
         for entry in entries:
@@ -69,9 +72,12 @@ class View:
         """
         self.log.append(entry)
         if isinstance(entry, HeadMoved):
+            self.moves += 1
             self._fold, self._rendering = branch or self.branch(entry.to)
         else:
             self._fold.take(entry)
+            if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
+                self._newest_call = entry
 
     def branch(self, head: int) -> "Branch":
         """The conversation that ends at entry `head`, folded and rendered. Costs its length; changes nothing here."""
@@ -85,7 +91,8 @@ class View:
         """Another view of the same log that goes on by itself: what is applied to it is not applied here."""
         self._rendered()
         other = View()
-        other.log, other._fold = self.log.copy(), self._fold.copy()
+        other.log, other._fold, other.moves = self.log.copy(), self._fold.copy(), self.moves
+        other._newest_call = self._newest_call
         other._rendering = self._rendering.copy(other._fold)
         return other
 
@@ -112,6 +119,45 @@ class View:
         """The same, each made when it is looked at: for a list of which only a part is seen."""
         self._rendered()
         return Items(self._fold)
+
+    def item(self, seq: int) -> Item | None:
+        """The message or result with this number; None where the conversation shows none."""
+        self._rendered()
+        state = self._fold.state_of(seq)
+        if state is None or not state.shown:
+            return None
+        return next((item for item in items_of(self._fold, state) if item.seq == seq), None)
+
+    def changed_items(self, then: "View") -> list[tuple[Item, Item]]:
+        """The items that `then`, a copy of this view which went on, shows otherwise: as they are here, and there."""
+        self._rendered()
+        then._rendered()
+        found: list[tuple[Item, Item]] = []
+        for mine, theirs in zip(self._fold.states, then._fold.states, strict=False):
+            if mine.sizes is theirs.sizes and mine.covered_by == theirs.covered_by and mine.pinned == theirs.pinned:
+                continue
+            if mine.shown and theirs.shown:
+                found += zip(items_of(self._fold, mine), items_of(then._fold, theirs), strict=True)
+        return found
+
+    def messages_after_shared(self, before: "View") -> list[RequestMessage]:
+        """The request's messages from the first one on that differs from `before`'s; none where that goes on here."""
+        mine, theirs = self._rendered().messages, before._rendered().messages
+        same = next(
+            (place for place, (one, other) in enumerate(zip(mine, theirs, strict=False)) if one != other),
+            min(len(mine), len(theirs)),
+        )
+        return mine[same:] if same < len(theirs) else []
+
+    def pinned_size(self) -> Size:
+        """The size of all that is pinned."""
+        self._rendered()
+        total = NOTHING
+        for state in self._fold.states:
+            if state.pinned:
+                for size in state.sizes.values():
+                    total = total.plus(size)
+        return total
 
     def counts(self) -> Counts:
         """How many results are shown in part, and how much a boundary hides; costs the same at any length."""
@@ -150,6 +196,17 @@ class View:
     def context_entries(self) -> list[tuple[AnyContextEntry, bool]]:
         """Every context decision of this conversation, oldest first, and whether it still counts."""
         return [(entry, seq in self._fold.active) for seq, entry in self._fold.context.items()]
+
+    def context_entry(self, seq: int) -> AnyContextEntry:
+        """The context decision with this number. Raises KeyError."""
+        return self._fold.context[seq]
+
+    def last_read(self, call: Message) -> float:
+        """When a request that begins as the one of `call` did was sent last, on whatever branch (seconds)."""
+        newest = self._newest_call
+        if newest is None or newest is call or self.log.fork_point(newest.seq, call.seq) != call.seq:
+            return call.time
+        return max(call.time, newest.time)
 
     @property
     def head(self) -> int:

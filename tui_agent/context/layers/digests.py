@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.context.handover import fill
-from tui_agent.context.refusal import Refusal
+from tui_agent.context.economics import Situation
+from tui_agent.context.effects import Refusal
 from tui_agent.context.rendering import cut, material
+from tui_agent.context.summary.questions import fill
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Digested, Message
 from tui_agent.conversation.view import LiveResult, View
-from tui_agent.settings import Digests
+from tui_agent.settings import Digests as DigestSettings
 
 PLACEHOLDER: Final = "[archived: see digest]"
 PREFIX: Final = "[Tool digest]"
@@ -42,6 +43,31 @@ class DigestPlan(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Digests:
+    """The layer. `prompt` is the prompt file ``digest``."""
+
+    name = "digests"
+
+    def __init__(self, settings: DigestSettings, prompt: str, *, on: bool = True) -> None:
+        self._settings = settings
+        self._prompt = prompt
+        self._on = on
+
+    def plan(self, view: View, situation: Situation) -> DigestPlan | None:
+        """The digest that is due now."""
+        return self._plan(view, 0, PREFIX)
+
+    def plan_after(self, view: View, first: int) -> DigestPlan | None:
+        """The digest inside a compaction, which kept entry `first` and what follows."""
+        return self._plan(view, first, COMPACTION_PREFIX)
+
+    def _plan(self, view: View, first: int, prefix: str) -> DigestPlan | None:
+        if not self._on:
+            return None
+        plan = plan_digest(view, self._settings, self._prompt, first=first, prefix=prefix)
+        return None if isinstance(plan, Refusal) else plan
+
+
 class _Result(NamedTuple):
     call: ToolCall
     text: str
@@ -49,7 +75,7 @@ class _Result(NamedTuple):
 
 
 def plan_digest(
-    view: View, settings: Digests, prompt: str, *, first: int = 0, prefix: str = PREFIX
+    view: View, settings: DigestSettings, prompt: str, *, first: int = 0, prefix: str = PREFIX
 ) -> DigestPlan | Refusal:
     """The digest that brings the number of visible results down to the cutoff.
 

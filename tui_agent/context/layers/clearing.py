@@ -9,15 +9,16 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from msgspec import structs
+
+from tui_agent.context.budget import Threshold
 from tui_agent.context.counting import estimate
-from tui_agent.context.pricing import clearing_size
-from tui_agent.context.situation import Situation
-from tui_agent.context.thresholds import Threshold
+from tui_agent.context.economics import Forecast, Situation, clearing_size, forecast, pays_or_waits
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.conversation.entries import AnyContextEntry, Artifact, Cleared
+from tui_agent.conversation.entries import AnyContextEntry, Cleared
 from tui_agent.conversation.sizes import Size, size_of_text
 from tui_agent.conversation.view import LiveResult, View
-from tui_agent.settings import Clearing
+from tui_agent.settings import Clearing as ClearingSettings
 
 ARGUMENTS_SHOWN = 160
 """Characters of a call's arguments that its placeholder repeats."""
@@ -29,7 +30,52 @@ AGAIN = frozenset({"read_file", "list_dir", "glob", "grep", "fetch_url"})
 """Tools that can simply be called again."""
 
 Stays: TypeAlias = Callable[[ToolCall], bool]
-Locate: TypeAlias = Callable[[Artifact], str]
+
+
+class Clearing:
+    """The layer. `never` says which calls' results stay."""
+
+    name = "clearing"
+
+    def __init__(self, settings: ClearingSettings, never: "Stays", *, on: bool = True) -> None:
+        self.never = never
+        self._settings = settings
+        self._on = on
+        self._next_look = NextLook()
+
+    def plan(self, view: View, situation: Situation) -> Cleared | None:
+        """The clearing that is due now."""
+        if not self._on:
+            return None
+        threshold = situation.limits.clear
+        return plan_clearing(view, situation, self._settings, threshold, never=self.never, next_look=self._next_look)
+
+    def asked_for(
+        self, view: View, situation: Situation, *, keep: int | None = None, only: Collection[int] | None = None
+    ) -> Cleared | None:
+        """All old results but the newest `keep` (by default, as the settings say), or `only` some of them, however
+        little that frees.
+        """
+        settings = self._settings if keep is None else structs.replace(self._settings, keep=keep)
+        threshold = situation.limits.clear
+        return plan_clearing(view, situation, settings, threshold, never=self.never, force=True, only=only)
+
+    def forecast(self, view: View, here: Situation) -> Forecast:
+        """What it would do if it came now, from running sizes and prices alone."""
+        settings, rates = self._settings, here.rates
+        found = candidates(view, here, settings, never=self.never)
+        if not found:
+            return Forecast(why=f"nothing to clear yet: the newest {settings.keep} results, pins and the tail stay")
+        batch, least = _batch(found, here), smallest_batch(settings, here.budget.window)
+        why = ""
+        if batch.freed < least:
+            why = f"not before {least:,} tokens can be freed in one batch"
+        elif _is_priced(here, settings) and here.cold:
+            why = "now: the cache is cold, so clearing costs nothing"
+        elif settings.by_price and (needed := clearing_size(rates, batch.tail, here.growth)) is not None:
+            why = pays_or_waits(batch.freed, max(least, needed))
+        written = 0.0 if here.cold or rates is None else max(0.0, rates.write - rates.read) * batch.tail
+        return forecast(batch.freed, written, rates, why)
 
 
 class Batch(NamedTuple):
@@ -55,7 +101,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Watch:
+class NextLook:
     """When to look again, so that a clearing that does not pay yet is not worked out at every call.
 
     Owned by the caller, one for each conversation. `tokens` is how large all results must have become.
@@ -76,7 +122,7 @@ class Watch:
         self.tokens = self.seen + shortfall / 2
 
 
-def stays(settings: Clearing, folders: Iterable[str] = ()) -> Stays:
+def stays(settings: ClearingSettings, folders: Iterable[str] = ()) -> Stays:
     """Which calls' results are never cleared: those of the tools named in the settings, reads of a skill
     (``SKILL.md``), and reads of anything below `folders` (the memory's and the skills').
     """
@@ -93,39 +139,38 @@ def stays(settings: Clearing, folders: Iterable[str] = ()) -> Stays:
     return decide
 
 
-def plan(
+def plan_clearing(
     view: View,
     situation: Situation,
-    settings: Clearing,
+    settings: ClearingSettings,
     threshold: Threshold,
     *,
     never: Stays | None = None,
-    locate: Locate | None = None,
     force: bool = False,
-    watch: Watch | None = None,
+    next_look: NextLook | None = None,
     only: Collection[int] | None = None,
 ) -> Cleared | None:
     """The clearing that is due now, or None.
 
-    `never`: see `stays`; `locate` says under which path the model can read an artifact. `force` clears all that is old,
-    however little it is, also in the protected tail; pins, the newest results and what never is cleared stay. With a
-    `watch` the cost of most calls does not depend on the number of results. `only`: nothing but these results.
+    `never`: see `stays`. `force` clears all that is old, however little it is, also in the protected tail; pins, the
+    newest results and what never is cleared stay. With a
+    `next_look` the cost of most calls does not depend on the number of results. `only`: nothing but these results.
     """
-    watch = watch or Watch()
-    if not force and not _may_be_due(view, situation, settings, threshold, watch):
+    next_look = next_look or NextLook()
+    if not force and not _may_be_due(view, situation, settings, threshold, next_look):
         return None
-    found = candidates(view, situation, settings, never=never, locate=locate, force=force)
+    found = candidates(view, situation, settings, never=never, force=force)
     if only is not None:
         found = [each for each in found if each.seq in only]
     if not found:
-        watch.missed(smallest_batch(settings, situation.budget.window))
+        next_look.missed(smallest_batch(settings, situation.budget.window))
         return None
     if force:
         return _batch(found, situation).entry(situation, "asked for by the user")
     if _is_priced(situation, settings):
         if situation.cold:
             return _large_enough(_batch(found, situation), situation, settings, "cache is cold: clearing is free")
-        early = _paying(found, situation, settings, watch)
+        early = _paying(found, situation, settings, next_look)
         if early is not None:
             return early
     if threshold.reached(situation.tokens):
@@ -146,10 +191,9 @@ class Candidate(NamedTuple):
 def candidates(
     view: View,
     situation: Situation,
-    settings: Clearing,
+    settings: ClearingSettings,
     *,
     never: Stays | None = None,
-    locate: Locate | None = None,
     force: bool = False,
 ) -> list[Candidate]:
     """The results that may be cleared, oldest first."""
@@ -165,7 +209,7 @@ def candidates(
         if protected and situation.tokens_of(result.after) < protected:
             continue
         protected = 0
-        text = placeholder(result, locate)
+        text = placeholder(result)
         freed = result.size.minus(size_of_text(text))
         if estimate(freed) > 0:
             found.append(Candidate(result.seq, text, freed, result.after))
@@ -173,37 +217,39 @@ def candidates(
     return found
 
 
-def protected_tokens(settings: Clearing, window: int) -> int:
+def protected_tokens(settings: ClearingSettings, window: int) -> int:
     """The tokens at the end of the conversation in which nothing is cleared."""
     return min(settings.protect_tokens, int(window * settings.protect_share)) if window else settings.protect_tokens
 
 
-def smallest_batch(settings: Clearing, window: int) -> int:
+def smallest_batch(settings: ClearingSettings, window: int) -> int:
     """The tokens a clearing must free at least."""
     return max(1, round(window * settings.min_batch_share))
 
 
-def placeholder(result: LiveResult, locate: Locate | None = None) -> str:
+def placeholder(result: LiveResult) -> str:
     """What stands in a cleared result's place: what it was, and how to get it back."""
     call, artifact = result.call, result.artifact
     told = call.arguments if len(call.arguments) <= ARGUMENTS_SHOWN else f"{call.arguments[:ARGUMENTS_SHOWN]}..."
     what = f"[cleared] {call.name} {told}: {result.size.characters:,} characters."
     if artifact is not None:
-        path = (locate(artifact) if locate else artifact.path).replace("\\", "\\\\").replace('"', '\\"')
+        path = artifact.path.replace("\\", "\\\\").replace('"', '\\"')
         return f'{what} The whole is kept: read_file(path="{path}").'
     if call.name in AGAIN:
         return f"{what} Call it again to see it as it is now, or recall it as it was."
     return f"{what} Use recall with words from it to see it again."
 
 
-def _is_priced(situation: Situation, settings: Clearing) -> bool:
+def _is_priced(situation: Situation, settings: ClearingSettings) -> bool:
     return settings.by_price and situation.rates is not None and situation.rates.read > 0
 
 
-def _may_be_due(view: View, situation: Situation, settings: Clearing, threshold: Threshold, watch: Watch) -> bool:
+def _may_be_due(
+    view: View, situation: Situation, settings: ClearingSettings, threshold: Threshold, next_look: NextLook
+) -> bool:
     """Whether it is worth looking at the results one by one: all of them together would make a batch."""
     everything = situation.tokens_of(view.sizes()["results"])
-    waits = watch.waits(everything)
+    waits = next_look.waits(everything)
     if everything < smallest_batch(settings, situation.budget.window):
         return False
     if threshold.reached(situation.tokens):
@@ -211,7 +257,9 @@ def _may_be_due(view: View, situation: Situation, settings: Clearing, threshold:
     return _is_priced(situation, settings) and not waits and (situation.cold or situation.growth > 0)
 
 
-def _paying(found: list[Candidate], situation: Situation, settings: Clearing, watch: Watch) -> Cleared | None:
+def _paying(
+    found: list[Candidate], situation: Situation, settings: ClearingSettings, next_look: NextLook
+) -> Cleared | None:
     """The largest batch that pays for the cache it invalidates, of a few that begin ever later."""
     smallest = smallest_batch(settings, situation.budget.window)
     shortfall = float(smallest)
@@ -224,11 +272,11 @@ def _paying(found: list[Candidate], situation: Situation, settings: Clearing, wa
             reason = f"it pays: {batch.freed:,} freed tokens outweigh writing {batch.tail:,} anew"
             return batch.entry(situation, f"{reason} (from {needed:,.0f} on)")
         shortfall = min(shortfall, max(smallest, needed) - batch.freed)
-    watch.missed(shortfall)
+    next_look.missed(shortfall)
     return None
 
 
-def _large_enough(batch: Batch, situation: Situation, settings: Clearing, reason: str) -> Cleared | None:
+def _large_enough(batch: Batch, situation: Situation, settings: ClearingSettings, reason: str) -> Cleared | None:
     if batch.freed < smallest_batch(settings, situation.budget.window):
         return None
     return batch.entry(situation, reason)
@@ -244,11 +292,6 @@ def _batch(found: list[Candidate], situation: Situation) -> Batch:
         situation.tokens_of(size),
         max(0, situation.tokens_of(found[0].after.minus(later))),
     )
-
-
-def batch_of(found: list[Candidate], situation: Situation) -> Batch | None:
-    """All these results as one batch, for a preview."""
-    return _batch(found, situation) if found else None
 
 
 def _given_back(entries: Collection[tuple[AnyContextEntry, bool]]) -> set[int]:

@@ -1,17 +1,26 @@
-"""What the user may do to the view: pin, bring back, undo, and look before it happens.
+"""What the user may do to the view, and looking before it happens: pin, bring back, undo, and any step as a preview.
 
-Each is answered by folding the log with the entry that would be appended, so a preview is what will be, and nothing
-that would not fit is done.
+Each is answered by the view with the entry that would be appended, so a preview is what will be, and nothing that would
+not fit is done.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from tui_agent.context.refusal import Refusal
-from tui_agent.context.situation import Situation
-from tui_agent.context.spans import Scale
+from tui_agent.context.economics import (
+    MILLION,
+    Payback,
+    Situation,
+    clearing_payback,
+    compaction_payback,
+    expected_summary,
+)
+from tui_agent.context.effects import Refusal
+from tui_agent.context.summary.plan import SummaryPlan
+from tui_agent.context.summary.spans import Scale
+from tui_agent.context.summary.writing import Draft
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     Checkpointed,
@@ -19,12 +28,14 @@ from tui_agent.conversation.entries import (
     Digested,
     Pinned,
     Restored,
+    Shortened,
     Summarized,
     Undone,
 )
 from tui_agent.conversation.sizes import NOTHING
 from tui_agent.conversation.view import Item, View
 
+PreviewedStep: TypeAlias = Literal["compact", "clear", "checkpoint"]
 EntryT = TypeVar("EntryT", Pinned, Restored, Undone)
 
 
@@ -48,25 +59,28 @@ class Preview(NamedTuple):
         return self.before - self.after
 
 
+class Outlook(NamedTuple):
+    """What a step would do, before it is done. `exact`: counted, else expected; `payback` None: prices are unknown."""
+
+    step: PreviewedStep
+    preview: Preview
+    exact: bool
+    payback: Payback | None
+    reason: str
+
+
 def what_if(view: View, entries: Sequence[AnyContextEntry], situation: Situation) -> Preview:
-    """The view with `entries` appended, against the view as it is. Folds the whole log."""
+    """The view with `entries` appended, against the view as it is. Copies the view: slow for a long one."""
     then = imagined(view, entries)
-    messages_now, messages_then = view.messages(), then.messages(view.policy)
-    weigh = Scale(situation.tokens_of)
+    weigh = Scale(situation.mixed_tokens_of)
     now, later = _total(view, situation), _total(then, situation)
-    items_then = {item.seq: item for item in then.items()}
-    changed = [(item, items_then[item.seq]) for item in view.items() if item.seq in items_then]
-    same = 0
-    for ours, theirs in zip(messages_now, messages_then, strict=False):
-        if ours != theirs:
-            break
-        same += 1
-    rest = messages_then[same:] if same < len(messages_now) else []
+    changed = view.changed_items(then)
+    rest = then.messages_after_shared(view)
     return Preview(
         before=situation.tokens,
         after=max(0, situation.tokens - now + later),
-        leaving=tuple(old for old, new in changed if new.size.characters < old.size.characters),
-        returning=tuple(old for old, new in changed if new.size.characters > old.size.characters),
+        leaving=tuple(old for old, new in changed if _weight(new) < _weight(old)),
+        returning=tuple(old for old, new in changed if _weight(new) > _weight(old)),
         rewritten=sum(weigh.blocks(message.blocks) for message in rest),
         reasoning_dropped=max(0, then.reasoning_dropped() - view.reasoning_dropped()),
     )
@@ -74,23 +88,65 @@ def what_if(view: View, entries: Sequence[AnyContextEntry], situation: Situation
 
 def imagined(view: View, entries: Sequence[AnyContextEntry]) -> View:
     """Another view of the same log with `entries` appended. The view itself is untouched."""
-    then = View(view.log)
+    then = view.copy()
     time = view.log[len(view.log)].time if len(view.log) else 0.0
     for entry in entries:
         then.apply(then.log.stamp(entry, time))
     return then
 
 
+def look_at_clearing(view: View, here: Situation, cleared: Cleared) -> Outlook:
+    """What a clearing would do and cost; counted."""
+    seen, payback = what_if(view, [cleared], here)._replace(after=cleared.after), None
+    if here.rates is not None:
+        payback = clearing_payback(here.rates, freed=seen.freed, tail=seen.rewritten, cold=here.cold)
+    return Outlook("clear", seen, True, payback, cleared.reason)
+
+
+def look_at_plan(view: View, here: Situation, plan: SummaryPlan) -> Outlook:
+    """What a summary or completion record would do and cost before it is written; expected."""
+    kind = Checkpointed if plan.step == "checkpoint" else Summarized
+    seen, payback = what_if(view, [kind(first=plan.first, last=plan.last, text=".")], here), None
+    seen = seen._replace(after=plan.after)
+    if here.rates is not None:
+        summary = expected_summary(plan.replaced)
+        reading = plan.before * (1.0 if here.cold else here.rates.read)
+        payback = compaction_payback(
+            here.rates,
+            freed=seen.freed,
+            keep=seen.rewritten,
+            summary=summary,
+            summariser_usd=(reading + here.rates.output * summary) * here.rates.input_usd / MILLION,
+            cold=here.cold,
+        )
+    return Outlook("checkpoint" if plan.step == "checkpoint" else "compact", seen, False, payback, plan.reason)
+
+
+def look_at_draft(view: View, here: Situation, draft: Draft) -> Outlook:
+    """What entering a written summary would do and cost; counted."""
+    accepted = draft.written.accepted
+    seen, payback = what_if(view, accepted.entries, here), None
+    seen = seen._replace(before=draft.before, after=draft.after)
+    if here.rates is not None and draft.spent_usd is not None:
+        payback = compaction_payback(
+            here.rates,
+            freed=seen.freed,
+            keep=seen.rewritten,
+            summary=0,
+            summariser_usd=draft.spent_usd,
+            cold=here.cold,
+        )
+    return Outlook("checkpoint" if draft.step == "checkpoint" else "compact", seen, True, payback, draft.plan.reason)
+
+
 def plan_pin(view: View, items: Sequence[int], situation: Situation, *, share: float) -> Pinned | Refusal:
     """The entry that pins `items`, each with its whole group; all pins together stay within `share` of the history."""
-    known = {item.seq for item in view.items()}
-    if unknown := sorted(set(items) - known):
+    if unknown := [seq for seq in items if view.item(seq) is None]:
         return Refusal(f"There is no message {_listed(unknown)} in this conversation.")
     if not items:
         return Refusal("There is nothing to pin.")
     entry = Pinned(items=tuple(items), reason="The user pinned it.")
-    then = imagined(view, [entry])
-    pinned = _pinned_tokens(then, situation)
+    pinned = situation.mixed_tokens_of(imagined(view, [entry]).pinned_size())
     allowed = int(situation.budget.history * share)
     if situation.budget.limit and pinned > allowed:
         return Refusal(
@@ -102,8 +158,7 @@ def plan_pin(view: View, items: Sequence[int], situation: Situation, *, share: f
 
 def plan_unpin(view: View, items: Sequence[int], situation: Situation) -> Pinned | Refusal:
     """The entry that takes the pins off `items`; what a boundary covers leaves the view again."""
-    pinned = {item.seq for item in view.items() if item.pinned}
-    if not pinned.intersection(items):
+    if not any(item.pinned for seq in items if (item := view.item(seq)) is not None):
         return Refusal("None of these is pinned.")
     entry = Pinned(items=tuple(items), pinned=False, reason="The user unpinned it.")
     return _fitting(entry, view, situation, "Unpinned")
@@ -117,12 +172,11 @@ def plan_restore(
     `texts` has the whole text of each result that the log holds only in part (read from its file by the caller), empty
     for the others; none at all: as they stand in the log.
     """
-    known = {item.seq: item for item in view.items()}
-    if unknown := sorted(set(items) - set(known)):
-        return Refusal(f"There is no message {_listed(unknown)} in this conversation.")
     wanted: dict[int, str] = {}
     for seq, text in zip(items, texts or [""] * len(items), strict=True):
-        item = known[seq]
+        item = view.item(seq)
+        if item is None:
+            return Refusal(f"There is no message {seq} in this conversation.")
         if text or item.state not in ("verbatim", "restored", "preview"):
             wanted[seq] = text
         if item.state in ("summarized", "checkpointed"):
@@ -134,13 +188,14 @@ def plan_restore(
 
 
 def plan_undo(view: View, situation: Situation, *, target: int | None = None) -> Undone | Refusal:
-    """The entry that undoes context entry `target` (None: the newest summary, record, clearing or digest)."""
+    """The entry that undoes context entry `target` (None: the newest summary, record, clearing, digest
+    or shortening)."""
     entries = {entry.seq: (entry, counts) for entry, counts in view.context_entries()}
     if target is None:
         steps = [
             seq
             for seq, (entry, counts) in entries.items()
-            if counts and isinstance(entry, Summarized | Checkpointed | Cleared | Digested)
+            if counts and isinstance(entry, Summarized | Checkpointed | Cleared | Digested | Shortened)
         ]
         if not steps:
             return Refusal("There is nothing to undo.")
@@ -178,15 +233,11 @@ def _total(view: View, situation: Situation) -> int:
     total = NOTHING
     for size in view.sizes().values():
         total = total.plus(size)
-    return situation.tokens_of(total)
+    return situation.mixed_tokens_of(total)
 
 
-def _pinned_tokens(view: View, situation: Situation) -> int:
-    total = NOTHING
-    for item in view.items():
-        if item.pinned:
-            total = total.plus(item.size)
-    return situation.tokens_of(total)
+def _weight(item: Item) -> float:
+    return item.size.characters + item.size.images
 
 
 def _listed(seqs: Sequence[int]) -> str:

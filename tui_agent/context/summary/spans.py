@@ -23,12 +23,12 @@ class Span(NamedTuple):
     @property
     def first(self) -> int:
         """The first entry covered."""
-        return min(piece.first for piece in (*self.covered, *self.boundaries))
+        return min(each.first for each in (*self.covered, *self.boundaries))
 
     @property
     def last(self) -> int:
         """The last entry covered; a group whose results came in after the cut is covered with its call."""
-        last = max(piece.last for piece in (*self.covered, *self.boundaries))
+        last = max(each.last for each in (*self.covered, *self.boundaries))
         return min(last, self.kept[0].first - 1) if self.kept else last
 
     @property

@@ -1,30 +1,24 @@
-"""Compaction: which turns become one summary, how it is asked for, and what is accepted as one.
+"""A summary from plan to entry: which turns one text replaces, what it is made of, and what is accepted as one.
 
-A plan fixes the first and last entry it covers, so what arrives while the summary is being written is untouched. A cut
-falls between two groups. The newest turns stay word for word, and with them what the model has not seen yet. Earlier
-summaries and records are summarised along. Pins stay and are shown after the summary; the system prompt is no part of
-the turns, so a summary can lose neither.
-
-The newest request of the user stays word for word too: where it lies before the cut (a long tool loop), the accepted
+A plan fixes the first and last entry it covers, so what arrives while the summary is being written is untouched. Pins
+stay and are shown after the summary; the system prompt is no part of the turns, so a summary can lose neither. The
+newest request of the user stays word for word too: where it lies before the cut (a long tool loop), the accepted
 entries bring it back after the summary.
-
-The order of a compaction, for who runs it: `plan_compaction`; have the summary written, by the steps of
-`summarising.attempts`; `accept`; write `archive` to its file; append the entries together. After a turn the trigger
-only sets a pending flag, and the next run does the work before anything else, so a turn's end is never held up; inside
-a turn the check is made before every model call.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
+from msgspec import structs
 
+from tui_agent.context.economics import Situation, expected_summary
+from tui_agent.context.effects import Refusal
 from tui_agent.context.extract import extract
 from tui_agent.context.facts import Facts, Source, collect, listing, missing
-from tui_agent.context.handover import (
+from tui_agent.context.rendering import archive, cut, fact_sources, transcript
+from tui_agent.context.summary.questions import (
     CHECKPOINT,
-    FIVE,
-    OUTLINE,
     Form,
     Prompts,
     Questions,
@@ -34,48 +28,37 @@ from tui_agent.context.handover import (
     questions,
     sections,
 )
-from tui_agent.context.refusal import Refusal
-from tui_agent.context.rendering import archive, cut, fact_sources, transcript
-from tui_agent.context.situation import Situation
-from tui_agent.context.spans import Scale, Span, span_before, start_by_messages, start_by_tokens
-from tui_agent.context.thresholds import keep_tokens
+from tui_agent.context.summary.spans import Scale, Span
 from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Usage
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.sizes import Size
 from tui_agent.conversation.view import View
 from tui_agent.settings import Compaction
 
-LONGEST_SUMMARY: Final = 3_000
 SHORTEST_GAIN: Final = 200
-GAIN_SHARE: Final = 0.05
-TRIGGER_SHARE: Final = 0.1
-LARGEST_GAIN_ASKED: Final = 10_000
+"""Tokens that a summary must free at least."""
 WORDS_PER_TOKEN: Final = 0.6
 
 _EXTRACT_CHARS: Final = 8_000
 _LEAST_LETTERS: Final = 20
 
 
-class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One compaction, decided but for its text.
+class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One summary or completion record, decided but for its text.
 
-    Entries `first` to `last` are replaced; `kept_from` is the first entry kept (0: none is). `parts` is the transcript
-    for a separate model, oldest first, one part for each earlier summary and each group; `questions` are the
-    instructions. `archive` is the Markdown to keep of the turns. In tokens: `replaced` is what the covered turns take
-    now, `before` the whole request now and `after` what is expected. `brought_back` are entries shown again after the
-    summary. `subject` is the focus of a summary, or the note of a record.
+    Entries `first` to `last` are replaced: the groups in `leaving` and the earlier `boundaries`. `kept` is the first
+    group that stays (None: none does). In tokens: `replaced` is what they take now, `before` the whole request now and
+    `after` what is expected. `brought_back` are entries shown again after the summary. `subject` is the focus of a
+    summary, or the note of a record.
     """
 
     form: Form
     first: int
     last: int
-    kept_from: int
+    boundaries: tuple[Boundary, ...]
+    leaving: tuple[Group, ...]
+    kept: Group | None
     brought_back: tuple[int, ...]
-    parts: tuple[str, ...]
-    questions: Questions
-    extract: str
-    facts: Facts
-    archive: str
     replaced: int
     before: int
     after: int
@@ -83,9 +66,28 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
     @property
-    def step(self) -> str:
-        """``summary`` or ``checkpoint``."""
+    def step(self) -> Literal["summary", "checkpoint"]:
         return "checkpoint" if self.form is CHECKPOINT else "summary"
+
+    @property
+    def kept_from(self) -> int:
+        """The first entry kept; 0: none is."""
+        return self.kept.first if self.kept is not None else 0
+
+
+class Material(msgspec.Struct, frozen=True, kw_only=True):
+    """What a summary is written from and checked by.
+
+    `parts` is the transcript for a separate model, oldest first, one part for each earlier summary and each group;
+    `questions` are the instructions; `extract` is the text that needs no model; `archive` is the Markdown to keep of
+    the turns.
+    """
+
+    parts: tuple[str, ...]
+    questions: Questions
+    extract: str
+    facts: Facts
+    archive: str
 
 
 class Accepted(NamedTuple):
@@ -96,7 +98,7 @@ class Accepted(NamedTuple):
     `sections_added` are the sections it lacked.
     """
 
-    boundary: Summarized | Checkpointed
+    boundary: Boundary
     entries: tuple[Summarized | Checkpointed | Restored, ...]
     text: str
     after: int
@@ -115,94 +117,41 @@ class Author(NamedTuple):
 
 EXTRACTED: Final = Author()
 
-
-def expected_summary(replaced: int) -> int:
-    """The tokens a summary of `replaced` tokens is asked to stay below, its facts aside."""
-    return min(LONGEST_SUMMARY, replaced // 4)
-
-
-def plan_compaction(
-    view: View,
-    situation: Situation,
-    settings: Compaction,
-    prompts: Prompts,
-    *,
-    trigger: int | None,
-    focus: str = "",
-    asked: bool = False,
-    keep: int | None = None,
-    reason: str = "",
-) -> CompactionPlan | Refusal:
-    """The compaction of this moment.
-
-    `trigger` is the size, in tokens, at which compactions happen; None: tokens are unknown, so messages are counted.
-    `asked`: the user wants it now, so of a short conversation no more than a quarter is kept, and any gain will do; by
-    itself a compaction must free 5% of the window (at most 10,000 tokens and a tenth of the trigger), or it would soon
-    be due again. `keep` overrides what is kept, as
-    the recovery from an overflow does.
-    """
-    groups, boundaries = view.groups(), view.boundaries()
-    weigh = Scale(situation.tokens_of)
-    if trigger is None and keep is None:
-        start = start_by_messages(groups, settings.keep_recent)
-    else:
-        if keep is None:
-            keep = keep_tokens(settings, situation.budget, trigger or 0)
-        if asked:
-            keep = min(keep, sum(weigh.group(group) for group in groups) // 4)
-        start = start_by_tokens(groups, keep, weigh)
-    span = span_before(groups, boundaries, start)
-    least = SHORTEST_GAIN if asked else _smallest_gain(situation.budget.window, trigger)
-    form = OUTLINE if settings.handover == "outline" else FIVE
-    return plan_summary(
-        view, situation, settings, prompts, span=span, form=form, subject=focus, least_gain=least, reason=reason
-    )
+CHANGED: Final = (
+    "What this summary was to replace has changed since it was written: it was summarised, cleared, pinned, restored"
+    " or left behind. Have a new one written."
+)
 
 
 def plan_summary(
-    view: View,
     situation: Situation,
     settings: Compaction,
-    prompts: Prompts,
     *,
     span: Span,
     form: Form,
     subject: str,
     least_gain: int,
     reason: str,
-) -> CompactionPlan | Refusal:
+) -> SummaryPlan | Refusal:
     """The plan that replaces a span by one text, if that frees at least `least_gain` tokens."""
     brought_back = () if form is CHECKPOINT else span.brought_back
     leaving = [group for group in span.covered if not group.pinned and group.first not in brought_back]
     if not leaving and len(span.boundaries) < 2:
         return Refusal("There is nothing to summarise: all that is in view is new, pinned, or a summary already.")
-    weigh = Scale(situation.tokens_of)
-    replaced = sum(map(weigh.group, leaving)) + sum(weigh.text(boundary.text) for boundary in span.boundaries)
+    replaced = _tokens_replaced(leaving, span.boundaries, situation.mixed_tokens_of)
     summary = expected_summary(replaced)
     expected = summary + min(settings.facts_tokens, (replaced - summary) // 4)
     if replaced - expected < least_gain:
         freed = max(0, replaced - expected)
         return Refusal(f"A summary would free about {freed:,} of {situation.tokens:,} tokens, too few to be worth it.")
-    parts, sources = told(span.boundaries, leaving, settings.summary_result_chars)
-    words = max(60, int(summary * WORDS_PER_TOKEN))
-    note = subject if form is CHECKPOINT else ""
-    return CompactionPlan(
+    return SummaryPlan(
         form=form,
         first=span.first,
         last=span.last,
-        kept_from=span.kept[0].first if span.kept else 0,
+        boundaries=span.boundaries,
+        leaving=tuple(leaving),
+        kept=span.kept[0] if span.kept else None,
         brought_back=brought_back,
-        parts=parts,
-        questions=questions(prompts, form, words=words, focus=subject, kept=_what_stays(span.kept)),
-        extract=extract(
-            form,
-            leaving,
-            earlier=[body_of(boundary.text) for boundary in span.boundaries],
-            note=note,
-            limit=max(400, min(_EXTRACT_CHARS, replaced)),
-        ),
-        facts=collect(sources),
-        archive=archive(view, leaving),
         replaced=replaced,
         before=situation.tokens,
         after=situation.tokens - replaced + expected,
@@ -211,8 +160,53 @@ def plan_summary(
     )
 
 
+def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Prompts) -> Material:
+    """What the summary of `plan` is written from. Reads all that leaves the view: slow for a long span."""
+    parts, sources = transcribed(plan.boundaries, plan.leaving, settings.summary_result_chars)
+    words = max(60, int(expected_summary(plan.replaced) * WORDS_PER_TOKEN))
+    return Material(
+        parts=parts,
+        questions=questions(prompts, plan.form, words=words, focus=plan.subject, kept=_what_stays(plan.kept)),
+        extract=extract(
+            plan.form,
+            plan.leaving,
+            earlier=[body_of(boundary.text) for boundary in plan.boundaries],
+            note=plan.subject if plan.form is CHECKPOINT else "",
+            limit=max(400, min(_EXTRACT_CHARS, plan.replaced)),
+        ),
+        facts=collect(sources),
+        archive=archive(view, plan.leaving),
+    )
+
+
+def rebased(plan: SummaryPlan, view: View, *, tokens: int, tokens_of: Callable[[Size], int]) -> SummaryPlan | Refusal:
+    """`plan` with the figures of `view` as it is now, whose next request takes `tokens`; refused where it no longer
+    holds.
+
+    While a summary waits to be accepted the conversation may go on. Its plan holds as long as all that it replaces is
+    still shown as it was when it was summarised.
+    """
+    groups = view.groups()
+    covered = [group for group in groups if plan.first <= group.first <= plan.last]
+    leaving = [group for group in covered if not group.pinned and group.first not in plan.brought_back]
+    boundaries = [each for each in view.boundaries() if plan.first <= each.first <= plan.last]
+    same = [_digests(group) for group in leaving] == [_digests(group) for group in plan.leaving]
+    if not same or boundaries != list(plan.boundaries):
+        return Refusal(CHANGED)
+    replaced = _tokens_replaced(leaving, boundaries, tokens_of)
+    expected = plan.after - (plan.before - plan.replaced)
+    return structs.replace(
+        plan,
+        kept=next((group for group in groups if group.first > plan.last), None),
+        replaced=replaced,
+        before=tokens,
+        after=tokens - replaced + expected,
+    )
+
+
 def accept(
-    plan: CompactionPlan,
+    plan: SummaryPlan,
+    material: Material,
     text: str,
     settings: Compaction,
     *,
@@ -227,12 +221,12 @@ def accept(
     """
     if complaint := _unusable(text):
         return Refusal(complaint)
-    body = completed(plan.form, text, plan.extract)
+    body = completed(plan.form, text, material.extract)
     weigh = Scale(tokens_of)
     bare = weigh.text(framed(plan.form, body, "", path))
     if bare >= plan.replaced:
         return Refusal(f"The summary takes {bare:,} tokens, the turns it replaces only {plan.replaced:,}.")
-    lost = missing(plan.facts, body)
+    lost = missing(material.facts, body)
     room = min(settings.facts_tokens, (plan.replaced - bare) // 2)
     shown = listing(lost, limit=room, tokens_of=tokens_of, where=path)
     size = weigh.text(framed(plan.form, body, shown, path))
@@ -252,7 +246,7 @@ def accept(
 
 
 def accept_anew(
-    plan: CompactionPlan, accepted: Accepted, text: str, *, tokens_of: Callable[[Size], int]
+    plan: SummaryPlan, facts: Facts, accepted: Accepted, text: str, *, tokens_of: Callable[[Size], int]
 ) -> Accepted | Refusal:
     """An accepted summary with the text a person gave it, or the same text on `plan` as it is now; or why not.
 
@@ -267,17 +261,17 @@ def accept_anew(
     if size >= plan.replaced:
         return Refusal(f"The summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}.")
     author = Author(before.model, before.usage, before.cost_usd)
-    facts, reason = (accepted.facts_missing, accepted.facts_appended), before.reason
+    lacking, reason = (accepted.facts_missing, accepted.facts_appended), before.reason
     if text != accepted.text:
-        facts, reason = (missing(plan.facts, text).total, 0), f"{plan.reason}, edited"
-    plan = msgspec.structs.replace(plan, reason=reason)
+        lacking, reason = (missing(facts, text).total, 0), f"{plan.reason}, edited"
+    plan = structs.replace(plan, reason=reason)
     return _accepted(
-        plan, text, path=before.path, author=author, size=size, facts=facts, sections_added=accepted.sections_added
+        plan, text, path=before.path, author=author, size=size, facts=lacking, sections_added=accepted.sections_added
     )
 
 
 def _accepted(
-    plan: CompactionPlan,
+    plan: SummaryPlan,
     text: str,
     *,
     path: str,
@@ -298,31 +292,34 @@ def _accepted(
     return Accepted(boundary, entries, text, after, *facts, sections_added)
 
 
-def _smallest_gain(window: int, trigger: int | None) -> int:
-    """The tokens a compaction must free that nobody asked for."""
-    most = min(LARGEST_GAIN_ASKED, int(window * GAIN_SHARE), int((trigger or window) * TRIGGER_SHARE))
-    return max(SHORTEST_GAIN, most)
-
-
-def told(
+def transcribed(
     boundaries: Sequence[Boundary], groups: Sequence[Group], result_chars: int
 ) -> tuple[tuple[str, ...], list[Source]]:
     """What is summarised, in order: as text for a summariser, and as sources of facts."""
     parts: list[str] = []
     sources: list[Source] = []
-    for piece in sorted([*boundaries, *groups], key=lambda piece: (piece.first, isinstance(piece, Group))):
-        if isinstance(piece, Group):
-            parts += transcript([piece], result_chars=result_chars)
-            sources += fact_sources([piece])
+    for covered in sorted([*boundaries, *groups], key=lambda each: (each.first, isinstance(each, Group))):
+        if isinstance(covered, Group):
+            parts += transcript([covered], result_chars=result_chars)
+            sources += fact_sources([covered])
         else:
-            name = "record of a finished task" if isinstance(piece, Checkpointed) else "handover written earlier"
-            parts.append(f"[{name}]\n{body_of(piece.text)}")
-            sources.append(Source("summary", piece.text))
+            name = "record of a finished task" if isinstance(covered, Checkpointed) else "handover written earlier"
+            parts.append(f"[{name}]\n{body_of(covered.text)}")
+            sources.append(Source("summary", covered.text))
     return tuple(parts), sources
 
 
-def _what_stays(kept: Sequence[Group]) -> str:
-    opening = transcript(kept[:1], result_chars=80)
+def _tokens_replaced(groups: Sequence[Group], boundaries: Sequence[Boundary], tokens_of: Callable[[Size], int]) -> int:
+    weigh = Scale(tokens_of)
+    return sum(map(weigh.group, groups)) + sum(weigh.text(boundary.text) for boundary in boundaries)
+
+
+def _digests(group: Group) -> tuple[int, int, tuple[bytes, ...]]:
+    return group.first, group.last, tuple(segment.digest for segment in group.segments)
+
+
+def _what_stays(kept: Group | None) -> str:
+    opening = transcript([kept] if kept is not None else (), result_chars=80)
     if not opening:
         return "None of the messages above stays in view."
     words = cut(" ".join(opening[0].split()), 120).replace("\n", " ")
@@ -349,7 +346,7 @@ def _added(form: Form, text: str, body: str) -> tuple[str, ...]:
     )
 
 
-def _boundary(plan: CompactionPlan, text: str, path: str, author: Author, after: int) -> Summarized | Checkpointed:
+def _boundary(plan: SummaryPlan, text: str, path: str, author: Author, after: int) -> Summarized | Checkpointed:
     build = Checkpointed if plan.form is CHECKPOINT else Summarized
     boundary = build(
         first=plan.first,
@@ -365,6 +362,6 @@ def _boundary(plan: CompactionPlan, text: str, path: str, author: Author, after:
     )
     match boundary:
         case Checkpointed():
-            return msgspec.structs.replace(boundary, note=plan.subject)
+            return structs.replace(boundary, note=plan.subject)
         case Summarized():
-            return msgspec.structs.replace(boundary, focus=plan.subject)
+            return structs.replace(boundary, focus=plan.subject)

@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from tui_agent.context.facts import without_listing
+from tui_agent.resources import prompt_text
 
 SUMMARY_PREFIX: Final = "[Previous conversation summary]"
 RECORD_PREFIX: Final = "[Completed task]"
@@ -62,6 +63,11 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True):
     summary_outline: str
     checkpoint: str
     digest: str
+
+    @classmethod
+    def shipped(cls) -> "Prompts":
+        """The prompts that come with the package. Reads files."""
+        return cls(**{name: prompt_text(name) for name in cls.__struct_fields__})
 
     def form(self, form: Form) -> str:
         """The text that describes a form's sections."""

@@ -1,7 +1,7 @@
 """Checkpoints: a finished task becomes its completion record.
 
 The task is what was said since the last boundary, up to and including the step that declared it done; `plan_checkpoint`
-gives the same kind of plan as a compaction, and `compaction.accept` takes its text. The model declares with the tool
+gives the same kind of plan as a compaction, and `summary.plan.accept` takes its text. The model declares with the tool
 `mark_task_done`, which only sets a pending flag: the next run writes the record before anything else. What the model
 said after it declared stays in view.
 """
@@ -10,18 +10,41 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.context.compaction import SHORTEST_GAIN, CompactionPlan, plan_summary
-from tui_agent.context.handover import CHECKPOINT, Prompts
-from tui_agent.context.refusal import Refusal
-from tui_agent.context.situation import Situation
-from tui_agent.context.spans import Span
+from tui_agent.context.economics import Situation
+from tui_agent.context.effects import Refusal
+from tui_agent.context.summary.plan import SHORTEST_GAIN, SummaryPlan, plan_summary
+from tui_agent.context.summary.questions import CHECKPOINT
+from tui_agent.context.summary.spans import Span
 from tui_agent.conversation.blocks import Block, ToolCall
 from tui_agent.conversation.entries import Checkpointed, Message
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.view import View
-from tui_agent.settings import Compaction
+from tui_agent.settings import Compaction, Settings
 
 TASK_DONE: Final = "mark_task_done"
+
+
+class Checkpoints:
+    """The layer. Reads each entry of the log once."""
+
+    name = "checkpoints"
+
+    def __init__(self, settings: Settings, *, on: bool) -> None:
+        self.on = on
+        self._settings = settings.compaction
+        self._off = settings.context.preset == "off"
+        self._declarations = Declarations()
+
+    def plan(self, view: View, situation: Situation) -> SummaryPlan | None:
+        """The record of a task that the model has declared done, at the next start of a turn."""
+        if not self.on or self._off or not situation.between_turns:
+            return None
+        task = self._declarations.newest(view)
+        if task is None:
+            return None
+        reason = "the model declared the task done"
+        plan = plan_checkpoint(view, situation, self._settings, step=task.step, note=task.detail, reason=reason)
+        return None if isinstance(plan, Refusal) else plan
 
 
 class Declared(NamedTuple):
@@ -76,12 +99,11 @@ def plan_checkpoint(
     view: View,
     situation: Situation,
     settings: Compaction,
-    prompts: Prompts,
     *,
     step: int | None = None,
     note: str = "",
     reason: str = "",
-) -> CompactionPlan | Refusal:
+) -> SummaryPlan | Refusal:
     """The record of the task that ended with the step that begins at entry `step`; None: it ended just now.
 
     Pins stay. A tool step that is still running stays too, with what comes after it.
@@ -95,10 +117,8 @@ def plan_checkpoint(
         return Refusal("There is no finished work since the last checkpoint or summary.")
     kept = tuple(group for group in groups if group.first > task[-1].first)
     return plan_summary(
-        view,
         situation,
         settings,
-        prompts,
         span=Span((), tuple(task), kept),
         form=CHECKPOINT,
         subject=note,

@@ -1,0 +1,350 @@
+"""What context work costs, and when it pays.
+
+Rates are multiples of the model's input price. An edit in the middle of a prompt makes the provider's cache of all that
+follows worthless: it is written anew instead of read. Against that stands what every later call saves.
+
+Clearing: a cycle of `n` calls pays ``(w - r) * tail`` once and carries ``g * n / 2`` clearable tokens on average at
+``r`` each, so the cheapest batch frees ``sqrt(2 (w - r) tail g / r)``. Compaction: a cycle costs the writing of the
+summary, by whichever model does it cheaper, and the writing of the new view into the cache; against that stands
+carrying what it would free through every later call (README, reference: cost, has both formulas and their doubts).
+"""
+
+from collections.abc import Callable
+from math import ceil, sqrt
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from tui_agent.context.budget import Budget, KnownTier, Thresholds
+from tui_agent.conversation.sizes import Size
+from tui_agent.money import money_text
+from tui_agent.settings import Compaction
+
+MILLION = 1_000_000
+LONGEST_SUMMARY = 3_000
+COLD_SHARE = 0.03
+"""The share of calls that find the cache gone and pay the write price for what they carry."""
+TRANSCRIPT_SHARE = 0.4
+"""What a separate model is shown of the view, results being cut for it."""
+FACTS_SHARE = 5
+"""The facts appended to a summary take at most a fifth of what it replaces."""
+
+
+class Rates(NamedTuple):
+    """A model's prices as multiples of its input price, and that price in USD per million tokens."""
+
+    read: float
+    write: float
+    output: float
+    input_usd: float
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the context layers know of a model; tokens, seconds, and prices as `Rates`.
+
+    `window` is 0 where nobody knows it; `told_by_provider`: the provider said so, else the catalogue did;
+    `fixed_window`: no setting makes it larger. `prices` holds the rates by the size of the request they start at,
+    ascending from 0; empty: not known. `bound_reasoning`: reasoning is only accepted back under the prefix it was made
+    under. `small` is the cheaper model that could write a summary, None where there is none.
+    """
+
+    name: str
+    window: int = 0
+    told_by_provider: bool = False
+    fixed_window: bool = False
+    max_output: int = 0
+    tier: KnownTier = "unknown"
+    prices: tuple[tuple[int, Rates], ...] = ()
+    cache_ttl_s: float = 300.0
+    bound_reasoning: bool = False
+    small: "ModelFacts | None" = None
+
+    def rates(self, tokens: float) -> Rates | None:
+        """The rates of a request of `tokens`; None where they are not known."""
+        holding: Rates | None = None
+        for start, rates in self.prices:
+            if holding is None or tokens > start:
+                holding = rates
+        return holding
+
+    @property
+    def cliffs(self) -> tuple[int, ...]:
+        """The request sizes in tokens above which the model costs more per token."""
+        return tuple(start for start, _ in self.prices if start)
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment at which something may be done about the context, and what every layer decides from.
+
+    `tokens` is the size of the next request; `growth` the clearable tokens (tool results) that a call has added on
+    average, `growth_of_all` all tokens; `cold`: the provider's cache of the prefix has run out, so an edit re-bills
+    nothing; `between_turns`: the user is about to speak, else a tool loop is running; `rates` None: prices are unknown;
+    `small_rates` are those of the model beside it that could write a summary. `tokens_of` turns a raw size of tool
+    results into tokens of the model that answers, `mixed_tokens_of` one that is a mixture like the whole conversation.
+    """
+
+    budget: Budget
+    limits: Thresholds
+    tokens: int
+    growth: float
+    growth_of_all: float
+    cold: bool
+    between_turns: bool
+    rates: Rates | None
+    small_rates: Rates | None
+    tokens_of: Callable[[Size], int]
+    mixed_tokens_of: Callable[[Size], int]
+
+
+def relative_rates(
+    input_usd: float, output_usd: float, cache_read_usd: float | None = None, cache_write_usd: float | None = None
+) -> Rates | None:
+    """Prices in USD per million tokens as multiples of the input price; None for a model that costs nothing.
+
+    A read price that is not known becomes 0, which leaves every decision to the thresholds; where writes have no price
+    of their own they cost what input costs.
+    """
+    if input_usd <= 0:
+        return None
+    write = cache_write_usd if cache_write_usd else input_usd
+    return Rates((cache_read_usd or 0.0) / input_usd, write / input_usd, output_usd / input_usd, input_usd)
+
+
+def clearing_size(rates: Rates | None, tail: float, growth: float) -> float | None:
+    """How many tokens a clearing must free to pay for itself while the cache is warm.
+
+    `tail`: tokens after the first cleared item that stay and are therefore written anew; `growth`: clearable tokens a
+    call adds. None where no price or no growth is known: then only the thresholds decide.
+    """
+    if rates is None or rates.read <= 0 or growth <= 0:
+        return None
+    return sqrt(2 * max(0.0, rates.write - rates.read) * max(0.0, tail) * growth / rates.read)
+
+
+def thrift_factor(settings: Compaction, *, between_turns: bool, cold: bool) -> float:
+    """What the cheapest size of a compaction is multiplied by at this moment; 0: compaction by price is off."""
+    if cold:
+        return settings.thrift * settings.thrift_cold
+    return settings.thrift * (settings.thrift_between_turns if between_turns else settings.thrift_in_loop)
+
+
+class CacheState(NamedTuple):
+    """Whether the provider still has the prefix, and why."""
+
+    cold: bool
+    reason: str
+
+
+def cache_state(
+    *, now: float, last_call: float | None, ttl_s: float, same_model: bool, same_prefix: bool = True
+) -> CacheState:
+    """Whether the prefix of the next request is still cached; times in seconds since the epoch.
+
+    `last_call` is when the newest answer ended (None: there was none). A session that is resumed within the time the
+    cache lives is still warm, since its first request has the same bytes.
+    """
+    if last_call is None:
+        return CacheState(True, "nothing was sent yet")
+    if not same_model:
+        return CacheState(True, "another model answers, whose cache is empty")
+    if not same_prefix:
+        return CacheState(True, "the system prompt or the tools have changed")
+    idle = now - last_call
+    if idle >= ttl_s:
+        return CacheState(True, f"the last call was {spoken_time(idle)} ago, the cache lives {spoken_time(ttl_s)}")
+    return CacheState(False, "the cache is warm")
+
+
+def spoken_time(seconds: float) -> str:
+    """A span of time for people: ``45s``, ``4m12s``, ``2h05m``, ``3d04h``."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
+
+
+class Payback(NamedTuple):
+    """What a context step costs now and saves with each later call, in USD, and after how many calls it has paid.
+
+    `calls` is None where it never does.
+    """
+
+    cost_usd: float
+    saving_usd: float
+    calls: int | None
+
+
+def clearing_payback(rates: Rates, *, freed: float, tail: float, cold: bool) -> Payback:
+    """The figures of a clearing that frees `freed` tokens ahead of a tail of `tail` tokens that stay."""
+    rewritten = 0.0 if cold else max(0.0, rates.write - rates.read) * tail
+    return payback(rates, rewritten, freed)
+
+
+def compaction_payback(
+    rates: Rates, *, freed: float, keep: float, summary: float, summariser_usd: float, cold: bool
+) -> Payback:
+    """The figures of a compaction whose summariser costs `summariser_usd`."""
+    rewritten = 0.0 if cold else max(0.0, rates.write - rates.read) * (keep + summary)
+    return payback(rates, rewritten + summariser_usd * MILLION / rates.input_usd, freed)
+
+
+def payback(rates: Rates, cost: float, freed: float) -> Payback:
+    """The figures of a step that costs `cost` tokens at the input price and frees `freed`."""
+    saving = (rates.read or 1.0) * freed
+    dollars = rates.input_usd / MILLION
+    return Payback(cost * dollars, saving * dollars, ceil(cost / saving) if saving > 0 else None)
+
+
+class Forecast(NamedTuple):
+    """What a layer would do if it came now: it `frees` about so many tokens.
+
+    In USD: `cost` of the step, `saving` with each later call; None where prices are unknown. `calls` is after how many
+    calls it has paid (None: never, or unknown); `why` it comes, or waits.
+    """
+
+    frees: int = 0
+    cost_usd: float | None = None
+    saving_usd: float | None = None
+    calls: int | None = None
+    why: str = ""
+
+
+def forecast(freed: int, cost: float, rates: Rates | None, why: str) -> Forecast:
+    """The forecast of a step that costs `cost` tokens at the input price."""
+    if rates is None:
+        return Forecast(frees=freed, why=why)
+    figures = payback(rates, cost, freed)
+    return Forecast(freed, figures.cost_usd, figures.saving_usd, figures.calls, why)
+
+
+def pays_or_waits(freed: float, needed: float) -> str:
+    """Whether a step that frees `freed` tokens pays already, in words."""
+    return f"{'now' if freed >= needed else 'not yet'}: it pays from {needed:,.0f} freed tokens on"
+
+
+class Summariser(NamedTuple):
+    """A way to have the summary written: by which model, what it reads and writes (tokens), and its rates.
+
+    `cached`: it reads the same prefix the conversation has in the cache; only `instruction` is new to it. `limit` is
+    the largest request it takes.
+    """
+
+    model: str
+    rates: Rates | None
+    reads: float
+    instruction: float
+    writes: float
+    limit: float
+    cached: bool
+
+    @property
+    def fits(self) -> bool:
+        return self.reads + self.instruction <= self.limit
+
+    @property
+    def usd(self) -> float | None:
+        """What it costs; None where its prices are not known."""
+        rates = self.rates
+        if rates is None:
+            return None
+        reading = self.reads * ((rates.read or 1.0) if self.cached else 1.0)
+        return (reading + self.instruction * rates.write + self.writes * rates.output) * rates.input_usd / MILLION
+
+
+class Choice(NamedTuple):
+    """Who writes the summary, what that costs (None where not known), and why."""
+
+    way: Literal["same_prefix", "separate"]
+    model: str
+    usd: float | None
+    reason: str
+
+
+def choose_summariser(same: Summariser, separate: Summariser | None) -> Choice:
+    """The cheaper of a call on the conversation's own model that re-uses its prefix, and another model on its own.
+
+    Where prices do not tell, the conversation's own model writes, since it knows the whole. A way whose request does
+    not fit its window is only taken where neither does: the separate model then, whose input can be split.
+    """
+    if separate is None:
+        return _choice("same_prefix", same, "there is no other model to ask")
+    if not same.fits:
+        return _choice("separate", separate, f"the conversation leaves {same.model} no room to write a summary")
+    if not separate.fits:
+        return _choice("same_prefix", same, f"what is summarised does not fit {separate.model}")
+    if same.usd is None or separate.usd is None:
+        return _choice("same_prefix", same, "prices are not known")
+    how = "reads the cached prefix" if same.cached else "reads the prefix uncached"
+    if same.usd <= separate.usd:
+        return _choice(
+            "same_prefix",
+            same,
+            f"{same.model} {how}: {money_text(same.usd)}, {separate.model} {money_text(separate.usd)}",
+        )
+    return _choice(
+        "separate",
+        separate,
+        f"{separate.model} costs {money_text(separate.usd)}, {same.model} {how}: {money_text(same.usd)}",
+    )
+
+
+def _choice(way: Literal["same_prefix", "separate"], taken: Summariser, why: str) -> Choice:
+    return Choice(way, taken.model, taken.usd, why)
+
+
+def expected_summary(replaced: int) -> int:
+    """The tokens a summary of `replaced` tokens is asked to stay below, its facts aside."""
+    return min(LONGEST_SUMMARY, replaced // 4)
+
+
+class Worth(NamedTuple):
+    """What a compaction costs, and how many tokens it frees."""
+
+    cost: float
+    freed: int
+
+    @property
+    def per_token(self) -> float:
+        """The cost of each token freed; infinite where none is."""
+        return self.cost / self.freed if self.freed > 0 else float("inf")
+
+
+def compaction_worth(here: Situation, settings: Compaction, rates: Rates, *, keep: int, small: Rates | None) -> Worth:
+    """A compaction now that keeps `keep` tokens; `small` are the rates of a cheaper model that could write it."""
+    replaced = max(0, here.tokens - here.budget.fixed - keep)
+    written = expected_summary(replaced)
+    whole = written + min(settings.facts_tokens, replaced // FACTS_SHARE)
+    same_prefix = (0.0 if here.cold else rates.read * here.tokens) + written * rates.output
+    writing = same_prefix
+    if small is not None:
+        alone = (TRANSCRIPT_SHARE * here.tokens + written * small.output) * small.input_usd / rates.input_usd
+        writing = min(same_prefix, alone)
+    rewriting = 0.0 if here.cold else max(0.0, rates.write - rates.read) * (keep + whole)
+    return Worth(writing + rewriting, here.tokens - (here.budget.fixed + keep + whole))
+
+
+def pays_from(here: Situation, settings: Compaction, rates: Rates, worth: Worth, *, growth: float) -> float | None:
+    """How many tokens a compaction must free to pay at this moment; None where nothing tells."""
+    factor = thrift_factor(settings, between_turns=here.between_turns, cold=here.cold)
+    if not factor or growth <= 0 or rates.read <= 0:
+        return None
+    carrying = rates.read + COLD_SHARE * max(0.0, rates.write - rates.read)
+    return factor * sqrt(2 * worth.cost * growth / carrying)
+
+
+def reason_it_pays(here: Situation, settings: Compaction, rates: Rates, worth: Worth, *, growth: float) -> str:
+    """Why a compaction pays at this moment; empty when it does not. `growth`: tokens a call adds to the view."""
+    needed = pays_from(here, settings, rates, worth, growth=growth)
+    if needed is None or worth.freed <= 0 or worth.freed < needed:
+        return ""
+    when = "the cache is cold" if here.cold else "between turns" if here.between_turns else "inside a tool loop"
+    return f"it pays: {worth.freed:,} freed tokens outweigh a summary ({when}, from {needed:,.0f} on)"
+
+
+def clearing_cost_per_token(rates: Rates, *, freed: int, tail: float) -> float:
+    """What each token costs that a clearing on a warm cache frees, its tail being written anew."""
+    return max(0.0, rates.write - rates.read) * tail / freed if freed > 0 else float("inf")

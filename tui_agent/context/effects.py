@@ -1,0 +1,185 @@
+"""What the engine asks of its caller, and how a caller carries it out.
+
+The engine decides and reads; it writes nothing and asks no model. Its methods that change something are generators:
+each yields one effect after the other, is sent what came of it, and returns its result at the end. So the same engine
+serves an agent over sqlite and a provider, a replay that only counts, and a program with a list of its own.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+from tui_agent.conversation.blocks import Image
+from tui_agent.conversation.entries import (
+    AnyContextEntry,
+    AnyEntry,
+    Artifact,
+    Checkpointed,
+    Cleared,
+    Digested,
+    Pinned,
+    Restored,
+    Shortened,
+    Summarized,
+    Undone,
+    Usage,
+)
+from tui_agent.conversation.request import ModelRequest
+
+T = TypeVar("T")
+Kind = TypeVar("Kind")
+
+StepName: TypeAlias = Literal[
+    "cleared", "digest", "summary", "checkpoint", "pinned", "unpinned", "restored", "shortened", "undone"
+]
+
+
+class Refusal(NamedTuple):
+    """Nothing is done, and `reason` is one sentence that tells people why. `final`: no other way is worth trying."""
+
+    reason: str
+    final: bool = False
+
+
+class Append(NamedTuple):
+    """Commit these entries together and apply them to the engine's view; answered by the number of the last one."""
+
+    entries: tuple[AnyEntry, ...]
+
+
+class AskModel(NamedTuple):
+    """Ask a model for a text; answered by an `Answer`, or by a `Refusal` where it failed.
+
+    `who`: the conversation's own model, or the cheaper one beside it. `tokens` is the size of the request, of which the
+    provider's cache probably holds the prefix where `cached`.
+    """
+
+    who: Literal["session", "small"]
+    request: ModelRequest
+    purpose: Literal["summary", "digest"]
+    tokens: int
+    cached: bool = False
+
+
+class AskWriter(NamedTuple):
+    """Have the caller's own writer (a `Compactor`, a `Checkpointer`) write a text; answered as `AskModel` is.
+
+    `parts` is the transcript of what leaves the view, oldest first; `instruction` says what is asked for, `subject` is
+    the user's focus or note.
+    """
+
+    step: Literal["summary", "checkpoint"]
+    parts: tuple[str, ...]
+    instruction: str
+    subject: str
+
+
+class SaveText(NamedTuple):
+    """Keep a text where ``read_file`` finds it; answered by its `Artifact`."""
+
+    name: str
+    text: str
+
+
+class ArchiveTurns(NamedTuple):
+    """Add turns that leave the view to the conversation's history; answered by None."""
+
+    text: str
+
+
+class ShrinkImages(NamedTuple):
+    """Make these pictures smaller, each side halved; answered by `Shrunk`, or by None where that cannot be."""
+
+    images: tuple[Image, ...]
+
+
+class Shrunk(NamedTuple):
+    """The answer to `ShrinkImages`: as many pictures, in the same order."""
+
+    images: tuple[Image, ...]
+
+
+class StepStarted(NamedTuple):
+    """A step that asks a model begins; `tokens` is the size of the next request. Answered by None."""
+
+    step: StepName
+    tokens: int
+    reason: str
+
+
+class StepDone(NamedTuple):
+    """A step has changed the view, or (`error`) came to nothing. Sizes in tokens of the next request; answered by None.
+
+    `entry` is the entry to undo (None: nothing was entered), `items` how many messages or results it covers, `text`
+    what is shown in their place, `details` what only a record of the session keeps.
+    """
+
+    step: StepName
+    before: int
+    after: int
+    reason: str
+    entry: AnyContextEntry | None = None
+    items: int = 0
+    text: str = ""
+    error: str = ""
+    cost_usd: float | None = None
+    details: tuple[tuple[str, object], ...] = ()
+
+
+def step_of(entry: AnyContextEntry) -> StepDone:
+    """What an entered decision has done."""
+    step: StepName
+    items, text, cost = 1, "", None
+    match entry:
+        case Cleared():
+            step, items, text = "cleared", len(entry.results), entry.texts[0] if entry.texts else ""
+        case Digested():
+            step, items, text = "digest", len(entry.results), entry.text
+        case Summarized() | Checkpointed():
+            step, items, text, cost = entry.compaction, 0, entry.text, entry.cost_usd
+        case Pinned():
+            step, items = "pinned" if entry.pinned else "unpinned", len(entry.items)
+        case Restored():
+            step, items = "restored", len(entry.items)
+        case Shortened():
+            step, items = "shortened", len(entry.items)
+        case Undone():
+            step = "undone"
+    return StepDone(step, entry.before, entry.after, entry.reason, entry=entry, items=items, text=text, cost_usd=cost)
+
+
+class Answer(NamedTuple):
+    """What a model wrote, which one, and what that took; `cost_usd` None: its prices are not known."""
+
+    text: str
+    model: str
+    usage: Usage
+    cost_usd: float | None
+
+
+Effect: TypeAlias = Append | AskModel | AskWriter | SaveText | ArchiveTurns | ShrinkImages | StepStarted | StepDone
+Outcome: TypeAlias = int | Answer | Refusal | Artifact | Shrunk | None
+Steps: TypeAlias = Generator[Effect, Outcome, T]
+
+
+class WrongOutcome(TypeError):
+    """A caller answered an effect with something that is no answer to it."""
+
+
+def expect(kind: type[Kind], outcome: Outcome) -> Kind:
+    """`outcome`, which is of this kind. Raises `WrongOutcome`."""
+    if not isinstance(outcome, kind):
+        raise WrongOutcome(f"expected {kind.__name__}, got {type(outcome).__name__}")
+    return outcome
+
+
+def carry_out(steps: Steps[T], perform: Callable[[Effect], Outcome]) -> T:
+    """Carry out every effect of `steps`, in order; what they return at the end."""
+    outcome: Outcome = None
+    try:
+        while True:
+            outcome = perform(steps.send(outcome))
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        steps.close()

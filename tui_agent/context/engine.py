@@ -1,0 +1,723 @@
+"""The context engine: the one owner of a conversation's view, token meter, model facts and layers.
+
+It looks before every model call and decides, at the moments where that costs least, what is to be done about the
+context; between two such points a request only grows, byte for byte. It is pure: what writes, saves or asks a model
+comes out as an effect (`effects`), which its caller carries out and answers.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple, Protocol
+
+from msgspec import structs
+
+from tui_agent.context.budget import Budget, Thresholds, Window, budget_of, resolve_window, thresholds
+from tui_agent.context.calibration import Ratios
+from tui_agent.context.changes import (
+    Outlook,
+    PreviewedStep,
+    look_at_clearing,
+    look_at_draft,
+    look_at_plan,
+    plan_pin,
+    plan_restore,
+    plan_undo,
+    plan_unpin,
+    what_if,
+)
+from tui_agent.context.counting import Counter
+from tui_agent.context.economics import (
+    CacheState,
+    Forecast,
+    ModelFacts,
+    Situation,
+    cache_state,
+)
+from tui_agent.context.effects import (
+    Answer,
+    Append,
+    ArchiveTurns,
+    AskModel,
+    Refusal,
+    SaveText,
+    ShrinkImages,
+    Shrunk,
+    StepDone,
+    Steps,
+    StepStarted,
+    expect,
+    step_of,
+)
+from tui_agent.context.layers.checkpoints import Checkpoints, plan_checkpoint
+from tui_agent.context.layers.clearing import Clearing, protected_tokens, stays
+from tui_agent.context.layers.compaction import Compaction, plan_compaction
+from tui_agent.context.layers.digests import DigestPlan, Digests, accept_digest
+from tui_agent.context.layers.recovery import (
+    KEPT_SHARE,
+    OVERFLOW_STEPS,
+    TOO_LARGE,
+    OverflowStep,
+    pictures_in,
+    plan_shortening,
+    shortened,
+    text_to_keep,
+)
+from tui_agent.context.meter import TokenMeter
+from tui_agent.context.output import Shortened as ShortenedText
+from tui_agent.context.output import Whole, eviction_tokens, shorten, shorten_prompt
+from tui_agent.context.stats import ContextStats, counts, marks, upcoming
+from tui_agent.context.summary.plan import (
+    Accepted,
+    Material,
+    SummaryPlan,
+    accept,
+    accept_anew,
+    material_of,
+    rebased,
+)
+from tui_agent.context.summary.questions import Prompts
+from tui_agent.context.summary.writing import (
+    ANSWER_TOKENS,
+    CompactionResult,
+    Draft,
+    Writers,
+    Written,
+    write_summary,
+)
+from tui_agent.conversation.blocks import Image, Text
+from tui_agent.conversation.entries import (
+    AnyContextEntry,
+    AnyEntry,
+    Artifact,
+    Cleared,
+    Message,
+    Prefix,
+    Shortened,
+    UnattributedCall,
+)
+from tui_agent.conversation.request import ModelRequest, ReasoningPolicy, RequestMessage
+from tui_agent.conversation.sizes import NOTHING, size_of_block
+from tui_agent.conversation.view import View
+from tui_agent.settings import Settings
+
+HISTORY_PATH = "conversation_history/main.md"
+"""Where the turns are archived that a summary replaces, relative to the session's folder."""
+
+LONGEST_ANSWER = 16_384
+"""Tokens of the longest answer asked for where the window is unknown."""
+
+PAGE_BYTES_PER_TOKEN = 2
+"""Bytes a token is taken for where a page is sized: few enough for any script."""
+
+LONG_VIEW_CHARS = 60_000
+"""Characters of a view from which on planning takes longer than a key press may wait."""
+
+
+class Layer(Protocol):
+    """A way to keep the context small: looks at the view before a call and says what to enter, if anything."""
+
+    @property
+    def name(self) -> str: ...
+
+    def plan(self, view: View, situation: Situation, /) -> AnyContextEntry | None:
+        """The entry that is due now, with its reason and sizes before and after; None: nothing is."""
+        ...
+
+
+class Prepared(NamedTuple):
+    """The next request, of about `tokens` tokens. `prefix_hash` is what an answer to it stores."""
+
+    request: ModelRequest
+    tokens: int
+    prefix_hash: str
+
+
+class ContextEngine:
+    """Decides for one conversation, whose `view` it owns.
+
+    `model` is what is known of the model that answers; set it with `use`. `never_clear` are folders (of memory and
+    skills) whose files, once read, are never cleared. `own_writers` are the steps whose text the caller writes itself.
+    `more` are layers of one's own, asked after the built-in ones. `renewed_prefix` is the system prompt and tools that
+    the next maintenance point is to send; None: those in force.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        prompts: Prompts | None = None,
+        view: View | None = None,
+        model: ModelFacts | None = None,
+        ratios: Ratios | None = None,
+        task_threshold: float | None = None,
+        never_clear: Collection[str] = (),
+        checkpoints: bool = True,
+        own_writers: Collection[str] = (),
+        more: Sequence[Layer] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings = settings or Settings()
+        self.view = view or View()
+        self.meter = TokenMeter(Counter(image_tokens=settings.context.image_tokens), ratios)
+        self.model = model or ModelFacts(name="")
+        self.renewed_prefix: Prefix | None = None
+        self.checkpoints = Checkpoints(settings, on=checkpoints)
+        preset = settings.context.preset
+        never = stays(settings.clearing, never_clear)
+        self.clearing = Clearing(settings.clearing, never, on=preset in ("layered", "digest"))
+        self.compaction = Compaction(settings)
+        self._prompts = prompts or Prompts.shipped()
+        self.digests = Digests(settings.digests, self._prompts.digest, on=preset == "digest")
+        self.more = tuple(more)
+        self._own_writers = frozenset(own_writers)
+        self._task_threshold = task_threshold
+        self._clock = clock
+        self._caps: dict[str, int] = {}
+        self._warned: set[str] = set()
+        self._edge: tuple[int, int] | None = None
+        self._sent = 0
+        self._set_tiers = [
+            tier for tier in ("frontier", "mid", "small") if settings.is_set(f"compaction.threshold_by_tier.{tier}")
+        ]
+
+    # The conversation
+
+    def use(self, model: ModelFacts) -> None:
+        """Decide for this model from here on; also when more became known of the present one."""
+        self._sent = self._sent if model.name == self.model.name else 0
+        self.model = model
+        self.view.messages(self._policy)
+
+    def extend(self, entries: Iterable[AnyEntry]) -> None:
+        """Stamp entries of one's own and take them in, for a caller that keeps no log elsewhere."""
+        for entry in entries:
+            self.apply(self.view.log.stamp(entry, self._clock()))
+
+    def apply(self, entry: AnyEntry) -> None:
+        """Take in an entry that is stamped and, where there is a store, committed. Raises `ValueError`."""
+        self.view.apply(entry)
+        if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
+            self.meter.measure(self.view, entry.usage)
+
+    def turn_ended(self) -> None:
+        """A turn is over."""
+        self.compaction.backoff = self.compaction.backoff.turn_ended()
+
+    # What fits
+
+    @property
+    def window(self) -> Window:
+        """The window in force; one that the provider told in an overflow counts, and what the model is loaded with."""
+        return self._window_of(self.model)
+
+    @property
+    def budget(self) -> Budget:
+        """What fits in the window."""
+        return self._budget_of(self.model)
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """Where the layers start."""
+        return self._thresholds_of(self.model)
+
+    @property
+    def tokens(self) -> int:
+        """The size of the next request."""
+        return self.meter.tokens(self.view)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the next request may be sent; of an unknown window it always may be tried."""
+        return self.budget.fits(self.tokens)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether planning may take longer than a key press may wait: carry the steps out in a thread."""
+        return sum(size.characters for size in self.view.sizes().values()) > LONG_VIEW_CHARS
+
+    def learn_limit(self, tokens: int) -> None:
+        """The provider told, in an overflow, how many tokens it takes."""
+        if tokens > 0:
+            self._caps[self.model.name] = min(tokens, self._caps.get(self.model.name, tokens))
+
+    def warnings(self) -> tuple[str, ...]:
+        """Why layers rest, each said once."""
+        new = tuple(each for each in self.thresholds.warnings() if each not in self._warned)
+        self._warned.update(new)
+        return new
+
+    def shorten(self, text: str, *, paged: bool) -> ShortenedText:
+        """What of a raw tool result enters the conversation; `paged`: its tool gave a page of a fixed size."""
+        return shorten(
+            text,
+            self.settings.output,
+            history_budget=self.budget.history,
+            tokens_of=lambda each: self.meter.tokens_of_text(self.view, each),
+            paged=paged,
+        )
+
+    @property
+    def page_bytes(self) -> int:
+        """The most bytes of one page, so that it takes no more of the window than a result that is not evicted."""
+        return PAGE_BYTES_PER_TOKEN * eviction_tokens(self.settings.output, self.budget.history)
+
+    def fitted(self, said: Message) -> Steps[Message]:
+        """What of the user's words enters the conversation: a text too large for the window is kept as a file."""
+        budget = self.budget
+        text = "\n\n".join(block.text for block in said.blocks if isinstance(block, Text))
+        short = shorten_prompt(
+            text,
+            self.settings.output,
+            history_budget=budget.history,
+            tokens_of=lambda each: self.meter.tokens_of_text(self.view, each, "prose"),
+        )
+        if not budget.known or isinstance(short, Whole):
+            return said
+        artifact = expect(Artifact, (yield SaveText(f"prompt-{len(self.view.log) + 1}", text)))
+        others = tuple(block for block in said.blocks if not isinstance(block, Text))
+        return structs.replace(said, blocks=(Text(short.text(artifact.path)), *others), artifact=artifact)
+
+    # Before a call
+
+    def prepare(self, *, between_turns: bool = False) -> Steps[None]:
+        """Do all that is due before the next call, in one pass."""
+        here = self.situation(between_turns=between_turns)
+        checkpoint = None if self.compaction.backoff.resting else self.checkpoints.plan(self.view, here)
+        cleared = None if checkpoint else self.clearing.plan(self.view, here)
+        summary = checkpoint or self.compaction.plan_with(self.view, here, cleared)
+        if summary is not None:
+            draft = yield from self.write(summary)
+            if isinstance(draft, Draft):
+                yield from self.enter(draft)
+            return
+        yield from self._digest_and_clear(self.digests.plan(self.view, here), cleared)
+        for layer in self.more:
+            entry = layer.plan(self.view, self.situation(between_turns=between_turns))
+            if entry is not None:
+                yield from self._change(entry)
+
+    def request(self) -> Prepared:
+        """The next request, its cache edges marked: the edge of the protected tail and the request before."""
+        messages = tuple(self.view.messages(self._policy))
+        edges = {self._protected_edge(messages), self._sent - 1}
+        self._sent = len(messages)
+        prefix = self.view.prefix
+        request = ModelRequest(
+            system=prefix.system if prefix else "",
+            tools=prefix.tools if prefix else (),
+            messages=messages,
+            max_tokens=self.budget.reserve or LONGEST_ANSWER,
+            cache_edges=tuple(sorted(edge for edge in edges if 0 <= edge < len(messages) - 1)),
+        )
+        return Prepared(request, self.tokens, self.view.prefix_hash())
+
+    def recover(self) -> Steps[bool]:
+        """Make the next request smaller without asking a model; whether it is now smaller and fits."""
+        start = self.tokens
+        for way in OVERFLOW_STEPS:
+            yield from self._recover_by(way)
+            if self.tokens < start and self.fits:
+                return True
+        return self.tokens < start
+
+    # What the user asks for
+
+    def clear_results(self) -> Steps[StepDone | Refusal]:
+        """Clear all old results now, however little they are."""
+        before = self.tokens
+        cleared = self.clearing.asked_for(self.view, self.situation(between_turns=True))
+        if cleared is not None:
+            return (yield from self._change(cleared))
+        if not self.fits and (yield from self.recover()):
+            return StepDone("shortened", before, self.tokens, TOO_LARGE)
+        return self._nothing_to_clear()
+
+    def clear_items(self, items: Sequence[int]) -> Steps[StepDone | Refusal]:
+        """Clear these results now, also the newest."""
+        cleared = self.clearing.asked_for(self.view, self.situation(between_turns=True), keep=0, only=items)
+        return (
+            yield from self._asked_change(
+                cleared
+                or Refusal(
+                    "Only a tool result that is shown whole, is not pinned, and is larger than its placeholder can be "
+                    "cleared."
+                )
+            )
+        )
+
+    def pin(self, items: Sequence[int], *, pinned: bool = True) -> Steps[StepDone | Refusal]:
+        """Pin messages or results, each with its group, or take the pins off."""
+        here = self.situation(between_turns=True)
+        share = self.settings.context.pins_share
+        plan = plan_pin(self.view, items, here, share=share) if pinned else plan_unpin(self.view, items, here)
+        return (yield from self._asked_change(plan))
+
+    def restore(self, items: Sequence[int], texts: Sequence[str] = ()) -> Steps[StepDone | Refusal]:
+        """Show messages or results whole again; `texts` has what the log holds only in part."""
+        here = self.situation(between_turns=True)
+        return (yield from self._asked_change(plan_restore(self.view, items, here, texts=texts)))
+
+    def undo(self, target: int | None = None) -> Steps[StepDone | Refusal]:
+        """Undo a context step, by default the newest."""
+        here = self.situation(between_turns=True)
+        return (yield from self._asked_change(plan_undo(self.view, here, target=target)))
+
+    def plan(self, step: Literal["compact", "checkpoint"], subject: str = "") -> SummaryPlan | Refusal:
+        """The summary (its focus is `subject`) or completion record (its note) of this moment, as the user asks."""
+        here, reason = self.situation(between_turns=True), "asked for by the user"
+        settings = self.settings.compaction
+        if step == "checkpoint":
+            return plan_checkpoint(self.view, here, settings, note=subject, reason=reason)
+        trigger = here.limits.compact.tokens or None
+        return plan_compaction(self.view, here, settings, trigger=trigger, focus=subject, asked=True, reason=reason)
+
+    def draft(self, step: Literal["compact", "checkpoint"], subject: str = "") -> Steps[Draft | Refusal]:
+        """Have a summary or completion record written; the conversation stays as it is."""
+        plan = self.plan(step, subject)
+        return plan if isinstance(plan, Refusal) else (yield from self.write(plan, asked=True))
+
+    def compact(self, step: Literal["compact", "checkpoint"] = "compact", subject: str = "") -> Steps[CompactionResult]:
+        """Write a summary or completion record and enter it, nobody being asked.
+
+        Where nothing can be summarised and the request does not fit, it is made smaller in the ways of a recovery.
+        """
+        before = self.tokens
+        draft = yield from self.draft(step, subject)
+        if isinstance(draft, Draft):
+            return (yield from self.enter(draft))
+        if step == "compact" and not self.fits and (yield from self.recover()):
+            return CompactionResult(before, self.tokens, len(self.view.log), draft.reason)
+        return CompactionResult(before, before, error=draft.reason)
+
+    def write(self, plan: SummaryPlan, *, asked: bool = False) -> Steps[Draft | Refusal]:
+        """Have the text of a plan written. One that was not `asked` for and fails lets the next one wait."""
+        yield StepStarted(plan.step, plan.before, plan.reason)
+        seen = len(self.view.log)
+        material = material_of(plan, self.view, self.settings.compaction, self._prompts)
+        written = yield from write_summary(
+            plan, material, self._writers(plan), self.settings.compaction, path=HISTORY_PATH
+        )
+        if isinstance(written, Refusal):
+            if not asked and not written.final:
+                self.compaction.backoff = self.compaction.backoff.failed()
+            yield StepDone(plan.step, plan.before, plan.before, plan.reason, error=written.reason)
+            return written
+        later = range(seen + 1, len(self.view.log) + 1)
+        unchanged = all(isinstance(self.view.log[seq], UnattributedCall) for seq in later)
+        return Draft(plan, material, written, len(self.view.log) if unchanged else seen)
+
+    def current(self, draft: Draft, text: str | None = None) -> Draft | Refusal:
+        """The draft on the view as it is now, with another `text` if one is given; refused where it no longer holds."""
+        seen, plan = len(self.view.log), draft.plan
+        if draft.seen == seen and text is None:
+            return draft
+        tokens_of = self.meter.mixed_tokens_of(self.view)
+        if draft.seen != seen:
+            now = rebased(plan, self.view, tokens=self.tokens, tokens_of=tokens_of)
+            if isinstance(now, Refusal):
+                return now
+            plan = now
+        wanted = draft.text if text is None else text
+        accepted = accept_anew(plan, draft.material.facts, draft.written.accepted, wanted, tokens_of=tokens_of)
+        if isinstance(accepted, Refusal):
+            return accepted
+        return replace(draft, plan=plan, written=draft.written._replace(accepted=accepted), seen=seen)
+
+    def enter(self, draft: Draft, text: str | None = None) -> Steps[CompactionResult]:
+        """Take a draft into the conversation, with another text if one is given, and all else that is due with it.
+
+        The cache behind a boundary is lost, so clearing what is old is free at that moment.
+        """
+        now = self.current(draft, text)
+        if isinstance(now, Refusal):
+            return CompactionResult(self.tokens, self.tokens, error=now.reason)
+        result = yield from self._enter(now.plan, now.material, now.written)
+        after = structs.replace(self.situation(between_turns=False), cold=True)
+        digest = self.digests.plan_after(self.view, now.plan.kept_from)
+        yield from self._digest_and_clear(digest, self.clearing.plan(self.view, after))
+        return result
+
+    # Looking ahead
+
+    def preview(self, step: PreviewedStep, subject: str = "") -> Outlook | Refusal:
+        """What a step would do and cost; exact for clearing, expected for a summary. Copies the view."""
+        here = self.situation(between_turns=True)
+        if step == "clear":
+            cleared = self.clearing.asked_for(self.view, here)
+            return self._nothing_to_clear() if cleared is None else look_at_clearing(self.view, here, cleared)
+        plan = self.plan(step, subject)
+        return plan if isinstance(plan, Refusal) else look_at_plan(self.view, here, plan)
+
+    def outlook(self, draft: Draft) -> Outlook:
+        """What entering a written summary would do and cost. Copies the view."""
+        return look_at_draft(self.view, self.situation(between_turns=True), draft)
+
+    def forecast(self, layer: str) -> Forecast:
+        """What the layer ``clear`` or ``compact`` would do if it came now; an empty one for any other."""
+        here = self.situation(between_turns=False)
+        match layer:
+            case "clear":
+                return self.clearing.forecast(self.view, here)
+            case "compact":
+                return self.compaction.forecast(here)
+            case _:
+                return Forecast()
+
+    def stats(self) -> ContextStats:
+        """How full the window is, what comes next, and what was done; costs and models are the caller's to add."""
+        tokens, budget, limits, done = self.tokens, self.budget, self.thresholds, counts(self.view)
+        return ContextStats(
+            model=self.model.name,
+            tokens=tokens,
+            window=budget.window,
+            reserve=budget.reserve,
+            measured=self.meter.measured,
+            categories=self.meter.breakdown(self.view),
+            messages=done.messages,
+            evicted=done.evicted,
+            cleared=done.cleared,
+            digested=done.digested,
+            compactions=done.compactions.count,
+            checkpoints=done.checkpoints.count,
+            summarised_chars=done.summarised_chars,
+            reasoning_dropped=self.view.reasoning_dropped(),
+            last_compaction=done.compactions,
+            last_checkpoint=done.checkpoints,
+            marks=marks(limits, budget.window),
+            upcoming=upcoming(tokens, limits, self.forecast),
+        )
+
+    def thresholds_with(self, model: ModelFacts) -> tuple[Window, Thresholds]:
+        """The window and thresholds another model would have."""
+        return self._window_of(model), self._thresholds_of(model)
+
+    @property
+    def protected_tokens(self) -> int:
+        """The tokens at the end of the conversation in which nothing is cleared unasked."""
+        return protected_tokens(self.settings.clearing, self.window.tokens)
+
+    def situation(self, *, between_turns: bool) -> Situation:
+        """This moment, as every layer is told of it."""
+        tokens, model, growth = self.tokens, self.model, self.meter.growth
+        return Situation(
+            budget=self.budget,
+            limits=self.thresholds,
+            tokens=tokens,
+            growth=growth.clearable,
+            growth_of_all=growth.all,
+            cold=self.cache.cold,
+            between_turns=between_turns,
+            rates=model.rates(tokens),
+            small_rates=model.small.rates(tokens) if model.small is not None else None,
+            tokens_of=lambda size: self.meter.tokens_of(self.view, size),
+            mixed_tokens_of=self.meter.mixed_tokens_of(self.view),
+        )
+
+    @property
+    def cache(self) -> CacheState:
+        """Whether the provider still has the prefix of the next request."""
+        call, prefix = self.view.last_call, self.view.prefix
+        return cache_state(
+            now=self._clock(),
+            last_call=self.view.last_read(call) if call else None,
+            ttl_s=self.model.cache_ttl_s,
+            same_model=call is not None and call.model == self.model.name,
+            same_prefix=call is None or prefix is None or prefix.seq < call.seq,
+        )
+
+    # One step each
+
+    def _nothing_to_clear(self) -> Refusal:
+        keep = self.settings.clearing.keep
+        return Refusal(f"There is nothing to clear: the newest {keep} results and pins stay.")
+
+    def _enter(self, plan: SummaryPlan, material: Material, written: Written) -> Steps[CompactionResult]:
+        accepted, boundary = written.accepted, written.accepted.boundary
+        yield ArchiveTurns(material.archive)
+        prefix, renewed = self.view.prefix, self.renewed_prefix
+        renewing: tuple[Prefix, ...] = ()
+        if renewed is not None and (prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools)):
+            renewing = (renewed,)
+        last = expect(int, (yield Append((*accepted.entries, *renewing))))
+        seq = last - len(accepted.entries) - len(renewing) + 1
+        self.compaction.backoff = self.compaction.backoff.succeeded()
+        yield StepDone(
+            plan.step,
+            plan.before,
+            accepted.after,
+            f"{boundary.reason}; {written.how}",
+            entry=self.view.context_entry(seq),
+            items=len(plan.leaving) + len(plan.boundaries),
+            text=boundary.text,
+            cost_usd=boundary.cost_usd,
+            details=(
+                ("how", written.how),
+                ("failures", written.failures),
+                ("facts_missing", accepted.facts_missing),
+                ("sections_added", accepted.sections_added),
+            ),
+        )
+        return CompactionResult(plan.before, accepted.after, seq, boundary.text)
+
+    def _digest_and_clear(self, digest: DigestPlan | None, cleared: Cleared | None) -> Steps[None]:
+        if digest is not None:
+            yield from self._digest(digest)
+        if cleared is not None:
+            yield from self._change(cleared)
+
+    def _digest(self, plan: DigestPlan) -> Steps[None]:
+        yield StepStarted("digest", self.tokens, plan.reason)
+        text = ""
+        if self.settings.digests.strategy == "llm":
+            messages = (RequestMessage("user", (Text(plan.material),)),)
+            request = ModelRequest(system=plan.instruction, tools=(), messages=messages, max_tokens=ANSWER_TOKENS)
+            tokens = (len(plan.instruction) + len(plan.material)) // 3
+            who: Literal["session", "small"] = "small" if self.model.small is not None else "session"
+            answer = yield AskModel(who, request, "digest", tokens)
+            text = answer.text if isinstance(answer, Answer) else ""
+        before = self.tokens
+        entry = accept_digest(plan, text, before=before)
+        here = self.situation(between_turns=False)
+        after = what_if(self.view, [entry], here).after
+        yield from self._change(structs.replace(entry, after=after))
+
+    def _recover_by(self, way: OverflowStep) -> Steps[None]:
+        here = self.situation(between_turns=False)
+        match way:
+            case "clear_old" | "clear_newest":
+                cleared = self.clearing.asked_for(self.view, here, keep=0 if way == "clear_newest" else None)
+                if cleared is not None:
+                    yield from self._change(structs.replace(cleared, reason=TOO_LARGE))
+            case "extract" | "extract_if_enough":
+                keep = int(min(here.budget.limit or here.tokens, here.tokens) * KEPT_SHARE)
+                settings = self.settings.compaction
+                plan = plan_compaction(self.view, here, settings, trigger=None, asked=True, keep=keep, reason=TOO_LARGE)
+                if isinstance(plan, SummaryPlan) and (way == "extract" or here.budget.fits(plan.after)):
+                    yield from self._extract(plan)
+            case "shorten":
+                yield from self._shorten(here)
+
+    def _extract(self, plan: SummaryPlan) -> Steps[None]:
+        material = material_of(plan, self.view, self.settings.compaction, self._prompts)
+        tokens_of = self.meter.mixed_tokens_of(self.view)
+        accepted = accept(
+            plan, material, material.extract, self.settings.compaction, path=HISTORY_PATH, tokens_of=tokens_of
+        )
+        if isinstance(accepted, Accepted):
+            yield from self._enter(plan, material, Written(accepted, "an extract, without a model"))
+
+    def _shorten(self, here: Situation) -> Steps[None]:
+        targets = plan_shortening(self.view, here)
+        if not targets:
+            return
+        pictures, smaller = pictures_in(targets), dict[Image, Image]()
+        if pictures:
+            made = yield ShrinkImages(pictures)
+            smaller = dict(zip(pictures, made.images, strict=True)) if isinstance(made, Shrunk) else {}
+        blocks = []
+        for target in targets:
+            kept, path = text_to_keep(target), ""
+            if kept:
+                path = (
+                    self._path_of(target.seq) or expect(Artifact, (yield SaveText(f"message-{target.seq}", kept))).path
+                )
+            blocks.append(shortened(target, path=path, smaller=smaller))
+        entry = Shortened(
+            items=tuple(target.seq for target in targets), blocks=tuple(blocks), reason=TOO_LARGE, before=here.tokens
+        )
+        after = what_if(self.view, [entry], here).after
+        yield from self._change(structs.replace(entry, after=after))
+
+    def _path_of(self, seq: int) -> str:
+        """Where the whole of a message or result lies already; empty where it lies in no file."""
+        entry = self.view.log[seq]
+        return entry.artifact.path if isinstance(entry, Message) and entry.artifact is not None else ""
+
+    def _asked_change(self, plan: AnyContextEntry | Refusal) -> Steps[StepDone | Refusal]:
+        return plan if isinstance(plan, Refusal) else (yield from self._change(plan))
+
+    def _change(self, entry: AnyContextEntry) -> Steps[StepDone]:
+        seq = expect(int, (yield Append((entry,))))
+        done = step_of(self.view.context_entry(seq))
+        yield done
+        return done
+
+    # Figures
+
+    @property
+    def _policy(self) -> ReasoningPolicy:
+        return ReasoningPolicy(self.model.name, self.model.bound_reasoning)
+
+    def _window_of(self, model: ModelFacts) -> Window:
+        known = model.window if model.told_by_provider else 0
+        window = resolve_window(
+            self.settings.context, provider=known, catalogue=0 if model.told_by_provider else model.window
+        )
+        cap = self._caps.get(model.name, 0) or (model.window if model.fixed_window else 0)
+        return Window(cap, "provider") if cap and window.tokens > cap else window
+
+    def _budget_of(self, model: ModelFacts) -> Budget:
+        sizes = self.meter.categories(self.view)
+        fixed = sizes["system"] + sizes["tools"]
+        return budget_of(self.settings.context, self._window_of(model), fixed, max_output=model.max_output)
+
+    def _thresholds_of(self, model: ModelFacts) -> Thresholds:
+        return thresholds(
+            self._budget_of(model),
+            self.settings.clearing,
+            self.settings.compaction,
+            tier=model.tier,
+            task=self._task_threshold,
+            set_tiers=self._set_tiers,
+            cliffs=model.cliffs,
+        )
+
+    def _writers(self, plan: SummaryPlan) -> Writers:
+        small = self.model.small
+        return Writers(
+            model=self.model,
+            tokens=self.tokens,
+            cold=self.cache.cold,
+            request=self._request_asking,
+            tokens_of=self.meter.mixed_tokens_of(self.view),
+            small_tokens_of=lambda size: self.meter.tokens_for(small.name if small else self.model.name, size),
+            default_window=self.settings.context.default_window,
+            own=plan.step in self._own_writers,
+        )
+
+    def _request_asking(self, instruction: str) -> ModelRequest:
+        """The next request with an instruction at its end, as a part of the user's newest message or as a new one."""
+        prefix, messages = self.view.prefix, self.view.messages(self._policy)
+        asked = RequestMessage("user", (Text(instruction),))
+        if messages and messages[-1].role == "user":
+            asked = RequestMessage("user", (*messages.pop().blocks, *asked.blocks))
+        return ModelRequest(
+            system=prefix.system if prefix else "",
+            tools=prefix.tools if prefix else (),
+            messages=(*messages, asked),
+            max_tokens=ANSWER_TOKENS,
+            cache_edges=(len(messages) - 1,) if messages else (),
+        )
+
+    def _protected_edge(self, messages: Sequence[RequestMessage]) -> int:
+        """The index of the last message before the protected tail, in which nothing is cleared; -1: there is none.
+
+        It stays where the last edit left it: what stands before it is read from the cache by every call, which keeps it
+        there, while a mark that moved along would be written anew each time.
+        """
+        edited = self.view.edits
+        if self._edge is not None and self._edge[0] == edited and self._edge[1] < len(messages):
+            return self._edge[1]
+        left, found = self.protected_tokens, -1
+        tokens_of = self.meter.mixed_tokens_of(self.view)
+        for index in range(len(messages) - 1, -1, -1):
+            size = NOTHING
+            for block in messages[index].blocks:
+                size = size.plus(size_of_block(block))
+            left -= tokens_of(size)
+            if left < 0:
+                found = index - 1
+                break
+        self._edge = (edited, found)
+        return found

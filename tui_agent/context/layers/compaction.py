@@ -1,0 +1,182 @@
+"""Compaction: older turns become one summary, where a threshold is reached or where that is the cheapest moment.
+
+The newest turns stay word for word, and with them what the model has not seen yet; earlier summaries are summarised
+along. The check is made before every model call, between turns and inside a tool loop (README, reference: layers,
+cost).
+"""
+
+from typing import Final, NamedTuple
+
+from tui_agent.context.budget import keep_tokens
+from tui_agent.context.changes import resting_after_undo
+from tui_agent.context.economics import (
+    Forecast,
+    Rates,
+    Situation,
+    Worth,
+    clearing_cost_per_token,
+    compaction_worth,
+    forecast,
+    pays_from,
+    pays_or_waits,
+    reason_it_pays,
+)
+from tui_agent.context.effects import Refusal
+from tui_agent.context.summary.plan import SHORTEST_GAIN, SummaryPlan, plan_summary
+from tui_agent.context.summary.questions import FIVE, OUTLINE
+from tui_agent.context.summary.spans import Scale, span_before, start_by_messages, start_by_tokens
+from tui_agent.conversation.entries import Cleared
+from tui_agent.conversation.view import View
+from tui_agent.settings import Compaction as CompactionSettings
+from tui_agent.settings import Settings
+
+GAIN_SHARE: Final = 0.05
+TRIGGER_SHARE: Final = 0.1
+LARGEST_GAIN_ASKED: Final = 10_000
+
+_FREE: Final = Rates(0.0, 0.0, 0.0, 0.0)
+
+
+class Backoff(NamedTuple):
+    """The pause after compactions that failed: 2, 4, … turns, up to `longest`. It starts over with a success."""
+
+    longest: int = 32
+    failures: int = 0
+    turns: int = 0
+
+    @property
+    def resting(self) -> bool:
+        """Whether automatic compaction waits; a compaction the user asks for never does."""
+        return self.turns > 0
+
+    def failed(self) -> "Backoff":
+        """After a compaction that did not come about."""
+        failures = min(self.failures + 1, 16)
+        return self._replace(failures=failures, turns=min(2**failures, self.longest))
+
+    def succeeded(self) -> "Backoff":
+        """After a compaction."""
+        return self._replace(failures=0, turns=0)
+
+    def turn_ended(self) -> "Backoff":
+        """After each turn."""
+        return self._replace(turns=max(0, self.turns - 1))
+
+
+class Compaction:
+    """The layer. Owns the pause after compactions that failed."""
+
+    name = "compaction"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings.compaction
+        self._on = settings.context.preset != "off" and settings.compaction.auto
+        self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
+
+    def plan(self, view: View, situation: Situation) -> SummaryPlan | None:
+        """The summary that is due now, clearing aside."""
+        return self.plan_with(view, situation, None)
+
+    def plan_with(self, view: View, situation: Situation, cleared: Cleared | None) -> SummaryPlan | None:
+        """The summary that is due even though `cleared` is about to be cleared, or that frees tokens at less cost."""
+        if not self._on or self.backoff.resting:
+            return None
+        freed = cleared.before - cleared.after if cleared is not None else 0
+        trigger = situation.limits.compact.tokens or None
+        if reason := self._reason(view, situation, freed):
+            plan = plan_compaction(view, situation, self._settings, trigger=trigger, reason=reason)
+            if isinstance(plan, Refusal):
+                self.backoff = self.backoff.failed()
+        elif cleared is not None and self._frees_at_less_cost(cleared, view, situation):
+            reason = "it frees tokens at less cost than clearing would"
+            plan = plan_compaction(view, situation, self._settings, trigger=trigger, reason=reason)
+        else:
+            return None
+        return None if isinstance(plan, Refusal) else plan
+
+    def forecast(self, here: Situation) -> Forecast:
+        """What it would do if it came now, from running sizes and prices alone."""
+        settings = self._settings
+        keep = keep_tokens(settings, here.budget, here.limits.compact.tokens)
+        worth = compaction_worth(here, settings, here.rates or _FREE, keep=keep, small=here.small_rates)
+        if worth.freed <= 0:
+            return Forecast(why=f"nothing to gain yet: the newest {keep:,} tokens stay word for word")
+        why = ""
+        if not settings.auto:
+            why = "not by itself: compaction.auto is off"
+        elif here.rates is not None:
+            needed = pays_from(here, settings, here.rates, worth, growth=here.growth_of_all)
+            why = pays_or_waits(worth.freed, needed) if needed is not None else ""
+        return forecast(worth.freed, worth.cost, here.rates, why)
+
+    def _reason(self, view: View, here: Situation, freed: int) -> str:
+        left, trigger, limit = here.tokens - freed, here.limits.compact, here.limits.limit
+        if trigger.rests or resting_after_undo(view):
+            return "the view reached the limit" if limit.reached(left) else ""
+        if trigger.reached(left, len(view.messages()) if trigger.messages else 0):
+            return (
+                f"the view reached {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source
+            )
+        worth = compaction_now(here, self._settings)
+        if worth is None or here.rates is None:
+            return ""
+        return reason_it_pays(here, self._settings, here.rates, worth, growth=here.growth_of_all)
+
+    def _frees_at_less_cost(self, cleared: Cleared, view: View, here: Situation) -> bool:
+        """Whether a compaction makes the room at less cost than this clearing; on a cold cache clearing is free."""
+        worth = compaction_now(here, self._settings)
+        if worth is None or here.rates is None or here.cold or resting_after_undo(view):
+            return False
+        freed = cleared.before - cleared.after
+        first = next(result for result in view.live_results() if result.seq == cleared.results[0])
+        tail = max(0, here.tokens_of(first.after) - (freed - here.tokens_of(first.size)))
+        return worth.per_token < clearing_cost_per_token(here.rates, freed=freed, tail=tail)
+
+
+def compaction_now(here: Situation, settings: CompactionSettings) -> Worth | None:
+    """What a compaction would cost and free now; None where prices or limits do not tell, or thrift is 0."""
+    trigger = here.limits.compact
+    if here.rates is None or not settings.thrift or trigger.rests or not trigger.tokens:
+        return None
+    keep = keep_tokens(settings, here.budget, trigger.tokens)
+    return compaction_worth(here, settings, here.rates, keep=keep, small=here.small_rates)
+
+
+def plan_compaction(
+    view: View,
+    situation: Situation,
+    settings: CompactionSettings,
+    *,
+    trigger: int | None,
+    focus: str = "",
+    asked: bool = False,
+    keep: int | None = None,
+    reason: str = "",
+) -> SummaryPlan | Refusal:
+    """The compaction of this moment.
+
+    `trigger` is the size, in tokens, at which compactions happen; None: tokens are unknown, so messages are counted.
+    `asked`: the user wants it now, so of a short conversation no more than a quarter is kept, and any gain will do; by
+    itself a compaction must free 5% of the window (at most 10,000 tokens and a tenth of the trigger), or it would soon
+    be due again. `keep` overrides what is kept, as the recovery from an overflow does.
+    """
+    groups, boundaries = view.groups(), view.boundaries()
+    weigh = Scale(situation.mixed_tokens_of)
+    if trigger is None and keep is None:
+        start = start_by_messages(groups, settings.keep_recent)
+    else:
+        if keep is None:
+            keep = keep_tokens(settings, situation.budget, trigger or 0)
+        if asked:
+            keep = min(keep, sum(weigh.group(group) for group in groups) // 4)
+        start = start_by_tokens(groups, keep, weigh)
+    span = span_before(groups, boundaries, start)
+    least = SHORTEST_GAIN if asked else _smallest_gain(situation.budget.window, trigger)
+    form = OUTLINE if settings.handover == "outline" else FIVE
+    return plan_summary(situation, settings, span=span, form=form, subject=focus, least_gain=least, reason=reason)
+
+
+def _smallest_gain(window: int, trigger: int | None) -> int:
+    """The tokens a compaction must free that nobody asked for."""
+    most = min(LARGEST_GAIN_ASKED, int(window * GAIN_SHARE), int((trigger or window) * TRIGGER_SHARE))
+    return max(SHORTEST_GAIN, most)

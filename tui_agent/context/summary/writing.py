@@ -1,0 +1,348 @@
+"""Having a summary written: the ways to it in order, from the best to the one that cannot fail.
+
+First the way that price chose, then a separate model on the whole transcript, then the same in parts small enough for
+it, whose summaries it puts together, then the extract. Each failure, overflow or rejected text leads to the next way;
+none repeats what failed, and no error text enters a request.
+"""
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from tui_agent.context.counting import estimate
+from tui_agent.context.economics import Choice, ModelFacts, Summariser, choose_summariser
+from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, Steps, WrongOutcome
+from tui_agent.context.rendering import cut, material
+from tui_agent.context.summary.plan import EXTRACTED, Accepted, Author, Material, SummaryPlan, accept
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.request import ModelRequest, RequestMessage
+from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.settings import Compaction
+
+Way: TypeAlias = Literal["same_prefix", "whole", "parts", "extract"]
+
+ANSWER_TOKENS: Final = 4_096
+"""The longest summary a model may write."""
+MOST_PARTS: Final = 16
+_SHORTEST_PART: Final = 400
+
+
+class Attempt(NamedTuple):
+    """One way to a summary.
+
+    ``same_prefix``: `instruction` is sent as one more user message at the end of the running request, with its tools
+    unchanged; calls in the answer are ignored. ``whole`` and ``parts``: each of `materials` is one request of a system
+    prompt, `instruction`, and one user message; several answers are put together by one request more. ``extract``: no
+    model is asked.
+    """
+
+    way: Way
+    instruction: str = ""
+    materials: tuple[str, ...] = ()
+
+
+class Writers(NamedTuple):
+    """Who could write a summary, and how each counts.
+
+    `model` answers in the conversation; `request` is its next request with an instruction at the end, of `tokens`
+    tokens without it; `cold`: the provider's cache of it has run out. `tokens_of` counts as that model does,
+    `small_tokens_of` as the cheaper one beside it. `own`: the caller's own writer is asked first.
+    """
+
+    model: ModelFacts
+    tokens: int
+    cold: bool
+    request: Callable[[str], ModelRequest]
+    tokens_of: Callable[[Size], int]
+    small_tokens_of: Callable[[Size], int]
+    default_window: int
+    own: bool = False
+
+    @property
+    def small(self) -> ModelFacts | None:
+        """The cheaper model, where it is another one."""
+        small = self.model.small
+        return small if small is not None and small.name != self.model.name else None
+
+    def room(self, model: ModelFacts) -> int:
+        """The tokens of one request that leaves `model` room for its answer."""
+        window = model.window or self.default_window
+        return window - min(ANSWER_TOKENS, window // 4)
+
+
+class Written(NamedTuple):
+    """A summary that was accepted, the way it came about, what failed before, and what all of it has cost in USD.
+
+    `spent_usd` is None where a price is not known.
+    """
+
+    accepted: Accepted
+    how: str
+    failures: tuple[str, ...] = ()
+    spent_usd: float | None = 0.0
+
+
+class CompactionResult(NamedTuple):
+    """What a compaction or checkpoint came to: the view's tokens before and after, the entry (0: none), and why not."""
+
+    before: int
+    after: int
+    seq: int = 0
+    text: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A written summary or completion record that is not yet entered, with its exact figures.
+
+    Until it is accepted nothing of it is in the log: whoever drops a draft, or is killed with one, has the view as it
+    was. `seen` is the newest entry of the log these figures are of.
+    """
+
+    plan: SummaryPlan
+    material: Material
+    written: Written
+    seen: int
+
+    @property
+    def step(self) -> Literal["summary", "checkpoint"]:
+        return self.plan.step
+
+    @property
+    def text(self) -> str:
+        """What the model would be shown for the older turns, the facts in it; untrusted."""
+        return self.written.accepted.text
+
+    @property
+    def before(self) -> int:
+        """Tokens of the next request without it."""
+        return self.plan.before
+
+    @property
+    def after(self) -> int:
+        """Tokens of the next request with it."""
+        return self.written.accepted.after
+
+    @property
+    def model(self) -> str:
+        """Who wrote it; empty: nobody, it is an extract of the turns."""
+        return self.written.accepted.boundary.model
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What failed before it came about; untrusted text of providers."""
+        return self.written.failures
+
+    @property
+    def spent_usd(self) -> float | None:
+        """What writing it has cost, failures included; None where a price is not known."""
+        return self.written.spent_usd
+
+    @property
+    def facts_appended(self) -> int:
+        """How many names, numbers and demands that the writer left out stand below the text, verbatim."""
+        return self.written.accepted.facts_appended
+
+    @property
+    def facts_left_out(self) -> int:
+        """How many it lacks all the same: more than there is room for, or taken out by whoever edited it."""
+        return self.written.accepted.facts_missing - self.facts_appended
+
+
+def write_summary(
+    plan: SummaryPlan, material: Material, writers: Writers, settings: Compaction, *, path: str
+) -> Steps[Written | Refusal]:
+    """The summary of `plan`; `path` is where its archive is to lie.
+
+    Every failure of a model leads to the next way, the last of which needs none; a final refusal (the cost ceiling)
+    leads to none: a lesser summary is no answer to it.
+    """
+    choice = choose_writer(plan, material, writers)
+    failures: list[str] = []
+    answers: list[Answer] = []
+
+    def try_out(text: str, author: Author, way: str, how: str) -> Written | None:
+        accepted = accept(plan, material, text, settings, path=path, tokens_of=writers.tokens_of, author=author)
+        if isinstance(accepted, Refusal):
+            failures.append(f"{way}: {accepted.reason}")
+            return None
+        return Written(accepted, how, tuple(failures), _total_cost(answers))
+
+    if writers.own:
+        asked = AskWriter(plan.step, material.parts, material.questions.separate, plan.subject)
+        answer = yield from _answered(asked, answers)
+        if isinstance(answer, Refusal):
+            failures.append(f"own writer: {answer.reason}")
+        elif (done := try_out(answer.text, _author([answer]), "own writer", "by the writer of its own")) is not None:
+            return done
+    for attempt in attempts(material, writers, same_prefix=choice.way == "same_prefix"):
+        if attempt.way == "extract":
+            text, author = material.extract, EXTRACTED
+        else:
+            before = len(answers)
+            asked_text = yield from _ask(attempt, material, writers, answers)
+            if isinstance(asked_text, Refusal):
+                if asked_text.final:
+                    return asked_text
+                failures.append(f"{attempt.way}: {asked_text.reason}")
+                continue
+            text, author = asked_text, _author(answers[before:])
+        done = try_out(text, author, attempt.way, _how(attempt.way, choice))
+        if done is not None:
+            return done
+    return Refusal(failures[-1] if failures else "No way to a summary was found.")
+
+
+def choose_writer(plan: SummaryPlan, material: Material, writers: Writers) -> Choice:
+    """Who writes at less cost: the conversation's own model over its cached prefix, or a cheaper one on its own."""
+    model, small = writers.model, writers.small
+    instruction = math.ceil(len(material.questions.same_prefix) / 3)
+    same = Summariser(
+        model=model.name,
+        rates=model.rates(plan.before),
+        reads=plan.before,
+        instruction=instruction,
+        writes=ANSWER_TOKENS // 2,
+        limit=writers.room(model),
+        cached=not writers.cold,
+    )
+    if small is None:
+        return choose_summariser(same, None)
+    reads = math.ceil(sum(map(len, material.parts)) / 3)
+    alone = Summariser(
+        model=small.name,
+        rates=small.rates(reads),
+        reads=reads,
+        instruction=instruction,
+        writes=ANSWER_TOKENS // 2,
+        limit=writers.room(small),
+        cached=False,
+    )
+    return choose_summariser(same, alone)
+
+
+def attempts(written_from: Material, writers: Writers, *, same_prefix: bool) -> tuple[Attempt, ...]:
+    """The ways to a summary, in order."""
+    found: list[Attempt] = []
+    if same_prefix:
+        found.append(Attempt("same_prefix", written_from.questions.same_prefix))
+    separate, tokens_of = writers.small or writers.model, writers.tokens_of
+    if writers.small is not None:
+        tokens_of = writers.small_tokens_of
+    instruction = written_from.questions.separate
+    left = writers.room(separate) - tokens_of(size_of_text(instruction))
+    if left > 0:
+        whole = material(written_from.parts)
+        size = tokens_of(size_of_text(whole))
+        if size <= left:
+            found.append(Attempt("whole", instruction, (whole,)))
+            left = size // 2
+        pieces = chunks(written_from.parts, limit=left, tokens_of=tokens_of)
+        if len(pieces) > 1:
+            found.append(Attempt("parts", instruction, pieces))
+    found.append(Attempt("extract"))
+    return tuple(found)
+
+
+def chunks(parts: Sequence[str], *, limit: int, tokens_of: Callable[[Size], int]) -> tuple[str, ...]:
+    """The parts in order, as few materials as each of at most `limit` tokens can hold, at most 16.
+
+    A part that is too large alone is cut in its middle; where 16 are not enough, all parts are cut alike. Empty where
+    even a shortened part would not fit.
+    """
+    total = sum(tokens_of(size_of_text(part)) + 1 for part in parts)
+    frame = tokens_of(size_of_text(material(())))
+    room = limit - frame
+    if room <= 0 or not parts:
+        return ()
+    longest = max(map(len, parts))
+    while longest >= _SHORTEST_PART or total <= room:
+        packed = _packed([cut(part, longest) for part in parts], room, tokens_of)
+        if packed is not None and len(packed) <= MOST_PARTS:
+            return tuple(material(group) for group in packed)
+        if longest < _SHORTEST_PART:
+            break
+        longest //= 2
+    return ()
+
+
+def _ask(
+    attempt: Attempt, written_from: Material, writers: Writers, answers: list[Answer]
+) -> Generator[Effect, Outcome, str | Refusal]:
+    """Ask as `attempt` says; the text. What a part of it has cost is in `answers` also where a later part failed."""
+    if attempt.way == "same_prefix":
+        request = writers.request(attempt.instruction)
+        tokens = writers.tokens + estimate(size_of_text(attempt.instruction))
+        answer = yield from _answered(AskModel("session", request, "summary", tokens, True), answers)
+        return answer if isinstance(answer, Refusal) else answer.text
+    texts: list[str] = []
+    for part in attempt.materials:
+        answer = yield from _answered(_alone(attempt.instruction, part, writers), answers)
+        if isinstance(answer, Refusal):
+            return answer
+        texts.append(answer.text)
+    if len(texts) == 1:
+        return texts[0]
+    told = [f"[part {number} of {len(texts)}]\n{text.strip()}" for number, text in enumerate(texts, 1)]
+    merging = _alone(written_from.questions.merging, material(told), writers)
+    answer = yield from _answered(merging, answers)
+    if isinstance(answer, Refusal):
+        # The summaries of the parts one after the other say more than no summary.
+        return answer if answer.final else "\n\n".join(text.strip() for text in texts)
+    return answer.text
+
+
+def _alone(instruction: str, told: str, writers: Writers) -> AskModel:
+    messages = (RequestMessage("user", (Text(told),)),)
+    request = ModelRequest(system=instruction, tools=(), messages=messages, max_tokens=ANSWER_TOKENS)
+    tokens = estimate(size_of_text(instruction, told))
+    return AskModel("small" if writers.small is not None else "session", request, "summary", tokens)
+
+
+def _answered(asked: AskModel | AskWriter, answers: list[Answer]) -> Generator[Effect, Outcome, Answer | Refusal]:
+    outcome = yield asked
+    if isinstance(outcome, Answer):
+        answers.append(outcome)
+        return outcome
+    if isinstance(outcome, Refusal):
+        return outcome
+    raise WrongOutcome(f"a question to a model was answered by {type(outcome).__name__}")
+
+
+def _author(answers: Sequence[Answer]) -> Author:
+    usage = Usage()
+    for answer in answers:
+        usage += answer.usage
+    return Author(answers[-1].model, usage, _total_cost(answers))
+
+
+def _total_cost(answers: Sequence[Answer]) -> float | None:
+    costs = [answer.cost_usd for answer in answers]
+    return None if None in costs else sum((cost for cost in costs if cost is not None), 0.0)
+
+
+def _how(way: Way, choice: Choice) -> str:
+    """How a summary came about, for people: why it was written so, or what it had to fall back on."""
+    if way == {"same_prefix": "same_prefix", "separate": "whole"}[choice.way]:
+        return choice.reason
+    fallbacks = {"whole": "read on its own", "parts": "read in parts", "extract": "an extract, without a model"}
+    return fallbacks.get(way, choice.reason)
+
+
+def _packed(parts: Sequence[str], room: int, tokens_of: Callable[[Size], int]) -> list[list[str]] | None:
+    """The parts in groups of at most `room` tokens; None where one alone is larger."""
+    groups: list[list[str]] = []
+    used = room + 1
+    for part in parts:
+        tokens = tokens_of(size_of_text(part)) + 1
+        if tokens > room:
+            return None
+        if used + tokens > room:
+            groups.append([])
+            used = 0
+        groups[-1].append(part)
+        used += tokens
+    return groups
