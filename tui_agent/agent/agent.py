@@ -1,68 +1,86 @@
-"""The agent: the verbs a front end has. One conversation, one turn at a time."""
+"""The agent: the verbs a front end has. One conversation, one turn or context step at a time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from tui_agent.agent import events
+from tui_agent.agent.branches import Branch, branches, turn_start
 from tui_agent.agent.briefing import Briefing
-from tui_agent.agent.guards import Guards
-from tui_agent.agent.history import replay, text_of, user_blocks
+from tui_agent.agent.history import replay, step_event, text_of, user_blocks
+from tui_agent.agent.overview import (
+    Fullness,
+    Overview,
+    SwitchOutlook,
+    context_stats,
+    excerpt,
+    fullness,
+    original,
+    overview,
+    switch_outlook,
+)
 from tui_agent.agent.recalling import Recaller
-from tui_agent.agent.record import Record, unbroken
-from tui_agent.agent.steering import AgentBusy, Steered
+from tui_agent.agent.record import unbroken
+from tui_agent.agent.steps import Texts
 from tui_agent.agent.subtasks import SubtaskResult, SubtaskRunner, SubtaskSpec
 from tui_agent.agent.task_class import configured_model
-from tui_agent.agent.toolbox import Toolbox
-from tui_agent.agent.turn import Turn
-from tui_agent.agent.upkeep import Upkeep
+from tui_agent.agent.turn import Parts, Turn
 from tui_agent.agent.user_shell import is_note
+from tui_agent.context.changes import Outlook, PreviewedStep
+from tui_agent.context.effects import Refusal, StepDone, Steps
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.stats import ContextStats
+from tui_agent.context.summary.writing import CompactionResult, Draft
 from tui_agent.conversation.blocks import Image, Text, ToolDefinition, valid_text
-from tui_agent.conversation.entries import (
-    Message,
-    ModelSwitched,
-    Queued,
-    Withdrawn,
-    notice,
-    user_message,
-)
-from tui_agent.models.base import Model
-from tui_agent.models.usage import UsageTracker
+from tui_agent.conversation.entries import Message, Queued, Withdrawn, user_message
+from tui_agent.conversation.view import Item
+from tui_agent.models.base import Model, ModelProfile
 from tui_agent.settings import Settings
+from tui_agent.storage.recall_search import Recalled
+from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.permissions import Mode
 
-__all__ = ["Agent", "AgentBusy", "NotRunning"]
+T = TypeVar("T")
+
+
+class AgentBusy(RuntimeError):
+    """A turn is running: send the text with `Agent.queue`."""
 
 
 class NotRunning(RuntimeError):
     """No turn is running that could take a queued text: start one with `Agent.run`."""
 
 
-class Agent(Steered):
-    """A conversation with a model that can use tools.
+class Agent:
+    """A conversation with a model that can use tools, whose context can be looked at and changed.
 
-    `run` is the only way a turn happens. `briefing` has the system prompt and tools that a new conversation, or one
-    that goes on with another model, begins with; a conversation that goes on keeps those in its log, and the model is
-    told at the next turn what has changed meanwhile.
+    `run` is the only way a turn happens. One turn or context step happens at a time: a step waits for the turn that
+    runs, and the other way round. `tui_agent.create_agent` puts one together.
     """
 
     def __init__(
         self,
-        record: Record,
-        model: Model,
-        toolbox: Toolbox,
-        tracker: UsageTracker,
-        upkeep: Upkeep,
+        parts: Parts,
         briefing: Briefing,
+        texts: Texts,
         *,
-        guards: Guards,
         subtasks: SubtaskRunner | None = None,
         recaller: Recaller | None = None,
+        compactor: bool = True,
     ) -> None:
-        super().__init__(record, model, tracker, upkeep, recaller)
-        self._toolbox = toolbox
-        self._guards = guards
-        self._subtasks = subtasks
+        self._parts = parts
+        self._record, self._active, self._toolbox, self.tracker, self._steps, self._guards = parts
+        self._engine = self._record.engine
         self._briefing = briefing
+        self._texts = texts
+        self._subtasks = subtasks
+        self._recaller = recaller
+        self._compactor = compactor
+        self._one_at_a_time = asyncio.Lock()
+        self._holder: asyncio.Task[object] | None = None
+        self._listeners: list[Callable[[events.AgentEvent], None]] = []
+        self._worker: asyncio.Task[None] | None = None
         self._finishing = asyncio.Lock()
 
     # A turn
@@ -77,7 +95,7 @@ class Agent(Steered):
             raise AgentBusy("a turn is running")
         stream: asyncio.Queue[events.AgentEvent | None] = asyncio.Queue()
         message = user_message(valid_text(prompt), *images) if prompt.strip() or images else None
-        worker = self._worker = asyncio.create_task(self._work(message, stream))
+        worker = self._worker = asyncio.create_task(self._work(message, stream.put_nowait))
         # Also where it is cancelled before its first step, which no `finally` of its own would see.
         worker.add_done_callback(lambda done: self._turn_over(done, stream))
         try:
@@ -91,62 +109,50 @@ class Agent(Steered):
                 worker.cancel()
                 await unbroken(_ended(worker))
 
-    async def _work(self, message: Message | None, stream: asyncio.Queue[events.AgentEvent | None]) -> None:
-        emit = stream.put_nowait
+    async def _work(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
+        begun = finished = 0
+
+        def tell(event: events.AgentEvent) -> None:
+            nonlocal begun, finished
+            begun += isinstance(event, events.TurnStarted)
+            finished += isinstance(event, events.TurnFinished)
+            emit(event)
+
+        text = text_of(message.blocks, Text) if message else ""
+        tell(events.TurnStarted(seq=len(self._record.view.log), text=text))
         try:
-            emit(
-                events.TurnStarted(
-                    seq=len(self._record.view.log) + 1, text=text_of(message.blocks, Text) if message else ""
-                )
-            )
             if message is not None and self._one_at_a_time.locked():
                 # The user asked for a compaction that still runs; their next words are on disk meanwhile.
                 await self._record.append(Queued(blocks=user_blocks(message.blocks)))
                 message = None
             async with self._one_at_a_time:
-                await self._turns(message, emit)
+                await self._turns(message, tell)
         finally:
             self._worker = None
+            if finished < begun:
+                tell(events.stopped_before_it_began())
 
     async def _turns(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
         """One turn, and another for what was sent too late to be part of it."""
         while True:
-            turn = Turn(
-                self._record,
-                self._model,
-                self._toolbox,
-                self.tracker,
-                self._upkeep,
-                self._guards,
-                self._begin,
-                lambda name: self._escalated(name, emit),
-                emit,
-            )
+            turn = Turn(self._parts, emit)
             await turn.run(message)
             message = None
             async with self._finishing:
                 if turn.failed or all(is_note(text) for _, text in self.queued()):
                     self._worker = None
                     return
+            emit(events.TurnStarted(seq=len(self._record.view.log), text=""))
 
     def _turn_over(self, worker: asyncio.Task[None], stream: asyncio.Queue[events.AgentEvent | None]) -> None:
         if self._worker is worker:
             self._worker = None
         stream.put_nowait(None)
 
-    async def _begin(self) -> None:
-        """Name the model, the system prompt and the tools in the log, where it does not say them yet; else tell the
-        model what has changed since it was told them.
-        """
-        await self.connect()
-        await self._briefing.refresh()
-        view, name = self._record.view, self._model.profile.name
-        if view.model != name:
-            await self._record.append(ModelSwitched(model=name), self._briefing.prefix)
-        elif view.prefix is None:
-            await self._record.append(self._briefing.prefix)
-        elif news := self._briefing.news(view.log, view.prefix):
-            await self._record.append(*map(notice, news))
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is running."""
+        return self._worker is not None
 
     def interrupt(self) -> bool:
         """Stop the running turn; its last events still come. Whether there was one."""
@@ -154,6 +160,8 @@ class Agent(Steered):
             return False
         self._worker.cancel()
         return True
+
+    # What the user says besides
 
     async def queue(self, text: str, images: tuple[Image, ...] = ()) -> int:
         """Keep a text for the next step of the running turn; its number. Raises `NotRunning`, `StorageError`."""
@@ -163,21 +171,9 @@ class Agent(Steered):
             blocks: tuple[Text | Image, ...] = (Text(valid_text(text)), *images) if text.strip() else images
             return await self._record.append(Queued(blocks=blocks))
 
-    async def note(self, text: str) -> int:
-        """Let a text of the user join the conversation without a call of the model; its number in the log.
-
-        While a turn runs it joins at that turn's next step. Raises `StorageError`.
-        """
-        async with self._finishing:
-            message = user_message(valid_text(text))
-            return await self._record.append(Queued(blocks=user_blocks(message.blocks)) if self.busy else message)
-
-    async def run_shell(self, command: str) -> None:
-        """Run a shell command of the user's own, unasked, and `note` what it printed; listeners are told as of a tool.
-
-        Cancelled, it stops the command and notes what was printed so far. Raises `StorageError`.
-        """
-        await self._toolbox.run_for_user(command, self._upkeep.room(self._model), self._tell, self.note)
+    def queued(self) -> tuple[tuple[int, str], ...]:
+        """What waits for delivery: its number and text."""
+        return tuple((queued.seq, text_of(queued.blocks, Text)) for queued in self._record.view.queued())
 
     async def withdraw(self, seq: int) -> str:
         """Take a queued text back; the text, or nothing where it was delivered already."""
@@ -187,7 +183,225 @@ class Agent(Steered):
                 return text_of(queued.blocks, Text)
         return ""
 
-    # What it is and how it stands
+    async def note(self, text: str) -> int:
+        """Let a text of the user join the conversation without a call of the model; its number in the log.
+
+        While a turn or a context step runs it joins at the next step. Raises `StorageError`.
+        """
+        async with self._finishing:
+            message = user_message(valid_text(text))
+            waits = self.busy or self._one_at_a_time.locked()
+            return await self._record.append(Queued(blocks=user_blocks(message.blocks)) if waits else message)
+
+    async def run_shell(self, command: str) -> None:
+        """Run a shell command of the user's own, unasked, and `note` what it printed; listeners are told as of a tool.
+
+        Cancelled, it stops the command and notes what was printed so far. Raises `StorageError`.
+        """
+        await self._toolbox.run_for_user(command, self._engine, self._tell, self.note)
+
+    # The model
+
+    @property
+    def profile(self) -> ModelProfile:
+        """What is known of the model that answers."""
+        return self._active.profile
+
+    async def connect(self) -> ModelProfile:
+        """Learn what the provider tells of the model, once; slow (it imports an SDK). Never raises."""
+        return await self._active.connect()
+
+    async def swap_model(self, model: Model) -> None:
+        """Let another model answer from the next call on. Raises `AgentBusy` while a turn runs, and `StorageError`."""
+        async with self.held():
+            await self._active.take_over(model)
+
+    async def escalate(self) -> str:
+        """Go on with the frontier model of the provider, from the next step where a turn runs; its name.
+
+        Empty where that model answers already, or there is none to ask. Raises `UnknownModel`, `StorageError`.
+        """
+        watch = self._guards.watch
+        name = watch.larger(self._active.profile) if watch is not None else ""
+        if name and watch is not None and self.busy:
+            watch.escalate(name)
+        elif name:
+            await self.swap_model(await asyncio.to_thread(configured_model, self.settings, name))
+        return name
+
+    async def preview_switch(self, model: Model) -> SwitchOutlook:
+        """What it would mean to let another model answer; its provider is asked for its window first."""
+        await model.describe()
+        return await self._steps.compute(lambda: switch_outlook(self._engine, model.profile))
+
+    # Context steps
+
+    async def compact(self, focus: str = "") -> CompactionResult:
+        """Summarise the older turns now. Raises `AgentBusy`, `StorageError`."""
+        return await self._done(lambda: self._engine.compact("compact", focus))
+
+    async def compact_if_needed(self, focus: str = "") -> CompactionResult:
+        """Summarise the older turns if a threshold or the price says so. Raises `AgentBusy`, `StorageError`."""
+        self._must_be_idle()
+        situation = self._engine.situation(between_turns=True)
+        if await self._steps.compute(lambda: self._engine.compaction.plan(self._engine.view, situation)) is None:
+            return CompactionResult(self._engine.tokens, self._engine.tokens, error="nothing is due")
+        return await self.compact(focus)
+
+    async def checkpoint(self, note: str = "") -> CompactionResult:
+        """Write the completion record of the task that just ended. Raises `AgentBusy`, `StorageError`."""
+        return await self._done(lambda: self._engine.compact("checkpoint", note))
+
+    async def draft_compaction(self, focus: str = "") -> Draft | Refusal:
+        """Have a summary of the older turns written, to be looked at before it counts. Raises `AgentBusy`.
+
+        The conversation stays as it is until `accept`; what the writing has cost counts either way.
+        """
+        return await self._drafted(lambda: self._engine.draft("compact", focus))
+
+    async def draft_checkpoint(self, note: str = "") -> Draft | Refusal:
+        """Have the completion record of the task that just ended written, as `draft_compaction` does a summary."""
+        return await self._drafted(lambda: self._engine.draft("checkpoint", note))
+
+    async def revise(self, draft: Draft, text: str) -> Draft | Refusal:
+        """The draft with another text and its exact figures, or why that cannot be entered.
+
+        The text is what the model will be shown, to the letter: no fact is put back that was taken out.
+        """
+        return await self._steps.compute(lambda: self._engine.current(draft, text))
+
+    async def accept(self, draft: Draft, text: str | None = None) -> CompactionResult:
+        """Enter a draft, with another text if one is given. Raises `AgentBusy`, `StorageError`.
+
+        What was said since it was written stays after it. Where what it replaces is no longer shown as it was, or the
+        text takes no less than that, nothing is done and the result says why.
+        """
+        return await self._done(lambda: self._engine.enter(draft, text))
+
+    async def clear_results(self) -> events.ContextStep | Refusal:
+        """Clear all old tool results now. Raises `AgentBusy`, `StorageError`."""
+        return await self._changed(self._engine.clear_results)
+
+    async def clear_items(self, items: Sequence[int]) -> events.ContextStep | Refusal:
+        """Clear these tool results now. Raises as `clear_results`."""
+        return await self._changed(lambda: self._engine.clear_items(items))
+
+    async def pin(self, items: Sequence[int], *, pinned: bool = True) -> events.ContextStep | Refusal:
+        """Pin messages or results by number, each with its group, or take the pins off. Raises as `clear_results`."""
+        return await self._changed(lambda: self._engine.pin(items, pinned=pinned))
+
+    async def restore(self, items: Sequence[int]) -> events.ContextStep | Refusal:
+        """Show messages or results whole again. Raises as `clear_results`."""
+        self._must_be_idle()
+        texts = [await self._whole_text(seq) for seq in items]
+        return await self._changed(lambda: self._engine.restore(items, texts))
+
+    async def undo(self, target: int | None = None) -> events.ContextStep | Refusal:
+        """Undo a context step, by default the newest. Raises as `clear_results`."""
+        return await self._changed(lambda: self._engine.undo(target))
+
+    async def preview(self, step: PreviewedStep, focus: str = "") -> Outlook | Refusal:
+        """What ``compact``, ``clear`` or ``checkpoint`` would do, before it is done."""
+        async with self._exclusively():
+            return await self._steps.compute(lambda: self._engine.preview(step, focus))
+
+    async def outlook(self, draft: Draft) -> Outlook:
+        """What entering a draft would do and cost."""
+        async with self._exclusively():
+            return await self._steps.compute(lambda: self._engine.outlook(draft))
+
+    # Branches
+
+    async def rewind(self, seq: int) -> str:
+        """Take the user's message `seq` back, with all that came after it; its text, to be said anew.
+
+        The log keeps what was taken back, and `branches` leads to it. Raises `AgentBusy`, `StorageError`, and
+        ValueError where `seq` is no message of the user on this branch.
+        """
+        async with self.held():
+            to, text = turn_start(self._record.view.log, seq)
+            await self._move(to, "rewind")
+            return text
+
+    async def fork(self, seq: int | None = None) -> int:
+        """Begin another branch after message `seq` (None: after the newest), which leaves the present one as it is.
+
+        The entry after which it goes on. Raises as `rewind`.
+        """
+        async with self.held():
+            to = self._record.view.end_of(seq) if seq is not None else self._record.view.head
+            if not to:
+                raise ValueError(f"there is no message {seq} on this branch")
+            await self._move(to, "fork")
+            return to
+
+    async def switch_branch(self, tip: int) -> None:
+        """Go on with the branch that ends at entry `tip`; see `branches`. Raises as `rewind`."""
+        async with self.held():
+            if tip not in {branch.tip for branch in self.branches()}:
+                raise ValueError(f"no branch ends at entry {tip}")
+            await self._move(tip, "switch")
+
+    def branches(self) -> tuple[Branch, ...]:
+        """Every branch of the conversation, the present one first, then the newest."""
+        return branches(self._record.view.log)
+
+    async def _move(self, to: int, reason: "events.MoveReason") -> None:
+        before = self._engine.tokens
+        await self._record.answer_open_calls()
+        seq = await self._record.move_head(to, reason)
+        self._tell(events.HeadMoved(seq=seq, to=to, reason=reason, before=before, after=self._engine.tokens))
+
+    # How it stands
+
+    def context_stats(self) -> ContextStats:
+        """How full the window is, what happens next, and what the session has cost."""
+        return context_stats(self._engine, self.tracker)
+
+    def fullness(self) -> Fullness:
+        """How full the window is; cheap, also in a long conversation."""
+        return fullness(self._engine)
+
+    def overview(self) -> Overview:
+        """The context with all its items and steps; an item is made when it is looked at."""
+        return overview(self._engine, self.tracker)
+
+    def items(self) -> list[Item]:
+        """Every message and result with its size and state, oldest first."""
+        return self._record.view.items()
+
+    def excerpt(self, seq: int) -> str:
+        """The beginning of a message or result; untrusted text."""
+        return excerpt(self._record.view, seq)
+
+    async def original(self, seq: int) -> str:
+        """A message or result as it was before any context step; untrusted text. Raises `StorageError`."""
+        return await self._whole_text(seq) or original(self._record.view, seq)
+
+    async def recall(self, query: str, limit: int = 20) -> Recalled:
+        """Search all that was ever said, what has left the view first. Raises `ToolFailure`."""
+        if self._recaller is None:
+            raise ToolFailure("This conversation keeps no index.")
+        return await self._recaller(query, limit)
+
+    def history(self) -> Iterator[events.AgentEvent]:
+        """The conversation so far, as the events that would have shown it."""
+        return replay(self._record.view.log.path())
+
+    @property
+    def cache_share(self) -> float | None:
+        """How much of all input so far was read from the provider's cache; None before the first call."""
+        return self.tracker.session.cache_share
+
+    @property
+    def engine(self) -> ContextEngine:
+        """The context engine; only to be read from while the agent lives."""
+        return self._engine
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the session."""
+        return self._engine.settings
 
     @property
     def mode(self) -> Mode:
@@ -210,51 +424,21 @@ class Agent(Steered):
         """The notes kept about the project, for a person to read."""
         return await self._briefing.memory_text()
 
-    def history(self) -> Iterator[events.AgentEvent]:
-        """The conversation so far, as the events that would have shown it."""
-        return replay(self._record.view.log.path())
-
-    def queued(self) -> tuple[tuple[int, str], ...]:
-        """What waits for delivery: its number and text."""
-        return tuple((queued.seq, text_of(queued.blocks, Text)) for queued in self._record.view.queued())
+    @property
+    def has_compactor(self) -> bool:
+        """Whether `compact` can be used."""
+        return self._compactor
 
     @property
-    def settings(self) -> Settings:
-        """The settings of the session."""
-        return self._manager.settings
+    def has_checkpointer(self) -> bool:
+        """Whether `checkpoint` and ``mark_task_done`` can be used."""
+        return self._engine.checkpoints.on
 
-    async def swap_model(self, model: Model) -> None:
-        """Let another model answer from the next call on. Raises `AgentBusy` while a turn runs, and `StorageError`."""
-        if self.busy:
-            raise AgentBusy("a turn is running")
-        await self._take_over(model)
+    def listen(self, listener: Callable[[events.AgentEvent], None]) -> None:
+        """Have what happens outside a turn told: the steps of `compact`, `undo`, `rewind` and their like."""
+        self._listeners.append(listener)
 
-    async def _take_over(self, model: Model) -> None:
-        before, self._model = self._model, model
-        self._connecting = None
-        self._manager.meter.forget()
-        await self._begin()
-        await before.close()
-
-    async def _escalated(self, name: str, emit: Callable[[events.AgentEvent], None]) -> Model:
-        """The model `name` from the next call of the running turn on. Raises `UnknownModel`, `StorageError`."""
-        await self._take_over(await asyncio.to_thread(configured_model, self.settings, name))
-        profile = self._model.profile
-        emit(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
-        return self._model
-
-    async def escalate(self) -> str:
-        """Go on with the frontier model of the provider, from the next step where a turn runs; its name.
-
-        Empty where that model answers already, or there is none to ask. Raises `UnknownModel`, `StorageError`.
-        """
-        watch = self._guards.watch
-        name = watch.larger(self._model.profile) if watch is not None else ""
-        if name and watch is not None and self.busy:
-            watch.escalate(name)
-        elif name:
-            await self.swap_model(await asyncio.to_thread(configured_model, self.settings, name))
-        return name
+    # Subtasks, guards, the end
 
     async def run_subtask(self, spec: SubtaskSpec, progress: Callable[[str], None] = lambda _: None) -> SubtaskResult:
         """Have a question answered in a fresh conversation; see `SubtaskSpec`. Its cost counts in this session.
@@ -271,19 +455,82 @@ class Agent(Steered):
 
     def reset_cost_ceiling(self) -> str:
         """Let the session go on after its cost ceiling was reached; a sentence that says what it may cost now."""
-        told = self._guards.ceiling.reset()
-        self._record.trace.record("session", {"cost_ceiling": told})
-        return told
+        text, entry = self._guards.ceiling.reset()
+        if entry is not None:
+            self._record.append_soon(entry)
+        return text
 
     async def close(self) -> None:
-        """End a running turn and release the model's connections."""
+        """End a running turn, write what waits, and release the model's connections. Raises `StorageError`."""
         worker = self._worker
         if worker is not None:
             worker.cancel()
             await unbroken(_ended(worker))
-        if self._connecting is not None:
-            self._connecting.cancel()
-        await self._model.close()
+        try:
+            await self._record.flush()
+        finally:
+            await self._active.close()
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Let no turn and no step of another task begin meanwhile; a prompt that is sent waits, on disk.
+
+        Raises `AgentBusy` where a turn runs already.
+        """
+        self._must_be_idle()
+        async with self._exclusively():
+            yield
+
+    def _must_be_idle(self) -> None:
+        if self.busy and self._holder is not asyncio.current_task():
+            raise AgentBusy("a turn is running")
+
+    @asynccontextmanager
+    async def _exclusively(self) -> AsyncIterator[None]:
+        task = asyncio.current_task()
+        if self._holder is task:
+            yield
+            return
+        async with self._one_at_a_time:
+            self._holder = task
+            try:
+                yield
+            finally:
+                self._holder = None
+
+    async def _done(self, steps: Callable[[], Steps[T]]) -> T:
+        """Carry out steps, planned only when nothing else can change the view any more."""
+        self._must_be_idle()
+        await self.connect()
+        async with self._exclusively():
+            return await self._steps.run(steps(), self._tell)
+
+    async def _drafted(self, steps: Callable[[], Steps[Draft | Refusal]]) -> Draft | Refusal:
+        before = self.tracker.session
+        draft = await self._done(steps)
+        if isinstance(draft, Refusal):
+            return draft
+        after = self.tracker.session
+        spent = after.cost_usd - before.cost_usd if after.unpriced == before.unpriced else None
+        draft = draft.costing(spent)
+        self._record.trace.record("context", draft.as_trace())
+        return draft
+
+    async def _changed(self, steps: Callable[[], Steps[StepDone | Refusal]]) -> events.ContextStep | Refusal:
+        done = await self._done(steps)
+        return done if isinstance(done, Refusal) else step_event(done)
+
+    async def _whole_text(self, seq: int) -> str:
+        """The whole of a message or result that entered shortened; empty where the log has it whole."""
+        view = self._record.view
+        entry = view.log[seq] if 1 <= seq <= len(view.log) else None
+        if not isinstance(entry, Message) or entry.artifact is None:
+            return ""
+        return await self._texts.read(entry.artifact)
+
+    def _tell(self, event: events.AgentEvent) -> None:
+        for listener in self._listeners:
+            listener(event)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -1,6 +1,6 @@
 """What a front end can see of a running agent: typed, frozen events, in the order they happen."""
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -8,13 +8,15 @@ from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage
 from tui_agent.tools.base import PermissionQuestion
 
+MoveReason: TypeAlias = Literal["rewind", "fork", "switch"]
+
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """An event. Encoded as JSON it has its snake-case name under ``type``."""
 
 
 class TurnStarted(Event, frozen=True, kw_only=True, tag="turn_started"):
-    """A turn begins; `seq` is the number of the user's message in the log."""
+    """A turn begins; `seq` is the newest entry of the log: whatever the turn adds has a higher number."""
 
     seq: int
     text: str
@@ -116,13 +118,6 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     evicted: bool = False
 
 
-class Queued(Event, frozen=True, kw_only=True, tag="queued"):
-    """Text sent during a turn is kept in the log and waits for the next step."""
-
-    seq: int
-    text: str
-
-
 class ContextChanged(Event, frozen=True, kw_only=True, tag="context_changed"):
     """What fills the window, in tokens: after a model call (`measured`), or estimated."""
 
@@ -144,7 +139,8 @@ class ContextStepStarted(Event, frozen=True, kw_only=True, tag="context_step_sta
 class ContextStep(Event, frozen=True, kw_only=True, tag="context_step"):
     """The context was changed, or (`error`) a step came to nothing and the view is as it was.
 
-    `step`: ``cleared``, ``digest``, ``summary``, ``checkpoint``, ``pinned``, ``unpinned``, ``restored`` or ``undone``;
+    `step`: ``cleared``, ``digest``, ``summary``, ``checkpoint``, ``pinned``, ``unpinned``, ``restored``,
+    ``shortened`` or ``undone``;
     `before` and `after` are the view's size in tokens, `items` how many messages or results it covers, `text` what is
     shown in their place, `seq` the entry to undo, `target` the entry that was undone.
     """
@@ -159,6 +155,19 @@ class ContextStep(Event, frozen=True, kw_only=True, tag="context_step"):
     error: str = ""
     cost_usd: float | None = None
     target: int = 0
+
+
+class HeadMoved(Event, frozen=True, kw_only=True, tag="head_moved"):
+    """The conversation goes on after entry `to`: what was shown after it belongs to another branch.
+
+    `before` and `after` are the view's size in tokens.
+    """
+
+    seq: int
+    to: int
+    reason: MoveReason
+    before: int
+    after: int
 
 
 class ModelChanged(Event, frozen=True, kw_only=True, tag="model_changed"):
@@ -227,16 +236,22 @@ AgentEvent: TypeAlias = (
     | ToolProgress
     | PermissionAsked
     | ToolFinished
-    | Queued
     | ContextChanged
     | ContextStepStarted
     | ContextStep
+    | HeadMoved
     | ModelChanged
     | Notice
     | Alert
     | TurnFailed
     | TurnFinished
 )
+
+
+def stopped_before_it_began() -> TurnFinished:
+    """The end of a turn that was stopped while it waited for something else to end."""
+    return TurnFinished(stop_reason="interrupted", text="", steps=0, usage=Usage(), cost_usd=0.0, duration_ms=0)
+
 
 _encoder = msgspec.json.Encoder()
 

@@ -4,21 +4,15 @@ from collections.abc import Iterable, Iterator
 
 from tui_agent.agent import events
 from tui_agent.context.counting import estimate
+from tui_agent.context.effects import StepDone, step_of
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
-    AnyContextEntry,
     AnyEntry,
-    Checkpointed,
-    Cleared,
     ContextEntry,
     Delivered,
-    Digested,
     Message,
     ModelSwitched,
-    Pinned,
     Queued,
-    Restored,
-    Summarized,
     Undone,
     Usage,
 )
@@ -43,7 +37,7 @@ def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
             case ModelSwitched():
                 yield events.ModelChanged(model=entry.model, window=0, tier="unknown")
             case ContextEntry():
-                yield step_of(entry)
+                yield step_event(step_of(entry))
             case _:
                 pass
 
@@ -94,35 +88,6 @@ def _status(message: Message, result: ToolResult) -> str:
     return "error" if result.is_error else "ok"
 
 
-def step_of(entry: AnyContextEntry) -> events.ContextStep:
-    """A context entry as the event that told of it."""
-    step, items, text, target, cost = "", 1, "", 0, None
-    match entry:
-        case Cleared():
-            step, items, text = "cleared", len(entry.results), entry.texts[0] if entry.texts else ""
-        case Digested():
-            step, items, text = "digest", len(entry.results), entry.text
-        case Summarized() | Checkpointed():
-            step, items, text, cost = entry.compaction, 0, entry.text, entry.cost_usd
-        case Pinned():
-            step, items = "pinned" if entry.pinned else "unpinned", len(entry.items)
-        case Restored():
-            step, items = "restored", len(entry.items)
-        case Undone():
-            step, target = "undone", entry.target
-    return events.ContextStep(
-        step=step,
-        seq=entry.seq,
-        before=entry.before,
-        after=entry.after,
-        items=items,
-        reason=entry.reason,
-        text=text,
-        cost_usd=cost,
-        target=target,
-    )
-
-
 def said(seq: int, blocks: tuple[Block, ...], queued: int = 0) -> events.UserMessage:
     """The user's words as an event."""
     images = tuple(block for block in blocks if isinstance(block, Image))
@@ -137,3 +102,19 @@ def user_blocks(blocks: tuple[Block, ...]) -> tuple[Text | Image, ...]:
 def text_of(blocks: tuple[Block, ...], kind: type[Text] | type[Reasoning]) -> str:
     """The text of all blocks of a kind."""
     return "\n\n".join(block.text for block in blocks if isinstance(block, kind) and block.text)
+
+
+def step_event(done: StepDone) -> events.ContextStep:
+    """A step of the engine as listeners are told of it."""
+    return events.ContextStep(
+        step=done.step,
+        seq=done.entry.seq if done.entry is not None else 0,
+        before=done.before,
+        after=done.after,
+        items=done.items,
+        reason=done.reason,
+        text=done.text,
+        error=done.error,
+        cost_usd=done.cost_usd,
+        target=done.entry.target if isinstance(done.entry, Undone) else 0,
+    )

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec import structs
+
 from tui_agent.agent import events
-from tui_agent.agent.history import step_of, text_of
-from tui_agent.agent.model_facts import model_facts, rates_of
-from tui_agent.agent.snapshot import snapshot
+from tui_agent.agent.active_model import model_facts
+from tui_agent.agent.history import step_event, text_of
 from tui_agent.call_summary import call_summary
-from tui_agent.context.clearing import protected_tokens
-from tui_agent.context.manager import ContextManager, ModelFacts
-from tui_agent.context.pricing import MILLION
-from tui_agent.context.stats import ContextStats, Mark, marks
+from tui_agent.context.economics import MILLION
+from tui_agent.context.effects import step_of
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.stats import ContextStats, Mark, ModelUse, Subtasks, marks
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Delivered, Message, Queued
 from tui_agent.conversation.view import Item, Point, View
@@ -71,50 +72,78 @@ class SwitchOutlook(NamedTuple):
     reasoning_dropped: int
 
 
-def overview(view: View, manager: ContextManager, model: ModelFacts, tracker: UsageTracker) -> Overview:
-    """The context as it is. Its items are made as they are looked at, so this costs little at any length."""
-    return Overview(
-        stats=snapshot(view, manager, model, tracker),
-        items=view.outline(),
-        steps=tuple(Step(step_of(entry), entry.time, counts) for entry, counts in view.context_entries()),
-        course=view.course(),
-        protected=protected_tokens(manager.settings.clearing, manager.window(model).tokens),
+def context_stats(engine: ContextEngine, tracker: UsageTracker) -> ContextStats:
+    """One frozen picture of the context, with what the session has cost."""
+    subtasks = tracker.subtasks
+    models = (
+        ModelUse(
+            model=name,
+            calls=totals.calls,
+            input_tokens=totals.usage.input_tokens,
+            output_tokens=totals.usage.output_tokens,
+            cost_usd=totals.known_cost_usd,
+        )
+        for name, totals in tracker.by_model().items()
+    )
+    return structs.replace(
+        engine.stats(),
+        cost_usd=tracker.session.known_cost_usd,
+        turn_cost_usd=tracker.turn.known_cost_usd,
+        cache_share=tracker.session.cache_share,
+        subtasks=Subtasks(
+            count=tracker.subtask_count,
+            input_tokens=subtasks.usage.input_tokens,
+            output_tokens=subtasks.usage.output_tokens,
+            cost_usd=subtasks.known_cost_usd,
+        ),
+        models=tuple(models),
     )
 
 
-def fullness(view: View, manager: ContextManager, model: ModelFacts) -> Fullness:
+def overview(engine: ContextEngine, tracker: UsageTracker) -> Overview:
+    """The context as it is. Its items are made as they are looked at, so this costs little at any length."""
+    view = engine.view
+    entries = view.context_entries()
+    return Overview(
+        stats=context_stats(engine, tracker),
+        items=view.outline(),
+        steps=tuple(Step(step_event(step_of(entry)), entry.time, counts) for entry, counts in entries),
+        course=view.course(),
+        protected=engine.protected_tokens,
+    )
+
+
+def fullness(engine: ContextEngine) -> Fullness:
     """How full the window is. Costs what is new."""
-    window, limits = manager.window(model).tokens, manager.thresholds(view, model)
+    window, limits = engine.window.tokens, engine.thresholds
     layers = [each for each in (limits.clear, limits.compact) if window and each.tokens and not each.rests]
     return Fullness(
-        tokens=manager.tokens(view),
+        tokens=engine.tokens,
         window=window,
-        measured=manager.meter.measured,
+        measured=engine.meter.measured,
         starts=tuple(each.tokens / window for each in layers),
     )
 
 
-def switch_outlook(view: View, manager: ContextManager, now: ModelFacts, other: ModelProfile) -> SwitchOutlook:
+def switch_outlook(engine: ContextEngine, other: ModelProfile) -> SwitchOutlook:
     """What it means to let `other` answer from here on."""
-    tokens = manager.tokens(view)
-    then = model_facts(other, tokens)
-    limits = manager.thresholds(view, then)
-    window = manager.window(then).tokens
+    tokens, now, then = engine.tokens, engine.model, model_facts(other)
+    window, limits = engine.thresholds_with(then)
     firing = [each for each in limits.all() if each.tokens and (each.layer == "limit" or not each.rests)]
     passed = [each.layer for each in firing if tokens >= each.tokens]
-    rates, rates_before = rates_of(other.prices, tokens), now.rates
+    rates, rates_before = then.rates(tokens), now.rates(tokens)
     return SwitchOutlook(
         before=now.name,
         after=other.name,
         tokens=tokens,
-        window_before=manager.window(now).tokens,
-        window_after=window,
-        marks=marks(limits, window),
+        window_before=engine.window.tokens,
+        window_after=window.tokens,
+        marks=marks(limits, window.tokens),
         fires=passed[-1] if passed else "",
         cost_usd=tokens * max(1.0, rates.write) * rates.input_usd / MILLION if rates else None,
         call_usd=tokens * rates.read * rates.input_usd / MILLION if rates else None,
         call_usd_before=tokens * rates_before.read * rates_before.input_usd / MILLION if rates_before else None,
-        reasoning_dropped=sum(isinstance(block, Reasoning) for each in view.messages() for block in each.blocks),
+        reasoning_dropped=engine.view.reasoning_shown(),
     )
 
 

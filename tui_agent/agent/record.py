@@ -6,13 +6,16 @@ An entry is on disk before it is in the view, so whatever the program acts on is
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from tui_agent.agent.tracing import trace_entry
+from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, tool_result
+from tui_agent.conversation.entries import AnyEntry, HeadMoved, UnattributedCall, Usage, Withdrawn, tool_result
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
+from tui_agent.models.base import ModelProfile
+from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.durable import outlasted
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.trace import Trace
@@ -21,14 +24,22 @@ T = TypeVar("T")
 
 
 class Record:
-    """Owns a view and appends to it, one append at a time, each whole or not at all."""
+    """Appends to the log of one conversation, one append at a time, each whole or not at all."""
 
-    def __init__(self, view: View, store: LogStore, trace: Trace, clock: Callable[[], float] = time.time) -> None:
-        self.view = view
+    def __init__(
+        self, engine: ContextEngine, store: LogStore, trace: Trace, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.engine = engine
         self.trace = trace
         self._store = store
         self._clock = clock
         self._lock = asyncio.Lock()
+        self._waiting: list[AnyEntry] = []
+
+    @property
+    def view(self) -> View:
+        """The conversation as it stands."""
+        return self.engine.view
 
     async def append(self, *entries: AnyEntry) -> int:
         """Commit these entries and take them into the view; the number of the last one.
@@ -37,6 +48,28 @@ class Record:
         nothing was appended.
         """
         return await unbroken(self._append(entries))
+
+    def append_soon(self, entry: AnyEntry) -> None:
+        """Let an entry go in with the next append, or with `flush`."""
+        self._waiting.append(entry)
+
+    async def flush(self) -> None:
+        """Write what waits to be written, also of the trace. Raises `StorageError`."""
+        if self._waiting:
+            await self.append()
+        await self.trace.flush()
+
+    async def move_head(self, to: int, reason: Literal["rewind", "fork", "switch"]) -> int:
+        """Let the conversation go on after entry `to`; the number of the entry that says so. Raises `StorageError`.
+
+        What waits for delivery at that place of the log was dealt with on another branch: it is taken back.
+        """
+        branch = await asyncio.to_thread(self.view.branch, to)
+        taken_back = [Withdrawn(queued=seq) for seq in branch.fold.queued]
+        seq = await self.append(HeadMoved(to=to, reason=reason))
+        if taken_back:
+            await self.append(*taken_back)
+        return seq
 
     async def answer_open_calls(self, text: str = INTERRUPTED) -> tuple[ToolCall, ...]:
         """Give every call without a result one that says it was stopped; those calls."""
@@ -50,13 +83,56 @@ class Record:
         async with self._lock:
             now = self._clock()
             stamped: list[AnyEntry] = []
-            for entry in entries:
+            for entry in (*self._waiting, *entries):
                 stamped.append(self.view.log.stamp(entry, now, after=stamped[-1:]))
             await self._store.append(stamped)
+            self._waiting.clear()
             for entry in stamped:
-                self.view.apply(entry)
+                self.engine.apply(entry)
                 trace_entry(self.trace, entry)
             return len(self.view.log)
+
+
+class CallAccount:
+    """Counts the calls that are no message of the conversation: in its totals, and in its log for the next start.
+
+    A call that breaks off is billed as far as it went, so what it told of its use is remembered until it ends.
+    """
+
+    def __init__(self, record: Record, tracker: UsageTracker) -> None:
+        self._record = record
+        self._tracker = tracker
+        self._running: tuple[ModelProfile, Usage] | None = None
+
+    def used_so_far(self, profile: ModelProfile, usage: Usage) -> None:
+        """What the running call has used as far as its provider has told."""
+        self._running = profile, usage
+
+    def answered(self) -> None:
+        """The running call is answered, and counted as its message."""
+        self._running = None
+
+    async def broke_off(self) -> None:
+        """The running call, if there is one, brings no answer. Raises `StorageError`."""
+        if self._running is not None:
+            (profile, usage), self._running = self._running, None
+            await self._enter(profile, usage, "unfinished")
+
+    async def count(self, profile: ModelProfile, usage: Usage, purpose: Literal["summary", "digest"]) -> float | None:
+        """A call of context work is answered; its cost in USD, None where the price is not known.
+
+        Raises `StorageError`.
+        """
+        self._running = None
+        return await self._enter(profile, usage, purpose)
+
+    async def _enter(
+        self, profile: ModelProfile, usage: Usage, purpose: Literal["summary", "digest", "unfinished"]
+    ) -> float | None:
+        cost = cost_usd(usage, profile.prices)
+        self._tracker.record(profile.name, usage, cost)
+        await self._record.append(UnattributedCall(model=profile.name, usage=usage, purpose=purpose, cost_usd=cost))
+        return cost
 
 
 async def unbroken(work: Coroutine[None, None, T]) -> T:

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
+import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -12,12 +13,14 @@ from tui_agent.agent import events
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
 from tui_agent.context.counting import estimate
-from tui_agent.context.output import Evicted, Shortened, Whole
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.output import Evicted, Whole
 from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
 from tui_agent.storage.artifacts import Artifacts
+from tui_agent.storage.errors import StorageError
 from tui_agent.tools.base import (
     Access,
     Ask,
@@ -33,17 +36,14 @@ from tui_agent.tools.registry import ToolRegistry
 PARALLEL = 8
 """Read-only calls of one step that run at the same time."""
 
+MOST_CALLS = 100
+"""Calls of one answer that are done; the others are answered with an error."""
+
+NOT_APPROVED = "[not done: it needs an approval, and nobody could be asked; go on without it, or say what to allow]"
+"""What answers the calls of a turn that a question without a person to answer it ended."""
+
 Status: TypeAlias = Literal["ok", "error", "denied", "interrupted"]
 Emit: TypeAlias = Callable[[events.AgentEvent], None]
-
-
-class Room(NamedTuple):
-    """What one result may take. `shorten` decides what of a raw result enters (its second argument: its tool has paged
-    it already), `page_bytes` is how large one page should be at most.
-    """
-
-    shorten: Callable[[str, bool], Shortened]
-    page_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +78,46 @@ class Toolbox:
         self._workspace = workspace
         self._artifacts = artifacts
 
-    async def run(self, calls: Sequence[ToolCall], record: Record, room: Room, emit: Emit) -> None:
+    async def run(self, calls: Sequence[ToolCall], record: Record, emit: Emit) -> None:
         """Do these calls: neighbouring read-only ones in parallel, others one after another.
 
-        Raises `NobodyToAsk` where a call needs a person's word and there is none; calls not done stay unanswered.
+        Every call that was told of as started is told of as finished, and has its result in the log, whatever is
+        raised. Raises `NobodyToAsk` where a call needs a person's word and there is none, and `StorageError`.
         """
+        unfinished = {call.id: call for call in calls}
+
+        def tell(event: events.AgentEvent) -> None:
+            if isinstance(event, events.ToolFinished):
+                unfinished.pop(event.call_id, None)
+            emit(event)
+
         for call in calls:
             emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
-        for batch in self._batches(calls):
-            await _all_of([asyncio.ensure_future(self._answer(call, record, room, emit)) for call in batch])
+        try:
+            for batch in self._batches(calls[:MOST_CALLS]):
+                await _all_of([asyncio.ensure_future(self._answer(call, record, tell)) for call in batch])
+            for call in calls[MOST_CALLS:]:
+                output = _refusal(f"One answer may ask for {MOST_CALLS} calls; this one was not done. Call it again.")
+                await self._finish(call, "error", output, time.monotonic(), record, tell)
+        except NobodyToAsk:
+            await unbroken(self._leave(unfinished.values(), NOT_APPROVED, record, tell))
+            raise
+        except BaseException:
+            await unbroken(self._leave(unfinished.values(), INTERRUPTED, record, tell))
+            raise
 
-    async def run_for_user(self, command: str, room: Room, emit: Emit, keep: Callable[[str], Awaitable[int]]) -> None:
+    async def _leave(self, calls: Iterable[ToolCall], text: str, record: Record, emit: Emit) -> None:
+        """End calls that will not be done."""
+        for call in list(calls):
+            output = ToolOutput(text, is_error=True)
+            try:
+                await self._finish(call, "interrupted", output, time.monotonic(), record, emit)
+            except StorageError:
+                emit(_finished(call, "interrupted", output, _Fitted(text, text), 0, 0))
+
+    async def run_for_user(
+        self, command: str, engine: ContextEngine, emit: Emit, keep: Callable[[str], Awaitable[int]]
+    ) -> None:
         """Run a command of the user's own, unasked; `keep` gets what of it enters the conversation, stopped or not."""
         call = ToolCall(f"user-{uuid.uuid4().hex[:12]}", USER_SHELL, as_shown(command))
         emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
@@ -99,10 +128,10 @@ class Toolbox:
             shown = event.text if isinstance(event, events.ToolProgress) else shown
             emit(event)
 
-        context = CallContext(self._workspace, self._artifacts.folder, call.id, (), room.page_bytes, pass_on)
+        context = CallContext(self._workspace, self._artifacts.folder, call.id, (), engine.page_bytes, pass_on)
 
         async def finish(status: Status, output: ToolOutput) -> None:
-            fitted = await self._fit(call, valid_text(output.text), output.paged, room)
+            fitted = await self._fit(call, valid_text(output.text), output.paged, engine)
             seq = await keep(as_note(UserCommand(command, fitted.text)))
             emit(_finished(call, status, output, fitted, seq, _since(began)))
 
@@ -113,6 +142,8 @@ class Toolbox:
         except asyncio.CancelledError:
             await unbroken(finish("interrupted", stopped(shown)))
             raise
+        except Exception as error:
+            output = _broke("The command", error)
         await finish("error" if output.is_error else "ok", output)
 
     def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
@@ -132,16 +163,16 @@ class Toolbox:
         if batch:
             yield batch
 
-    async def _answer(self, call: ToolCall, record: Record, room: Room, emit: Emit) -> None:
+    async def _answer(self, call: ToolCall, record: Record, emit: Emit) -> None:
         began = time.monotonic()
         try:
-            status, output = await self._attempt(call, record, room, emit)
+            status, output = await self._attempt(call, record, emit)
         except asyncio.CancelledError:
-            await self._finish(call, "interrupted", ToolOutput(INTERRUPTED, is_error=True), began, record, room, emit)
+            await self._finish(call, "interrupted", ToolOutput(INTERRUPTED, is_error=True), began, record, emit)
             raise
-        await self._finish(call, status, output, began, record, room, emit)
+        await self._finish(call, status, output, began, record, emit)
 
-    async def _attempt(self, call: ToolCall, record: Record, room: Room, emit: Emit) -> tuple[Status, ToolOutput]:
+    async def _attempt(self, call: ToolCall, record: Record, emit: Emit) -> tuple[Status, ToolOutput]:
         if call.malformed:
             advice = "Nothing was done. Call it again with one JSON object, as its definition says."
             return "error", _refusal(
@@ -156,7 +187,7 @@ class Toolbox:
             if not verdict.allowed:
                 return "denied", _refusal(verdict.advice)
             context = CallContext(
-                self._workspace, self._artifacts.folder, call.id, verdict.accesses, room.page_bytes, emit
+                self._workspace, self._artifacts.folder, call.id, verdict.accesses, record.engine.page_bytes, emit
             )
             output = await tool.run(call.arguments, context)
         except ToolFailure as failure:
@@ -166,6 +197,9 @@ class Toolbox:
         except OSError as error:
             reason = error.strerror or error
             return "error", _refusal(f"{call.name} failed: {reason}. Try another way, or tell the user.")
+        except Exception as error:
+            record.trace.record("error", {"kind": "tool", "call_id": call.id, "traceback": traceback.format_exc()})
+            return "error", _broke(call.name, error)
         return ("error" if output.is_error else "ok"), output
 
     def _asking(self, emit: Emit) -> Ask:
@@ -182,11 +216,10 @@ class Toolbox:
         output: ToolOutput,
         began: float,
         record: Record,
-        room: Room,
         emit: Emit,
     ) -> None:
         raw = valid_text(output.text) if output.text.strip() else NO_OUTPUT
-        fitted = await self._fit(call, raw, output.paged, room)
+        fitted = await self._fit(call, raw, output.paged, record.engine)
         duration_ms = _since(began)
         result = ToolResult(call.id, fitted.text, is_error=output.is_error, images=output.images)
         undone = status if status in ("denied", "interrupted") else ""
@@ -201,9 +234,9 @@ class Toolbox:
         seq = await record.append(answer)
         emit(_finished(call, status, output, fitted, seq, duration_ms))
 
-    async def _fit(self, call: ToolCall, raw: str, paged: bool, room: Room) -> "_Fitted":
+    async def _fit(self, call: ToolCall, raw: str, paged: bool, engine: ContextEngine) -> "_Fitted":
         """What of a result enters the conversation; the whole is on disk before the entry that points at it."""
-        shortened = room.shorten(raw, paged)
+        shortened = engine.shorten(raw, paged=paged)
         if isinstance(shortened, Whole):
             return _Fitted(raw, raw)
         artifact = await self._artifacts.save(call.id, raw, evicted=isinstance(shortened, Evicted))
@@ -258,6 +291,11 @@ async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> None:
 
 async def _ended(tasks: Sequence[asyncio.Future[None]]) -> None:
     await asyncio.wait(tasks)
+
+
+def _broke(name: str, error: Exception) -> ToolOutput:
+    what = f"{type(error).__name__}: {error}"[:1_000]
+    return _refusal(f"{name} failed inside: {what}. Try another way, or tell the user.")
 
 
 def _refusal(text: str) -> ToolOutput:

@@ -2,32 +2,30 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+import traceback
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
 from tui_agent.agent import events
-from tui_agent.agent.call_ids import with_new_ids
-from tui_agent.agent.guards import NOT_APPROVED, WATCHDOG, Guards, not_done
+from tui_agent.agent.active_model import ActiveModel
+from tui_agent.agent.guards import WATCHDOG, Guards, not_done
 from tui_agent.agent.hints import HINTS, UNASKED, UNASKED_WATCHDOG
 from tui_agent.agent.history import said, text_of, user_blocks
-from tui_agent.agent.metering import Meter
-from tui_agent.agent.record import Record, unbroken
-from tui_agent.agent.toolbox import Emit, Toolbox
-from tui_agent.agent.upkeep import Upkeep
+from tui_agent.agent.record import CallAccount, Record, unbroken
+from tui_agent.agent.steps import Emit, StepRunner
+from tui_agent.agent.toolbox import NOT_APPROVED, Toolbox
 from tui_agent.agent.user_shell import is_note
-from tui_agent.context.budget import Budget
-from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
+from tui_agent.context.engine import Prepared
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
-from tui_agent.conversation.request import ModelRequest
-from tui_agent.conversation.view import ReasoningPolicy
+from tui_agent.conversation.view import View
 from tui_agent.models.base import (
     Completed,
     ContextOverflow,
     Metered,
-    Model,
     ModelError,
     ReasoningDelta,
     Retrying,
@@ -42,10 +40,25 @@ from tui_agent.tools.gate.permissions import NobodyToAsk
 PARTIAL_EVERY_S = 1.0
 """How often text that is still streaming is saved."""
 
-ANSWER_TOKENS = 16_384
-"""The longest answer asked for where the window is unknown."""
-
 INTERRUPTED_NOTICE = "[interrupted by the user]"
+
+UNEXPECTED = "Something went wrong inside the program ({what}). Everything up to it is kept."
+UNEXPECTED_HINT = "Send the message again. `tui-agent trace SESSION` shows what happened, for a report of the fault."
+
+
+class TooLarge(ContextOverflow):
+    """The program itself refuses a request that cannot fit: no provider has told a limit by it."""
+
+
+class Parts(NamedTuple):
+    """What a turn works with; all of it belongs to the agent and outlives the turn."""
+
+    record: Record
+    active: ActiveModel
+    toolbox: Toolbox
+    tracker: UsageTracker
+    steps: StepRunner
+    guards: Guards
 
 
 @dataclass(slots=True)
@@ -61,34 +74,15 @@ class Reply:
 class Turn:
     """One turn of a conversation, from the user's words to the final answer. Runs once."""
 
-    def __init__(
-        self,
-        record: Record,
-        model: Model,
-        toolbox: Toolbox,
-        tracker: UsageTracker,
-        upkeep: Upkeep,
-        guards: Guards,
-        begin: Callable[[], Awaitable[None]],
-        switch: Callable[[str], Awaitable[Model]],
-        emit: Emit,
-    ) -> None:
-        self._record = record
-        self._model = model
-        self._toolbox = toolbox
-        self._tracker = tracker
-        self._upkeep = upkeep
-        self._manager = upkeep.manager
-        self._guards = guards
-        self._meter = Meter(record, tracker)
-        self._begin = begin
-        self._switch = switch
+    def __init__(self, parts: Parts, emit: Emit) -> None:
+        self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards = parts
+        self._engine = self._record.engine
+        self._account = CallAccount(self._record, self._tracker)
         self._emit = emit
         self._reply = Reply()
         self._answer = ""
         self._stop_reason = "end_turn"
-        self._steps = 0
-        self._sent = 0
+        self._calls = 0
         self._recoveries = 0
         self._started = time.monotonic()
 
@@ -98,15 +92,19 @@ class Turn:
         return self._stop_reason == "error"
 
     async def run(self, prompt: Message | None) -> None:
-        """Run to the end. Errors become events, of which the last is `TurnFinished`; a cancellation leaves a valid log
-        and is raised.
+        """Run to the end. Whatever goes wrong becomes events, of which the last is `TurnFinished`; a cancellation
+        leaves a valid log and is raised.
         """
+        self._tracker.start_turn()
         try:
             await self._run(prompt)
         except StorageError as error:
-            self._not_saved(error)
+            self._fail(error.kind, error.message, retryable=True, hint=error.hint)
+        except Exception as error:
+            self._fail_unexpectedly(error)
         finally:
-            self._manager.turn_ended()
+            self._tracker.end_turn()
+            self._engine.turn_ended()
             try:
                 await unbroken(self._flush())
             finally:
@@ -114,7 +112,8 @@ class Turn:
 
     async def _run(self, prompt: Message | None) -> None:
         try:
-            goes_on = await self._open(prompt)
+            await self._begin(prompt)
+            goes_on = self._is_asked()
             while goes_on:
                 goes_on = await self._step()
         except asyncio.CancelledError:
@@ -125,47 +124,69 @@ class Turn:
         except NobodyToAsk as refusal:
             await unbroken(self._unapproved(refusal))
 
-    async def _open(self, prompt: Message | None) -> bool:
-        """Bring the log to where the model is to answer; whether there is anything to answer."""
-        self._tracker.start_turn()
-        await self._begin()
-        await self._recover()
-        refusal = self._guards.refusal()
-        if refusal is not None:
+    async def _step(self) -> bool:
+        """One model call and the tool calls it asks for; whether the turn goes on."""
+        self._guards.ceiling.check()
+        if larger := self._guards.take_escalation():
+            await self._escalate(larger)
+        await self._steps.run(self._engine.prepare(), self._emit)
+        completed = await self._ask_within_the_window()
+        await self._guards.after_call(self._active.profile, self._record, self._emit)
+        calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
+        await self._toolbox.run(calls, self._record, self._emit)
+        delivered = await self._deliver()
+        return bool(calls) or delivered
+
+    # Before the first call
+
+    async def _begin(self, prompt: Message | None) -> None:
+        """Bring the log to where the model is to answer: the model introduced, what a crash left open completed, what
+        is due done, and the user's words taken in.
+        """
+        await self._active.introduce()
+        await self._complete_what_a_crash_left()
+        try:
+            self._guards.ceiling.check()
+        except ModelError:
             await self._hear(prompt)
-            raise refusal
-        for warning in self._manager.warnings(self._record.view, self._upkeep.facts(self._model)):
+            raise
+        for warning in self._engine.warnings():
             self._emit(events.Notice(level="warning", title="A context layer rests", text=warning))
-        if prompt is not None and self._upkeep.is_due(self._model, between_turns=True):
+        steps = self._engine.prepare(between_turns=True)
+        first = await self._steps.start(steps)
+        if prompt is not None and first is not None:
             # What takes a while comes first; the user's words are on disk meanwhile.
             await self._record.append(Queued(blocks=user_blocks(prompt.blocks)))
             prompt = None
-        await self._upkeep.run(self._model, self._emit, between_turns=True)
+        if first is not None:
+            await self._steps.run(steps, self._emit, first)
         await self._hear(prompt)
-        messages = self._record.view.messages()
-        return bool(messages) and messages[-1].role == "user"
 
-    async def _hear(self, prompt: Message | None) -> None:
-        """Take in what the user has said: what waits, then `prompt`."""
-        await self._deliver()
-        if prompt is not None:
-            fitted = await self._upkeep.fitted(prompt, self._model, self._emit)
-            seq = await self._record.append(fitted)
-            self._emit(said(seq, fitted.blocks))
-
-    async def _recover(self) -> None:
-        """Complete what a crash left open: a reply that was streaming, calls that were running."""
+    async def _complete_what_a_crash_left(self) -> None:
         partial = self._record.view.partial
         if partial.strip():
             await self._record.append(_cut_short(partial, self._record.view.model))
         await self._record.answer_open_calls()
+
+    async def _hear(self, prompt: Message | None) -> None:
+        """Take in what the user has said: what waits, then `prompt`, which is not repeated where it is the newest
+        message already, unanswered.
+        """
+        await self._deliver()
+        if prompt is None:
+            return
+        fitted = await self._steps.run(self._engine.fitted(prompt), self._emit)
+        seq, blocks = self._record.view.unanswered_prompt()
+        if blocks != fitted.blocks:
+            seq = await self._record.append(fitted)
+        self._emit(said(seq, fitted.blocks))
 
     async def _deliver(self) -> bool:
         """Hand over what the user sent meanwhile; whether any of it waits for an answer."""
         waiting = self._record.view.queued()
         for queued in waiting:
             whole = Message(role="user", blocks=queued.blocks)
-            fitted = await self._upkeep.fitted(whole, self._model, self._emit)
+            fitted = await self._steps.run(self._engine.fitted(whole), self._emit)
             if fitted is whole:
                 seq = await self._record.append(Delivered(queued=queued.seq))
             else:
@@ -173,55 +194,57 @@ class Turn:
             self._emit(said(seq, fitted.blocks, queued.seq))
         return any(not is_note(text_of(queued.blocks, Text)) for queued in waiting)
 
-    async def _step(self) -> bool:
-        """One model call and the tool calls it asks for; whether the turn goes on."""
-        self._guards.ceiling.check()
-        larger = self._guards.take_escalation()
-        if larger:
-            self._model, self._sent = await self._switch(larger), 0
-        await self._upkeep.run(self._model, self._emit, between_turns=False)
-        completed = await self._ask_within_the_window()
-        await self._guards.after_call(self._model.profile, self._record, self._emit)
-        calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
-        if calls:
-            await self._toolbox.run(calls, self._record, self._upkeep.room(self._model), self._emit)
-        delivered = await self._deliver()
-        return bool(calls) or delivered
+    def _is_asked(self) -> bool:
+        """Whether there is anything to answer."""
+        messages = self._record.view.messages()
+        return bool(messages) and messages[-1].role == "user"
+
+    # A call
 
     async def _ask_within_the_window(self) -> Completed:
         """Ask; where the request does not fit after all, make it smaller and ask again, as often as is allowed."""
         while True:
             try:
-                if not self._fits():
-                    await self._upkeep.recover(self._model, self._emit)
+                if not self._engine.fits:
+                    await self._steps.run(self._engine.recover(), self._emit)
                 self._refuse_what_cannot_fit()
-                return await self._ask()
+                return await self._ask(self._engine.request())
+            except TooLarge:
+                raise
             except ContextOverflow as overflow:
-                self._manager.learn_limit(self._upkeep.facts(self._model), overflow.limit)
+                self._engine.learn_limit(overflow.limit)
                 self._recoveries += 1
-                if self._recoveries > self._manager.settings.compaction.max_compaction_recoveries:
+                if self._recoveries > self._engine.settings.compaction.max_compaction_recoveries:
                     raise
-                if not await self._upkeep.recover(self._model, self._emit):
+                if not await self._steps.run(self._engine.recover(), self._emit):
                     raise
 
-    async def _ask(self) -> Completed:
-        request = self._request()
-        prefix_hash = self._record.view.prefix_hash()
-        name, tokens = self._model.profile.name, self._manager.tokens(self._record.view)
-        with self._guards.calling(self._model.profile, tokens, self._record, self._emit):
-            self._emit(events.ModelCallStarted(model=name, tokens=tokens))
+    def _refuse_what_cannot_fit(self) -> None:
+        budget, tokens = self._engine.budget, self._engine.tokens
+        if not budget.fits(tokens):
+            raise TooLarge(
+                f"The next request has about {tokens:,} tokens; {self._active.profile.id} takes {budget.limit:,} "
+                f"(its window of {budget.window:,} less {budget.reserve:,} for the answer).",
+                tokens=tokens,
+                limit=budget.limit,
+            )
+
+    async def _ask(self, prepared: Prepared) -> Completed:
+        profile = self._active.profile
+        with self._guards.calling(profile, prepared.tokens, self._record, self._emit):
+            self._emit(events.ModelCallStarted(model=profile.name, tokens=prepared.tokens))
             began = time.monotonic()
             self._reply = Reply()
-            completed = await self._listen(request)
+            completed = await self._listen(prepared)
             duration_ms = int(1000 * (time.monotonic() - began))
-            cost = cost_usd(completed.usage, self._model.profile.prices)
-            self._tracker.record(name, completed.usage, cost)
+            cost = cost_usd(completed.usage, profile.prices)
+            self._tracker.record(profile.name, completed.usage, cost)
         completed = msgspec.structs.replace(completed, blocks=with_new_ids(completed.blocks, self._record.view))
         message = Message(
             role="assistant",
             blocks=completed.blocks,
-            model=name,
-            prefix_hash=prefix_hash,
+            model=profile.name,
+            prefix_hash=prepared.prefix_hash,
             usage=completed.usage,
             cost_usd=cost,
             stop_reason=completed.stop_reason,
@@ -233,59 +256,8 @@ class Turn:
         self._take_in(message, seq)
         return completed
 
-    def _take_in(self, message: Message, seq: int) -> None:
-        usage = message.usage or Usage()
-        self._manager.meter.measure(self._record.view, usage)
-        self._steps += 1
-        self._stop_reason = message.stop_reason
-        self._answer = text_of(message.blocks, Text)
-        self._emit(
-            events.AssistantMessage(
-                seq=seq,
-                model=message.model,
-                text=self._answer,
-                reasoning=text_of(message.blocks, Reasoning),
-                usage=usage,
-                cost_usd=message.cost_usd,
-                stop_reason=message.stop_reason,
-                duration_ms=message.duration_ms,
-            )
-        )
-        self._emit(self._context())
-
-    def _request(self) -> ModelRequest:
-        view, profile = self._record.view, self._model.profile
-        messages = tuple(view.messages(ReasoningPolicy(profile.name, profile.bound_reasoning)))
-        prefix = view.prefix
-        protected = self._manager.protected_edge(view, self._upkeep.facts(self._model), messages)
-        edges = tuple(sorted({edge for edge in (protected, self._sent - 1) if 0 <= edge < len(messages) - 1}))
-        self._sent = len(messages)
-        return ModelRequest(
-            system=prefix.system if prefix else "",
-            tools=prefix.tools if prefix else (),
-            messages=messages,
-            max_tokens=self._budget().reserve or ANSWER_TOKENS,
-            cache_edges=edges,
-        )
-
-    def _budget(self) -> Budget:
-        return self._manager.budget(self._record.view, self._upkeep.facts(self._model))
-
-    def _fits(self) -> bool:
-        return self._budget().fits(self._manager.tokens(self._record.view))
-
-    def _refuse_what_cannot_fit(self) -> None:
-        budget, tokens = self._budget(), self._manager.tokens(self._record.view)
-        if not budget.fits(tokens):
-            raise ContextOverflow(
-                f"The next request has about {tokens:,} tokens; {self._model.profile.id} takes {budget.limit:,} "
-                f"(its window of {budget.window:,} less {budget.reserve:,} for the answer).",
-                tokens=tokens,
-                limit=budget.limit,
-            )
-
-    async def _listen(self, request: ModelRequest) -> Completed:
-        async with aclosing(stream_with_retries(self._model, request)) as stream:
+    async def _listen(self, prepared: Prepared) -> Completed:
+        async with aclosing(stream_with_retries(self._active.model, prepared.request)) as stream:
             async for event in stream:
                 match event:
                     case TextDelta():
@@ -297,26 +269,29 @@ class Turn:
                     case ToolCallDelta():
                         self._emit(events.ToolCallDelta(index=event.index, name=event.name, size=event.size))
                     case Metered():
-                        self._meter.told(self._model.profile, event.usage)
+                        self._account.used_so_far(self._active.profile, event.usage)
                     case Retrying():
-                        self._reply = Reply(restart=True)
-                        await self._meter.broke_off()
-                        self._retrying(event)
+                        await self._retrying(event)
                     case Completed():
-                        self._meter.ended()
+                        self._account.answered()
                         return event
-        raise ModelError(f"{self._model.profile.name} ended its answer without completing it.")
+        raise ModelError(f"{self._active.profile.name} ended its answer without completing it.")
 
     async def _save_partial(self) -> None:
         reply = self._reply
         if time.monotonic() - reply.saved_at < PARTIAL_EVERY_S:
             return
-        piece = Partial(text=reply.text[reply.saved :], model=self._model.profile.name, restart=reply.restart)
+        piece = Partial(text=reply.text[reply.saved :], model=self._active.profile.name, restart=reply.restart)
         reply.saved, reply.restart, reply.saved_at = len(reply.text), False, time.monotonic()
         await self._record.append(piece)
 
-    def _retrying(self, event: Retrying) -> None:
+    async def _retrying(self, event: Retrying) -> None:
         error = event.error
+        if self._reply.saved:
+            # What was streamed is void from here on, also for a next start.
+            await self._record.append(Partial(text="", model=self._active.profile.name, restart=True))
+        self._reply = Reply()
+        await self._account.broke_off()
         self._record.trace.record(
             "error", {"kind": error.kind, "message": error.message, "attempt": event.attempt, "retry_s": event.delay_s}
         )
@@ -324,71 +299,114 @@ class Turn:
             events.Retrying(attempt=event.attempt, delay_s=event.delay_s, kind=error.kind, message=error.message)
         )
 
+    def _take_in(self, message: Message, seq: int) -> None:
+        self._calls += 1
+        self._stop_reason = message.stop_reason
+        self._answer = text_of(message.blocks, Text)
+        self._emit(
+            events.AssistantMessage(
+                seq=seq,
+                model=message.model,
+                text=self._answer,
+                reasoning=text_of(message.blocks, Reasoning),
+                usage=message.usage or Usage(),
+                cost_usd=message.cost_usd,
+                stop_reason=message.stop_reason,
+                duration_ms=message.duration_ms,
+            )
+        )
+        self._emit(
+            events.ContextChanged(
+                tokens=self._engine.tokens,
+                window=self._engine.window.tokens,
+                measured=self._engine.meter.measured,
+                cost_usd=self._tracker.session.known_cost_usd,
+                turn_cost_usd=self._tracker.turn.known_cost_usd,
+            )
+        )
+
+    async def _escalate(self, name: str) -> None:
+        await self._active.take_over_by(name)
+        profile = self._active.profile
+        self._emit(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
+
+    # How it ends
+
     async def _interrupted(self) -> None:
         self._stop_reason = "interrupted"
-        await self._meter.broke_off()
+        await self._account.broke_off()
         await self._keep_reply()
         await self._record.answer_open_calls()
         await self._record.append(notice(INTERRUPTED_NOTICE))
 
     async def _failed(self, error: ModelError) -> None:
-        self._stop_reason = "error"
-        await self._meter.broke_off()
+        await self._account.broke_off()
         await self._keep_reply()
         await self._record.answer_open_calls(not_done(error))
-        self._record.trace.record("error", {"kind": error.kind, "message": error.message})
-        self._emit(
-            events.TurnFailed(
-                kind=error.kind, message=error.message, retryable=error.retryable, hint=HINTS.get(error.kind, "")
-            )
-        )
+        if news := self._guards.ceiling.take_news():
+            await self._record.append(news)
+        told: dict[str, object] = {"kind": error.kind, "message": error.message}
+        if error.__cause__ is not None:
+            told["traceback"] = "".join(traceback.format_exception(error.__cause__))
+        self._record.trace.record("error", told)
+        self._fail(error.kind, error.message, retryable=error.retryable, hint=HINTS.get(error.kind, ""))
 
     async def _unapproved(self, refusal: NobodyToAsk) -> None:
-        self._stop_reason = "error"
         question = refusal.question
         await self._record.answer_open_calls(NOT_APPROVED)
-        self._emit(
-            events.TurnFailed(
-                kind="needs_approval",
-                message=f"{question.tool} needs an approval, and there is nobody to ask: {question.reason}",
-                retryable=False,
-                hint=UNASKED_WATCHDOG if question.tool == WATCHDOG else UNASKED,
-            )
+        self._fail(
+            "needs_approval",
+            f"{question.tool} needs an approval, and there is nobody to ask: {question.reason}",
+            retryable=False,
+            hint=UNASKED_WATCHDOG if question.tool == WATCHDOG else UNASKED,
         )
 
-    def _not_saved(self, error: StorageError) -> None:
+    def _fail_unexpectedly(self, error: Exception) -> None:
+        self._record.trace.record("error", {"kind": "internal", "traceback": traceback.format_exc()})
+        what = f"{type(error).__name__}: {error}"[:300]
+        self._fail("internal", UNEXPECTED.format(what=what), retryable=True, hint=UNEXPECTED_HINT)
+
+    def _fail(self, kind: str, message: str, *, retryable: bool, hint: str) -> None:
         self._stop_reason = "error"
-        self._emit(events.TurnFailed(kind=error.kind, message=error.message, retryable=True, hint=error.hint))
+        self._emit(events.TurnFailed(kind=kind, message=message, retryable=retryable, hint=hint))
 
     async def _flush(self) -> None:
         try:
-            await self._record.trace.flush()
+            await self._record.flush()
         except StorageError as error:
             self._emit(events.Notice(level="warning", title="The trace is behind", text=error.message, hint=error.hint))
 
     async def _keep_reply(self) -> None:
         if self._reply.text.strip():
-            await self._record.append(_cut_short(self._reply.text, self._model.profile.name))
+            await self._record.append(_cut_short(self._reply.text, self._active.profile.name))
             self._answer = self._reply.text
-
-    def _context(self) -> events.ContextChanged:
-        return events.ContextChanged(
-            tokens=self._manager.tokens(self._record.view),
-            window=self._budget().window,
-            measured=self._manager.meter.measured,
-            cost_usd=self._tracker.session.known_cost_usd,
-            turn_cost_usd=self._tracker.turn.known_cost_usd,
-        )
 
     def _finished(self) -> events.TurnFinished:
         return events.TurnFinished(
             stop_reason=self._stop_reason,
             text=self._answer,
-            steps=self._steps,
+            steps=self._calls,
             usage=self._tracker.turn.usage,
             cost_usd=self._tracker.turn.known_cost_usd,
             duration_ms=int(1000 * (time.monotonic() - self._started)),
         )
+
+
+def with_new_ids(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:
+    """The blocks of an answer with every call's id unlike any before it: providers demand it, not all provide it."""
+    seen: set[str] = set()
+    numbers: dict[str, int] = {}
+    renamed: list[Block] = []
+    for block in blocks:
+        if isinstance(block, ToolCall):
+            given = name = block.id or "call"
+            while name in seen or view.call(name) is not None:
+                numbers[given] = numbers.get(given, 1) + 1
+                name = f"{given}-{numbers[given]}"
+            seen.add(name)
+            block = block if name == block.id else msgspec.structs.replace(block, id=name)
+        renamed.append(block)
+    return tuple(renamed)
 
 
 def _cut_short(text: str, model: str) -> AnyEntry:

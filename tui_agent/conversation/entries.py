@@ -150,10 +150,11 @@ class HeadMoved(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="head_
 
 
 class CeilingReached(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="ceiling_reached"):
-    """The cost ceiling of a turn or of the session was met: no model is asked until a `CeilingReset`."""
+    """The cost ceiling of a turn or of the session, in USD, was met: no model is asked until a `CeilingReset`."""
 
     bound: Literal["turn", "session"]
     message: str
+    limit_usd: float
 
 
 class CeilingReset(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="ceiling_reset"):

@@ -17,7 +17,6 @@ from tui_agent.conversation.entries import (
     Message,
     Prefix,
     Queued,
-    Role,
 )
 from tui_agent.conversation.fold import Fold, Point
 from tui_agent.conversation.groups import Group, group_of
@@ -222,6 +221,16 @@ class View:
             if state.reasonings and state.model == policy.model and not state.covered_by and not state.with_reasoning
         )
 
+    def reasoning_shown(self) -> int:
+        """How many reasoning blocks the next request carries."""
+        self._rendered()
+        return sum(state.reasonings for state in self._fold.states if state.with_reasoning and not state.covered_by)
+
+    def end_of(self, seq: int) -> int:
+        """The newest entry of the group that the message or result `seq` belongs to; 0: there is none."""
+        state = self._fold.state_of(seq)
+        return state.last if state is not None else 0
+
     @property
     def policy(self) -> ReasoningPolicy:
         """Which reasoning goes back, as `messages` was last told."""
@@ -252,11 +261,12 @@ class View:
         """The newest answer whose use of tokens was measured."""
         return self._fold.last_call
 
-    @property
-    def newest_said(self) -> tuple[Role, tuple[Block, ...]]:
-        """Who said what last, as it stands in the log, results aside; nothing before the first message."""
-        states = self._fold.states
-        return (states[-1].role, states[-1].blocks) if states else ("user", ())
+    def unanswered_prompt(self) -> tuple[int, tuple[Block, ...]]:
+        """The user's newest words and their number, where nothing was said after them; else 0 and nothing."""
+        newest = self._fold.states[-1] if self._fold.states else None
+        if newest is None or newest.role != "user" or newest.kind:
+            return 0, ()
+        return newest.seq, newest.blocks
 
     def queued(self) -> tuple[Queued, ...]:
         """What the user sent that is not yet delivered."""

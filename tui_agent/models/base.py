@@ -199,6 +199,12 @@ class ConnectionLost(ModelError):
     retryable = True
 
 
+class AdapterFailed(ModelError):
+    """The code that talks to the provider raised what it should not; its cause says what."""
+
+    kind = "model_error"
+
+
 class UnknownModel(ModelError):
     """No model goes by this name here."""
 

@@ -2,11 +2,11 @@
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.base import Completed, ConnectionLost, Model, ModelError, Retrying, StreamEvent
+from tui_agent.models.base import AdapterFailed, Completed, ConnectionLost, Model, ModelError, Retrying, StreamEvent
 
 ATTEMPTS = 5
 """Calls in all. With delays of about 1, 2, 4 and 8 seconds they bridge a quarter of a minute of overload."""
@@ -29,12 +29,13 @@ async def stream_with_retries(
 
     Each failure but the last yields `Retrying`: what was streamed before it is void. The delay is the provider's
     `retry_after` where it tells one, else doubles from `first_delay_s` (times 0.5 to 1, by `jitter`); in seconds, at
-    most `longest_delay_s`. Nothing is tried again after `Completed`. Raises the last `ModelError`.
+    most `longest_delay_s`. Nothing is tried again after `Completed`. Raises the last `ModelError`; whatever else a
+    model raises is an `AdapterFailed`, which is never tried again.
     """
     for attempt in range(1, attempts + 1):
         done = False
         try:
-            async with _closing(model.stream(request)) as stream:
+            async with aclosing(_narrowed(model, request)) as stream:
                 async for event in stream:
                     done = done or isinstance(event, Completed)
                     yield event
@@ -54,11 +55,18 @@ async def stream_with_retries(
         await sleep(delay)
 
 
-@asynccontextmanager
-async def _closing(stream: AsyncIterator[StreamEvent]) -> AsyncIterator[AsyncIterator[StreamEvent]]:
-    """A left stream is closed at once, not when it is collected: its connection is what is being paid for."""
+async def _narrowed(model: Model, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    """The model's stream, of which nothing comes but events and `ModelError`; a left one is closed at once, not when it
+    is collected: its connection is what is being paid for.
+    """
+    stream = model.stream(request)
     try:
-        yield stream
+        async for event in stream:
+            yield event
+    except ModelError:
+        raise
+    except Exception as error:
+        raise AdapterFailed(f"{model.profile.name} failed: {type(error).__name__}: {error}") from error
     finally:
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()

@@ -75,16 +75,23 @@ class UsageTracker:
         """The part of `session` that subtasks used."""
         self.subtask_count = 0
         self._models: dict[str, Totals] = {}
+        self.in_turn = True
+        """Whether calls count in `turn` as well; between turns they count in `session` alone."""
         self._parent = parent
         self._known_to_parent = False
 
     def start_turn(self) -> None:
         """The next call is the first of a new turn."""
-        self.turn = Totals()
+        self.turn, self.in_turn = Totals(), True
+
+    def end_turn(self) -> None:
+        """The turn is over: what is asked of a model now belongs to no turn."""
+        self.in_turn = False
 
     def record(self, model: str, usage: Usage, cost: float | None) -> None:
         """Take one call in; `cost` in USD, None where it is not known."""
-        self.turn = self.turn.plus(usage, cost)
+        if self.in_turn:
+            self.turn = self.turn.plus(usage, cost)
         self.session = self.session.plus(usage, cost)
         self._models[model] = self._models.get(model, Totals()).plus(usage, cost)
         if self._parent is not None:

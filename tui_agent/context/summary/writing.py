@@ -7,7 +7,7 @@ none repeats what failed, and no error text enters a request.
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tui_agent.context.counting import estimate
@@ -140,6 +140,21 @@ class Draft:
     def spent_usd(self) -> float | None:
         """What writing it has cost, failures included; None where a price is not known."""
         return self.written.spent_usd
+
+    def costing(self, spent_usd: float | None) -> "Draft":
+        """The same draft, with what writing it has cost, calls that failed included."""
+        return replace(self, written=self.written._replace(spent_usd=spent_usd))
+
+    def as_trace(self) -> dict[str, object]:
+        """What the record of a session keeps of it, whether it is accepted or not."""
+        return {
+            "drafted": self.step,
+            "before": self.before,
+            "after": self.after,
+            "how": self.written.how,
+            "failures": self.failures,
+            "cost_usd": self.spent_usd,
+        }
 
     @property
     def facts_appended(self) -> int:

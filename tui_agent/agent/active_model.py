@@ -1,0 +1,123 @@
+"""The model that answers in a conversation: connecting to it, naming it in the log, letting another one take over."""
+
+import asyncio
+from collections.abc import Callable
+
+from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.record import Record
+from tui_agent.agent.task_class import configured_model
+from tui_agent.context.economics import ModelFacts, Rates, relative_rates
+from tui_agent.context.tokenizer import load_tokenizer
+from tui_agent.conversation.entries import ModelSwitched, notice
+from tui_agent.models.base import Model, ModelProfile, Prices
+
+SmallModel = Callable[[str], Model | None]
+"""The cheaper model beside a provider's own; None where there is none to ask."""
+
+
+class ActiveModel:
+    """Owns the model that answers, and tells the engine what is known of it."""
+
+    def __init__(self, model: Model, record: Record, briefing: Briefing, small: SmallModel) -> None:
+        self._model = model
+        self._record = record
+        self._briefing = briefing
+        self._small = small
+        self._connecting: asyncio.Future[None] | None = None
+        self._tell_engine()
+
+    @property
+    def model(self) -> Model:
+        """The model that answers."""
+        return self._model
+
+    @property
+    def profile(self) -> ModelProfile:
+        """What is known of it."""
+        return self._model.profile
+
+    @property
+    def small(self) -> Model | None:
+        """The cheaper model beside it, which writes summaries and digests where that costs less."""
+        return self._small(self.profile.provider)
+
+    async def connect(self) -> ModelProfile:
+        """Learn what the provider tells of the model, once; slow (it imports an SDK). Never raises."""
+        if self._connecting is None:
+            self._connecting = asyncio.ensure_future(self._learn())
+        await asyncio.shield(self._connecting)
+        return self.profile
+
+    async def introduce(self) -> None:
+        """Bring the log to where this model can be asked: name it, its system prompt and tools where the log does not
+        say them yet; else tell it what has changed since it was told them. Raises `StorageError`.
+        """
+        await self.connect()
+        await self._briefing.refresh()
+        view, name = self._record.view, self.profile.name
+        self._record.engine.renewed_prefix = self._briefing.prefix
+        if view.model != name:
+            await self._record.append(ModelSwitched(model=name), self._briefing.prefix)
+        elif view.prefix is None:
+            await self._record.append(self._briefing.prefix)
+        elif news := self._briefing.news(view.log, view.prefix):
+            await self._record.append(*map(notice, news))
+
+    async def take_over(self, model: Model) -> None:
+        """Let another model answer from the next call on. Raises `StorageError`."""
+        before, self._model = self._model, model
+        self._connecting = None
+        self._tell_engine()
+        await self.introduce()
+        await before.close()
+
+    async def take_over_by(self, name: str) -> None:
+        """Let the model called ``provider:id`` answer. Raises `UnknownModel`, `StorageError`."""
+        settings = self._record.engine.settings
+        await self.take_over(await asyncio.to_thread(configured_model, settings, name))
+
+    async def close(self) -> None:
+        """Release its connections."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        await self._model.close()
+
+    async def _learn(self) -> None:
+        small, model = self.small, self._model
+        loading = asyncio.ensure_future(asyncio.to_thread(load_tokenizer))
+        await asyncio.gather(model.describe(), *([small.describe()] if small is not None else []))
+        tokenizer = await loading
+        if tokenizer is not None:
+            self._record.engine.meter.counter.use(tokenizer)
+        self._tell_engine()
+
+    def _tell_engine(self) -> None:
+        small = self.small
+        self._record.engine.use(model_facts(self.profile, small.profile if small is not None else None))
+
+
+def model_facts(profile: ModelProfile, small: ModelProfile | None = None) -> ModelFacts:
+    """What the context layers are told of a model; `small` may write its summaries."""
+    return ModelFacts(
+        name=profile.name,
+        window=profile.window,
+        told_by_provider=profile.source == "provider",
+        fixed_window=profile.fixed_window,
+        max_output=profile.max_output,
+        tier=profile.tier,
+        prices=_rates(profile.prices),
+        cache_ttl_s=float(profile.cache_ttl_s),
+        bound_reasoning=profile.bound_reasoning,
+        small=model_facts(small) if small is not None else None,
+    )
+
+
+def _rates(prices: Prices | None) -> tuple[tuple[int, Rates], ...]:
+    """Prices as multiples of the input price, by the size of the request they hold from; none for a free model."""
+    if prices is None:
+        return ()
+    tiers = [(0, prices), *prices.above]
+    rated = [
+        (start, relative_rates(each.input, each.output, each.cache_read, each.cache_write)) for start, each in tiers
+    ]
+    return tuple((start, rates) for start, rates in rated if rates is not None)
