@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent.command_line import Parsed, UsageError, parse
-from tui_agent.printable import printable
+from tui_agent.text import printable
 
 if TYPE_CHECKING:
     from tui_agent.arguments import Arguments

@@ -15,7 +15,7 @@ from tui_agent.context.asked import Outlook
 from tui_agent.context.refusal import Refusal
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import Totals
-from tui_agent.money import money_text
+from tui_agent.text import money_text
 from tui_agent.tools.base import ToolFailure
 
 HITS = 8

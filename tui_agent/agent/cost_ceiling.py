@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from tui_agent.conversation.entries import Message
 from tui_agent.models.base import ModelError, ModelProfile, Prices
 from tui_agent.models.usage import MTOK, UsageTracker, prices_for
-from tui_agent.money import money_text
+from tui_agent.text import money_text
 
 Bound: TypeAlias = Literal["turn", "session"]
 

@@ -7,7 +7,6 @@ from tui_agent.agent import events
 from tui_agent.agent.history import step_of, text_of
 from tui_agent.agent.model_facts import model_facts, rates_of
 from tui_agent.agent.snapshot import snapshot
-from tui_agent.call_summary import call_summary
 from tui_agent.context.clearing import protected_tokens
 from tui_agent.context.manager import ContextManager, ModelFacts
 from tui_agent.context.pricing import MILLION
@@ -17,6 +16,7 @@ from tui_agent.conversation.entries import Delivered, Message, Queued
 from tui_agent.conversation.view import Item, Point, View
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker
+from tui_agent.text import call_summary
 
 EXCERPT_CHARS = 200
 """Characters of an item's text that are looked at for its excerpt."""

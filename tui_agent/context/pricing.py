@@ -12,8 +12,8 @@ from math import ceil, sqrt
 from typing import Literal, NamedTuple
 
 from tui_agent.context.situation import Rates
-from tui_agent.money import money_text
 from tui_agent.settings import Compaction
+from tui_agent.text import money_text
 
 MILLION = 1_000_000
 

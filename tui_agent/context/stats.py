@@ -12,7 +12,7 @@ from tui_agent.context.thresholds import Thresholds
 from tui_agent.conversation.entries import Checkpointed, Summarized
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.conversation.view import View
-from tui_agent.money import money_text
+from tui_agent.text import money_text
 
 LABELS: dict[Category, str] = {
     "system": "System prompt",

@@ -15,8 +15,7 @@ from tui_agent.context.stats import LABELS, Activity, ContextStats, Mark, price_
 from tui_agent.conversation.items import place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.conversation.view import Item
-from tui_agent.money import money_text
-from tui_agent.safe_text import clean, displayed, one_line
+from tui_agent.text import clean, displayed, money_text, one_line
 from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.context.context_drawing import Bar, bar_line, category_sign, course_lines, ticks_line
