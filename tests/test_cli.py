@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.command_line import SETTINGS_FLAGS, UsageError, parse
+from tui_agent.arguments import SETTINGS_FLAGS, UsageError, parse
 from tui_agent.settings_schema import leaves
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
