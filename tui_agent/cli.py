@@ -70,13 +70,13 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
         case "":
             return _talk(parsed, folder, home, environ)
         case "config":
-            from tui_agent.reports import config_report
+            from tui_agent.reports.installation import config_report
 
             settings = _load(parsed, folder, home, environ)[1]
             _print(config_report(settings, as_json=options.json))
             return DONE
         case "doctor":
-            from tui_agent.reports import doctor_report
+            from tui_agent.reports.installation import doctor_report
 
             text, healthy = doctor_report(home, folder, environ)
             _print(text)
