@@ -22,7 +22,7 @@ from tui_agent.agent.task_class import (
 )
 from tui_agent.agent.watchdog import Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
-from tui_agent.context.calibration import Ratios
+from tui_agent.context.counting import Ratios
 from tui_agent.context.handover import Prompts
 from tui_agent.context.manager import ContextManager
 from tui_agent.conversation.entries import AnyEntry

@@ -15,7 +15,7 @@ from tui_agent.agent.summarizer import Summarizer
 from tui_agent.agent.task_class import configured_model, small_model
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.upkeep import Upkeep
-from tui_agent.context.calibration import Ratios
+from tui_agent.context.counting import Ratios
 from tui_agent.context.handover import Prompts
 from tui_agent.context.manager import ContextManager
 from tui_agent.conversation.entries import AnyEntry

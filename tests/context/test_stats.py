@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.context.sessions import Session
 from tui_agent.context.budget import budget
-from tui_agent.context.counting import categories
+from tui_agent.context.counting import Counter
 from tui_agent.context.forecast import Forecast
 from tui_agent.context.stats import (
     Activity,
@@ -188,7 +188,9 @@ def test_what_fires_next() -> None:
 def test_an_unknown_window_has_no_share() -> None:
     session = Session()
     shown = text(
-        ContextStats(model="m", tokens=990, window=0, reserve=0, measured=False, categories=categories(session.view)),
+        ContextStats(
+            model="m", tokens=990, window=0, reserve=0, measured=False, categories=Counter().categories(session.view)
+        ),
         NOW,
     )
     assert shown.startswith("Context: ~990 tokens, window unknown, m\n")

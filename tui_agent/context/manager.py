@@ -13,10 +13,9 @@ from msgspec import structs
 
 from tui_agent.context import clearing, pricing
 from tui_agent.context.budget import Budget, Window, budget_of, resolve_window
-from tui_agent.context.calibration import Ratios
 from tui_agent.context.checkpoints import Declarations, plan_checkpoint
 from tui_agent.context.compaction import CompactionPlan, plan_compaction
-from tui_agent.context.counting import Counter
+from tui_agent.context.counting import Counter, Ratios
 from tui_agent.context.digests import COMPACTION_PREFIX, PREFIX, DigestPlan, plan_digest
 from tui_agent.context.handover import Prompts
 from tui_agent.context.meter import TokenMeter
