@@ -12,7 +12,7 @@ from tui_agent.agent import events
 from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
 from tui_agent.context.counting import estimate
-from tui_agent.context.output import Evicted, Shortened, Whole
+from tui_agent.context.layers.limits import Evicted, Shortened, Whole
 from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.sizes import size_of_text

@@ -21,8 +21,8 @@ from tui_agent.agent.toolbox import Emit, Room
 from tui_agent.context.compaction import CompactionPlan, accept
 from tui_agent.context.counting import load_tokenizer
 from tui_agent.context.digests import DigestPlan, accept_digest
+from tui_agent.context.layers.limits import Whole, shorten_prompt
 from tui_agent.context.manager import RECOVERIES, ContextManager, ModelFacts, Pass
-from tui_agent.context.output import Whole, shorten_prompt
 from tui_agent.context.rebasing import rebased
 from tui_agent.context.refusal import Refusal
 from tui_agent.conversation.blocks import Text

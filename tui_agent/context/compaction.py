@@ -19,8 +19,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.context.extract import extract
-from tui_agent.context.facts import Facts, Source, collect, listing, missing
 from tui_agent.context.handover import (
     CHECKPOINT,
     FIVE,
@@ -35,9 +33,11 @@ from tui_agent.context.handover import (
     sections,
 )
 from tui_agent.context.refusal import Refusal
-from tui_agent.context.rendering import archive, cut, fact_sources, transcript
 from tui_agent.context.situation import Situation
 from tui_agent.context.spans import Scale, Span, span_before, start_by_messages, start_by_tokens
+from tui_agent.context.summary.extract import extract
+from tui_agent.context.summary.facts import Facts, Source, collect, listing, missing
+from tui_agent.context.summary.rendering import archive, cut, fact_sources, transcript
 from tui_agent.context.thresholds import keep_tokens
 from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Usage
 from tui_agent.conversation.groups import Group

@@ -218,7 +218,7 @@ def _is_plausible(ratio: object) -> bool:
 
 
 class Encoding(NamedTuple):
-    """A vocabulary: where its ranks come from, the SHA-256 of that file, and the pattern that splits text into words."""
+    """A vocabulary: where its ranks come from, the SHA-256 of that file, and the pattern that splits text."""
 
     name: str
     url: str

@@ -18,8 +18,8 @@ from tui_agent.context.compaction import CompactionPlan, plan_compaction
 from tui_agent.context.counting import Counter, Ratios
 from tui_agent.context.digests import COMPACTION_PREFIX, PREFIX, DigestPlan, plan_digest
 from tui_agent.context.handover import Prompts
+from tui_agent.context.layers.limits import Shortened, eviction_tokens, shorten
 from tui_agent.context.meter import TokenMeter
-from tui_agent.context.output import Shortened, eviction_tokens, shorten
 from tui_agent.context.refusal import Refusal
 from tui_agent.context.situation import Rates, Situation
 from tui_agent.context.steering import resting_after_undo

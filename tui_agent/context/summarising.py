@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tui_agent.context.compaction import CompactionPlan
-from tui_agent.context.rendering import cut, material
+from tui_agent.context.summary.rendering import cut, material
 from tui_agent.conversation.sizes import Size, size_of_text
 
 Way: TypeAlias = Literal["same_prefix", "whole", "parts", "extract"]

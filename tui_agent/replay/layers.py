@@ -13,11 +13,11 @@ from tui_agent.agent.model_facts import model_facts, rates_of
 from tui_agent.context.compaction import CompactionPlan, accept
 from tui_agent.context.digests import DigestPlan, accept_digest
 from tui_agent.context.handover import Prompts
+from tui_agent.context.layers.limits import Evicted, Whole
 from tui_agent.context.manager import RECOVERIES, ContextManager, ModelFacts, Pass
-from tui_agent.context.output import Evicted, Whole
 from tui_agent.context.pricing import Summariser, choose_summariser
 from tui_agent.context.refusal import Refusal
-from tui_agent.context.rendering import material
+from tui_agent.context.summary.rendering import material
 from tui_agent.conversation.blocks import Block, Text, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Artifact, Cleared, Message, ModelSwitched
 from tui_agent.conversation.sizes import size_of_block

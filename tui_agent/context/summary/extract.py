@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tui_agent.context.handover import CHECKPOINT, FIVE, OUTLINE, Form, compose, sections
-from tui_agent.context.rendering import cut
+from tui_agent.context.summary.rendering import cut
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.groups import Group
 
