@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.command_line import SETTINGS_FLAGS, UsageError, parse
+from tui_agent.arguments import SETTINGS_FLAGS, UsageError, parse
 from tui_agent.settings_schema import leaves
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
@@ -231,6 +231,15 @@ def test_doctor_reports_and_shows_no_key(run: Run, home: Path) -> None:
     assert "secret" not in done.stdout
     assert "pw" not in done.stdout
     assert list(home.iterdir()) == []
+
+
+def test_doctor_says_when_texts_are_not_counted_by_the_tokenizer(run: Run, folder: Path) -> None:
+    done = run("doctor", environ={"TIKTOKEN_CACHE_DIR": str(folder)})
+    assert done.returncode == 0, done.stdout
+    (line,) = re.findall(r"^(\S+) +tiktoken +(.*)$", done.stdout, re.MULTILINE)
+    assert line[0] == "-"
+    assert line[1].startswith("its ranks are not on this machine, so sizes are estimated by character class")
+    assert "TIKTOKEN_CACHE_DIR names a folder that has them" in line[1]
 
 
 def test_doctor_names_what_is_wrong(run: Run, home: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.agent.talking import talking
 from tui_agent import settings as settings_module
-from tui_agent.command_line import parse
+from tui_agent.arguments import parse
 from tui_agent.settings_schema import leaves, shown
 from tui_agent.settings_sources import environment_name
 from tui_agent.tui.app.commands import default_commands

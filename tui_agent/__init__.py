@@ -13,17 +13,15 @@ if TYPE_CHECKING:
     from tui_agent.agent import events as events
     from tui_agent.agent.agent import Agent as Agent
     from tui_agent.agent.agent import AgentBusy as AgentBusy
-    from tui_agent.agent.drafts import Draft as Draft
-    from tui_agent.agent.subtasks import SubtaskResult as SubtaskResult
-    from tui_agent.agent.subtasks import SubtaskSpec as SubtaskSpec
-    from tui_agent.agent.upkeep import CompactionResult as CompactionResult
     from tui_agent.agent.watchdog import Signal as Signal
     from tui_agent.agent.watchdog import Watchdog as Watchdog
     from tui_agent.agent.watchdog import default_watchdog as default_watchdog
     from tui_agent.arguments import Arguments as Arguments
-    from tui_agent.context.asked import Outlook as Outlook
-    from tui_agent.context.refusal import Refusal as Refusal
+    from tui_agent.context.changes import Outlook as Outlook
+    from tui_agent.context.effects import Refusal as Refusal
     from tui_agent.context.stats import ContextStats as ContextStats
+    from tui_agent.context.summary.writing import CompactionResult as CompactionResult
+    from tui_agent.context.summary.writing import Draft as Draft
     from tui_agent.models.base import Model as Model
     from tui_agent.session import Session as Session
     from tui_agent.session import open_session as open_session
@@ -31,6 +29,8 @@ if TYPE_CHECKING:
     from tui_agent.tools.base import PermissionAnswer as PermissionAnswer
     from tui_agent.tools.base import PermissionQuestion as PermissionQuestion
     from tui_agent.tools.base import Tool as Tool
+    from tui_agent.tools.subtasks import SubtaskResult as SubtaskResult
+    from tui_agent.tools.subtasks import SubtaskSpec as SubtaskSpec
 
 _PLACES = {
     "Agent": "agent.agent",

@@ -1,8 +1,18 @@
-"""What a command line asked for, apart from settings."""
+"""The command line: its flags and commands, reading them, and what a front end is told of one start.
 
+What the value of a flag may be is the business of the settings; here it is only taken down.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NoReturn, get_args
+
+from typing_extensions import override
+
+from tui_agent.version import __version__
 
 if TYPE_CHECKING:
     from tui_agent.settings_sources import Override
@@ -12,7 +22,7 @@ OutputFormat = Literal["text", "json", "stream-json"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """One start of the program, for a front end."""
+    """What one start of the program was asked for, settings aside: what a front end and `open_session` are given."""
 
     prompt: str | None = None
     """The first message; None: wait for the user to type."""
@@ -23,7 +33,7 @@ class Arguments:
     folder: Path
     """Working folder of the session."""
     home: Path
-    """Where all state lives."""
+    """The folder with all state: sessions, the user's settings, what was allowed and learned."""
     project: Path
     """Root of the project the folder is in."""
     trusted: bool = False
@@ -38,3 +48,235 @@ class Arguments:
     """Ask nothing, and show no guard notices."""
     overrides: "tuple[Override, ...]" = ()
     """The settings given on the command line, for loading the settings again once the project is trusted."""
+
+
+class UsageError(Exception):
+    """A command line that cannot be understood; the text is one line that says what to write instead."""
+
+
+class Flag(NamedTuple):
+    """A flag that sets one setting."""
+
+    name: str
+    metavar: str | None
+    """Name of its value; None: the flag stands alone and means `value`."""
+    key: str
+    help: str
+    value: str = ""
+
+
+class Parsed(NamedTuple):
+    """A command line taken apart; nothing of it is checked against the settings yet."""
+
+    command: str
+    """`sessions`, `trace`, `replay`, `doctor`, `config`, or empty: talk to the agent."""
+    settings: tuple[tuple[str, str, str], ...]
+    """(flag as written, settings key, text) in the order given."""
+    options: argparse.Namespace
+
+
+SETTINGS_FLAGS = (
+    Flag("--model", "ID", "model.id", "claude-…, gemini-…, ollama:NAME or offline (also provider:ID)"),
+    Flag(
+        "--task", "CLASS", "session.task_class", "debug|implement|chat|research|review: defaults for that kind of work"
+    ),
+    Flag("--small-tier-parent", "MODE", "safety.small_tier_parent", "warn|refuse|allow a small model as the main one"),
+    Flag(
+        "--context-window",
+        "N",
+        "context.context_window",
+        "input tokens of the model (0: ask the provider, -1: unknown)",
+    ),
+    Flag("--max-tokens", "N", "context.max_tokens", "output tokens per model call"),
+    Flag("--context-preset", "NAME", "context.preset", "layered|digest|summary-only|off"),
+    Flag("--no-compact", None, "compaction.auto", "do not compact without being asked", "false"),
+    Flag("--no-checkpoint", None, "checkpoints.enabled", "no /done and no mark_task_done", "false"),
+    Flag("--no-agentic-tools", None, "agentic.enabled", "the same as --agentic-tools=false", "false"),
+    Flag("--agentic-small-model", "ID", "agentic.small_model", "the model of subtasks"),
+    Flag("--max-turn-cost-usd", "X", "agent.max_turn_cost_usd", "stop a turn that costs this much"),
+    Flag("--max-session-cost-usd", "X", "agent.max_session_cost_usd", "stop a session that costs this much"),
+    Flag("--watchdog", "MODE", "watchdog.mode", "warn|off|prompt|auto when the model is stuck"),
+    Flag("--ask", "MODE", "permissions.mode", "ask|auto|allow|plan: what needs your approval"),
+)
+
+OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
+
+_EPILOG = """\
+commands: sessions [--json] | trace SESSION [--verify] | replay FILE [--json] | doctor | config [--json]
+          (`tui-agent -- sessions` sends the word as a prompt)
+exit: 0 done, 1 the turn failed, 2 bad usage or configuration, 3 needs an approval nobody can give, 130 interrupted"""
+
+
+def parse(argv: Sequence[str]) -> Parsed:
+    """Take apart a command line without the program's name. Raises UsageError; `--help` and `--version` SystemExit."""
+    command = argv[0] if argv and argv[0] in _PARSERS else ""
+    parser = _PARSERS[command]()
+    options, rest = parser.parse_known_args(argv[1:] if command else argv)
+    if rest:
+        raise parser.unexpected(rest[0])
+    return Parsed(command, tuple(getattr(options, "settings", ())), options)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but an error is raised rather than printed below a usage text."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message.removeprefix("argument "))
+
+    def unexpected(self, word: str) -> UsageError:
+        """The error for a word that no flag and no argument takes."""
+        if not word.startswith("-"):
+            return UsageError(f"unexpected argument {word!r}; put a prompt of several words in quotes")
+        name = word.split("=", 1)[0]
+        close = get_close_matches(name, list(self._option_string_actions), n=1)
+        return UsageError(f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else "see --help"))
+
+
+def _agent_parser() -> _Parser:
+    parser = _new_parser("tui-agent", "[PROMPT] | -p PROMPT | COMMAND")
+    parser.description = "A terminal agent that never loses the thread."
+    parser.epilog = _EPILOG
+    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="sent at once when the app opens")
+    parser.add_argument("--version", action="version", version=f"tui-agent {__version__}")
+    talk = parser.add_argument_group("one answer on standard output")
+    talk.add_argument(
+        "-p",
+        nargs="?",
+        const="",
+        dest="one_shot",
+        metavar="PROMPT",
+        help="run one turn and exit; without PROMPT, or with -, it is read from standard input",
+    )
+    talk.add_argument("--output-format", type=_output_format, metavar="FORMAT", help="|".join(OUTPUT_FORMATS))
+    resume = parser.add_argument_group("go on with an earlier session")
+    resume.add_argument("-c", "--continue", action="store_true", dest="continue_last", help="the newest one here")
+    resume.add_argument("-r", "--resume", nargs="?", const="", metavar="ID", help="this one, or pick one")
+    _add_settings_flags(parser)
+    access = parser.add_argument_group("access")
+    access.add_argument("--add-dir", action="append", default=[], metavar="DIR", help="a folder that counts as inside")
+    access.add_argument("--yolo", action="store_true", help="ask nothing (--ask allow) and show no guard notices")
+    access.add_argument("--trust", action="store_true", help="trust this project's own settings and instructions")
+    return parser
+
+
+def _sessions_parser() -> _Parser:
+    parser = _new_parser("tui-agent sessions", "[--json]")
+    parser.description = "List the sessions, newest first."
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    return parser
+
+
+def _trace_parser() -> _Parser:
+    parser = _new_parser("tui-agent trace", "SESSION [--verify]")
+    parser.description = "Print the record of a session, one event a line."
+    parser.add_argument("session", metavar="SESSION", help="the session's id")
+    parser.add_argument("--verify", action="store_true", help="check that nothing of the record was changed or removed")
+    return parser
+
+
+def _replay_parser() -> _Parser:
+    parser = _new_parser(
+        "tui-agent replay", "FILE [--policy NAME]... [--model ID]... [--window N] [--set KEY=VALUE]... [--json]"
+    )
+    parser.description = (
+        "Replay a recorded session under other rules for the context, without any network, and compare what it\n"
+        "costs and what stays in view. FILE: JSON Lines (role, text, tool_calls, tool_call_id), a session file of\n"
+        "Claude Code, or the id or folder of a session."
+    )
+    parser.add_argument("recording", metavar="FILE", help="the recorded session")
+    parser.add_argument("--policy", action="append", default=[], metavar="NAME", help="replay under this one (all)")
+    parser.add_argument("--model", action="append", default=[], metavar="ID", help="at this model's prices (its own)")
+    parser.add_argument("--window", type=_tokens, default=0, metavar="N", help="input tokens of the model (its own)")
+    parser.set_defaults(settings=[])
+    parser.add_argument(
+        "--set", dest="settings", action="append", type=_key_and_value, metavar="KEY=VALUE", help="any setting"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    return parser
+
+
+def _doctor_parser() -> _Parser:
+    parser = _new_parser("tui-agent doctor", "")
+    parser.description = "Check what the program needs, and say what is missing."
+    return parser
+
+
+def _config_parser() -> _Parser:
+    parser = _new_parser("tui-agent config", "[--json] [settings flags]")
+    parser.description = "Print every setting, its effective value, and where the value comes from."
+    parser.add_argument("--json", action="store_true", help="one JSON object: key to value and source")
+    _add_settings_flags(parser)
+    return parser
+
+
+_PARSERS = {
+    "": _agent_parser,
+    "sessions": _sessions_parser,
+    "trace": _trace_parser,
+    "replay": _replay_parser,
+    "doctor": _doctor_parser,
+    "config": _config_parser,
+}
+
+
+def _new_parser(program: str, usage: str) -> _Parser:
+    return _Parser(
+        prog=program,
+        usage=f"{program} {usage}".rstrip(),
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _add_settings_flags(parser: _Parser) -> None:
+    """Flags that set settings; all append to one list, so that of two for one key the later wins."""
+    group = parser.add_argument_group("settings")
+    parser.set_defaults(settings=[])
+    for flag in SETTINGS_FLAGS:
+        if flag.metavar is None:
+            assigned = (flag.name, flag.key, flag.value)
+            group.add_argument(flag.name, dest="settings", action="append_const", const=assigned, help=flag.help)
+        else:
+            group.add_argument(
+                flag.name, dest="settings", action="append", type=_assigning(flag), metavar=flag.metavar, help=flag.help
+            )
+    group.add_argument(
+        "--agentic-tools",
+        dest="settings",
+        action="append",
+        type=lambda text: ("--agentic-tools", "agentic.enabled", text),
+        metavar="true|false",
+        help="offer the agentic_* tools",
+    )
+    group.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        type=_key_and_value,
+        metavar="KEY=VALUE",
+        help="any setting, by its key",
+    )
+
+
+def _assigning(flag: Flag) -> Callable[[str], tuple[str, str, str]]:
+    return lambda text: (flag.name, flag.key, text)
+
+
+def _key_and_value(text: str) -> tuple[str, str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
+    return ("--set", key.strip(), value)
+
+
+def _tokens(text: str) -> int:
+    if not text.isdecimal() or not text.isascii():
+        raise argparse.ArgumentTypeError(f"expected a number of tokens, got {text!r}")
+    return int(text)
+
+
+def _output_format(text: str) -> str:
+    if text not in OUTPUT_FORMATS:
+        raise argparse.ArgumentTypeError(f"expected {'|'.join(OUTPUT_FORMATS)}, got {text!r}")
+    return text

@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_agent.command_line import Parsed, UsageError, parse
-from tui_agent.printable import printable
+from tui_agent.arguments import Arguments, Parsed, UsageError, parse
+from tui_agent.text import printable
 
 if TYPE_CHECKING:
-    from tui_agent.arguments import Arguments
     from tui_agent.settings import Settings
     from tui_agent.settings_sources import Override
 
@@ -71,13 +70,13 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
         case "":
             return _talk(parsed, folder, home, environ)
         case "config":
-            from tui_agent.reports import config_report
+            from tui_agent.reports.installation import config_report
 
             settings = _load(parsed, folder, home, environ)[1]
             _print(config_report(settings, as_json=options.json))
             return DONE
         case "doctor":
-            from tui_agent.reports import doctor_report
+            from tui_agent.reports.installation import doctor_report
 
             text, healthy = doctor_report(home, folder, environ)
             _print(text)
@@ -146,7 +145,7 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
     return run_once(arguments, settings)
 
 
-def _check_model(arguments: "Arguments", settings: "Settings") -> None:
+def _check_model(arguments: Arguments, settings: "Settings") -> None:
     """Raises UsageError for a small model that is to lead a new session where the settings refuse that."""
     if settings.safety.small_tier_parent != "refuse" or arguments.continue_last or arguments.resume is not None:
         return
@@ -179,7 +178,6 @@ def _check_combination(parsed: Parsed) -> None:
 
 def _load(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> "tuple[Arguments, Settings]":
     """The arguments for a front end and the effective settings. Raises UsageError with every problem found."""
-    from tui_agent.arguments import Arguments
     from tui_agent.settings_sources import SettingsError, load_settings
     from tui_agent.trust import TrustError, asks_for_trust, is_trusted, project_root, trust
 

@@ -4,23 +4,21 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from contextlib import aclosing
 
 import msgspec
 
 from tui_agent.agent import events
-from tui_agent.agent.agent import Agent
-from tui_agent.agent.command_names import is_command
-from tui_agent.agent.commands import Reply, run_command
+from tui_agent.agent.commands import Reply, is_command, run_command
 from tui_agent.arguments import Arguments, OutputFormat
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.catalogue import missing_key
 from tui_agent.models.usage import UsageTracker
-from tui_agent.safe_text import clean
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
+from tui_agent.text import clean
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
@@ -91,7 +89,7 @@ async def _run(arguments: Arguments, settings: Settings) -> int:
             return BAD_USAGE
         for notice in session.notices:
             _say(" ".join(part for part in (notice.title + ":", notice.text, notice.hint) if part))
-        return await _turn(session, arguments, began)
+        return await _answered(session, arguments, began)
     finally:
         try:
             await session.close()
@@ -99,49 +97,63 @@ async def _run(arguments: Arguments, settings: Settings) -> int:
             _say(f"{error.message} {error.hint}".strip())
 
 
-async def _turn(session: Session, arguments: Arguments, began: float) -> int:
-    command = await _command(session, arguments, began)
-    if command is not None:
-        return command
+async def _answered(session: Session, arguments: Arguments, began: float) -> int:
+    """Do what the prompt asks for, print what came of it, and return the exit code."""
+    prompt = arguments.prompt or ""
     outcome = _Outcome(session.agent.tracker)
-    _interrupt_on_signals(session.agent)
-    if arguments.output_format == "stream-json":
-        _print(msgspec.json.encode({"type": "session", "session_id": session.id, "model": session.agent.profile.name}))
-    async with aclosing(session.agent.run(arguments.prompt or "")) as stream:
-        async for event in _heard(stream, outcome):
-            if arguments.output_format == "stream-json":
-                _print(events.encode(event))
-            elif isinstance(event, events.Alert):
-                _say(f"watchdog: {event.text}")
+    if is_command(prompt) and not prompt[:1].isspace():
+        await _command(session, arguments, outcome)
+    else:
+        await _turn(session, arguments, outcome)
     _show(outcome, _report(session, outcome, began), arguments.output_format)
     return outcome.exit_code
 
 
-async def _command(session: Session, arguments: Arguments, began: float) -> int | None:
-    """Do a slash command in place of a turn; None where the prompt is none."""
-    prompt = arguments.prompt or ""
-    if prompt[:1].isspace() or not is_command(prompt):
-        return None
+async def _turn(session: Session, arguments: Arguments, outcome: "_Outcome") -> None:
+    streaming = arguments.output_format == "stream-json"
+    _on_signals(session.agent.interrupt)
+    if streaming:
+        _print(msgspec.json.encode({"type": "session", "session_id": session.id, "model": session.agent.profile.name}))
+    async with aclosing(session.agent.run(arguments.prompt or "")) as stream:
+        async for event in stream:
+            match event:
+                case events.TurnFailed():
+                    outcome.failure = event
+                case events.TurnFinished():
+                    outcome.finished = event
+                case events.Alert() if not streaming:
+                    _say(f"watchdog: {event.text}")
+                case _:
+                    pass
+            if streaming:
+                _print(events.encode(event))
+
+
+async def _command(session: Session, arguments: Arguments, outcome: "_Outcome") -> None:
+    """Do a slash command in place of a turn."""
     tracker = session.agent.tracker
-    outcome = _Outcome(tracker)
     tracker.start_turn()
+    # What the report says of the window needs what the provider tells of the model.
+    learn = arguments.output_format != "text"
+    doing = asyncio.ensure_future(run_command(session.agent, arguments.prompt or "", learn=learn))
+    _on_signals(doing.cancel)
     try:
-        reply = await run_command(session.agent, prompt)
+        reply = await doing
     except StorageError as error:
         reply = Reply(error.message, error.hint, failed=True)
+    except asyncio.CancelledError:
+        reply = Reply("")
     text = "\n".join(part for part in (reply.title, reply.text) if part)
     if reply.failed:
         outcome.failure = events.TurnFailed(kind="command", message=text, retryable=False)
     outcome.finished = events.TurnFinished(
-        stop_reason="command",
+        stop_reason="interrupted" if doing.cancelled() else "command",
         text="" if reply.failed else text,
         steps=0,
         usage=tracker.turn.usage,
         cost_usd=tracker.turn.known_cost_usd,
         duration_ms=0,
     )
-    _show(outcome, _report(session, outcome, began), arguments.output_format)
-    return outcome.exit_code
 
 
 class _Outcome:
@@ -163,18 +175,6 @@ class _Outcome:
         if self.failure is not None:
             return NEEDS_APPROVAL if self.failure.kind == "needs_approval" else FAILED
         return INTERRUPTED if self.finished is None or self.finished.stop_reason == "interrupted" else DONE
-
-
-async def _heard(stream: AsyncIterator[events.AgentEvent], outcome: _Outcome) -> AsyncIterator[events.AgentEvent]:
-    async for event in stream:
-        match event:
-            case events.TurnFailed():
-                outcome.failure = event
-            case events.TurnFinished():
-                outcome.finished = event
-            case _:
-                pass
-        yield event
 
 
 def _report(session: Session, outcome: _Outcome, began: float) -> Report:
@@ -222,10 +222,11 @@ def _report_json(report: Report, *, tagged: bool) -> bytes:
     return msgspec.json.encode(told)
 
 
-def _interrupt_on_signals(agent: Agent) -> None:
+def _on_signals(stop: Callable[[], object]) -> None:
+    """Stop when the user interrupts, or when the process is told to end: in order, so that the session is closed."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, agent.interrupt)
+        loop.add_signal_handler(number, stop)
 
 
 async def _nobody(question: PermissionQuestion) -> PermissionAnswer:

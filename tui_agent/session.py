@@ -23,7 +23,7 @@ from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.upkeep import Upkeep
 from tui_agent.agent.watchdog import Watchdog
 from tui_agent.arguments import Arguments
-from tui_agent.context.manager import ContextManager
+from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import AnyEntry
 from tui_agent.conversation.view import View
 from tui_agent.models.base import ModelError
@@ -86,7 +86,7 @@ class Session:
     fresh: bool
     record: Record
     store: LogStore
-    manager: ContextManager
+    manager: ContextEngine
     small: SmallModels
     subtasks: SubtaskSessions
     home: Path

@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.agent.cost_ceiling import CostCeiling, Limit
-from tui_agent.agent.guards import Watch
+from tui_agent.agent.guards import CostCeiling, Limit, WatchdogGuard
 from tui_agent.agent.knowledge import IndexLimits, Knowledge, Places
 from tui_agent.agent.observations import Observer
 from tui_agent.agent.record import Record
@@ -22,9 +21,9 @@ from tui_agent.agent.task_class import (
 )
 from tui_agent.agent.watchdog import Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
-from tui_agent.context.calibration import Ratios
-from tui_agent.context.handover import Prompts
-from tui_agent.context.manager import ContextManager
+from tui_agent.context.counting import Ratios
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.summary.questions import Prompts
 from tui_agent.conversation.entries import AnyEntry
 from tui_agent.models.base import Model
 from tui_agent.models.catalogue import missing_key
@@ -121,14 +120,14 @@ def watch_of(
     registry: ToolRegistry,
     ask: Ask,
     watchdog: Watchdog | None = None,
-) -> Watch:
+) -> WatchdogGuard:
     """The watchdog over a conversation, by default the built-in one; silent where guards are to show no notices."""
     mode = settings.watchdog.mode
 
     def effect_of(name: str) -> Effect:
         return registry.get(name).effect if name in registry else "none"
 
-    return Watch(
+    return WatchdogGuard(
         watchdog or default_watchdog(settings.watchdog),
         Observer(record.view, tracker, effect_of),
         "off" if mode == "warn" and not settings.safety.notices else mode,
@@ -137,12 +136,12 @@ def watch_of(
     )
 
 
-def manager_of(settings: Settings, home: Path, kept: Collection[str] = ()) -> ContextManager:
+def manager_of(settings: Settings, home: Path, kept: Collection[str] = ()) -> ContextEngine:
     """The context manager, with what earlier sessions learned of how models count. Reads a file.
 
     What is read from the folders `kept` is never cleared.
     """
-    return ContextManager(
+    return ContextEngine(
         settings,
         Prompts(**{name: prompt_text(name) for name in Prompts.__struct_fields__}),
         ratios=Ratios(_known_ratios(home / RATIOS_FILE)),
@@ -152,7 +151,7 @@ def manager_of(settings: Settings, home: Path, kept: Collection[str] = ()) -> Co
     )
 
 
-def keep_ratios(manager: ContextManager, home: Path) -> None:
+def keep_ratios(manager: ContextEngine, home: Path) -> None:
     """Keep what was learned for the next session; a disk that takes nothing costs only that."""
     with contextlib.suppress(OSError):
         write_file(home / RATIOS_FILE, json.dumps(manager.meter.ratios.export()).encode())

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from tui_agent.money import money_text
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.sessions import SessionInfo, find_session, list_sessions
 from tui_agent.storage.trace import TraceEvent, read_events
 from tui_agent.storage.verify import verify
+from tui_agent.text import money_text
 
 
 class ReportError(Exception):

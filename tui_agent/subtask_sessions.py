@@ -7,17 +7,16 @@ from pathlib import Path
 
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.briefing import Briefing
-from tui_agent.agent.cost_ceiling import CostCeiling
-from tui_agent.agent.guards import Guards
+from tui_agent.agent.guards import CostCeiling, Guards
 from tui_agent.agent.record import Record
 from tui_agent.agent.subtasks import branch_prefix, past_progress
 from tui_agent.agent.summarizer import Summarizer
 from tui_agent.agent.task_class import configured_model, small_model
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.upkeep import Upkeep
-from tui_agent.context.calibration import Ratios
-from tui_agent.context.handover import Prompts
-from tui_agent.context.manager import ContextManager
+from tui_agent.context.counting import Ratios
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.summary.questions import Prompts
 from tui_agent.conversation.entries import AnyEntry
 from tui_agent.conversation.view import View
 from tui_agent.models.shared import SharedModel
@@ -149,10 +148,10 @@ class SubtaskSessions:
         toolbox = Toolbox(registry, parent.gate, ask, parent.workspace, parent.artifacts)
         return Agent(record, model, toolbox, tracker, upkeep, briefing, guards=Guards(parent.ceiling))
 
-    def _manager(self) -> ContextManager:
+    def _manager(self) -> ContextEngine:
         # What is learned of how a model counts holds in every conversation with it.
         prompts = Prompts(**{name: prompt_text(name) for name in Prompts.__struct_fields__})
-        return ContextManager(self._parent.settings, prompts, ratios=self._parent.ratios, checkpoints=False)
+        return ContextEngine(self._parent.settings, prompts, ratios=self._parent.ratios, checkpoints=False)
 
     async def _model(self, name: str) -> SharedModel:
         if name not in self._models:

@@ -10,9 +10,9 @@ from tests.conversation.logs import broken_rules
 from tui_agent.context.checkpoints import plan_checkpoint
 from tui_agent.context.compaction import Author, CompactionPlan, accept, plan_compaction
 from tui_agent.context.counting import estimate
-from tui_agent.context.facts import HEADING
 from tui_agent.context.handover import FIVE, OUTLINE, sections
 from tui_agent.context.refusal import Refusal
+from tui_agent.context.summary.facts import HEADING
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, Pinned, Restored, Summarized, Undone, tool_result
 from tui_agent.conversation.sizes import size_of_text

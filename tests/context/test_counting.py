@@ -11,23 +11,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.context.counting import CACHED_COUNTS, Counter, estimate
-from tui_agent.context.tokenizer import KNOWN, PIECE_CHARS, Ranks, Tokenizer, load_tokenizer
+from tui_agent.context.counting import (
+    CACHED_COUNTS,
+    CHUNK_CHARS,
+    ENCODINGS,
+    Counter,
+    Encoding,
+    Tokenizer,
+    estimate,
+    load_tokenizer,
+)
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.sizes import Size, size_of_text
 
-PATTERN = KNOWN[0].pattern
+PATTERN = ENCODINGS[0].pattern
 URL = "https://ranks.invalid/tiny.tiktoken"
 
 
-def tiny(folder: Path, *, damaged: bool = False) -> Ranks:
-    """Ranks of all bytes and a few merges, where tiktoken would have cached them."""
+def tiny(folder: Path, *, damaged: bool = False) -> Encoding:
+    """Encoding of all bytes and a few merges, where tiktoken would have cached them."""
     tokens = [bytes([number]) for number in range(256)] + [b"he", b"ll", b"hell", b"hello", b" w", b"or", b" wor"]
     data = b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(tokens))
     (folder / sha1(URL.encode(), usedforsecurity=False).hexdigest()).write_bytes(
         data[: data[:-1].rindex(b"\n") + 1] if damaged else data
     )
-    return Ranks("tiny", URL, sha256(data).hexdigest(), PATTERN)
+    return Encoding("tiny", URL, sha256(data).hexdigest(), PATTERN)
 
 
 @pytest.fixture
@@ -62,7 +70,7 @@ def test_ranks_are_found_under_their_names_and_only_if_they_are_what_they_should
     ranks = tiny(tmp_path, damaged=True)
     assert load_tokenizer([ranks]) is None
     assert len(list(tmp_path.iterdir())) == 1
-    found = load_tokenizer([Ranks("missing", "https://ranks.invalid/other", "0", PATTERN), tiny(tmp_path)])
+    found = load_tokenizer([Encoding("missing", "https://ranks.invalid/other", "0", PATTERN), tiny(tmp_path)])
     assert found is not None
     assert found.name == "tiny"
     assert found.count("hello world") == 4
@@ -70,8 +78,8 @@ def test_ranks_are_found_under_their_names_and_only_if_they_are_what_they_should
     assert load_tokenizer([ranks]) is None
 
 
-@pytest.mark.parametrize("ranks", KNOWN, ids=lambda ranks: ranks.name)
-def test_known_ranks_are_those_of_tiktoken(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ranks", ENCODINGS, ids=lambda ranks: ranks.name)
+def test_known_ranks_are_those_of_tiktoken(ranks: Encoding, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str]] = []
 
     def record(url: str, expected_hash: str) -> dict[bytes, int]:
@@ -87,7 +95,7 @@ def test_known_ranks_are_those_of_tiktoken(ranks: Ranks, monkeypatch: pytest.Mon
 
 def test_long_texts_are_counted_in_bounded_time(tokenizer: Tokenizer) -> None:
     assert tokenizer.count("a" * 100_000) == 100_000
-    assert tokenizer.count("é" * PIECE_CHARS * 3) == 2 * PIECE_CHARS * 3
+    assert tokenizer.count("é" * CHUNK_CHARS * 3) == 2 * CHUNK_CHARS * 3
     huge = "hello world\n" * 500_000
     assert tokenizer.count(huge) == pytest.approx(5 * 500_000, rel=0.01)
 

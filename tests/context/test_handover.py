@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.context.talks import PROMPTS
-from tui_agent.context.facts import HEADING
 from tui_agent.context.handover import (
     CHECKPOINT,
     FIVE,
@@ -18,6 +17,7 @@ from tui_agent.context.handover import (
     questions,
     sections,
 )
+from tui_agent.context.summary.facts import HEADING
 
 EXTRACT = compose(FIVE, {name: f"extracted {name}" for name in FIVE.sections})
 

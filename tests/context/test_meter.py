@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from tests.context.sessions import MODEL, Session
 from tests.conversation.logs import logs
-from tui_agent.context.calibration import HIGHEST, LOWEST, SAMPLES, Ratios
-from tui_agent.context.counting import Counter, estimate
+from tui_agent.context.counting import HIGHEST_RATIO, LOWEST_RATIO, RATIO_SAMPLES, Counter, Ratios, estimate
 from tui_agent.context.meter import TokenMeter
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import (
@@ -200,7 +199,7 @@ def test_ratios_are_the_middle_of_the_newest_samples_and_odd_ones_are_left_out()
     assert ratios.ratio(MODEL, "rule", "prose") == 1.3
     assert ratios.ratio("gemini:other", "rule", "prose") == 1.0
     assert ratios.ratio(MODEL, "o200k_base", "prose") == 1.25
-    for _ in range(SAMPLES):
+    for _ in range(RATIO_SAMPLES):
         ratios.learn(MODEL, "rule", "results", measured=800, estimated=1_000)
     assert ratios.ratio(MODEL, "rule", "results") == 0.8
 
@@ -210,7 +209,7 @@ def test_kept_ratios_come_back_and_damaged_ones_do_not(kept: dict[str, list[floa
     ratios = Ratios({**kept, f"{MODEL}|rule|results": [1.2, 1.4, 1.3]})
     assert ratios.ratio(MODEL, "rule", "results") == 1.3
     assert Ratios(ratios.export()).export() == ratios.export()
-    assert all(LOWEST <= each <= HIGHEST for samples in ratios.export().values() for each in samples)
+    assert all(LOWEST_RATIO <= each <= HIGHEST_RATIO for samples in ratios.export().values() for each in samples)
 
 
 def test_asking_costs_what_is_new() -> None:

@@ -7,8 +7,8 @@ from tests.context.talks import PROMPTS
 from tui_agent.context.asked import Asked
 from tui_agent.context.compaction import CompactionPlan
 from tui_agent.context.handover import FIVE, OUTLINE
+from tui_agent.context.layers.limits import Cut
 from tui_agent.context.manager import ContextManager, ModelFacts
-from tui_agent.context.output import Cut
 from tui_agent.context.refusal import Refusal
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Cleared, Pinned, user_message

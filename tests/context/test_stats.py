@@ -4,10 +4,12 @@ import unicodedata
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.context.sessions import Session
 from tui_agent.context.budget import budget
-from tui_agent.context.counting import categories
+from tui_agent.context.counting import Counter
 from tui_agent.context.forecast import Forecast
 from tui_agent.context.stats import (
     Activity,
@@ -116,7 +118,8 @@ def test_the_text_form() -> None:
         "  Summarized:   8,420 chars across all boundaries",
         "  Results:      1 evicted, 1 cleared, 0 digested",
         "  Subtasks:     2 (32,919 in / 338 out tokens, $0.011 in the /stats total)",
-        "  Models:       gemini-3.1-pro-preview... (5 calls, 30,822 in / 558 out, $0.068)",
+        "  Models:       gemini-3.1-pro-preview-customtools",
+        "                  (5 calls, 30,822 in / 558 out, $0.068)",
         "              + gemini-2.5-flash (2 calls, 16,520 in / 206 out, $0.0055)",
     ]
 
@@ -125,6 +128,22 @@ def test_one_model_and_no_subtasks_need_no_row() -> None:
     shown = text(stats(models=stats().models[:1], subtasks=Subtasks()), NOW)
     assert "Models:" not in shown
     assert "Subtasks:" not in shown
+
+
+@given(st.lists(st.text(st.sampled_from("abc:/-.漢"), min_size=1, max_size=150), min_size=2, max_size=4, unique=True))
+def test_every_model_is_named_in_full(names: list[str]) -> None:
+    uses = tuple(ModelUse(model=each, calls=1, input_tokens=2, output_tokens=3, cost_usd=0.5) for each in names)
+    shown = text(stats(models=uses), NOW)
+    assert all(columns(line) <= 80 for line in shown.splitlines())
+    listed = shown.partition("  Models:")[2].replace("+", "").replace("(1 call, 2 in / 3 out, $0.500)", "|")
+    assert "".join(listed.split()).split("|")[:-1] == names
+
+
+def test_the_model_in_the_headline_keeps_both_its_ends() -> None:
+    shown = text(stats(model=f"ollama:hf.co/{'someone/' * 9}coder:Q4_K_M"), NOW).splitlines()[0]
+    assert shown.startswith("Context: 84,210 of 200,000 tokens (42%), ollama:hf.co")
+    assert shown.endswith("coder:Q4_K_M")
+    assert len(shown) == 80
 
 
 def columns(line: str) -> int:
@@ -169,7 +188,9 @@ def test_what_fires_next() -> None:
 def test_an_unknown_window_has_no_share() -> None:
     session = Session()
     shown = text(
-        ContextStats(model="m", tokens=990, window=0, reserve=0, measured=False, categories=categories(session.view)),
+        ContextStats(
+            model="m", tokens=990, window=0, reserve=0, measured=False, categories=Counter().categories(session.view)
+        ),
         NOW,
     )
     assert shown.startswith("Context: ~990 tokens, window unknown, m\n")

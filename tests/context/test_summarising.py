@@ -5,8 +5,8 @@ import pytest
 from tests.context.talks import COMPACTION, PROMPTS, Talk, accepted, situation
 from tui_agent.context.compaction import CompactionPlan, plan_compaction
 from tui_agent.context.counting import estimate
-from tui_agent.context.rendering import CLOSE, OPEN
 from tui_agent.context.summarising import MOST_PARTS, Backoff, attempts, chunks, joined, merged
+from tui_agent.context.summary.rendering import CLOSE, OPEN
 from tui_agent.conversation.sizes import size_of_text
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tui_agent.agent.command_names import is_command
+from tui_agent.agent.commands import is_command
 from tui_agent.tui.app.commands import default_commands
 from tui_agent.tui.app.keys import PLACES, keys_text
 

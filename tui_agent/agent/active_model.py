@@ -6,8 +6,8 @@ from collections.abc import Callable
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.record import Record
 from tui_agent.agent.task_class import configured_model
+from tui_agent.context.counting import load_tokenizer
 from tui_agent.context.economics import ModelFacts, Rates, relative_rates
-from tui_agent.context.tokenizer import load_tokenizer
 from tui_agent.conversation.entries import ModelSwitched, notice
 from tui_agent.models.base import Model, ModelProfile, Prices
 

@@ -23,7 +23,7 @@ from tui_agent.agent.overview import (
 from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.record import unbroken
 from tui_agent.agent.steps import Texts
-from tui_agent.agent.subtasks import SubtaskResult, SubtaskRunner, SubtaskSpec
+from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.task_class import configured_model
 from tui_agent.agent.turn import Parts, Turn
 from tui_agent.agent.user_shell import is_note
@@ -34,12 +34,13 @@ from tui_agent.context.stats import ContextStats
 from tui_agent.context.summary.writing import CompactionResult, Draft
 from tui_agent.conversation.blocks import Image, Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Queued, Withdrawn, user_message
-from tui_agent.conversation.view import Item
+from tui_agent.conversation.items import Item
 from tui_agent.models.base import Model, ModelProfile
 from tui_agent.settings import Settings
 from tui_agent.storage.recall_search import Recalled
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.permissions import Mode
+from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
 
 T = TypeVar("T")
 

@@ -1,26 +1,43 @@
-"""The commands that steer a conversation, in text form: the same for the full-screen app and for one-shot use."""
+"""The commands of a conversation in text form, the same for the full-screen app and for one-shot use.
 
+Each command is one row of `COMMANDS` or `IN_TEXT`: its name, what it does, and the handler that does it. Help and
+completion read the rows before there is an agent, so what only a handler needs is imported inside it.
+"""
+
+import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from textwrap import shorten
+from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent import events
-from tui_agent.agent.agent import Agent
-from tui_agent.agent.command_names import CHECKPOINTS, COMMANDS, IN_TEXT, CommandName
-from tui_agent.agent.listings import change_model, help_text, model_text, tools_text, unknown_text
-from tui_agent.agent.upkeep import CompactionResult
-from tui_agent.context import stats
-from tui_agent.context.asked import Outlook
-from tui_agent.context.refusal import Refusal
-from tui_agent.models.base import ModelError
-from tui_agent.models.usage import Totals
-from tui_agent.money import money_text
-from tui_agent.tools.base import ToolFailure
+from tui_agent.context.effects import Refusal
+from tui_agent.text import money_text
 
-HITS = 8
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.agent.events import ContextStep
+    from tui_agent.context.changes import Outlook
+    from tui_agent.context.summary.writing import CompactionResult
+    from tui_agent.models.base import ModelProfile
+    from tui_agent.models.usage import Totals
+
+AT_ONCE: Final = "!"
+"""Behind the name of a command that the app shows a preview of: do it without one."""
+
+LEARNING_S: Final = 8.0
+"""Seconds a command waits for what the provider tells of the model; an SDK's import is among them."""
+
+RECALL_HITS: Final = 8
 """Hits that /recall shows."""
-EXCERPT_CHARS = 240
+
+EXCERPT_CHARS: Final = 240
+"""Characters shown of a hit of /recall."""
+
+DESCRIPTION_CHARS: Final = 200
+"""Characters shown of a tool's description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,39 +49,83 @@ class Reply:
     failed: bool = False
 
 
-def commands_for(agent: Agent) -> tuple[CommandName, ...]:
-    """The commands this agent has: without checkpoints there is no /done."""
-    commands = (*COMMANDS, *IN_TEXT)
-    return tuple(command for command in commands if agent.has_checkpointer or command.name not in CHECKPOINTS)
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that is typed as ``/name argument``."""
+
+    name: str
+    description: str
+    run: Callable[["Agent", str], Awaitable[Reply]]
+    """Gets what follows the name, without the space around it."""
+    argument: str = ""
+    """How what follows is called in the help; empty: nothing may follow."""
+    aliases: tuple[str, ...] = ()
+    previewed: bool = False
+    """The full-screen app shows first what it would do, except with `AT_ONCE` behind the name."""
+    uses_profile: bool = False
+    """Its answer depends on what the provider tells of the model, such as the window."""
+    is_available: Callable[["Agent"], bool] = lambda agent: True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name and its aliases."""
+        return (self.name, *self.aliases)
 
 
-async def run_command(agent: Agent, text: str) -> Reply:
-    """Do what ``/name argument`` says.
+def is_command(text: str) -> bool:
+    """Whether a text asks for a command: ``/name``, and not a path."""
+    name = text.strip().split(maxsplit=1)[0] if text.strip() else ""
+    return name.startswith("/") and "/" not in name[1:] and "\n" not in text.strip()
+
+
+async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Reply:
+    """Do what ``/name argument`` says. `learn`: wait for what the provider tells of the model, whatever the command.
 
     Raises `AgentBusy` where it cannot be done while a turn runs, and `StorageError`.
     """
     word, _, argument = text.strip()[1:].partition(" ")
-    for command in commands_for(agent):
-        if word.lower() in (command.name, *command.aliases):
-            if argument.strip() and not command.argument:
+    name, argument = word.lower(), argument.strip()
+    commands = available_commands(agent)
+    for command in commands:
+        if name in command.names or (command.previewed and name.removesuffix(AT_ONCE) in command.names):
+            if argument and not command.argument:
                 return Reply(f"/{command.name} takes nothing after it", failed=True)
-            return await HANDLERS[command.name](agent, argument.strip())
-    return Reply(f"There is no command /{word}", unknown_text(word, commands_for(agent)), failed=True)
+            if command.uses_profile or learn:
+                await learn_profile(agent)
+            return await command.run(agent, argument)
+    close = get_close_matches(name, [known for command in commands for known in command.names], n=1)
+    nearest = f"Did you mean /{close[0]}?" if close else "/help lists the commands."
+    return Reply(
+        f"There is no command /{word}",
+        f"{nearest} A space before the slash sends it to the model as it is.",
+        failed=True,
+    )
 
 
-async def _compact(agent: Agent, focus: str) -> Reply:
-    return _summarized(await agent.compact(focus), "Compacted")
+def available_commands(agent: "Agent") -> tuple[Command, ...]:
+    """The commands this agent has: without checkpoints there is no /done."""
+    return tuple(command for command in (*COMMANDS, *IN_TEXT) if command.is_available(agent))
 
 
-async def _done(agent: Agent, note: str) -> Reply:
-    return _summarized(await agent.checkpoint(note), "Checkpoint written")
+async def learn_profile(agent: "Agent") -> None:
+    """Wait for what the provider tells of the model, for `LEARNING_S` at most."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(agent.connect(), LEARNING_S)
 
 
-async def _context(agent: Agent, _: str) -> Reply:
-    return Reply("Context", stats.text(agent.context_stats(), time.time()))
+# What the context is made of
 
 
-async def _stats(agent: Agent, _: str) -> Reply:
+async def _context(agent: "Agent", _: str) -> Reply:
+    from tui_agent.context import stats
+
+    # A window that the user has set is in force whatever the provider tells.
+    note = "" if agent.settings.context.context_window else _where_from(agent.profile)
+    shown = stats.text(agent.context_stats(), time.time())
+    return Reply("Context", f"{shown}\n\n{note}" if note else shown)
+
+
+async def _stats(agent: "Agent", _: str) -> Reply:
     total, turn = agent.tracker.session, agent.tracker.turn
     lines = [_totals("Session", total), _totals("Turn", turn)]
     if count := agent.tracker.subtask_count:
@@ -75,29 +136,18 @@ async def _stats(agent: Agent, _: str) -> Reply:
     return Reply("Usage", "\n".join(lines))
 
 
-async def _clear_results(agent: Agent, _: str) -> Reply:
-    return _changed(await agent.clear_results(), "Cleared {items} results")
+def _totals(name: str, totals: "Totals") -> str:
+    usage, cost = totals.usage, totals.known_cost_usd
+    hits = 100 * usage.cache_read_tokens / usage.input_tokens if usage.input_tokens else 0
+    money = "price unknown" if cost is None else money_text(cost)
+    calls = f"{totals.calls:,} call{'' if totals.calls == 1 else 's'}"
+    return (
+        f"{name}: {calls}, {usage.input_tokens:,} in ({hits:.0f}% from the cache), "
+        f"{usage.output_tokens:,} out ({usage.reasoning_tokens:,} reasoning), {money}"
+    )
 
 
-async def _undo(agent: Agent, number: str) -> Reply:
-    if number and not number.isdecimal():
-        return Reply("/undo-compact takes the number of a step, or nothing for the newest", failed=True)
-    return _changed(await agent.undo(int(number) if number else None), "Undone")
-
-
-async def _pin(agent: Agent, numbers: str) -> Reply:
-    return await _with_items(agent, numbers, agent.pin, "Pinned")
-
-
-async def _unpin(agent: Agent, numbers: str) -> Reply:
-    return await _with_items(agent, numbers, lambda items: agent.pin(items, pinned=False), "Unpinned")
-
-
-async def _restore(agent: Agent, numbers: str) -> Reply:
-    return await _with_items(agent, numbers, agent.restore, "Brought back")
-
-
-async def _items(agent: Agent, _: str) -> Reply:
+async def _items(agent: "Agent", _: str) -> Reply:
     lines = [
         f"{item.seq:>6}  {item.category:<10} {item.state:<12} {'pinned ' if item.pinned else '       '}"
         f"{item.size.characters:>9,} of {item.full.characters:,} characters  {item.name}".rstrip()
@@ -106,24 +156,13 @@ async def _items(agent: Agent, _: str) -> Reply:
     return Reply(f"{len(lines)} messages and results", "\n".join(lines))
 
 
-async def _preview(agent: Agent, step: str) -> Reply:
-    match step:
-        case "" | "compact":
-            seen = agent.preview("compact")
-        case "clear" | "clear-results":
-            seen = agent.preview("clear")
-        case "done" | "checkpoint":
-            seen = agent.preview("checkpoint")
-        case _:
-            return Reply("/preview takes compact, clear or done", failed=True)
-    return Reply("Nothing to do", seen.reason, failed=True) if isinstance(seen, Refusal) else _outlook(seen)
+async def _recall(agent: "Agent", query: str) -> Reply:
+    from tui_agent.tools.base import ToolFailure
 
-
-async def _recall(agent: Agent, query: str) -> Reply:
     if not query:
         return Reply("/recall needs something to search for", failed=True)
     try:
-        found = await agent.recall(query, HITS)
+        found = await agent.recall(query, RECALL_HITS)
     except ToolFailure as failure:
         return Reply("Nothing can be searched", str(failure), failed=True)
     lines = [
@@ -132,98 +171,29 @@ async def _recall(agent: Agent, query: str) -> Reply:
     return Reply(f"{found.total} hits", "\n".join(lines))
 
 
-async def _skills(agent: Agent, _: str) -> Reply:
-    return Reply("Skills", await agent.skills())
+# Changing the context
 
 
-async def _memory(agent: Agent, _: str) -> Reply:
-    return Reply("Memory", await agent.memory())
+async def _preview(agent: "Agent", step: str) -> Reply:
+    match step:
+        case "" | "compact":
+            outlook = agent.preview("compact")
+        case "clear" | "clear-results":
+            outlook = agent.preview("clear")
+        case "done" | "checkpoint":
+            outlook = agent.preview("checkpoint")
+        case _:
+            return Reply("/preview takes compact, clear or done", failed=True)
+    if isinstance(outlook, Refusal):
+        return Reply("Nothing to do", outlook.reason, failed=True)
+    shown = _outlook(outlook)
+    note = _where_from(agent.profile)
+    return replace(shown, text=f"{shown.text}\n\n{note}") if note else shown
 
 
-async def _resume(agent: Agent, _: str) -> Reply:
-    return Reply(agent.reset_cost_ceiling())
-
-
-async def _help(agent: Agent, _: str) -> Reply:
-    return Reply("Commands", help_text(commands_for(agent)))
-
-
-async def _tools(agent: Agent, _: str) -> Reply:
-    return Reply(f"{len(agent.tools())} tools", tools_text(agent))
-
-
-async def _model(agent: Agent, name: str) -> Reply:
-    if not name:
-        return Reply(
-            model_text(agent), "/model NAME lets another one answer; claude-…, gemini-…, ollama:NAME, offline."
-        )
-    refused = await change_model(agent, name)
-    if refused:
-        return Reply(f"The model stays {agent.profile.name}", refused, failed=True)
-    return Reply(f"{agent.profile.name} answers from here on")
-
-
-async def _escalate(agent: Agent, _: str) -> Reply:
-    busy = agent.busy
-    try:
-        name = await agent.escalate()
-    except ModelError as error:
-        return Reply(f"The model stays {agent.profile.name}", error.message, failed=True)
-    if not name:
-        return Reply(f"The model stays {agent.profile.name}", "No larger one can be asked; see /model.", failed=True)
-    return Reply(f"{name} answers from {'the next step' if busy else 'here'} on")
-
-
-HANDLERS: Final[dict[str, Callable[[Agent, str], Awaitable[Reply]]]] = {
-    "compact": _compact,
-    "done": _done,
-    "context": _context,
-    "stats": _stats,
-    "preview": _preview,
-    "clear-results": _clear_results,
-    "items": _items,
-    "pin": _pin,
-    "unpin": _unpin,
-    "restore": _restore,
-    "undo-compact": _undo,
-    "recall": _recall,
-    "skills": _skills,
-    "memory": _memory,
-    "resume-after-cost-ceiling": _resume,
-    "help": _help,
-    "tools": _tools,
-    "model": _model,
-    "escalate": _escalate,
-}
-
-
-async def _with_items(
-    agent: Agent,
-    numbers: str,
-    change: Callable[[list[int]], Awaitable[events.ContextStep | Refusal]],
-    done: str,
-) -> Reply:
-    words = numbers.replace(",", " ").split()
-    if not words or not all(word.isdecimal() for word in words):
-        return Reply("Name messages by their numbers; /items lists them", failed=True)
-    return _changed(await change([int(word) for word in words]), done)
-
-
-def _summarized(result: CompactionResult, done: str) -> Reply:
-    if result.error:
-        return Reply("The context stays as it is", result.error, failed=True)
-    return Reply(f"{done}: {result.before:,} → {result.after:,} tokens", result.text)
-
-
-def _changed(step: events.ContextStep | Refusal, done: str) -> Reply:
-    if isinstance(step, Refusal):
-        return Reply("The context stays as it is", step.reason, failed=True)
-    return Reply(f"{done.format(items=step.items)}: {step.before:,} → {step.after:,} tokens (step {step.seq})")
-
-
-def _outlook(seen: Outlook) -> Reply:
-    preview, payback = seen.preview, seen.payback
-    about = "" if seen.exact else "about "
+def _outlook(outlook: "Outlook") -> Reply:
+    preview, payback = outlook.preview, outlook.payback
+    about = "" if outlook.exact else "about "
     lines = [
         f"Tokens now         {preview.before:>10,}",
         f"Tokens after       {about + format(preview.after, ','):>10}",
@@ -235,15 +205,192 @@ def _outlook(seen: Outlook) -> Reply:
         back = f"pays back after {payback.calls:,} calls" if payback.calls is not None else "does not pay back"
         lines.append(f"Cost now           {money_text(payback.cost_usd):>10}, {back}")
     names = {"compact": "/compact", "clear": "/clear-results", "checkpoint": "/done"}
-    return Reply(f"What {names[seen.step]} would do", "\n".join(lines))
+    return Reply(f"What {names[outlook.step]} would do", "\n".join(lines))
 
 
-def _totals(name: str, totals: Totals) -> str:
-    usage, cost = totals.usage, totals.known_cost_usd
-    hits = 100 * usage.cache_read_tokens / usage.input_tokens if usage.input_tokens else 0
-    money = "price unknown" if cost is None else money_text(cost)
-    calls = f"{totals.calls:,} call{'' if totals.calls == 1 else 's'}"
-    return (
-        f"{name}: {calls}, {usage.input_tokens:,} in ({hits:.0f}% from the cache), "
-        f"{usage.output_tokens:,} out ({usage.reasoning_tokens:,} reasoning), {money}"
+async def _compact(agent: "Agent", focus: str) -> Reply:
+    return _summarized(await agent.compact(focus), "Compacted")
+
+
+async def _done(agent: "Agent", note: str) -> Reply:
+    return _summarized(await agent.checkpoint(note), "Checkpoint written")
+
+
+def _summarized(result: "CompactionResult", done: str) -> Reply:
+    if result.error:
+        return Reply("The context stays as it is", result.error, failed=True)
+    return Reply(f"{done}: {result.before:,} → {result.after:,} tokens", result.text)
+
+
+async def _clear_results(agent: "Agent", _: str) -> Reply:
+    return _changed(await agent.clear_results(), "Cleared {items} results")
+
+
+async def _pin(agent: "Agent", numbers: str) -> Reply:
+    return await _with_items(numbers, agent.pin, "Pinned")
+
+
+async def _unpin(agent: "Agent", numbers: str) -> Reply:
+    return await _with_items(numbers, lambda items: agent.pin(items, pinned=False), "Unpinned")
+
+
+async def _restore(agent: "Agent", numbers: str) -> Reply:
+    return await _with_items(numbers, agent.restore, "Brought back")
+
+
+async def _with_items(
+    numbers: str, change: Callable[[list[int]], Awaitable["ContextStep | Refusal"]], done: str
+) -> Reply:
+    items = [_number(word) for word in numbers.replace(",", " ").split()]
+    if not items or None in items:
+        return Reply("Name messages by their numbers; /items lists them", failed=True)
+    return _changed(await change([item for item in items if item is not None]), done)
+
+
+async def _undo(agent: "Agent", number: str) -> Reply:
+    step = _number(number) if number else None
+    if number and step is None:
+        return Reply("/undo-compact takes the number of a step, or nothing for the newest", failed=True)
+    return _changed(await agent.undo(step), "Undone")
+
+
+def _number(word: str) -> int | None:
+    """The number of an entry; no log has one of more than 18 digits."""
+    return int(word) if word.isdecimal() and len(word) <= 18 else None
+
+
+def _changed(step: "ContextStep | Refusal", done: str) -> Reply:
+    if isinstance(step, Refusal):
+        return Reply("The context stays as it is", step.reason, failed=True)
+    return Reply(f"{done.format(items=step.items)}: {step.before:,} → {step.after:,} tokens (step {step.seq})")
+
+
+# The model, its tools, and what else there is
+
+
+async def _model(agent: "Agent", name: str) -> Reply:
+    if name:
+        refused = await _change_model(agent, name)
+        if refused:
+            return Reply(f"The model stays {agent.profile.name}", refused, failed=True)
+        return Reply(f"{agent.profile.name} answers from here on")
+    await learn_profile(agent)
+    profile = agent.profile
+    facts = [profile.name, "" if profile.tier == "unknown" else profile.tier]
+    facts.append(f"{profile.window:,} tokens" if profile.window else "window unknown")
+    prices = profile.prices
+    facts.append(f"${prices.input:g} / ${prices.output:g} per million tokens" if prices else "price unknown")
+    others = "/model NAME lets another one answer; claude-…, gemini-…, ollama:NAME, offline."
+    return Reply(
+        ", ".join(fact for fact in facts if fact), "\n".join(line for line in (_where_from(profile), others) if line)
     )
+
+
+async def _change_model(agent: "Agent", name: str) -> str:
+    """Let the model `name` answer from here on; why it does not, or empty. Raises `AgentBusy`, `StorageError`."""
+    from tui_agent.agent.task_class import configured_model
+    from tui_agent.models.base import ModelError
+    from tui_agent.models.catalogue import missing_key
+
+    try:
+        missing = missing_key(name)
+        if missing is not None:
+            return f"There is no key for {name}: set {missing}."
+        await agent.swap_model(await asyncio.to_thread(configured_model, agent.settings, name))
+    except ModelError as error:
+        return error.message
+    return ""
+
+
+def _where_from(profile: "ModelProfile") -> str:
+    """Where the figures of a model come from, where the provider has not told them; else empty."""
+    match profile.source:
+        case "provider":
+            return ""
+        case "catalogue":
+            return f"The provider has told nothing of {profile.name}: its window and prices are the catalogue's."
+        case _:
+            return f"Neither the provider nor the catalogue has told the window of {profile.name}: it is assumed."
+
+
+async def _escalate(agent: "Agent", _: str) -> Reply:
+    from tui_agent.models.base import ModelError
+
+    busy = agent.busy
+    try:
+        name = await agent.escalate()
+    except ModelError as error:
+        return Reply(f"The model stays {agent.profile.name}", error.message, failed=True)
+    if not name:
+        return Reply(f"The model stays {agent.profile.name}", "No larger one can be asked; see /model.", failed=True)
+    return Reply(f"{name} answers from {'the next step' if busy else 'here'} on")
+
+
+async def _tools(agent: "Agent", _: str) -> Reply:
+    tools = agent.tools()
+    width = max((len(tool.name) for tool in tools), default=0) + 2
+    lines = [f"{tool.name:<{width}}{_first_sentence(tool.description)}" for tool in tools]
+    return Reply(f"{len(tools)} tools", "\n".join(lines))
+
+
+def _first_sentence(text: str) -> str:
+    line = " ".join(text.split()).split(". ", 1)[0].rstrip(".")
+    return shorten(line, DESCRIPTION_CHARS, placeholder=" …")
+
+
+async def _skills(agent: "Agent", _: str) -> Reply:
+    return Reply("Skills", await agent.skills())
+
+
+async def _memory(agent: "Agent", _: str) -> Reply:
+    return Reply("Memory", await agent.memory())
+
+
+async def _resume(agent: "Agent", _: str) -> Reply:
+    return Reply(agent.reset_cost_ceiling())
+
+
+async def _help(agent: "Agent", _: str) -> Reply:
+    return Reply("Commands", help_text(available_commands(agent)))
+
+
+def help_text(commands: Iterable[Command]) -> str:
+    """Every command on a line."""
+    usages = [(f"/{command.name} {command.argument}".rstrip(), command) for command in commands]
+    width = max(len(usage) for usage, _ in usages) + 2
+    return "\n".join(f"{usage:<{width}}{command.description}" for usage, command in usages)
+
+
+COMMANDS: Final = (
+    Command("compact", "summarise older turns now", _compact, "[focus]", ("summarize",), previewed=True),
+    Command(
+        "done",
+        "record the finished task",
+        _done,
+        "[note]",
+        ("checkpoint",),
+        previewed=True,
+        is_available=lambda agent: agent.has_checkpointer,
+    ),
+    Command("context", "what fills the window (F2)", _context, "[text]", ("boundaries",), uses_profile=True),
+    Command("stats", "tokens, cost and cache hits, per model", _stats),
+    Command("preview", "see what compact, clear or done would do", _preview, "[step]", uses_profile=True),
+    Command("clear-results", "clear all old tool results", _clear_results, uses_profile=True),
+    Command("items", "all messages and results, by number", _items),
+    Command("pin", "keep messages or results whole", _pin, "<number ...>", uses_profile=True),
+    Command("unpin", "take pins off", _unpin, "<number ...>"),
+    Command("restore", "show them whole again", _restore, "<number ...>", uses_profile=True),
+    Command("undo-compact", "undo the newest context step", _undo, "[number]", ("undo",), uses_profile=True),
+    Command("recall", "search all that was ever said", _recall, "<text>"),
+    Command("skills", "the skills the model can read", _skills),
+    Command("memory", "the notes kept about this project", _memory),
+    Command("resume-after-cost-ceiling", "go on after the ceiling", _resume),
+)
+
+IN_TEXT: Final = (
+    Command("help", "what can be typed", _help),
+    Command("tools", "what the model can use", _tools),
+    Command("model", "who answers, or let another model answer", _model, "[name]"),
+    Command("escalate", "go on with the provider's frontier model", _escalate, uses_profile=True),
+)
+"""Commands that the full-screen app has in a form of its own."""

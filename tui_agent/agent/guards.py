@@ -20,7 +20,7 @@ from tui_agent.conversation.entries import AnyEntry, CeilingReached, CeilingRese
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.models.base import ModelError, ModelProfile, Prices
 from tui_agent.models.usage import MTOK, UsageTracker, prices_for
-from tui_agent.money import money_text
+from tui_agent.text import money_text
 from tui_agent.tools.base import Ask, PermissionQuestion, Preview
 
 WatchdogMode: TypeAlias = Literal["warn", "off", "prompt", "auto"]

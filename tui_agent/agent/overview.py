@@ -8,16 +8,18 @@ from msgspec import structs
 from tui_agent.agent import events
 from tui_agent.agent.active_model import model_facts
 from tui_agent.agent.history import step_event, text_of
-from tui_agent.call_summary import call_summary
 from tui_agent.context.economics import MILLION
 from tui_agent.context.effects import step_of
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats, Mark, ModelUse, Subtasks, marks
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Delivered, Message, Queued
-from tui_agent.conversation.view import Item, Point, View
+from tui_agent.conversation.fold import Point
+from tui_agent.conversation.items import Item
+from tui_agent.conversation.view import View
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker
+from tui_agent.text import call_summary
 
 EXCERPT_CHARS = 200
 """Characters of an item's text that are looked at for its excerpt."""

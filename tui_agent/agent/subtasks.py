@@ -19,8 +19,8 @@ from tui_agent.agent.record import unbroken
 from tui_agent.conversation.entries import AnyEntry, Usage
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
-from tui_agent.money import money_text
 from tui_agent.storage.errors import StorageError
+from tui_agent.text import money_text
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec

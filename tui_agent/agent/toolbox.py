@@ -14,7 +14,7 @@ from tui_agent.agent.record import Record, unbroken
 from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
 from tui_agent.context.counting import estimate
 from tui_agent.context.engine import ContextEngine
-from tui_agent.context.output import Evicted, Whole
+from tui_agent.context.layers.limits import Evicted, Whole
 from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.sizes import size_of_text

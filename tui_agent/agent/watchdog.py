@@ -9,16 +9,9 @@ from typing import Protocol
 
 import msgspec
 
-from tui_agent.agent.observations import (
-    ModelAnswered,
-    Observation,
-    ToolAnswered,
-    ToolCalled,
-    UserSpoke,
-    ViewEdited,
-)
-from tui_agent.money import money_text
+from tui_agent.agent.observations import ModelAnswered, Observation, ToolAnswered, ToolCalled, UserSpoke, ViewEdited
 from tui_agent.settings import Watchdog as WatchdogSettings
+from tui_agent.text import money_text
 
 SHORTEST_BURN_S = 60.0
 """A cost rate is measured over at least this long, in seconds: one dear call at the start of a turn is no rate yet."""

@@ -32,8 +32,9 @@ from tui_agent.conversation.entries import (
     Summarized,
     Undone,
 )
+from tui_agent.conversation.items import Item
 from tui_agent.conversation.sizes import NOTHING
-from tui_agent.conversation.view import Item, View
+from tui_agent.conversation.view import View
 
 PreviewedStep: TypeAlias = Literal["compact", "clear", "checkpoint"]
 EntryT = TypeVar("EntryT", Pinned, Restored, Undone)

@@ -17,8 +17,8 @@ import msgspec
 
 from tui_agent.context.budget import Budget, KnownTier, Thresholds
 from tui_agent.conversation.sizes import Size
-from tui_agent.money import money_text
 from tui_agent.settings import Compaction
+from tui_agent.text import money_text
 
 MILLION = 1_000_000
 LONGEST_SUMMARY = 3_000

@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import structs
 
 from tui_agent.context.budget import Budget, Thresholds, Window, budget_of, resolve_window, thresholds
-from tui_agent.context.calibration import Ratios
 from tui_agent.context.changes import (
     Outlook,
     PreviewedStep,
@@ -26,14 +25,8 @@ from tui_agent.context.changes import (
     plan_unpin,
     what_if,
 )
-from tui_agent.context.counting import Counter
-from tui_agent.context.economics import (
-    CacheState,
-    Forecast,
-    ModelFacts,
-    Situation,
-    cache_state,
-)
+from tui_agent.context.counting import Counter, Ratios
+from tui_agent.context.economics import CacheState, Forecast, ModelFacts, Situation, cache_state
 from tui_agent.context.effects import (
     Answer,
     Append,
@@ -53,6 +46,8 @@ from tui_agent.context.layers.checkpoints import Checkpoints, plan_checkpoint
 from tui_agent.context.layers.clearing import Clearing, protected_tokens, stays
 from tui_agent.context.layers.compaction import Compaction, plan_compaction
 from tui_agent.context.layers.digests import DigestPlan, Digests, accept_digest
+from tui_agent.context.layers.limits import Shortened as ShortenedText
+from tui_agent.context.layers.limits import Whole, eviction_tokens, shorten, shorten_prompt
 from tui_agent.context.layers.recovery import (
     KEPT_SHARE,
     OVERFLOW_STEPS,
@@ -64,27 +59,10 @@ from tui_agent.context.layers.recovery import (
     text_to_keep,
 )
 from tui_agent.context.meter import TokenMeter
-from tui_agent.context.output import Shortened as ShortenedText
-from tui_agent.context.output import Whole, eviction_tokens, shorten, shorten_prompt
 from tui_agent.context.stats import ContextStats, counts, marks, upcoming
-from tui_agent.context.summary.plan import (
-    Accepted,
-    Material,
-    SummaryPlan,
-    accept,
-    accept_anew,
-    material_of,
-    rebased,
-)
+from tui_agent.context.summary.plan import Accepted, Material, SummaryPlan, accept, accept_anew, material_of, rebased
 from tui_agent.context.summary.questions import Prompts
-from tui_agent.context.summary.writing import (
-    ANSWER_TOKENS,
-    CompactionResult,
-    Draft,
-    Writers,
-    Written,
-    write_summary,
-)
+from tui_agent.context.summary.writing import ANSWER_TOKENS, CompactionResult, Draft, Writers, Written, write_summary
 from tui_agent.conversation.blocks import Image, Text
 from tui_agent.conversation.entries import (
     AnyContextEntry,

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tui_agent.context.calibration import Ratios
-from tui_agent.context.counting import CLASS_OF, ContentClass, Counter, class_of
+from tui_agent.context.counting import CLASS_OF, ContentClass, Counter, Ratios, class_of
 from tui_agent.conversation.blocks import Block, Reasoning
 from tui_agent.conversation.entries import (
     AnyEntry,

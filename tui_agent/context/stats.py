@@ -11,7 +11,7 @@ from tui_agent.context.economics import Forecast, spoken_time
 from tui_agent.conversation.entries import Checkpointed, Summarized
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.conversation.view import View
-from tui_agent.money import money_text
+from tui_agent.text import money_text, one_line
 
 LABELS: dict[Category, str] = {
     "system": "System prompt",
@@ -26,6 +26,9 @@ LABELS: dict[Category, str] = {
 }
 BAR_WIDTH = 20
 WIDTH = 80
+"""Columns of the text form."""
+_INDENT = 16
+"""Columns before a model's name in the list of models."""
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,12 +216,17 @@ def text(stats: ContextStats, now: float) -> str:
 
 def _window(stats: ContextStats) -> list[str]:
     about = "" if stats.measured else "~"
+    if stats.window:
+        size = f"Context: {about}{stats.tokens:,} of {stats.window:,} tokens ({stats.percent:.0f}%), "
+    else:
+        size = f"Context: {about}{stats.tokens:,} tokens, window unknown, "
+    headline = size + _clipped_inside(one_line(stats.model), WIDTH - len(size))
     if not stats.window:
-        return [f"Context: {about}{stats.tokens:,} tokens, window unknown, {_plain(stats.model)}", *_categories(stats)]
+        return [headline, *_categories(stats)]
     filled = min(BAR_WIDTH, round(BAR_WIDTH * stats.percent / 100))
     bar = "#" * filled + "." * (BAR_WIDTH - filled)
     return [
-        f"Context: {about}{stats.tokens:,} of {stats.window:,} tokens ({stats.percent:.0f}%), {_plain(stats.model)}",
+        headline,
         f"  [{bar}] {'measured' if stats.measured else 'estimated'}, {stats.reserve:,} reserved for an answer",
         *_categories(stats),
     ]
@@ -265,44 +273,67 @@ def _activity(stats: ContextStats, now: float) -> list[str]:
         tokens = f"{used.input_tokens:,} in / {used.output_tokens:,} out tokens"
         lines.append(f"  Subtasks:     {used.count:,} ({tokens}, {_usd(used.cost_usd)} in the /stats total)")
     if len(stats.models) > 1:
-        for number, use in enumerate(stats.models):
-            lines.append(f"{'              + ' if number else '  Models:       '}{_use(use)}")
+        lines += _models(stats.models)
     return lines
 
 
 def _boundary(activity: Activity, count: int, label: str, now: float) -> str:
     if not count or not activity.last:
         return f"{count:,}"
-    note = f", {label}: {_plain(activity.note)}" if activity.note.strip() else ""
+    note = f", {label}: {one_line(activity.note)}" if activity.note.strip() else ""
     line = f"{count:,} (last {spoken_time(now - activity.last)} ago{note}"
     return f"{_clipped(line, WIDTH - 17)})"
 
 
-def _use(use: ModelUse) -> str:
-    calls = f"{use.calls:,} call{'' if use.calls == 1 else 's'}"
-    told = f" ({calls}, {use.input_tokens:,} in / {use.output_tokens:,} out, {_usd(use.cost_usd)})"
-    return f"{_clipped(_plain(use.model), WIDTH - 16 - len(told))}{told}"
+def _models(models: tuple[ModelUse, ...]) -> list[str]:
+    """What each model was used for; its name is whole, on lines of its own where it is long."""
+    lines = []
+    for number, use in enumerate(models):
+        calls = f"{use.calls:,} call{'' if use.calls == 1 else 's'}"
+        figures = f"({calls}, {use.input_tokens:,} in / {use.output_tokens:,} out, {_usd(use.cost_usd)})"
+        name = one_line(use.model)
+        parts = [f"{name} {figures}"]
+        if _columns(parts[0]) > WIDTH - _INDENT:
+            parts = [*_folded(name, WIDTH - _INDENT), f"  {figures}"]
+        lines.append(f"{'              + ' if number else '  Models:       '}{parts[0]}")
+        lines += [f"{' ' * _INDENT}{part}" for part in parts[1:]]
+    return lines
 
 
 def _usd(cost: float | None) -> str:
     return "price unknown" if cost is None else money_text(cost)
 
 
-def _plain(untrusted: str) -> str:
-    """Text on one line, without characters that move the cursor or hide others."""
-    return " ".join("".join(each if each.isprintable() else " " for each in untrusted).split())
-
-
 def _columns(text: str) -> int:
-    return sum(2 if east_asian_width(each) in "WF" else 0 if combining(each) else 1 for each in text)
+    return sum(map(_width, text))
+
+
+def _width(character: str) -> int:
+    return 2 if east_asian_width(character) in "WF" else 0 if combining(character) else 1
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width` columns, broken anywhere."""
+    lines, used = [""], 0
+    for character in text:
+        used += _width(character)
+        if used > width:
+            lines.append("")
+            used = _width(character)
+        lines[-1] += character
+    return lines
 
 
 def _clipped(line: str, width: int = WIDTH) -> str:
-    if _columns(line) <= width:
-        return line
-    while line and _columns(line) > width - 3:
-        line = line[:-1]
-    return f"{line}..."
+    return line if _columns(line) <= width else f"{_folded(line, width - 3)[0]}..."
+
+
+def _clipped_inside(text: str, width: int) -> str:
+    """Both ends of a text that is longer than `width` columns; names that begin alike differ at their ends."""
+    if _columns(text) <= width:
+        return text
+    half = (width - 3) // 2
+    return f"{_folded(text, half)[0]}...{_folded(text[::-1], width - 3 - half)[0][::-1]}"
 
 
 _LAYERS = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}

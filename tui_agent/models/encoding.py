@@ -15,7 +15,7 @@ from uuid import uuid4
 import msgspec
 
 from tui_agent.conversation.blocks import ToolCall, valid_text
-from tui_agent.conversation.view import RequestMessage
+from tui_agent.conversation.request import RequestMessage
 
 Fields: TypeAlias = dict[str, object]
 

@@ -9,19 +9,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tui_agent.agent.model_facts import model_facts, rates_of
-from tui_agent.context.compaction import CompactionPlan, accept
-from tui_agent.context.digests import DigestPlan, accept_digest
-from tui_agent.context.handover import Prompts
-from tui_agent.context.manager import RECOVERIES, ContextManager, ModelFacts, Pass
-from tui_agent.context.output import Evicted, Whole
-from tui_agent.context.pricing import Summariser, choose_summariser
-from tui_agent.context.refusal import Refusal
-from tui_agent.context.rendering import material
+from tui_agent.agent.active_model import model_facts
+from tui_agent.agent.model_facts import rates_of
+from tui_agent.context.economics import ModelFacts, Summariser, choose_summariser
+from tui_agent.context.effects import Refusal
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.layers.digests import DigestPlan, accept_digest
+from tui_agent.context.layers.limits import Evicted, Whole
+from tui_agent.context.manager import RECOVERIES, Pass
+from tui_agent.context.summary.plan import SummaryPlan, accept
+from tui_agent.context.summary.questions import Prompts
+from tui_agent.context.summary.rendering import material
 from tui_agent.conversation.blocks import Block, Text, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Artifact, Cleared, Message, ModelSwitched
+from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.sizes import size_of_block
-from tui_agent.conversation.view import RequestMessage, View
+from tui_agent.conversation.view import View
 from tui_agent.replay.policy import Moment, Setup
 from tui_agent.replay.prompt import Piece, Prompt
 from tui_agent.replay.script import Said, text_tokens, tokens_of
@@ -42,7 +45,7 @@ class Layers:
         self.prompt = Prompt(Piece("fixed", setup.script.fixed))
         self.compactions = 0
         self.clearings = 0
-        self.manager = ContextManager(self.settings, _prompts())
+        self.manager = ContextEngine(self.settings, _prompts())
         self._view = View()
         self._clock = 0.0
         self._pieces: dict[Block, Piece] = {}
@@ -87,7 +90,7 @@ class Layers:
         profile = msgspec.structs.replace(self.ledger.profile, window=self.window)
         return model_facts(profile, self.manager.tokens(self._view), self.ledger.small)
 
-    def _summarise(self, plan: CompactionPlan, moment: Moment) -> None:
+    def _summarise(self, plan: SummaryPlan, moment: Moment) -> None:
         text = written_summary(plan.facts.mentions, plan.replaced)
         cold = self.manager.cache(self._view, self._facts(), moment.now).cold
         if not self._accept(plan, text):
@@ -97,7 +100,7 @@ class Layers:
         follow_up = self.manager.follow_up(self._view, self._facts(), moment.now, kept_from=plan.kept_from)
         self._do(follow_up)
 
-    def _accept(self, plan: CompactionPlan, text: str) -> bool:
+    def _accept(self, plan: SummaryPlan, text: str) -> bool:
         tokens_of_view = self.manager.tokens_of(self._view)
         accepted = accept(plan, text, self.settings.compaction, path=HISTORY_PATH, tokens_of=tokens_of_view)
         if isinstance(accepted, Refusal):
@@ -108,7 +111,7 @@ class Layers:
         self.compactions += 1
         return True
 
-    def _pay(self, plan: CompactionPlan, writes: int, moment: Moment, *, cold: bool) -> None:
+    def _pay(self, plan: SummaryPlan, writes: int, moment: Moment, *, cold: bool) -> None:
         """Have the summary written by the way that is cheaper; the prompt still is what it was before."""
         profile, small = self.ledger.profile, self.ledger.small
         same = Summariser(

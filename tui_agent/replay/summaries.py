@@ -6,9 +6,8 @@ recently and most often used; the same for every policy.
 
 from collections.abc import Sequence
 
-from tui_agent.context.compaction import expected_summary
-from tui_agent.context.facts import Source, collect
-from tui_agent.context.mentions import Mention
+from tui_agent.context.economics import expected_summary
+from tui_agent.context.summary.facts import Mention, Source, collect
 from tui_agent.replay.prompt import Piece
 from tui_agent.replay.script import CHARS_PER_TOKEN, Said, Script, text_tokens
 

@@ -8,15 +8,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolResult, valid_text
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    Artifact,
-    Checkpointed,
-    Digested,
-    Message,
-    Queued,
-    Summarized,
-)
+from tui_agent.conversation.entries import AnyEntry, Artifact, Checkpointed, Digested, Message, Queued, Summarized
 
 Role: TypeAlias = Literal[
     "user",

@@ -7,8 +7,8 @@ the tool it really uses. So the wrappers themselves touch nothing and ask nothin
 import json
 from collections.abc import Iterable
 
-from tui_agent.money import money_text
 from tui_agent.resources import prompt_text
+from tui_agent.text import money_text
 from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.gate.workspace import missing, shown
 from tui_agent.tools.schema import Signature

@@ -11,9 +11,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import structs
 
-from tui_agent.context.cutting import head, tail
 from tui_agent.context.economics import Situation
-from tui_agent.context.output import Evicted
+from tui_agent.context.layers.limits import Evicted, head, tail
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.sizes import NOTHING, Size, size_of_block

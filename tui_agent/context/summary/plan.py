@@ -14,9 +14,8 @@ from msgspec import structs
 
 from tui_agent.context.economics import Situation, expected_summary
 from tui_agent.context.effects import Refusal
-from tui_agent.context.extract import extract
-from tui_agent.context.facts import Facts, Source, collect, listing, missing
-from tui_agent.context.rendering import archive, cut, fact_sources, transcript
+from tui_agent.context.summary.extract import extract
+from tui_agent.context.summary.facts import Facts, Source, collect, listing, missing
 from tui_agent.context.summary.questions import (
     CHECKPOINT,
     Form,
@@ -28,6 +27,7 @@ from tui_agent.context.summary.questions import (
     questions,
     sections,
 )
+from tui_agent.context.summary.rendering import archive, cut, fact_sources, transcript
 from tui_agent.context.summary.spans import Scale, Span
 from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Usage
 from tui_agent.conversation.groups import Group

@@ -13,8 +13,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Choice, ModelFacts, Summariser, choose_summariser
 from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, Steps, WrongOutcome
-from tui_agent.context.rendering import cut, material
 from tui_agent.context.summary.plan import EXTRACTED, Accepted, Author, Material, SummaryPlan, accept
+from tui_agent.context.summary.rendering import cut, material
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest, RequestMessage

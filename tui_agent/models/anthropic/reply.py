@@ -6,15 +6,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.models.base import (
-    Completed,
-    Metered,
-    ReasoningDelta,
-    StopReason,
-    StreamEvent,
-    TextDelta,
-    ToolCallDelta,
-)
+from tui_agent.models.base import Completed, Metered, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
 from tui_agent.models.encoding import encode, fresh_id, read_arguments, write_opaque
 
 _STOP: dict[str, StopReason] = {

@@ -14,18 +14,9 @@ from tui_agent.conversation.blocks import (
     ToolResult,
     valid_text,
 )
-from tui_agent.conversation.request import ModelRequest
-from tui_agent.conversation.view import RequestMessage
+from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.anthropic.claude import Thinking
-from tui_agent.models.encoding import (
-    Fields,
-    arguments_of,
-    encode,
-    read_opaque,
-    safe_id,
-    safe_name,
-    schema_of,
-)
+from tui_agent.models.encoding import Fields, arguments_of, encode, read_opaque, safe_id, safe_name, schema_of
 
 CACHE_MARKS = 4
 """Breakpoints a request may carry (Anthropic, prompt caching)."""

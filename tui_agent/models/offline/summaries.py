@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
-from tui_agent.conversation.view import RequestMessage
+from tui_agent.conversation.request import RequestMessage
 from tui_agent.models.offline.commands import Command, Step, Verb
 
 _ASKED = (

@@ -3,8 +3,7 @@
 from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult, valid_text
-from tui_agent.conversation.request import ModelRequest
-from tui_agent.conversation.view import RequestMessage
+from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.encoding import Fields, arguments_of, encode, safe_id, safe_name, schema_of
 
 _NO_TEXT = "(no output)"

@@ -14,11 +14,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from typing_extensions import override
 
-from tui_agent.agent.command_names import is_command
+from tui_agent.agent.commands import is_command
 from tui_agent.arguments import Arguments
 from tui_agent.crash_log import in_a_line
-from tui_agent.safe_text import one_line
 from tui_agent.settings import Settings
+from tui_agent.text import one_line
 from tui_agent.tui.app.base_app import BaseApp
 from tui_agent.tui.app.conductor import Conductor, SessionUnavailable
 from tui_agent.tui.app.keys import Place

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Final
 
-from tui_agent.safe_text import one_line
+from tui_agent.text import one_line
 
 LONG_TURN_S: Final = 10.0
 """Seconds after which the end of a turn is worth a notification."""

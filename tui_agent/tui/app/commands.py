@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Protocol
 
-from tui_agent.agent.command_names import COMMANDS
+from tui_agent.agent.commands import COMMANDS
 from tui_agent.settings import PermissionMode
 from tui_agent.tui.app.keys import keys_text
 from tui_agent.tui.app.model_commands import ModelHost, choose_model, enter_key

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from textual.app import App
 from textual.filter import LineFilter, Monochrome
 
-from tui_agent.safe_text import one_line
+from tui_agent.text import one_line
 from tui_agent.tui.app.filters import NoColors, PlainSymbols, plain_in, plain_symbols
 from tui_agent.tui.app.theme import ALIASES, ASCII, DEFAULT_DARK, THEMES, Glyphs, register_themes
 from tui_agent.tui.app.user_themes import load_user_themes

@@ -11,8 +11,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from typing_extensions import Unpack, override
 
-from tui_agent.money import money_text
-from tui_agent.safe_text import one_line
+from tui_agent.text import money_text, one_line
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
 from tui_agent.tui.pane.transcript import compact_count
 

@@ -7,10 +7,9 @@ from typing import Final, Protocol
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
 from tui_agent.agent.user_shell import USER_SHELL, as_shown, is_note, read_note
-from tui_agent.call_summary import call_summary
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.safe_text import one_line
+from tui_agent.text import call_summary, one_line
 from tui_agent.tui.app.status_bar import StatusBar
 from tui_agent.tui.cards.blocks import Level, ProseBlock, ReasoningBlock, ResultSize, ToolBlock, ToolState
 from tui_agent.tui.cards.subtask_steps import is_subtask

@@ -14,7 +14,7 @@ import msgspec
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
-from tui_agent.safe_text import one_line
+from tui_agent.text import one_line
 
 MAX_BYTES: Final = 65_536
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")

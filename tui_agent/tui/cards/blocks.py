@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from typing_extensions import override
 
-from tui_agent.safe_text import StreamCleaner
+from tui_agent.text import StreamCleaner
 
 
 class ToolState(StrEnum):

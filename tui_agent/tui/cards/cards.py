@@ -8,7 +8,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.style import Style
 
-from tui_agent.safe_text import clean
+from tui_agent.text import clean
 from tui_agent.tui.cards.blocks import ReasoningBlock, ToolBlock, ToolState
 from tui_agent.tui.cards.diffs import counts, diff_sections, paint_rows, read_diff
 from tui_agent.tui.cards.lines import GUTTER, Line, Run, fit, make_line

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from rich.style import Style
 
-from tui_agent.safe_text import displayed
+from tui_agent.text import displayed
 from tui_agent.tui.cards.lines import GUTTER, Line, Run, make_line, wrap
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.cards.sections import TEXT_LINES, Section

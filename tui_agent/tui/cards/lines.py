@@ -7,7 +7,7 @@ from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
 
-from tui_agent.safe_text import displayed
+from tui_agent.text import displayed
 
 GUTTER = 2
 """Cells left of every text: one for the bar or the block cursor, one of air."""

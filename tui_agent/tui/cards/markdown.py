@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from tui_agent.safe_text import clean
+from tui_agent.text import clean
 from tui_agent.tui.cards.code import paint_code
 from tui_agent.tui.cards.lines import GUTTER, Line, Run, blank_line, make_line, wrap
 from tui_agent.tui.cards.palette import Look

@@ -5,7 +5,7 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from tui_agent.call_summary import call_summary
+from tui_agent.text import call_summary
 from tui_agent.tui.cards.blocks import ToolBlock
 from tui_agent.tui.cards.lines import Line, Run, fit, make_line
 from tui_agent.tui.cards.palette import Look

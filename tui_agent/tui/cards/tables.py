@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 
-from tui_agent.safe_text import displayed
+from tui_agent.text import displayed
 from tui_agent.tui.cards.lines import Line, Run, wrap
 from tui_agent.tui.cards.palette import Look
 

@@ -9,8 +9,8 @@ from tui_agent.tui.context.drafting import UNCHANGED, Drafting
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.context.asked import Outlook, PreviewedStep
-    from tui_agent.context.refusal import Refusal
+    from tui_agent.context.changes import Outlook, PreviewedStep
+    from tui_agent.context.effects import Refusal
     from tui_agent.models.base import ModelProfile
     from tui_agent.tui.app.base_app import BaseApp
     from tui_agent.tui.context.context_panel import ContextPanel
@@ -65,7 +65,7 @@ class ContextControl:
     async def change(self, change: "Callable[[], Awaitable[object | Refusal]]") -> None:
         """Change the context as the user wants, and say why where it cannot be."""
         from tui_agent.agent.agent import AgentBusy
-        from tui_agent.context.refusal import Refusal
+        from tui_agent.context.effects import Refusal
         from tui_agent.storage.errors import StorageError
 
         try:
@@ -137,7 +137,7 @@ class ContextControl:
         if step is None or agent is None or agent.busy or (step == "checkpoint" and not agent.has_checkpointer):
             return argument
         from tui_agent.agent.agent import AgentBusy
-        from tui_agent.context.refusal import Refusal
+        from tui_agent.context.effects import Refusal
         from tui_agent.storage.errors import StorageError
         from tui_agent.tui.context.what_if import WhatIfScreen
 

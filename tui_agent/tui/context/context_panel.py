@@ -13,7 +13,7 @@ from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.agent.overview import Overview
-from tui_agent.context.refusal import Refusal
+from tui_agent.context.effects import Refusal
 from tui_agent.conversation.items import place_of
 from tui_agent.storage.errors import StorageError
 from tui_agent.tui.app.theme import Glyphs

@@ -10,13 +10,11 @@ from typing_extensions import override
 
 from tui_agent.agent.overview import Overview, Step
 from tui_agent.context.counting import estimate
-from tui_agent.context.pricing import spoken_time
+from tui_agent.context.economics import spoken_time
 from tui_agent.context.stats import LABELS, Activity, ContextStats, Mark, price_text
-from tui_agent.conversation.items import place_of
+from tui_agent.conversation.items import Item, place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category
-from tui_agent.conversation.view import Item
-from tui_agent.money import money_text
-from tui_agent.safe_text import clean, displayed, one_line
+from tui_agent.text import clean, displayed, money_text, one_line
 from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.context.context_drawing import Bar, bar_line, category_sign, course_lines, ticks_line

@@ -13,11 +13,10 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 from typing_extensions import override
 
-from tui_agent.agent.drafts import Draft
-from tui_agent.context.asked import Outlook
-from tui_agent.context.refusal import Refusal
-from tui_agent.money import money_text
-from tui_agent.safe_text import clean, one_line
+from tui_agent.context.changes import Outlook
+from tui_agent.context.effects import Refusal
+from tui_agent.context.summary.writing import Draft
+from tui_agent.text import clean, money_text, one_line
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_drawing import before_after_line
 from tui_agent.tui.context.context_rows import plain_row

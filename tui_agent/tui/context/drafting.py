@@ -11,9 +11,9 @@ from tui_agent.tui.dialogs.permission import QUIET_S
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.agent.drafts import Draft
-    from tui_agent.context.asked import PreviewedStep
-    from tui_agent.context.refusal import Refusal
+    from tui_agent.context.changes import PreviewedStep
+    from tui_agent.context.effects import Refusal
+    from tui_agent.context.summary.writing import Draft
     from tui_agent.tui.app.base_app import BaseApp
 
 UNCHANGED = "The context stays as it is"
@@ -45,7 +45,7 @@ class Drafting:
 
         Raises `AgentBusy`.
         """
-        from tui_agent.context.refusal import Refusal
+        from tui_agent.context.effects import Refusal
 
         async with agent.held():
             draft = await self._written(agent, step, focus)

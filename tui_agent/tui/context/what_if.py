@@ -16,10 +16,10 @@ from textual.widgets import Input, Static
 from typing_extensions import override
 
 from tui_agent.agent.overview import SwitchOutlook
-from tui_agent.context.asked import Outlook, PreviewedStep
-from tui_agent.context.pricing import Payback
-from tui_agent.context.refusal import Refusal
-from tui_agent.money import money_text
+from tui_agent.context.changes import Outlook, PreviewedStep
+from tui_agent.context.economics import Payback
+from tui_agent.context.effects import Refusal
+from tui_agent.text import money_text
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_drawing import before_after_line
 from tui_agent.tui.context.context_rows import LAYERS, ItemKey, item_rows, plain_row, titled_rows

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 from typing_extensions import override
 
-from tui_agent.safe_text import one_line
+from tui_agent.text import one_line
 from tui_agent.tui.dialogs.permission import LOW_SCREEN
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 from tui_agent.tui.wording import short_path

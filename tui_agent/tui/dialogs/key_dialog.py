@@ -10,7 +10,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 from typing_extensions import override
 
-from tui_agent.safe_text import one_line
+from tui_agent.text import one_line
 
 WHERE: Final = {
     "ANTHROPIC_API_KEY": "https://console.anthropic.com/settings/keys",

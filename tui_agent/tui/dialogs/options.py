@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.money import money_text
-from tui_agent.safe_text import one_line
+from tui_agent.text import money_text, one_line
 from tui_agent.tui.dialogs.pickers import Option
 from tui_agent.tui.pane.transcript import compact_count
 from tui_agent.tui.wording import age, size

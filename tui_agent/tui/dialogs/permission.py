@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 from typing_extensions import override
 
-from tui_agent.safe_text import clean, displayed, one_line
+from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tui.cards.diffs import read_diff
 from tui_agent.tui.cards.lines import fit

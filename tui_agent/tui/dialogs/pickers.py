@@ -14,7 +14,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option as ListOption
 from typing_extensions import override
 
-from tui_agent.safe_text import clean, displayed, one_line
+from tui_agent.text import clean, displayed, one_line
 
 MAX_SHOWN: Final = 200
 """Characters of a title, a label or a description."""

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 from typing_extensions import override
 
-from tui_agent.safe_text import clean, displayed, one_line
+from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.lines import Line, Run, breaks, make_line
 from tui_agent.tui.cards.palette import Look

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypedDict, TypeVar
 
-from tui_agent.safe_text import clean, one_line
+from tui_agent.text import clean, one_line
 from tui_agent.tui.cards.blocks import (
     Block,
     BoundaryBlock,

@@ -9,7 +9,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 from typing_extensions import override
 
-from tui_agent.safe_text import one_line
+from tui_agent.text import one_line
 from tui_agent.tui.cards.lines import fit
 
 MAX_ROWS: Final = 8

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tui_agent.safe_text import clean
+from tui_agent.text import clean
 from tui_agent.tui.prompt.pictures import CHIP
 
 MAX_LINES: Final = 12

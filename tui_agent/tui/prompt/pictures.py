@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tui_agent.safe_text import one_line
+from tui_agent.text import one_line
 from tui_agent.tui.wording import size
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 from typing_extensions import override
 
-from tui_agent.safe_text import clean, displayed, one_line
+from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.cards.lines import fit
 from tui_agent.tui.cards.palette import Palette
 from tui_agent.tui.prompt.completion import Choice, Completer, CompletionList, NoFiles, PathFinder

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from tui_agent.context.counting import cache_folder, load_tokenizer
 from tui_agent.settings import Settings
 from tui_agent.settings_schema import leaves, shown, values
 from tui_agent.settings_sources import PROJECT_FILE, USER_FILE, SettingsError, load_settings
@@ -19,7 +20,7 @@ from tui_agent.version import __version__
 
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 ENDPOINT_VARIABLES = ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OLLAMA_HOST")
-PACKAGES = ("textual", "anthropic", "google-genai", "msgspec", "aiosqlite", "ollama", "genai-prices", "tiktoken")
+PACKAGES = ("textual", "anthropic", "google-genai", "msgspec", "aiosqlite", "ollama", "genai-prices")
 
 
 def config_report(settings: Settings, *, as_json: bool) -> str:
@@ -63,6 +64,7 @@ def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
     yield Finding(True, "tui-agent", f"{__version__} on Python {sys.version.split()[0]} ({sys.platform})")
     for package in PACKAGES:
         yield _package(package)
+    yield _tokenizer()
     yield _database(home)
     ripgrep = shutil.which("rg", path=os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")]))
     yield Finding(ripgrep is not None, "ripgrep", ripgrep or "rg not found; reinstall the package ripgrep")
@@ -82,6 +84,23 @@ def _package(name: str) -> Finding:
         return Finding(True, name, metadata.version(name))
     except metadata.PackageNotFoundError:
         return Finding(False, name, "not installed")
+
+
+def _tokenizer() -> Finding:
+    """Whether texts are counted by a tokenizer: besides the package, its ranks must be on this machine."""
+    package = _package("tiktoken")
+    if not package.ok:
+        return package
+    tokenizer = load_tokenizer()
+    if tokenizer is not None:
+        return package._replace(detail=f"{package.detail}, {tokenizer.name} from {cache_folder()}")
+    return Finding(
+        False,
+        "tiktoken",
+        "its ranks are not on this machine, so sizes are estimated by character class and corrected by what the "
+        "provider counts; TIKTOKEN_CACHE_DIR names a folder that has them",
+        needed=False,
+    )
 
 
 def _database(home: Path) -> Finding:

@@ -5,11 +5,11 @@ this order. Either way the whole is stored by the caller, and what enters says h
 are treated alike (README, reference: layers). Results that a tool has paged itself are never shortened here.
 """
 
+import unicodedata
 from collections.abc import Callable
 from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
-from tui_agent.context.cutting import head, head_bytes, tail, tail_bytes
 from tui_agent.settings import Output
 
 MARKED_LINES = 4
@@ -22,6 +22,10 @@ STUB_CHARS = 700
 """A result is only evicted where that is larger than its preview and this."""
 PROMPT_SHARE = 0.5
 """The largest share of the history budget that one text of the user takes whole."""
+LONGEST_CLUSTER = 32
+"""A grapheme of more characters than this is cut all the same."""
+
+_JOINER = "\u200d"
 
 
 class Whole(NamedTuple):
@@ -213,3 +217,77 @@ def _ended(text: str) -> str:
 def _quoted(path: str) -> str:
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+# Cutting where a reader sees no break: never inside a grapheme that is made of several characters.
+
+
+def head(text: str, characters: int) -> str:
+    """The longest start of `text` of at most `characters` that ends between two graphemes."""
+    if characters >= len(text):
+        return text
+    return text[: _break_at_or_before(text, max(0, characters))]
+
+
+def tail(text: str, characters: int) -> str:
+    """The longest end of `text` of at most `characters` that starts between two graphemes."""
+    if characters >= len(text):
+        return text
+    start = len(text) - max(0, characters)
+    for place in range(start, min(len(text), start + LONGEST_CLUSTER) + 1):
+        if _is_break(text, place):
+            return text[place:]
+    return text[start:]
+
+
+def head_bytes(text: str, limit: int) -> str:
+    """The longest start of `text` of at most `limit` bytes in UTF-8 that ends between two graphemes."""
+    if 4 * len(text) <= limit:
+        return text
+    data = text.encode()
+    if len(data) <= limit:
+        return text
+    return head(text, len(data[: max(0, limit)].decode(errors="ignore")))
+
+
+def tail_bytes(text: str, limit: int) -> str:
+    """The longest end of `text` of at most `limit` bytes in UTF-8 that starts between two graphemes."""
+    if 4 * len(text) <= limit:
+        return text
+    data = text.encode()
+    if len(data) <= limit:
+        return text
+    return tail(text, len(data[len(data) - max(0, limit) :].decode(errors="ignore")))
+
+
+def _break_at_or_before(text: str, place: int) -> int:
+    for earlier in range(place, max(0, place - LONGEST_CLUSTER), -1):
+        if _is_break(text, earlier):
+            return earlier
+    return place if place > LONGEST_CLUSTER else 0
+
+
+def _is_break(text: str, place: int) -> bool:
+    if place <= 0 or place >= len(text):
+        return True
+    before, after = text[place - 1], text[place]
+    if before.isascii() and after.isascii():
+        return not (before == "\r" and after == "\n")
+    if before == _JOINER or after == _JOINER or _extends(after):
+        return False
+    return not (_is_regional(before) and _is_regional(after) and _regionals_before(text, place) % 2)
+
+
+def _extends(character: str) -> bool:
+    return unicodedata.category(character) in ("Mn", "Me", "Mc") or "\U0001f3fb" <= character <= "\U0001f3ff"
+
+
+def _is_regional(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _regionals_before(text: str, place: int) -> int:
+    start = place
+    while start > max(0, place - LONGEST_CLUSTER) and _is_regional(text[start - 1]):
+        start -= 1
+    return place - start

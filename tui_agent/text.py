@@ -1,11 +1,13 @@
-"""Text that came from a model, a tool, a file or a server, made safe to show in a terminal.
+"""Text as people read it in a terminal: untrusted text made safe, calls on one line, amounts of money.
 
-Two stages. `clean` (and `StreamCleaner` for text that arrives in pieces) runs once, when text enters the transcript: it
-removes terminal escape sequences, control characters, bidirectional overrides and invisible tag characters, and
-replaces lone surrogates. `displayed` runs when a line is painted: it makes the width of the line the sum of the widths
-of its characters, whatever the terminal thinks of joined emoji.
+Text from a model, a tool, a file or a server is made safe in two stages. `clean` (and `StreamCleaner` for text that
+arrives in pieces) runs once, when text enters the transcript: it removes terminal escape sequences, control characters,
+bidirectional overrides and invisible tag characters, and replaces lone surrogates. `displayed` runs when a line is
+painted: it makes the width of the line the sum of the widths of its characters, whatever the terminal thinks of joined
+emoji. `printable` is for lines on standard output that programs read too: nothing is removed, it is escaped.
 """
 
+import json
 import re
 from typing import Final
 
@@ -113,3 +115,57 @@ def _replacement(match: re.Match[str]) -> str:
     if match.lastgroup == "line":
         return "\n"
     return "\ufffd" if match.lastgroup == "surrogate" else ""
+
+
+_WIDE_SPACES: Final = frozenset("\u00a0\u3000")
+
+
+def printable(line: str) -> str:
+    """One line with control, direction and surrogate characters as JSON escapes, so that JSON stays the same JSON."""
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() or c in _WIDE_SPACES else json.dumps(c)[1:-1] for c in line)
+
+
+_TELLING: Final = ("command", "pattern", "path", "url", "query", "question", "detail")
+"""Arguments of a call that say most, the most telling first."""
+
+_BULKY: Final = frozenset({"content", "old", "new"})
+"""Arguments that are shown inside the call's card only."""
+
+_ARGUMENT_CHARS: Final = 120
+"""Characters shown of one argument."""
+
+
+def call_summary(arguments: str) -> str:
+    """The most telling arguments of a tool call, given as JSON text; the text itself where it is no JSON object."""
+    try:
+        values = json.loads(arguments or "{}")
+        if not isinstance(values, dict):
+            return one_line(arguments)
+        telling = {name: _argument(values[name]) for name in _TELLING if values.get(name) not in (None, "")}
+        if len(telling) > 1 and telling.get("path") == ".":
+            del telling["path"]
+        others = [f"{name}={_argument(value)}" for name, value in values.items() if name not in {*_TELLING, *_BULKY}]
+    except (ValueError, RecursionError):
+        return one_line(arguments)
+    return one_line("  ".join((*telling.values(), *others)))
+
+
+def _argument(value: object) -> str:
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), _ARGUMENT_CHARS)
+
+
+def money_text(usd: float | None) -> str:
+    """US dollars with as many decimals as tell something: ``$0``, ``$0.0042``, ``$0.104``, ``$3.46``; None: ``$?``."""
+    if usd is None:
+        return "$?"
+    if usd == 0:
+        return "$0"
+    if usd < 0:
+        return f"-{money_text(-usd)}"
+    if usd < 0.00005:
+        return "<$0.0001"
+    if usd < 0.01:
+        return f"${usd:.4f}"
+    return f"${usd:.3f}" if usd < 0.9995 else f"${usd:,.2f}"

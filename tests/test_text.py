@@ -1,3 +1,6 @@
+"""Text for people: safe in a terminal, calls on a line, amounts short but never so short that they say nothing."""
+
+import json
 import unicodedata
 from itertools import pairwise
 
@@ -6,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len, get_character_cell_size
 
-from tui_agent.safe_text import StreamCleaner, clean, displayed, one_line
+from tui_agent.text import StreamCleaner, call_summary, clean, displayed, money_text, one_line, printable
 
 _HOSTILE = st.text(
     st.sampled_from(
@@ -75,3 +78,65 @@ def test_combining_marks_do_not_pile_up() -> None:
 def test_a_label_is_one_short_line() -> None:
     assert one_line("  a\n\n\tb\x1b[1m  c ") == "a b c"
     assert len(one_line("x" * 10_000)) == 400
+
+
+@given(st.recursive(_HOSTILE, lambda inner: st.lists(inner, max_size=3)))
+def test_a_printable_line_of_json_is_the_same_json_without_control_characters(value: object) -> None:
+    line = printable(json.dumps(value, ensure_ascii=False))
+    assert not any(unicodedata.category(character) in ("Cc", "Cf", "Cs") for character in line)
+    assert json.loads(line) == value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "summary"),
+    [
+        ('{"path": "a.py"}', "a.py"),
+        ('{"path": "a.py", "offset": 10, "limit": 20}', "a.py offset=10 limit=20"),
+        ('{"command": "ls -la", "timeout": 5}', "ls -la timeout=5"),
+        ('{"path": "a.py", "old": "x", "new": "y"}', "a.py"),
+        ('{"pattern": "TODO", "path": "src"}', "TODO src"),
+        ('{"pattern": "TODO", "path": "."}', "TODO"),
+        ('{"path": "."}', "."),
+        ("{}", ""),
+        ("", ""),
+        ("[1, 2]", "[1, 2]"),
+        ("not json", "not json"),
+        ('{"command": "a\\nb \\u001b[31mred"}', "a b red"),
+    ],
+)
+def test_the_telling_arguments_come_first(arguments: str, summary: str) -> None:
+    assert call_summary(arguments) == summary
+
+
+def test_a_long_value_is_cut() -> None:
+    assert len(call_summary(f'{{"command": "{"x" * 10_000}"}}')) < 200
+
+
+def test_arguments_nested_too_deeply_to_be_shown_are_shown_as_they_came() -> None:
+    for depth in range(600, 1_100):
+        assert call_summary(f'{{"a": {"[" * depth}{"]" * depth}}}').startswith(("a=[[", '{"a": [['))
+
+
+@pytest.mark.parametrize(
+    ("usd", "shown"),
+    [
+        (None, "$?"),
+        (0.0, "$0"),
+        (0.00001, "<$0.0001"),
+        (0.0004, "$0.0004"),
+        (0.0061, "$0.0061"),
+        (0.0512, "$0.051"),
+        (0.9996, "$1.00"),
+        (3.456, "$3.46"),
+        (1234.5, "$1,234.50"),
+        (-0.02, "-$0.020"),
+    ],
+)
+def test_amounts(usd: float | None, shown: str) -> None:
+    assert money_text(usd) == shown
+
+
+@given(st.floats(0.0001, 1e6))
+def test_a_shown_amount_is_the_amount_within_a_twentieth(usd: float) -> None:
+    shown = float(money_text(usd).lstrip("$").replace(",", ""))
+    assert abs(shown - usd) <= max(0.00005, 0.05 * usd)

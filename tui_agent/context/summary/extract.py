@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.context.rendering import cut
 from tui_agent.context.summary.questions import CHECKPOINT, FIVE, OUTLINE, Form, compose, sections
+from tui_agent.context.summary.rendering import cut
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.groups import Group
 
