@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from tui_agent.settings_sources import Override
+    from tui_agent.settings import Override
 
 OutputFormat = Literal["text", "json", "stream-json"]
 

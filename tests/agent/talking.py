@@ -10,7 +10,7 @@ from tui_agent.agent.watchdog import Watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import AnyEntry
 from tui_agent.session import Session, open_session
-from tui_agent.settings_sources import Override, load_settings
+from tui_agent.settings import load_settings
 from tui_agent.storage.log import LogStore
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
 
@@ -37,7 +37,7 @@ async def talking(
     home.mkdir(exist_ok=True)
     if not project.exists():
         make_coding_workspace(project)
-    overrides = [Override("--set", key, value) for key, value in {"model.id": "offline", **(settings or {})}.items()]
+    overrides = {"model.id": "offline", **(settings or {})}
     loaded = load_settings(home, project, trusted=trusted, environ={}, overrides=overrides)
     arguments = Arguments(
         folder=project, home=home, project=project, resume=resume, trusted=trusted, one_shot=one_shot, yolo=yolo

@@ -13,7 +13,7 @@ from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, tool_result
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
-from tui_agent.storage.durable import outlasted
+from tui_agent.durable import outlasted
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.trace import Trace
 

@@ -44,7 +44,7 @@ def model_name(settings: Settings, conversation: str = "", missing: Callable[[st
     Of the last, the first provider there is a key for (`missing` names a key that is not there), else ``offline``.
     """
     chosen = settings.model.id
-    if chosen and (not conversation or settings.source("model.id").startswith("--")):
+    if chosen and (not conversation or "model.id" in settings.overridden):
         return chosen
     if conversation:
         return conversation

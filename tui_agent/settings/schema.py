@@ -1,8 +1,7 @@
 """Every setting, its default, its unit and its meaning, as one frozen object.
 
-A setting's key is its path through the sections, `compaction.threshold_by_tier.small`. Where the values come from, and
-how a wrong one is reported, is the business of `settings_sources`. Sizes in characters count Unicode code points;
-shares are fractions of 1 (0.85 = 85%).
+A setting's key is its path through the sections, `compaction.threshold_by_tier.small`. `settings.sources` loads the
+values and reports wrong ones. Sizes in characters count Unicode code points; shares are fractions of 1 (0.85 = 85%).
 """
 
 from typing import Annotated, Literal
@@ -341,6 +340,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     sources: dict[str, str] = field(default_factory=dict)
     """Where a value that is not built in came from: key → file, environment variable or flag."""
+    overridden: frozenset[str] = frozenset()
+    """The keys set for this start alone: by a flag, or by the `overrides` of `load_settings`."""
     notices: tuple[str, ...] = ()
     """What the user should be told about the load, such as keys of an untrusted project that were ignored."""
 
