@@ -26,6 +26,7 @@ from tui_agent.tools.base import (
     ToolFailure,
     ToolOutput,
     WorkspaceView,
+    bounded_error,
 )
 from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
 from tui_agent.tools.registry import ToolRegistry
@@ -71,12 +72,15 @@ class Toolbox:
         ask: Ask,
         workspace: WorkspaceView,
         artifacts: Artifacts,
+        *,
+        error_bytes: int,
     ) -> None:
         self.registry = registry
         self.gate = gate
         self._ask = ask
         self._workspace = workspace
         self._artifacts = artifacts
+        self._error_bytes = error_bytes
 
     async def run(self, calls: Sequence[ToolCall], record: Record, room: Room, emit: Emit) -> None:
         """Do these calls: neighbouring read-only ones in parallel, others one after another.
@@ -139,6 +143,8 @@ class Toolbox:
         except asyncio.CancelledError:
             await self._finish(call, "interrupted", ToolOutput(INTERRUPTED, is_error=True), began, record, room, emit)
             raise
+        if status == "error":
+            output = bounded_error(output, self._error_bytes)
         await self._finish(call, status, output, began, record, room, emit)
 
     async def _attempt(self, call: ToolCall, record: Record, room: Room, emit: Emit) -> tuple[Status, ToolOutput]:

@@ -80,8 +80,8 @@ class Output(Struct, frozen=True, kw_only=True):
     """Characters of the head, and of the tail, shown of an evicted result."""
     stream_bytes: Positive = 262_144
     """Bytes kept of the end of a command's output."""
-    value_bytes: Positive = 65_536
-    """Bytes kept of a returned value or an error."""
+    error_bytes: Positive = 65_536
+    """Bytes kept, at both ends, of an error that is no command's output (a large result goes to a file whole)."""
     raw_stream_bytes: Positive = 100_000_000
     """Bytes of a command's raw output stored in a file."""
 
@@ -209,7 +209,6 @@ class Models(Struct, frozen=True, kw_only=True):
     anthropic: TierModels = TierModels(frontier="claude-opus-5-5", mid="claude-sonnet-5-5", small="claude-haiku-5-5")
     gemini: TierModels = TierModels(frontier="gemini-3.1-pro-preview", mid="gemini-2.5-pro", small="gemini-3.8-flash")
     ollama: TierModels = TierModels(frontier="", mid="", small="")
-    offline: TierModels = TierModels(frontier="offline", mid="offline", small="offline")
 
 
 class Ollama(Struct, frozen=True, kw_only=True):
