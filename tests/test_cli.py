@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tui_agent.arguments import SETTINGS_FLAGS, UsageError, parse
-from tui_agent.settings_schema import leaves
+from tui_agent.settings import settings_by_key
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
 from tui_agent.storage.trace import Trace
@@ -104,7 +104,7 @@ def test_help_imports_nothing_slow(argument: str) -> None:
 
 
 def test_settings_are_loaded_without_a_front_end() -> None:
-    code = "import sys, tui_agent.settings_sources, tui_agent.trust\nprint(*sys.modules)"
+    code = "import sys, tui_agent.settings, tui_agent.settings.trust\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {"textual", "asyncio", "sqlite3", "platformdirs"} & set(done.stdout.split()) == set()
 
@@ -158,8 +158,8 @@ def test_only_a_first_word_is_a_command() -> None:
 
 def test_every_settings_flag_sets_a_setting_that_exists() -> None:
     for flag in SETTINGS_FLAGS:
-        assert flag.key in leaves(), flag.name
-        allowed = leaves()[flag.key].allowed
+        assert flag.key in settings_by_key(), flag.name
+        allowed = settings_by_key()[flag.key].allowed
         assert all(choice in flag.help for choice in allowed.choices), flag.name
     arguments = [
         part for flag in SETTINGS_FLAGS for part in ([flag.name] if flag.metavar is None else [flag.name, "v"])
@@ -212,7 +212,7 @@ def test_config_names_the_origin_of_each_value(run: Run, home: Path, folder: Pat
     (folder / ".agents").mkdir()
     (folder / ".agents" / "config.json").write_text('{"permissions": {"mode": "plan"}, "ui": {"mouse": false}}')
     shown = json.loads(run("config", "--json", "--max-tokens", "99", environ={"TUI_AGENT__UI__GLYPHS": "ascii"}).stdout)
-    assert list(shown) == list(leaves())
+    assert list(shown) == list(settings_by_key())
     assert shown["ui.theme"] == {"value": "light", "source": str(home / "config.json")}
     assert shown["ui.glyphs"] == {"value": "ascii", "source": "TUI_AGENT__UI__GLYPHS"}
     assert shown["context.max_tokens"] == {"value": 99, "source": "--max-tokens"}

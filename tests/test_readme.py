@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.talking import talking
-from tui_agent import settings as settings_module
 from tui_agent.arguments import parse
-from tui_agent.settings_schema import leaves, shown
-from tui_agent.settings_sources import environment_name
+from tui_agent.settings import Settings, environment_name, json_text, schema, settings_by_key
 from tui_agent.tui.app.commands import default_commands
 from tui_agent.tui.app.keys import EVERYWHERE, PLACES
 
@@ -21,7 +19,7 @@ README = Path(__file__).parent.parent / "README.md"
 
 def meanings() -> dict[tuple[str, str], str]:
     """The docstring under each field of each settings section."""
-    module = ast.parse(Path(settings_module.__file__).read_text(encoding="utf-8"))
+    module = ast.parse(Path(schema.__file__).read_text(encoding="utf-8"))
     found: dict[tuple[str, str], str] = {}
     for section in (node for node in module.body if isinstance(node, ast.ClassDef)):
         for setting, below in zip(section.body, section.body[1:], strict=False):
@@ -34,7 +32,7 @@ def meanings() -> dict[tuple[str, str], str]:
 
 def section_name(key: str) -> str:
     """The class that declares the last part of `key`."""
-    section: object = settings_module.Settings()
+    section: object = Settings()
     for part in key.split(".")[:-1]:
         section = getattr(section, part)
     return type(section).__name__
@@ -43,9 +41,9 @@ def section_name(key: str) -> str:
 def settings_table() -> str:
     said = meanings()
     rows = []
-    for key, leaf in leaves().items():
+    for key, setting in settings_by_key().items():
         meaning = said[section_name(key), key.rsplit(".", 1)[-1]].replace("|", "\\|")
-        default = shown(leaf.default).replace("|", "\\|")
+        default = json_text(setting.default).replace("|", "\\|")
         rows.append(f"| `{key}` | `{default}` | {meaning} |")
     return "\n".join(["| Key | Default | Meaning |", "|---|---|---|", *rows])
 
@@ -92,7 +90,7 @@ def test_every_option_is_listed(command: tuple[str, ...], capsys: pytest.Capture
 
 def test_every_setting_has_a_meaning_that_ends_as_a_sentence() -> None:
     said = meanings()
-    for key in leaves():
+    for key in settings_by_key():
         assert said[section_name(key), key.rsplit(".", 1)[-1]].endswith("."), key
 
 

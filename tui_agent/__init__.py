@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tui_agent.models.base import Model as Model
     from tui_agent.session import Session as Session
     from tui_agent.session import open_session as open_session
-    from tui_agent.settings_sources import load_settings as load_settings
+    from tui_agent.settings import load_settings as load_settings
     from tui_agent.tools.base import PermissionAnswer as PermissionAnswer
     from tui_agent.tools.base import PermissionQuestion as PermissionQuestion
     from tui_agent.tools.base import Tool as Tool
@@ -51,7 +51,7 @@ _PLACES = {
     "Tool": "tools.base",
     "Watchdog": "agent.watchdog",
     "default_watchdog": "agent.watchdog",
-    "load_settings": "settings_sources",
+    "load_settings": "settings",
     "open_session": "session",
 }
 

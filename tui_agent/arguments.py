@@ -15,7 +15,7 @@ from typing_extensions import override
 from tui_agent.version import __version__
 
 if TYPE_CHECKING:
-    from tui_agent.settings_sources import Override
+    from tui_agent.settings import Override
 
 OutputFormat = Literal["text", "json", "stream-json"]
 

@@ -15,8 +15,8 @@ from tui_agent.arguments import Arguments, Parsed, UsageError, parse
 from tui_agent.text import printable
 
 if TYPE_CHECKING:
-    from tui_agent.settings import Settings
-    from tui_agent.settings_sources import Override
+    from tui_agent.arguments import Arguments
+    from tui_agent.settings import Override, Settings
 
 DONE = 0
 FAILED = 1
@@ -61,7 +61,7 @@ def _give_up_output() -> None:
 
 
 def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
-    from tui_agent.settings_sources import home_folder
+    from tui_agent.settings import home_folder
 
     home = home_folder(environ)
     folder = _working_folder()
@@ -178,8 +178,9 @@ def _check_combination(parsed: Parsed) -> None:
 
 def _load(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> "tuple[Arguments, Settings]":
     """The arguments for a front end and the effective settings. Raises UsageError with every problem found."""
-    from tui_agent.settings_sources import SettingsError, load_settings
-    from tui_agent.trust import TrustError, asks_for_trust, is_trusted, project_root, trust
+    from tui_agent.arguments import Arguments
+    from tui_agent.settings import SettingsError, load_settings
+    from tui_agent.settings.trust import TrustError, asks_for_trust, is_trusted, project_root, trust
 
     options = parsed.options
     overrides = _overrides(parsed, folder)
@@ -214,21 +215,19 @@ def _load(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
 
 
 def _overrides(parsed: Parsed, folder: Path) -> "tuple[Override, ...]":
-    import json
-
-    from tui_agent.settings_sources import Override
+    from tui_agent.settings import Override
 
     overrides = [Override(*assigned) for assigned in parsed.settings]
     for name in getattr(parsed.options, "add_dir", []):
         place = (folder / Path(name).expanduser()).resolve()
         if not place.is_dir():
             raise UsageError(f"--add-dir: {name}: not a folder")
-        overrides.append(Override("--add-dir", "permissions.folders", json.dumps([str(place)])))
+        overrides.append(Override("--add-dir", "permissions.folders", (str(place),)))
     if _flag(parsed.options, "yolo"):
         overrides += [
             Override("--yolo", "permissions.mode", "allow"),
             Override("--yolo", "safety.small_tier_parent", "allow"),
-            Override("--yolo", "safety.notices", "false"),
+            Override("--yolo", "safety.notices", False),
         ]
     return tuple(overrides)
 

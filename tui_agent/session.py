@@ -205,7 +205,7 @@ async def _open(
         small = SmallModels(settings)
         summarizer = Summarizer(manager, tracker, settings, ceiling, record)
         upkeep = Upkeep(record, manager, summarizer, artifacts, small, briefing)
-        toolbox = Toolbox(registry, gate, ask, workspace, artifacts)
+        toolbox = Toolbox(registry, gate, ask, workspace, artifacts, error_bytes=settings.output.error_bytes)
         agent = Agent(
             record,
             model,

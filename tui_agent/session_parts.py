@@ -25,12 +25,13 @@ from tui_agent.context.counting import Ratios
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.summary.questions import Prompts
 from tui_agent.conversation.entries import AnyEntry
+from tui_agent.durable import write_file
 from tui_agent.models.base import Model
 from tui_agent.models.catalogue import missing_key
 from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
-from tui_agent.storage.durable import write_file
+from tui_agent.settings.trust import PROJECT_FOLDER
 from tui_agent.tools.base import Ask, Effect, Tool
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.paging import PageLimits
@@ -47,7 +48,6 @@ from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, 
 from tui_agent.tools.shell.run_command import RunCommand
 from tui_agent.tools.tasks import MarkTaskDone
 from tui_agent.tools.web.fetch_url import FetchUrl
-from tui_agent.trust import PROJECT_FOLDER
 
 SKILLS_FOLDER: Final = "skills"
 REMEMBERED_FILE: Final = "permissions.json"

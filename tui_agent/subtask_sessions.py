@@ -145,7 +145,8 @@ class SubtaskSessions:
             briefing,
         )
         # The gate resolves paths as the session does, so what is evicted here lies where the session's results do.
-        toolbox = Toolbox(registry, parent.gate, ask, parent.workspace, parent.artifacts)
+        limit = parent.settings.output.error_bytes
+        toolbox = Toolbox(registry, parent.gate, ask, parent.workspace, parent.artifacts, error_bytes=limit)
         return Agent(record, model, toolbox, tracker, upkeep, briefing, guards=Guards(parent.ceiling))
 
     def _manager(self) -> ContextEngine:

@@ -10,7 +10,7 @@ from tui_agent.agent.watchdog import Watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import AnyEntry
 from tui_agent.session import Session, open_session
-from tui_agent.settings_sources import Override, load_settings
+from tui_agent.settings import GivenValue, Settings, load_settings
 from tui_agent.storage.log import LogStore
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
 
@@ -23,7 +23,7 @@ async def yes(question: PermissionQuestion) -> PermissionAnswer:
 @asynccontextmanager
 async def talking(
     folder: Path,
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, GivenValue] | Settings | None = None,
     *,
     ask: Ask = yes,
     resume: str | None = None,
@@ -32,13 +32,15 @@ async def talking(
     yolo: bool = False,
     watchdog: Watchdog | None = None,
 ) -> AsyncIterator[Session]:
-    """An open session below `folder`; `settings` are keys and values as `--set` takes them."""
+    """An open session below `folder`; `settings` are loaded ones, or what is to be set with the offline model."""
     home, project = folder / "home", folder / "project"
     home.mkdir(exist_ok=True)
     if not project.exists():
         make_coding_workspace(project)
-    overrides = [Override("--set", key, value) for key, value in {"model.id": "offline", **(settings or {})}.items()]
-    loaded = load_settings(home, project, trusted=trusted, environ={}, overrides=overrides)
+    loaded = settings
+    if not isinstance(loaded, Settings):
+        overrides = {"model.id": "offline", **(loaded or {})}
+        loaded = load_settings(home, project, trusted=trusted, environ={}, overrides=overrides)
     arguments = Arguments(
         folder=project, home=home, project=project, resume=resume, trusted=trusted, one_shot=one_shot, yolo=yolo
     )

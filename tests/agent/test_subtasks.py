@@ -481,7 +481,7 @@ async def test_the_wrappers_can_be_left_out(tmp_path: Path) -> None:
 
 
 async def test_a_small_model_that_is_none_is_an_error_of_the_configuration(tmp_path: Path) -> None:
-    with pytest.raises(SessionError, match=r'agentic\.small_model \(--set\): There is no model "foo"'):
+    with pytest.raises(SessionError, match=r'agentic\.small_model \(overrides\): There is no model "foo"'):
         async with talking(tmp_path, {"agentic.small_model": "foo"}):
             pass
     assert list((tmp_path / "home" / "sessions").iterdir()) == []

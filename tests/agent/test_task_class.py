@@ -14,8 +14,7 @@ from tui_agent.agent.task_class import (
     task_class,
 )
 from tui_agent.context.thresholds import tier_share
-from tui_agent.settings import Settings, Tier
-from tui_agent.settings_sources import Override, load_settings
+from tui_agent.settings import Settings, Tier, load_settings
 
 CLASSES = {
     "debug": ("frontier", 0.65, "auto"),
@@ -27,8 +26,8 @@ CLASSES = {
 
 
 def settings(folder: Path, **given: str) -> Settings:
-    """The settings that `--set` with these keys (``__`` for a dot) gives."""
-    overrides = [Override("--set", key.replace("__", "."), value) for key, value in given.items()]
+    """The settings that overrides with these keys (``__`` for a dot) give."""
+    overrides = {key.replace("__", "."): value for key, value in given.items()}
     return load_settings(folder, folder, trusted=False, environ={}, overrides=overrides)
 
 

@@ -177,11 +177,11 @@ async def _recall(agent: "Agent", query: str) -> Reply:
 async def _preview(agent: "Agent", step: str) -> Reply:
     match step:
         case "" | "compact":
-            outlook = agent.preview("compact")
+            outlook = await agent.preview("compact")
         case "clear" | "clear-results":
-            outlook = agent.preview("clear")
+            outlook = await agent.preview("clear")
         case "done" | "checkpoint":
-            outlook = agent.preview("checkpoint")
+            outlook = await agent.preview("checkpoint")
         case _:
             return Reply("/preview takes compact, clear or done", failed=True)
     if isinstance(outlook, Refusal):

@@ -16,7 +16,7 @@ from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker, cost_usd
-from tui_agent.storage.durable import outlasted
+from tui_agent.durable import outlasted
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.trace import Trace
 

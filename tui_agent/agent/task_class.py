@@ -44,7 +44,7 @@ def model_name(settings: Settings, conversation: str = "", missing: Callable[[st
     Of the last, the first provider there is a key for (`missing` names a key that is not there), else ``offline``.
     """
     chosen = settings.model.id
-    if chosen and (not conversation or settings.source("model.id").startswith("--")):
+    if chosen and (not conversation or "model.id" in settings.overridden):
         return chosen
     if conversation:
         return conversation
@@ -57,10 +57,15 @@ def model_name(settings: Settings, conversation: str = "", missing: Callable[[st
 
 
 def model_of_tier(settings: Settings, provider: str, tier: Tier) -> str:
-    """``provider:id`` of a provider's model of this tier; empty where the table names none."""
+    """``provider:id`` of a provider's model of this tier; empty where the table names none.
+
+    There is one offline model, whatever the tier.
+    """
+    if provider == OFFLINE:
+        return OFFLINE
     models: TierModels | None = getattr(settings.models, provider, None)
     found = getattr(models, tier) if models else ""
-    return f"{provider}:{found}" if found and found != OFFLINE else found
+    return f"{provider}:{found}" if found else ""
 
 
 def larger_model(settings: Settings, profile: ModelProfile, missing: Callable[[str], str | None] = missing_key) -> str:

@@ -29,6 +29,7 @@ from tui_agent.tools.base import (
     ToolFailure,
     ToolOutput,
     WorkspaceView,
+    bounded_error,
 )
 from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
 from tui_agent.tools.registry import ToolRegistry
@@ -170,6 +171,8 @@ class Toolbox:
         except asyncio.CancelledError:
             await self._finish(call, "interrupted", ToolOutput(INTERRUPTED, is_error=True), began, record, emit)
             raise
+        if status == "error":
+            output = bounded_error(output, record.engine.settings.output.error_bytes)
         await self._finish(call, status, output, began, record, emit)
 
     async def _attempt(self, call: ToolCall, record: Record, emit: Emit) -> tuple[Status, ToolOutput]:

@@ -11,11 +11,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from tui_agent.context.counting import cache_folder, load_tokenizer
-from tui_agent.settings import Settings
-from tui_agent.settings_schema import leaves, shown, values
-from tui_agent.settings_sources import PROJECT_FILE, USER_FILE, SettingsError, load_settings
-from tui_agent.trust import TrustError, is_trusted, project_root
+from tui_agent.settings import (
+    PROJECT_FILE,
+    USER_FILE,
+    Settings,
+    SettingsError,
+    json_text,
+    load_settings,
+    settings_by_key,
+    values_by_key,
+)
+from tui_agent.settings.trust import TrustError, is_trusted, project_root
 from tui_agent.version import __version__
 
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -25,11 +31,11 @@ PACKAGES = ("textual", "anthropic", "google-genai", "msgspec", "aiosqlite", "oll
 
 def config_report(settings: Settings, *, as_json: bool) -> str:
     """Every setting with its effective value and where the value comes from; the notices of the load at the end."""
-    effective = values(settings)
+    effective = values_by_key(settings)
     if as_json:
-        document = {key: {"value": effective[key], "source": settings.source(key)} for key in leaves()}
+        document = {key: {"value": effective[key], "source": settings.source(key)} for key in settings_by_key()}
         return json.dumps(document, indent=2, ensure_ascii=False)
-    rows = [(key, shown(effective[key]), settings.source(key)) for key in leaves()]
+    rows = [(key, json_text(effective[key]), settings.source(key)) for key in settings_by_key()]
     key_width = max(len(key) for key, _, _ in rows)
     value_width = min(40, max(len(value) for _, value, _ in rows))
     lines = [f"{key:<{key_width}}  {value:<{value_width}}  {source}" for key, value, source in rows]

@@ -12,7 +12,7 @@ from typing import Final
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.conversation.entries import Artifact
-from tui_agent.storage.durable import append_to_file, make_private_folder, to_the_end, write_file
+from tui_agent.durable import append_to_file, make_private_folder, to_the_end, write_file
 from tui_agent.storage.errors import Damaged, explained
 
 RESULTS_FOLDER: Final = "large_tool_results"

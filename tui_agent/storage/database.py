@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import aiosqlite
 
-from tui_agent.storage.durable import PRIVATE_FILE, to_the_end
+from tui_agent.durable import PRIVATE_FILE, to_the_end
 from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explain_sqlite_error, explained
 
 BUSY_TIMEOUT_S = 5.0

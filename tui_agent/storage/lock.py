@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from tui_agent.storage.durable import PRIVATE_FILE
+from tui_agent.durable import PRIVATE_FILE
 from tui_agent.storage.errors import SessionBusy, explain_os_error
 
 LOCK_NAME = "lock"

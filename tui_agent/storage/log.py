@@ -20,8 +20,8 @@ from tui_agent.conversation.entries import (
     encode,
 )
 from tui_agent.conversation.log import Log
+from tui_agent.durable import make_private_folder, sync_folder
 from tui_agent.storage.database import Database, Schema, Step, Value, open_database, set_aside
-from tui_agent.storage.durable import make_private_folder, sync_folder
 from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explained
 from tui_agent.storage.lock import SessionLock
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tui_agent.conversation.entries import AnyEntry
+from tui_agent.durable import PRIVATE_FILE
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.database import BUSY_TIMEOUT_S, Schema, inspect
-from tui_agent.storage.durable import PRIVATE_FILE
 from tui_agent.storage.errors import Damaged, explained
 from tui_agent.storage.recall_indexing import SCRIPT, Given, Indexer
 from tui_agent.storage.recall_search import Hit, Recalled, search

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from tui_agent.conversation.blocks import Image, ToolDefinition
+from tui_agent.conversation.blocks import Image, ToolDefinition, valid_text
 
 Effect: TypeAlias = Literal["read", "write", "run", "network", "none"]
 """The worst a call can do: read files, change files, run a command, reach the network, or touch nothing outside."""
@@ -61,6 +61,20 @@ class ToolOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     raw_path: str = ""
     paged: bool = False
     """`text` is one page within the output limits: it is never cut or evicted again."""
+
+
+def bounded_error(output: ToolOutput, limit: int) -> ToolOutput:
+    """An error with at most `limit` UTF-8 bytes of its text: both ends, and a line that says how much is missing.
+
+    What a command printed stays as it is: it has a limit of its own, and its raw stream lies in a file.
+    """
+    data = valid_text(output.text).encode()
+    if not output.is_error or output.raw_path or len(data) <= limit:
+        return output
+    first, last = data[: limit - limit // 2], data[len(data) - limit // 2 :]
+    missing = f"[... {len(data) - len(first) - len(last):,} bytes of this error are left out ...]"
+    text = "\n".join((first.decode(errors="ignore"), missing, last.decode(errors="ignore")))
+    return msgspec.structs.replace(output, text=text)
 
 
 class ToolContext(Protocol):

@@ -105,8 +105,8 @@ async def _with_trust(arguments: Arguments, settings: Settings, questions: Quest
 
     if await questions.question(TrustScreen(arguments.project)) != TRUST:
         return arguments, settings
-    from tui_agent.settings_sources import SettingsError, load_settings
-    from tui_agent.trust import TrustError, trust
+    from tui_agent.settings import SettingsError, load_settings
+    from tui_agent.settings.trust import TrustError, trust
 
     try:
         settings = load_settings(

@@ -95,7 +95,7 @@ def as_picture(data: bytes, name: str = "") -> Picture:
 
 def keep(picture: Picture, session_folder: Path) -> str:
     """Write a picture to the session's folder; its chip. Call it in a thread, one at a time. Raises OSError."""
-    from tui_agent.storage.durable import make_private_folder, write_file
+    from tui_agent.durable import make_private_folder, write_file
 
     folder = session_folder / FOLDER
     make_private_folder(folder)

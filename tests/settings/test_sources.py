@@ -1,88 +1,47 @@
 """Layering, reading and refusing settings."""
 
-import json
 import os
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from tui_agent.settings import Settings
-from tui_agent.settings_schema import ADDED_UP, Leaf, Value, leaves, shown, values
-from tui_agent.settings_sources import (
-    MAX_FILE_BYTES,
+from tests.settings.given import accepted, nested, user_file, write
+from tui_agent.settings import (
+    ADDED_UP,
+    GivenValue,
     Override,
+    Overrides,
+    Setting,
+    Settings,
     SettingsError,
+    Value,
     environment_name,
     home_folder,
+    json_text,
     load_settings,
+    settings_by_key,
+    values_by_key,
 )
-from tui_agent.settings_untrusted import TIGHTENING
-
-Tree: TypeAlias = dict[str, object]
+from tui_agent.settings.sources import MAX_FILE_BYTES
 
 
-def nested(flat: dict[str, Value]) -> Tree:
-    tree: Tree = {}
-    for key, value in flat.items():
-        *sections, name = key.split(".")
-        place = tree
-        for section in sections:
-            inner = place.setdefault(section, {})
-            assert isinstance(inner, dict)
-            place = inner
-        place[name] = value
-    return tree
-
-
-def write(path: Path, document: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
-
-
-def user_file(tmp_path: Path, document: object) -> Path:
-    write(tmp_path / "config.json", document)
-    return tmp_path
-
-
-def problems_of(
-    home: Path, *, environ: dict[str, str] | None = None, overrides: tuple[Override, ...] = ()
-) -> tuple[str, ...]:
+def problems_of(home: Path, *, environ: dict[str, str] | None = None, overrides: Overrides = ()) -> tuple[str, ...]:
     with pytest.raises(SettingsError) as caught:
         load_settings(home, None, environ=environ, overrides=overrides)
     return caught.value.problems
 
 
-def accepted(leaf: Leaf) -> st.SearchStrategy[Value]:
-    """Any value the setting accepts."""
-    allowed = leaf.allowed
-    found: st.SearchStrategy[Value]
-    if allowed.choices:
-        found = st.sampled_from(allowed.choices)
-    elif allowed.kind is bool:
-        found = st.booleans()
-    elif allowed.kind is int:
-        found = st.integers(min_value=int(allowed.bounds.ge or 0), max_value=10**9)
-    elif allowed.kind is float:
-        found = st.floats(min_value=allowed.bounds.ge or 0.001, max_value=allowed.bounds.le or 1e9)
-    elif allowed.kind is tuple:
-        found = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=3).map(tuple)
-    else:
-        found = st.text(st.characters(exclude_categories=["Cs", "Cc"]))
-    return st.one_of(st.none(), found) if allowed.nullable else found
-
-
-assignments = st.sampled_from(list(leaves().values())).flatmap(
-    lambda leaf: st.tuples(st.just(leaf), accepted(leaf), accepted(leaf))
+assignments = st.sampled_from(list(settings_by_key().values())).flatmap(
+    lambda setting: st.tuples(st.just(setting), accepted(setting), accepted(setting))
 )
 
 
 def text_of(value: Value) -> str:
     """The value as a flag or a variable holds it."""
-    return value if isinstance(value, str) else shown(value)
+    return value if isinstance(value, str) else json_text(value)
 
 
 def test_nothing_set_is_the_built_in_settings(tmp_path: Path) -> None:
@@ -117,58 +76,63 @@ def test_nothing_set_is_the_built_in_settings(tmp_path: Path) -> None:
     ],
 )
 def test_documented_defaults(key: str, default: Value) -> None:
-    assert leaves()[key].default == default
+    assert settings_by_key()[key].default == default
 
 
 def test_every_default_is_a_value_its_setting_accepts(tmp_path: Path) -> None:
-    home = user_file(tmp_path, nested({key: leaf.default for key, leaf in leaves().items()}))
-    assert values(load_settings(home, None)) == values(Settings())
+    home = user_file(tmp_path, nested({key: setting.default for key, setting in settings_by_key().items()}))
+    assert values_by_key(load_settings(home, None)) == values_by_key(Settings())
 
 
 @examples(deadline=None)
 @given(assignment=assignments)
-def test_a_later_layer_wins(tmp_path_factory: pytest.TempPathFactory, assignment: tuple[Leaf, Value, Value]) -> None:
-    leaf, first, second = assignment
+def test_a_later_layer_wins(tmp_path_factory: pytest.TempPathFactory, assignment: tuple[Setting, Value, Value]) -> None:
+    setting, first, second = assignment
     home = tmp_path_factory.mktemp("home")
     project = tmp_path_factory.mktemp("project")
-    write(home / "config.json", nested({leaf.key: first}))
-    variable = environment_name(leaf.key)
-    write(project / ".agents" / "config.json", nested({leaf.key: second}))
+    write(home / "config.json", nested({setting.key: first}))
+    variable = environment_name(setting.key)
+    write(project / ".agents" / "config.json", nested({setting.key: second}))
     over_file = load_settings(home, project, trusted=True)
     (project / ".agents" / "config.json").unlink()
     over_environment = load_settings(
         home,
         project,
         environ={variable: text_of(first)},
-        overrides=[Override("--set", leaf.key, text_of(second))],
+        overrides=[Override("--set", setting.key, text_of(second))],
     )
     for settings, before in ((over_file, first), (over_environment, first)):
         expected = second
-        if leaf.key in ADDED_UP and isinstance(before, tuple) and isinstance(second, tuple):
-            default = leaf.default if isinstance(leaf.default, tuple) else ()
+        if setting.key in ADDED_UP and isinstance(before, tuple) and isinstance(second, tuple):
+            default = setting.default if isinstance(setting.default, tuple) else ()
             expected = tuple(dict.fromkeys(default + before + second))
-        assert values(settings)[leaf.key] == expected
-        assert settings.is_set(leaf.key)
-    assert "--set" in over_environment.source(leaf.key)
-    assert str(project) in over_file.source(leaf.key)
+        assert values_by_key(settings)[setting.key] == expected
+        assert settings.is_set(setting.key)
+    assert "--set" in over_environment.source(setting.key)
+    assert str(project) in over_file.source(setting.key)
 
 
 @examples(deadline=None)
 @given(assignment=assignments)
 def test_a_value_shown_and_read_again_is_the_same(
-    tmp_path_factory: pytest.TempPathFactory, assignment: tuple[Leaf, Value, Value]
+    tmp_path_factory: pytest.TempPathFactory, assignment: tuple[Setting, Value, Value]
 ) -> None:
-    leaf, value, _ = assignment
+    setting, value, _ = assignment
     home = tmp_path_factory.mktemp("home")
-    write(home / "config.json", nested({leaf.key: value}))
-    once = values(load_settings(home, None))
+    write(home / "config.json", nested({setting.key: value}))
+    once = values_by_key(load_settings(home, None))
     write(home / "config.json", nested(dict(once)))
-    assert values(load_settings(home, None)) == once
+    assert values_by_key(load_settings(home, None)) == once
 
 
 @examples(deadline=None)
-@given(key=st.from_regex(r"[a-z_]{1,12}(\.[a-z_]{1,12}){0,2}", fullmatch=True).filter(lambda key: key not in leaves()))
+@given(
+    key=st.from_regex(r"[a-z_]{1,12}(\.[a-z_]{1,12}){0,2}", fullmatch=True).filter(
+        lambda key: key not in settings_by_key()
+    )
+)
 def test_an_unknown_key_is_always_named(tmp_path_factory: pytest.TempPathFactory, key: str) -> None:
+    assume(key not in settings_by_key())
     home = tmp_path_factory.mktemp("home")
     write(home / "config.json", nested({key: 1}))
     (problem,) = problems_of(home)
@@ -276,7 +240,7 @@ def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
 )
 def test_text_is_read_by_the_type_of_its_setting(tmp_path: Path, key: str, text: str, value: Value) -> None:
     settings = load_settings(tmp_path, None, environ={environment_name(key): text})
-    assert values(settings)[key] == value
+    assert values_by_key(settings)[key] == value
     assert settings.source(key) == environment_name(key)
 
 
@@ -295,58 +259,96 @@ def test_rules_of_all_layers_add_up(tmp_path: Path) -> None:
     assert settings.source("permissions.deny").endswith(", --set")
 
 
-class TestUntrustedProject:
-    def load(self, tmp_path: Path, project: Tree, user: Tree | None = None) -> Settings:
-        write(tmp_path / ".agents" / "config.json", project)
-        return load_settings(user_file(tmp_path / "home", user or {}), tmp_path)
-
-    @pytest.mark.parametrize(
-        ("key", "user", "project"),
-        [
-            ("permissions.mode", "auto", "plan"),
-            ("permissions.mode", "allow", "ask"),
-            ("permissions.deny", [], ["run_command"]),
-            ("agent.max_turn_cost_usd", None, 1.0),
-            ("agent.max_session_cost_usd", 5.0, 1.0),
-            ("context.max_tokens", 16_384, 1_000),
-            ("safety.small_tier_parent", "warn", "refuse"),
-            ("watchdog.mode", "off", "prompt"),
-        ],
-    )
-    def test_may_tighten_but_not_widen_again(self, tmp_path: Path, key: str, user: object, project: object) -> None:
-        section, name = key.split(".")
-        tightened = self.load(tmp_path, {section: {name: project}}, {section: {name: user}})
-        assert values(tightened)[key] == (tuple(project) if isinstance(project, list) else project)
-        assert tightened.notices == ()
-        widened = self.load(tmp_path, {section: {name: user}}, {section: {name: project}})
-        assert values(widened)[key] == (tuple(project) if isinstance(project, list) else project)
-        assert widened.notices == (
-            f"{tmp_path / '.agents' / 'config.json'}: ignored until you trust the folder: {key}",
-        )
+class TestOverrides:
+    """Settings given for one start, by a program."""
 
     @examples(deadline=None)
-    @given(data=st.data())
-    def test_every_other_key_is_ignored_with_a_notice(
-        self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    @given(assignment=assignments)
+    def test_every_form_sets_the_same(
+        self, tmp_path_factory: pytest.TempPathFactory, assignment: tuple[Setting, Value, Value]
     ) -> None:
-        leaf = data.draw(st.sampled_from([leaf for key, leaf in leaves().items() if key not in TIGHTENING]))
-        value = data.draw(accepted(leaf))
-        settings = self.load(tmp_path_factory.mktemp("project"), nested({leaf.key: value}))
-        assert values(settings) == values(Settings())
-        assert leaf.key in settings.notices[0]
+        setting, value, _ = assignment
+        home = tmp_path_factory.mktemp("home")
+        forms: list[Overrides] = [
+            {setting.key: text_of(value)},
+            f"{setting.key}={text_of(value)}",
+            [f"{setting.key}={text_of(value)}"],
+            Override("a program", setting.key, text_of(value)),
+            [Override("a program", setting.key, text_of(value))],
+        ]
+        expected = values_by_key(load_settings(home, None, environ={environment_name(setting.key): text_of(value)}))
+        for form in forms:
+            loaded = load_settings(home, None, overrides=form)
+            assert values_by_key(loaded) == expected
+            assert loaded.overridden == {setting.key}
+            assert loaded.source(setting.key) in ("overrides", "a program")
 
-    def test_watchdog_cannot_be_made_to_escalate_the_model(self, tmp_path: Path) -> None:
-        assert self.load(tmp_path, {"watchdog": {"mode": "auto"}}).watchdog.mode == "warn"
+    @pytest.mark.parametrize(
+        ("key", "given_value", "value"),
+        [
+            ("compaction.auto", False, False),
+            ("compaction.threshold", 1, 1.0),
+            ("compaction.threshold", 0.5, 0.5),
+            ("context.max_tokens", 3, 3),
+            ("context.instruction_files", ["A.md", "B.md"], ("A.md", "B.md")),
+            ("context.instruction_files", ("A, B.md",), ("A, B.md",)),
+            ("context.instruction_files", "A.md, B.md", ("A.md", "B.md")),
+            ("agent.max_turn_cost_usd", None, None),
+            ("ui.theme", "a=b", "a=b"),
+        ],
+    )
+    def test_values_are_python_values_or_text(
+        self, tmp_path: Path, key: str, given_value: GivenValue, value: Value
+    ) -> None:
+        home = user_file(tmp_path, {"agent": {"max_turn_cost_usd": 1.0}})
+        assert values_by_key(load_settings(home, None, overrides={key: given_value}))[key] == value
+        record = Override("a program", key, given_value)
+        assert values_by_key(load_settings(home, None, overrides=[record]))[key] == value
 
-    def test_its_mistakes_do_not_keep_the_user_from_starting(self, tmp_path: Path) -> None:
-        settings = self.load(tmp_path, {"nonsense": 1, "permissions": {"mode": 5}})
-        assert len(settings.notices) == 2
-        assert all(notice.endswith("(ignored: the folder is not trusted)") for notice in settings.notices)
+    def test_of_two_for_one_key_the_later_wins_in_any_form(self, tmp_path: Path) -> None:
+        mixed: list[Override | str] = ["ui.mouse=true", Override("a program", "ui.mouse", False), "ui.theme=light"]
+        loaded = load_settings(tmp_path, None, overrides=mixed)
+        assert (loaded.ui.mouse, loaded.ui.theme) == (False, "light")
+        assert loaded.source("ui.mouse") == "a program"
 
-    def test_flags_still_win(self, tmp_path: Path) -> None:
-        write(tmp_path / ".agents" / "config.json", {"permissions": {"mode": "plan"}})
-        overrides = [Override("--ask", "permissions.mode", "allow")]
-        assert load_settings(tmp_path / "home", tmp_path, overrides=overrides).permissions.mode == "allow"
+    @pytest.mark.parametrize(
+        ("overrides", "problem"),
+        [
+            ({"ui.moose": True}, "overrides: unknown key 'ui.moose'; did you mean ui.mouse?"),
+            ("ui.moose=true", "overrides: unknown key 'ui.moose'; did you mean ui.mouse?"),
+            (
+                ["compaction.treshold=1"],
+                "overrides: unknown key 'compaction.treshold'; did you mean compaction.threshold?",
+            ),
+            ({"ui.mouse": 1}, "overrides: ui.mouse: expected true or false, got 1"),
+            ({"ui.mouse": "perhaps"}, "overrides: ui.mouse: expected true or false, got 'perhaps'"),
+            (
+                {"context.max_tokens": True},
+                "overrides: context.max_tokens: expected a whole number of at least 1, got true",
+            ),
+            ({"permissions.deny": [1]}, "overrides: permissions.deny: expected a list of texts, got [1]"),
+            ({"compaction": {"auto": False}}, "overrides: compaction is a section, name one of its keys"),
+            ("ui.mouse", "overrides: expected KEY=VALUE, got 'ui.mouse'"),
+            (
+                [("--set", "ui.mouse", "false")],
+                "overrides: expected KEY=VALUE or an Override, got ('--set', 'ui.mouse', 'false')",
+            ),
+            (7, "overrides: expected a mapping of keys to values, or a list, got 7"),
+            ({7: 1}, "overrides: unknown key '7'; `tui-agent config` lists all keys"),
+        ],
+    )
+    def test_a_bad_one_is_named(self, tmp_path: Path, overrides: Overrides, problem: str) -> None:
+        assert problems_of(tmp_path, overrides=overrides) == (problem,)
+
+    def test_what_files_and_variables_set_is_no_override(self, tmp_path: Path) -> None:
+        home = user_file(tmp_path, {"ui": {"mouse": False}})
+        assert load_settings(home, None, environ={"TUI_AGENT__UI__THEME": "light"}).overridden == frozenset()
+
+
+def test_text_that_no_encoding_can_write_is_refused(tmp_path: Path) -> None:
+    environ = {"TUI_AGENT__PERMISSIONS__DENY": "run_command(\udcff)"}
+    (problem,) = problems_of(tmp_path, environ=environ)
+    assert problem.startswith("TUI_AGENT__PERMISSIONS__DENY: permissions.deny: expected a list of texts, got")
 
 
 def test_home_folder_is_named_or_the_platforms(tmp_path: Path) -> None:

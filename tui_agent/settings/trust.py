@@ -1,16 +1,19 @@
-"""Which projects the user has trusted to bring their own settings, instructions, skills and servers.
+"""Which projects the user has trusted to bring their own settings, instructions, skills and servers, and what the
+settings file of a project may do before that.
 
 Trust is given to a project root: the nearest folder upwards that holds `.git`, else the folder itself. It covers
 everything below that root except a repository nested in it, which is a root of its own and is asked about separately.
+Until then a project's file may only tighten.
 """
 
 import json
 import os
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from tui_agent.settings import Context
+from tui_agent.settings.keys import Value
+from tui_agent.settings.schema import Context
 
 TRUSTED_FILE = "trusted.json"
 PROJECT_FOLDER = ".agents"
@@ -42,6 +45,8 @@ def is_trusted(folder: Path, home: Path) -> bool:
 
 def trust(folder: Path, home: Path) -> Path:
     """Remember the project of `folder` as trusted and return its root. Raises TrustError."""
+    from datetime import UTC, datetime
+
     root = project_root(folder)
     path = home / TRUSTED_FILE
     folders = _read(path)
@@ -76,7 +81,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _write(path: Path, folders: dict[str, str]) -> None:
-    from tui_agent.storage.durable import make_private_folder, write_file
+    from tui_agent.durable import make_private_folder, write_file
 
     # The names go through ASCII escapes, so that a folder whose name is not valid UTF-8 comes back as it was.
     text = json.dumps({"folders": folders}, indent=2) + "\n"
@@ -85,3 +90,47 @@ def _write(path: Path, folders: dict[str, str]) -> None:
         write_file(path, text.encode())
     except OSError as error:
         raise TrustError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+class Stricter(NamedTuple):
+    """A choice may move towards the end of this order, from loose to strict; what is not in it cannot be set."""
+
+    order: tuple[str, ...]
+
+
+class Lower(NamedTuple):
+    """A number may go down; null counts as no limit."""
+
+
+class More(NamedTuple):
+    """A list may grow."""
+
+
+TIGHTENING: Mapping[str, Stricter | Lower | More] = {
+    "permissions.mode": Stricter(("allow", "auto", "ask", "plan")),
+    "permissions.ask": More(),
+    "permissions.deny": More(),
+    "agent.max_turn_cost_usd": Lower(),
+    "agent.max_session_cost_usd": Lower(),
+    "context.max_tokens": Lower(),
+    "safety.small_tier_parent": Stricter(("allow", "warn", "refuse")),
+    "watchdog.mode": Stricter(("off", "warn", "prompt")),
+}
+"""The keys that the file of an untrusted project may set, and the direction that counts as tighter. Every other key
+waits for trust: it could redirect requests, raise what a session costs, or let something happen without a question.
+"""
+
+
+def tightens(key: str, before: Value, value: Value) -> bool:
+    """Whether an untrusted project may change `key` from `before`, the user's own value, to `value`."""
+    match TIGHTENING.get(key):
+        case Stricter(order):
+            return value in order and before in order and order.index(str(value)) > order.index(str(before))
+        case Lower():
+            return isinstance(value, int | float) and (
+                before is None or (isinstance(before, int | float) and value < before)
+            )
+        case More():
+            return bool(value)
+        case None:
+            return False

@@ -1,15 +1,14 @@
-"""The settings as a flat table: every key, its type, its default, what it allows, and how text is read as its value."""
+"""The settings as a flat table: every key with its default and what it accepts, and how a value is read for it."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from tui_agent.settings import Settings
+from tui_agent.settings.schema import Settings
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
@@ -45,7 +44,7 @@ class Allowed(NamedTuple):
         return f"{text} or null" if self.nullable else text
 
 
-class Leaf(NamedTuple):
+class Setting(NamedTuple):
     """One setting."""
 
     key: str
@@ -69,23 +68,25 @@ _JSON_NAMES: Mapping[str, str] = {"True": "true", "False": "false", "None": "nul
 
 
 @cache
-def leaves() -> Mapping[str, Leaf]:
+def settings_by_key() -> Mapping[str, Setting]:
     """Every setting by its key, in the order of the sections."""
-    return {leaf.key: leaf for leaf in _walk("", Settings())}
+    return {setting.key: setting for setting in _walk("", Settings())}
 
 
-def values(settings: Settings) -> Mapping[str, Value]:
+def values_by_key(settings: Settings) -> Mapping[str, Value]:
     """Every value of `settings` by its key."""
-    return {leaf.key: leaf.default for leaf in _walk("", settings)}
+    return {setting.key: setting.default for setting in _walk("", settings)}
 
 
 def section_keys() -> frozenset[str]:
     """The keys that hold other keys, such as `compaction` and `compaction.threshold_by_tier`."""
-    return frozenset(key.rsplit(".", count)[0] for key in leaves() for count in range(1, key.count(".") + 1))
+    return frozenset(key.rsplit(".", count)[0] for key in settings_by_key() for count in range(1, key.count(".") + 1))
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """The one of `names` that looks most like `name`, or the one that ends like it; None when nothing is close."""
+    from difflib import get_close_matches
+
     candidates = list(names)
     close = get_close_matches(name, candidates, n=1, cutoff=0.6)
     if close:
@@ -96,12 +97,12 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return by_last[close[0]] if close else None
 
 
-def check(leaf: Leaf, value: object) -> Value:
-    """`value`, decoded from JSON, as the setting's type.
+def checked_value(setting: Setting, value: object) -> Value:
+    """`value`, decoded from JSON or given by a program, as the setting's type.
 
-    Raises BadValueError.
+    A whole number passes for a number, any sequence of texts for a list. Raises BadValueError.
     """
-    allowed = leaf.allowed
+    allowed = setting.allowed
     if value is None and allowed.nullable:
         return None
     if allowed.kind is tuple:
@@ -123,42 +124,42 @@ def check(leaf: Leaf, value: object) -> Value:
     raise _refusal(allowed, value)
 
 
-def read(leaf: Leaf, text: str) -> Value:
+def value_from_text(setting: Setting, text: str) -> Value:
     """`text`, from an environment variable or a flag, as the setting's type.
 
     Lists are JSON arrays, or texts separated by commas. Raises BadValueError.
     """
-    allowed = leaf.allowed
+    allowed = setting.allowed
     stripped = text.strip()
     if allowed.nullable and stripped.lower() in _NULL:
         return None
     if allowed.kind is str:
-        return check(leaf, text if not allowed.choices else stripped)
+        return checked_value(setting, text if not allowed.choices else stripped)
     if allowed.kind is bool:
         if stripped.lower() not in _TRUE | _FALSE:
             raise _refusal(allowed, text)
         return stripped.lower() in _TRUE
     if allowed.kind is tuple:
-        return _read_list(leaf, stripped)
+        return _read_list(setting, stripped)
     try:
         number = int(stripped) if allowed.kind is int else float(stripped)
     except ValueError:
         raise _refusal(allowed, text) from None
-    return check(leaf, number)
+    return checked_value(setting, number)
 
 
-def shown(value: Value) -> str:
+def json_text(value: Value) -> str:
     """`value` as JSON, the form in which files hold it."""
     return msgspec.json.encode(value).decode()
 
 
-def _read_list(leaf: Leaf, text: str) -> Value:
+def _read_list(setting: Setting, text: str) -> Value:
     if not text.startswith("["):
-        return tuple(item for item in (part.strip() for part in text.split(",")) if item)
+        return checked_value(setting, [item for item in (part.strip() for part in text.split(",")) if item])
     try:
-        return check(leaf, msgspec.json.decode(text))
+        return checked_value(setting, msgspec.json.decode(text))
     except msgspec.DecodeError:
-        raise _refusal(leaf.allowed, text) from None
+        raise _refusal(setting.allowed, text) from None
 
 
 def _is_text(value: object) -> bool:
@@ -195,20 +196,22 @@ def _refusal(allowed: Allowed, value: object) -> BadValueError:
     text = "a section" if isinstance(value, dict) else _JSON_NAMES.get(repr(value), repr(value))
     hint = ""
     if allowed.choices and isinstance(value, str):
+        from difflib import get_close_matches
+
         close = get_close_matches(value.strip().lower(), allowed.choices, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
     return BadValueError(f"expected {allowed.described()}, got {text if len(text) <= 80 else text[:77] + '…'}{hint}")
 
 
-def _walk(prefix: str, section: msgspec.Struct) -> Iterator[Leaf]:
+def _walk(prefix: str, section: msgspec.Struct) -> Iterator[Setting]:
     hints = get_type_hints(type(section), include_extras=True)
     for name in section.__struct_fields__:
         value = getattr(section, name)
         key = f"{prefix}{name}"
         if isinstance(value, msgspec.Struct):
             yield from _walk(f"{key}.", value)
-        elif prefix:  # `sources` and `notices` stand outside every section
-            yield Leaf(key, value, _allowed(hints[name]))
+        elif prefix:  # what stands outside every section, such as `sources`, is no setting
+            yield Setting(key, value, _allowed(hints[name]))
 
 
 def _allowed(annotation: object) -> Allowed:

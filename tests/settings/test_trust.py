@@ -1,12 +1,17 @@
-"""Remembering which projects the user trusts."""
+"""Remembering which projects the user trusts, and what the settings file of the others may do."""
 
 import os
 import stat
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 
-from tui_agent.trust import TrustError, asks_for_trust, forget, is_trusted, project_root, trust
+from tests.settings.given import Tree, accepted, nested, user_file, write
+from tui_agent.settings import Override, Settings, load_settings, settings_by_key, values_by_key
+from tui_agent.settings.trust import TIGHTENING, TrustError, asks_for_trust, forget, is_trusted, project_root, trust
 
 
 @pytest.fixture
@@ -115,3 +120,59 @@ def test_what_is_asked_about(repository: Path) -> None:
 
 def test_the_root_of_a_plain_folder_is_itself(tmp_path: Path) -> None:
     assert project_root(tmp_path / "absent") == tmp_path / "absent"
+
+
+class TestUntrustedProject:
+    def load(self, tmp_path: Path, project: Tree, user: Tree | None = None) -> Settings:
+        write(tmp_path / ".agents" / "config.json", project)
+        return load_settings(user_file(tmp_path / "home", user or {}), tmp_path)
+
+    @pytest.mark.parametrize(
+        ("key", "user", "project"),
+        [
+            ("permissions.mode", "auto", "plan"),
+            ("permissions.mode", "allow", "ask"),
+            ("permissions.deny", [], ["run_command"]),
+            ("agent.max_turn_cost_usd", None, 1.0),
+            ("agent.max_session_cost_usd", 5.0, 1.0),
+            ("context.max_tokens", 16_384, 1_000),
+            ("safety.small_tier_parent", "warn", "refuse"),
+            ("watchdog.mode", "off", "prompt"),
+        ],
+    )
+    def test_may_tighten_but_not_widen_again(self, tmp_path: Path, key: str, user: object, project: object) -> None:
+        section, name = key.split(".")
+        tightened = self.load(tmp_path, {section: {name: project}}, {section: {name: user}})
+        assert values_by_key(tightened)[key] == (tuple(project) if isinstance(project, list) else project)
+        assert tightened.notices == ()
+        widened = self.load(tmp_path, {section: {name: user}}, {section: {name: project}})
+        assert values_by_key(widened)[key] == (tuple(project) if isinstance(project, list) else project)
+        assert widened.notices == (
+            f"{tmp_path / '.agents' / 'config.json'}: ignored until you trust the folder: {key}",
+        )
+
+    @examples(deadline=None)
+    @given(data=st.data())
+    def test_every_other_key_is_ignored_with_a_notice(
+        self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    ) -> None:
+        setting = data.draw(
+            st.sampled_from([setting for key, setting in settings_by_key().items() if key not in TIGHTENING])
+        )
+        value = data.draw(accepted(setting))
+        settings = self.load(tmp_path_factory.mktemp("project"), nested({setting.key: value}))
+        assert values_by_key(settings) == values_by_key(Settings())
+        assert setting.key in settings.notices[0]
+
+    def test_watchdog_cannot_be_made_to_escalate_the_model(self, tmp_path: Path) -> None:
+        assert self.load(tmp_path, {"watchdog": {"mode": "auto"}}).watchdog.mode == "warn"
+
+    def test_its_mistakes_do_not_keep_the_user_from_starting(self, tmp_path: Path) -> None:
+        settings = self.load(tmp_path, {"nonsense": 1, "permissions": {"mode": 5}})
+        assert len(settings.notices) == 2
+        assert all(notice.endswith("(ignored: the folder is not trusted)") for notice in settings.notices)
+
+    def test_flags_still_win(self, tmp_path: Path) -> None:
+        write(tmp_path / ".agents" / "config.json", {"permissions": {"mode": "plan"}})
+        overrides = [Override("--ask", "permissions.mode", "allow")]
+        assert load_settings(tmp_path / "home", tmp_path, overrides=overrides).permissions.mode == "allow"

@@ -2,19 +2,31 @@
 
 The user file is `<TUI_AGENT_HOME>/config.json`, a project's is `.agents/config.json` in its root. In the environment a
 key is written with two underscores between its parts: `TUI_AGENT__COMPACTION__THRESHOLD=0.8`. A project's file counts
-in full only once the user trusts that folder; before, it can only tighten (`settings_untrusted`).
+in full only once the user trusts that folder; before, it can only tighten (`trust.tightens`).
 """
 
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from tui_agent.settings import Settings
-from tui_agent.settings_schema import ADDED_UP, BadValueError, Value, check, leaves, nearest, read, section_keys
-from tui_agent.settings_untrusted import tightens
+from tui_agent.settings.keys import (
+    ADDED_UP,
+    BadValueError,
+    Value,
+    checked_value,
+    nearest,
+    section_keys,
+    settings_by_key,
+    value_from_text,
+)
+from tui_agent.settings.schema import Settings
+from tui_agent.settings.trust import tightens
+
+GivenValue: TypeAlias = bool | int | float | str | Sequence[str] | None
+"""A setting's value as a program gives it; a text is read as an environment variable is, by the setting's type."""
 
 USER_FILE = "config.json"
 PROJECT_FILE = Path(".agents") / "config.json"
@@ -30,13 +42,22 @@ class SettingsError(Exception):
         self.problems = tuple(problems)
 
 
-class Override(NamedTuple):
-    """A setting given on the command line."""
+class Override(msgspec.Struct, frozen=True):
+    """A setting given for this start alone, and by whom."""
 
     origin: str
-    """The flag as the user wrote it, such as `--ask` or `--set`."""
+    """Where it comes from, for messages and `tui-agent config`: a flag such as `--ask`, or a name of one's own."""
     key: str
-    text: str
+    value: GivenValue
+
+
+Overrides: TypeAlias = Mapping[str, GivenValue] | Iterable[Override | str] | Override | str
+"""Settings given for this start alone, in any of three forms: a mapping of keys to values, `KEY=VALUE` texts, and
+`Override` records (texts and records may be mixed in one list).
+"""
+
+PROGRAM = "overrides"
+"""Origin of an override that names none."""
 
 
 class Assignment(NamedTuple):
@@ -63,13 +84,19 @@ def load_settings(
     *,
     trusted: bool = False,
     environ: Mapping[str, str] | None = None,
-    overrides: Iterable[Override] = (),
+    overrides: Overrides = (),
 ) -> Settings:
     """The effective settings of a session.
 
-    `home` is the folder of `home_folder`, `project` the root whose `.agents/config.json` is read. Raises SettingsError
-    with every problem of every layer; the problems of an untrusted project's file become notices, for it must not be
-    able to keep the user from starting.
+    `home` is the folder of `home_folder`, `project` the root whose `.agents/config.json` is read, `environ` the
+    variables to look at (None: no variable counts). `overrides` win over all of them, a later one over an earlier one::
+
+        load_settings(home, project, overrides={"compaction.threshold": 0.7, "permissions.deny": ["fetch_url"]})
+        load_settings(home, project, overrides=["compaction.threshold=0.7", "permissions.deny=fetch_url"])
+        load_settings(home, project, overrides=[Override("my tool", "compaction.threshold", 0.7)])
+
+    Raises SettingsError with every problem of every layer; an unknown key comes with the nearest valid one. The
+    problems of an untrusted project's file become notices, for it must not be able to keep the user from starting.
     """
     load = _Load()
     load.apply(_from_file(home / USER_FILE, load.problems))
@@ -79,7 +106,7 @@ def load_settings(
         else:
             load.apply_untrusted(project / PROJECT_FILE)
     load.apply(_from_environment(environ or {}, load.problems))
-    load.apply(_from_overrides(overrides, load.problems))
+    load.override(overrides)
     if load.problems:
         raise SettingsError(load.problems)
     return load.settings()
@@ -89,8 +116,9 @@ class _Load:
     """The values gathered so far; one per call of `load_settings`."""
 
     def __init__(self) -> None:
-        self.values: dict[str, Value] = {key: leaf.default for key, leaf in leaves().items()}
+        self.values: dict[str, Value] = {key: setting.default for key, setting in settings_by_key().items()}
         self.sources: dict[str, str] = {}
+        self.overridden: list[str] = []
         self.problems: list[str] = []
         self.notices: list[str] = []
 
@@ -102,6 +130,12 @@ class _Load:
                 origin = f"{self.sources[key]}, {origin}" if key in self.sources else origin
             self.values[key] = value
             self.sources[key] = origin
+
+    def override(self, overrides: Overrides) -> None:
+        for origin, key, value in _records(overrides, self.problems):
+            assigned = list(_from_program(origin, key, value, self.problems))
+            self.apply(assigned)
+            self.overridden += [assignment.key for assignment in assigned]
 
     def apply_untrusted(self, path: Path) -> None:
         problems: list[str] = []
@@ -117,7 +151,11 @@ class _Load:
 
     def settings(self) -> Settings:
         """The typed object; every value was checked when it was assigned."""
-        tree: dict[str, object] = {"sources": self.sources, "notices": self.notices}
+        tree: dict[str, object] = {
+            "sources": self.sources,
+            "overridden": self.overridden,
+            "notices": self.notices,
+        }
         for key, value in self.values.items():
             *sections, name = key.split(".")
             place = tree
@@ -144,10 +182,10 @@ def _from_file(path: Path, problems: list[str]) -> Iterator[Assignment]:
 def _from_section(prefix: str, section: Mapping[str, object], origin: str, problems: list[str]) -> Iterator[Assignment]:
     for name, value in section.items():
         key = prefix + name
-        leaf = leaves().get(key)
-        if leaf is not None:
+        setting = settings_by_key().get(key)
+        if setting is not None:
             try:
-                yield Assignment(key, check(leaf, value), origin)
+                yield Assignment(key, checked_value(setting, value), origin)
             except BadValueError as error:
                 problems.append(f"{origin}: {key}: {error}")
         elif key in section_keys():
@@ -168,28 +206,49 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterat
     for name in sorted(environ):
         if name.startswith(ENVIRONMENT_PREFIX):
             key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
-            yield from _from_text(name, key, environ[name], problems)
+            yield from _from_program(name, key, environ[name], problems)
 
 
-def _from_overrides(overrides: Iterable[Override], problems: list[str]) -> Iterator[Assignment]:
-    for origin, key, text in overrides:
-        yield from _from_text(origin, key, text, problems)
+def _records(overrides: object, problems: list[str]) -> Iterator[tuple[str, str, object]]:
+    """(origin, key, value) of each override. What has none of the forms of `Overrides` is a problem, not an exception:
+    callers without a type checker reach this too.
+    """
+    match overrides:
+        case Override(origin, key, value):
+            yield origin, key, value
+        case str():
+            key, equals, text = overrides.partition("=")
+            if equals:
+                yield PROGRAM, key.strip(), text
+            else:
+                problems.append(f"{PROGRAM}: expected KEY=VALUE, got {overrides!r:.80}")
+        case Mapping():
+            yield from ((PROGRAM, str(key), value) for key, value in overrides.items())
+        case Iterable():
+            for each in overrides:
+                if isinstance(each, Override | str):
+                    yield from _records(each, problems)
+                else:
+                    problems.append(f"{PROGRAM}: expected KEY=VALUE or an Override, got {each!r:.80}")
+        case _:
+            problems.append(f"{PROGRAM}: expected a mapping of keys to values, or a list, got {overrides!r:.80}")
 
 
-def _from_text(origin: str, key: str, text: str, problems: list[str]) -> Iterator[Assignment]:
-    leaf = leaves().get(key)
-    if leaf is None:
+def _from_program(origin: str, key: str, value: object, problems: list[str]) -> Iterator[Assignment]:
+    setting = settings_by_key().get(key)
+    if setting is None:
         problem = f"{key} is a section, name one of its keys" if key in section_keys() else _unknown(key)
         problems.append(f"{origin}: {problem}")
         return
     try:
-        yield Assignment(key, read(leaf, text), origin)
+        read = value_from_text(setting, value) if isinstance(value, str) else checked_value(setting, value)
+        yield Assignment(key, read, origin)
     except BadValueError as error:
         problems.append(f"{origin}: {key}: {error}")
 
 
 def _unknown(key: str) -> str:
-    close = nearest(key, [*leaves(), *sorted(section_keys())])
+    close = nearest(key, [*settings_by_key(), *sorted(section_keys())])
     hint = f"did you mean {close}?" if close else "`tui-agent config` lists all keys"
     return f"unknown key {key[:80]!r}; {hint}"
 

@@ -1,8 +1,7 @@
 """Every setting, its default, its unit and its meaning, as one frozen object.
 
-A setting's key is its path through the sections, `compaction.threshold_by_tier.small`. Where the values come from, and
-how a wrong one is reported, is the business of `settings_sources`. Sizes in characters count Unicode code points;
-shares are fractions of 1 (0.85 = 85%).
+A setting's key is its path through the sections, `compaction.threshold_by_tier.small`. `settings.sources` loads the
+values and reports wrong ones. Sizes in characters count Unicode code points; shares are fractions of 1 (0.85 = 85%).
 """
 
 from typing import Annotated, Literal
@@ -81,8 +80,8 @@ class Output(Struct, frozen=True, kw_only=True):
     """Characters of the head, and of the tail, shown of an evicted result."""
     stream_bytes: Positive = 262_144
     """Bytes kept of the end of a command's output."""
-    value_bytes: Positive = 65_536
-    """Bytes kept of a returned value or an error."""
+    error_bytes: Positive = 65_536
+    """Bytes kept, at both ends, of an error that is no command's output (a large result goes to a file whole)."""
     raw_stream_bytes: Positive = 100_000_000
     """Bytes of a command's raw output stored in a file."""
 
@@ -210,7 +209,6 @@ class Models(Struct, frozen=True, kw_only=True):
     anthropic: TierModels = TierModels(frontier="claude-opus-5-5", mid="claude-sonnet-5-5", small="claude-haiku-5-5")
     gemini: TierModels = TierModels(frontier="gemini-3.1-pro-preview", mid="gemini-2.5-pro", small="gemini-3.8-flash")
     ollama: TierModels = TierModels(frontier="", mid="", small="")
-    offline: TierModels = TierModels(frontier="offline", mid="offline", small="offline")
 
 
 class Ollama(Struct, frozen=True, kw_only=True):
@@ -341,6 +339,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     sources: dict[str, str] = field(default_factory=dict)
     """Where a value that is not built in came from: key → file, environment variable or flag."""
+    overridden: frozenset[str] = frozenset()
+    """The keys set for this start alone: by a flag, or by the `overrides` of `load_settings`."""
     notices: tuple[str, ...] = ()
     """What the user should be told about the load, such as keys of an untrusted project that were ignored."""
 

@@ -1,0 +1,136 @@
+"""Probes of whole sessions: with the offline model, or with a provider's server behind the real SDK."""
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.agent.summaries import Reader
+from tests.agent.talking import say, talking
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.running import in_thread
+from tests.servers.script import Call, Fault, ParsedRequest, Step
+from tests.settings.effects.probe import Observe, Probe
+from tui_agent.agent import events
+from tui_agent.settings import Settings
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.notes.notes import memory_folder
+
+HERE = Path(__file__)
+OFFLINE = {"model.id": "offline"}
+OPUS = {"model.id": "claude-opus-5-5"}
+
+
+@asynccontextmanager
+async def without_delay() -> AsyncIterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
+        yield patch
+
+
+def doing(prompt: str) -> Observe:
+    """What a turn asks, and each call's status and what the model sees of its result; times and the folder left out."""
+
+    async def observe(settings: Settings, folder: Path) -> object:
+        asked: list[str] = []
+
+        async def yes(question: PermissionQuestion) -> PermissionAnswer:
+            asked.append(question.tool)
+            return PermissionAnswer(allowed=True)
+
+        async with without_delay(), talking(folder, settings, ask=yes) as session:
+            told = await say(session, prompt)
+        done = [event for event in told if isinstance(event, events.ToolFinished)]
+        return asked, [(each.status, re.sub(r"\d+\.\d s", "", each.text.replace(str(folder), "~"))) for each in done]
+
+    return observe
+
+
+async def raw_output(settings: Settings, folder: Path) -> object:
+    """How much of a command's raw output is kept."""
+    async with without_delay(), talking(folder, settings) as session:
+        await say(session, "run seq 1 2000")
+        return [path.stat().st_size for path in sorted((session.folder / "raw").iterdir())]
+
+
+async def tools(settings: Settings, folder: Path) -> object:
+    async with talking(folder, settings) as session:
+        return [tool.name for tool in session.agent.tools()]
+
+
+async def prompt_lines(settings: Settings, folder: Path) -> object:
+    """What of the project's instructions, skills and notes is in the system prompt."""
+    project = folder / "project"
+    for number in range(30):
+        skill = project / ".agents" / "skills" / f"skill-{number}"
+        skill.mkdir(parents=True)
+        (skill / "SKILL.md").write_text(f"---\nname: skill-{number}\ndescription: Marked SKILL, {number}.\n---\n")
+    (project / "AGENTS.md").write_text("Marked by AGENTS.\n")
+    (project / "RULES.md").write_text("Marked by RULES.\n")
+    memory = memory_folder(folder / "home", project)
+    memory.mkdir(parents=True)
+    (memory / "MEMORY.md").write_text("".join(f"- note-{number}: Marked NOTE.\n" for number in range(30)))
+    async with without_delay(), talking(folder, settings, trusted=True) as session:
+        await say(session, "help")
+        prefix = session.record.view.prefix
+        assert prefix is not None
+        return [prefix.system.count(mark) for mark in ("AGENTS.", "RULES.", "Marked SKILL", "Marked NOTE")]
+
+
+async def alerts(settings: Settings, folder: Path) -> object:
+    """What the watchdog does about a turn that goes in circles."""
+    async with without_delay(), talking(folder, settings) as session:
+        told = await say(session, ", then ".join(["read calc.py"] * 7))
+    return [event.action for event in told if isinstance(event, events.Alert)]
+
+
+def reading(request: ParsedRequest) -> Step:
+    if request.position < 4:
+        return Step(text="I read on.", calls=(Call("read_file", {"path": f"page_{request.position}.txt"}),))
+    return Step(text="All pages are read.")
+
+
+def asking(*prompts: str, overflow: bool = False) -> Observe:
+    """The failures of turns with a server, and how often it was asked; the last request may be refused as too large."""
+
+    async def observe(settings: Settings, folder: Path) -> object:
+        (folder / "project").mkdir()
+        for number in range(4):
+            (folder / "project" / f"page_{number}.txt").write_text("a line of some length\n" * 300)
+        reader, failed = Reader(reading), []
+        with in_thread(AnthropicServer(reader)) as server, pytest.MonkeyPatch.context() as patch:
+            for name, value in server.environment.items():
+                patch.setenv(name, value)
+            async with talking(folder, settings) as session:
+                for prompt in prompts:
+                    if overflow and prompt is prompts[-1]:
+                        server.inject(Fault(kind="context_overflow"))
+                    told = await say(session, prompt)
+                    failed += [event.kind for event in told if isinstance(event, events.TurnFailed)]
+        return failed, len(reader.own)
+
+    return observe
+
+
+PROBES: Mapping[str, Probe] = {
+    "context.skills_index_tokens": Probe(300, prompt_lines, OFFLINE),
+    "context.memory_index_tokens": Probe(300, prompt_lines, OFFLINE),
+    "context.instruction_files": Probe(["RULES.md"], prompt_lines, OFFLINE),
+    "output.stream_bytes": Probe(500, doing("run seq 1 300"), OFFLINE),
+    "output.error_bytes": Probe(20, doing("read absent.txt"), OFFLINE),
+    "output.raw_stream_bytes": Probe(500, raw_output, OFFLINE),
+    "compaction.max_compaction_recoveries": Probe(0, asking("Read.", "Again.", overflow=True), OPUS),
+    "checkpoints.enabled": Probe(False, tools, OFFLINE),
+    "agentic.enabled": Probe(False, tools, OFFLINE),
+    "agent.max_turn_cost_usd": Probe(0.0001, asking("Read."), OPUS),
+    "agent.max_session_cost_usd": Probe(0.0001, asking("Read."), OPUS),
+    "permissions.mode": Probe("allow", doing("run echo hello"), OFFLINE),
+    "permissions.allow": Probe(["run_command(echo *)"], doing("run echo hello"), OFFLINE),
+    "permissions.ask": Probe(["read_file"], doing("read calc.py"), OFFLINE),
+    "permissions.deny": Probe(["read_file"], doing("read calc.py"), OFFLINE),
+    "permissions.folders": Probe([str(HERE.parent)], doing(f"read {HERE}"), OFFLINE),
+    "safety.notices": Probe(False, alerts, OFFLINE),
+    "watchdog.mode": Probe("off", alerts, OFFLINE),
+}

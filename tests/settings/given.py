@@ -1,0 +1,53 @@
+"""Settings files, and values that a setting accepts."""
+
+import json
+from pathlib import Path
+from typing import TypeAlias
+
+from hypothesis import strategies as st
+
+from tui_agent.settings import Setting, Value
+
+Tree: TypeAlias = dict[str, object]
+
+
+def nested(flat: dict[str, Value]) -> Tree:
+    tree: Tree = {}
+    for key, value in flat.items():
+        *sections, name = key.split(".")
+        place = tree
+        for section in sections:
+            inner = place.setdefault(section, {})
+            assert isinstance(inner, dict)
+            place = inner
+        place[name] = value
+    return tree
+
+
+def write(path: Path, document: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+
+
+def user_file(tmp_path: Path, document: object) -> Path:
+    write(tmp_path / "config.json", document)
+    return tmp_path
+
+
+def accepted(setting: Setting) -> st.SearchStrategy[Value]:
+    """Any value the setting accepts."""
+    allowed = setting.allowed
+    found: st.SearchStrategy[Value]
+    if allowed.choices:
+        found = st.sampled_from(allowed.choices)
+    elif allowed.kind is bool:
+        found = st.booleans()
+    elif allowed.kind is int:
+        found = st.integers(min_value=int(allowed.bounds.ge or 0), max_value=10**9)
+    elif allowed.kind is float:
+        found = st.floats(min_value=allowed.bounds.ge or 0.001, max_value=allowed.bounds.le or 1e9)
+    elif allowed.kind is tuple:
+        found = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=3).map(tuple)
+    else:
+        found = st.text(st.characters(exclude_categories=["Cs", "Cc"]))
+    return st.one_of(st.none(), found) if allowed.nullable else found
