@@ -44,6 +44,8 @@ class Arguments:
     """Go on with the newest session of this folder."""
     resume: str | None = None
     """Go on with the session of this id; empty: let the user pick one."""
+    fork: bool = False
+    """Begin another branch there, which leaves the present one as it is."""
     yolo: bool = False
     """Ask nothing, and show no guard notices."""
     overrides: "tuple[Override, ...]" = ()
@@ -152,6 +154,7 @@ def _agent_parser() -> _Parser:
     resume = parser.add_argument_group("go on with an earlier session")
     resume.add_argument("-c", "--continue", action="store_true", dest="continue_last", help="the newest one here")
     resume.add_argument("-r", "--resume", nargs="?", const="", metavar="ID", help="this one, or pick one")
+    resume.add_argument("--fork", action="store_true", help="on a branch of its own: what was said stays another one")
     _add_settings_flags(parser)
     access = parser.add_argument_group("access")
     access.add_argument("--add-dir", action="append", default=[], metavar="DIR", help="a folder that counts as inside")

@@ -170,6 +170,8 @@ def _check_combination(parsed: Parsed) -> None:
         raise UsageError("--output-format needs -p")
     if options.continue_last and options.resume is not None:
         raise UsageError("--continue and --resume exclude each other")
+    if options.fork and not options.continue_last and options.resume is None:
+        raise UsageError("--fork goes with --continue or --resume: it begins another branch of a session")
     if options.resume == "" and options.one_shot is not None:
         raise UsageError("--resume needs a session's ID with -p; `tui-agent sessions` lists them")
     if options.yolo and any(flag == "--ask" for flag, _, _ in parsed.settings):
@@ -208,6 +210,7 @@ def _load(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
         ask_trust=not trusted and asks_for_trust(folder, settings.context.instruction_files),
         continue_last=_flag(options, "continue_last"),
         resume=getattr(options, "resume", None),
+        fork=_flag(options, "fork"),
         yolo=_flag(options, "yolo"),
         overrides=overrides,
     )

@@ -1,46 +1,51 @@
 """The composition root: one session folder, its two databases, its model and tools, and the agent over them."""
 
 import asyncio
+import contextlib
+import json
 import platform
 import shutil
+from collections.abc import Collection, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.events import Notice
-from tui_agent.agent.guards import Guards
+from tui_agent.agent.guards import CostCeiling, Guards, Limit, WatchdogGuard
+from tui_agent.agent.knowledge import IndexLimits, Knowledge, Places
+from tui_agent.agent.observations import Observer
 from tui_agent.agent.recalling import Recaller
-from tui_agent.agent.record import Record
 from tui_agent.agent.subtasks import SubtaskRunner
-from tui_agent.agent.summarizer import Summarizer
 from tui_agent.agent.system_prompt import system_prompt
-from tui_agent.agent.task_class import check_names, configured_model, model_name
+from tui_agent.agent.task_class import (
+    check_names,
+    compaction_threshold,
+    configured_model,
+    larger_model,
+    model_name,
+    model_of_tier,
+    permission_mode,
+)
 from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
-from tui_agent.agent.toolbox import Toolbox
-from tui_agent.agent.upkeep import Upkeep
-from tui_agent.agent.watchdog import Watchdog
+from tui_agent.agent.watchdog import Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
+from tui_agent.context.counting import Ratios
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import AnyEntry
 from tui_agent.conversation.view import View
-from tui_agent.models.base import ModelError
+from tui_agent.durable import write_file
+from tui_agent.models.base import Model, ModelError
+from tui_agent.models.catalogue import missing_key
+from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
-from tui_agent.session_parts import (
-    SmallModels,
-    ceiling_of,
-    gate_of,
-    keep_ratios,
-    knowledge_of,
-    manager_of,
-    places_of,
-    tools_of,
-    usage_so_far,
-    watch_of,
-)
 from tui_agent.settings import Settings
+from tui_agent.settings.trust import PROJECT_FOLDER
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LogStore
@@ -48,15 +53,29 @@ from tui_agent.storage.sessions import create_session, find_session, newest_sess
 from tui_agent.storage.trace import Trace
 from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_subtasks
 from tui_agent.tools.agentic import agentic_tools
-from tui_agent.tools.base import Ask
-from tui_agent.tools.gate.remembered import RememberedError
+from tui_agent.tools.base import Ask, Effect, Tool
+from tui_agent.tools.files.editing import EditFile, WriteFile
+from tui_agent.tools.files.paging import PageLimits
+from tui_agent.tools.files.reading import ListDir, ReadFile
+from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.notes.skills import skill_roots
+from tui_agent.tools.notes.memory import Memory
+from tui_agent.tools.notes.notes import Notes, memory_folder
+from tui_agent.tools.notes.skills import SkillFolder, skill_roots
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.registry import ToolRegistry
-from tui_agent.tools.shell.background import BackgroundCommands
+from tui_agent.tools.search.finding import Glob, Grep
+from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
+from tui_agent.tools.shell.run_command import RunCommand
+from tui_agent.tools.tasks import MarkTaskDone
+from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.version import __version__
+
+SKILLS_FOLDER: Final = "skills"
+REMEMBERED_FILE: Final = "permissions.json"
+RATIOS_FILE: Final = "token-ratios.json"
 
 
 class SessionError(Exception):
@@ -84,9 +103,8 @@ class Session:
     notices: tuple[Notice, ...]
     resumed: bool
     fresh: bool
-    record: Record
     store: LogStore
-    manager: ContextEngine
+    trace: Trace
     small: SmallModels
     subtasks: SubtaskSessions
     home: Path
@@ -95,11 +113,11 @@ class Session:
     async def close(self) -> None:
         """End what runs, write what is pending, close the files. Raises `StorageError`; all is closed all the same."""
         async with AsyncExitStack() as last_first:
-            if self.fresh and not len(self.record.view.log):
+            if self.fresh and not len(self.agent.engine.view.log):
                 last_first.push_async_callback(asyncio.to_thread, shutil.rmtree, self.folder, ignore_errors=True)
             last_first.push_async_callback(self.store.close)
-            last_first.push_async_callback(self.record.trace.close)
-            last_first.push_async_callback(asyncio.to_thread, keep_ratios, self.manager, self.home)
+            last_first.push_async_callback(self.trace.close)
+            last_first.push_async_callback(asyncio.to_thread, keep_ratios, self.agent.engine, self.home)
             for part in (self.background, self.subtasks, self.small, self.agent):
                 last_first.push_async_callback(part.close)
 
@@ -171,10 +189,10 @@ async def _open(
         folders = map(Path, settings.permissions.folders)
         workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves))
         gate = gate_of(settings, arguments, workspace)
-        record, tracker = Record(view, store, trace), usage_so_far(entries)
+        tracker = usage_so_far(entries)
         unread = await count_earlier_subtasks(arguments.home, store.folder.name, tracker)
-        manager = manager_of(settings, arguments.home, list(map(str, shelves)))
-        artifacts, ceiling = Artifacts(store.folder), ceiling_of(settings, tracker)
+        engine = engine_of(settings, arguments.home, view, list(map(str, shelves)))
+        artifacts, ceiling = Artifacts(store.folder), ceiling_of(settings, tracker, entries)
         background = BackgroundCommands(settings.output.stream_bytes)
         tools = tools_of(settings, gate, places.notes, background)
         subtasks = SubtaskSessions(
@@ -182,7 +200,7 @@ async def _open(
                 id=store.folder.name,
                 home=arguments.home,
                 settings=settings,
-                model=lambda: record.view.model or model.profile.name,
+                model=lambda: view.model or model.profile.name,
                 tools=tools,
                 gate=gate,
                 workspace=workspace,
@@ -190,36 +208,36 @@ async def _open(
                 tracker=tracker,
                 ceiling=ceiling,
                 trace=trace,
-                ratios=manager.meter.ratios,
+                ratios=engine.meter.ratios,
             )
         )
         runner = SubtaskRunner(subtasks.open, ask, subtasks.progress)
-        wrappers = agentic_tools(runner, tools) if settings.agentic.enabled else []
         recaller = Recaller(view, artifacts)
-        registry = ToolRegistry([*tools, *wrappers, Recall(recaller)])
-        rules, started = prompt_text("system"), date.today()
-        knowledge = knowledge_of(settings, places)
-        briefing = Briefing(
-            lambda sections: system_prompt(rules, sections, arguments.folder, started), registry.definitions, knowledge
-        )
+        tools += agentic_tools(runner, tools) if settings.agentic.enabled else []
+        tools.append(Recall(recaller))
         small = SmallModels(settings)
-        summarizer = Summarizer(manager, tracker, settings, ceiling, record)
-        upkeep = Upkeep(record, manager, summarizer, artifacts, small, briefing)
-        toolbox = Toolbox(registry, gate, ask, workspace, artifacts, error_bytes=settings.output.error_bytes)
         agent = Agent(
-            record,
             model,
-            toolbox,
-            tracker,
-            upkeep,
-            briefing,
-            guards=Guards(ceiling, watch_of(settings, record, tracker, registry, ask, watchdog)),
+            tools=tools,
+            context=engine,
+            store=store,
+            trace=trace,
+            texts=artifacts,
+            permissions=gate,
+            ask=ask,
+            workspace=workspace,
+            tracker=tracker,
+            guards=Guards(ceiling, watch_of(settings, view, tracker, tools, ask, watchdog)),
+            small=small,
+            briefing=briefing_of(settings, arguments, places, tools),
             subtasks=runner,
             recaller=recaller,
         )
         if not store.read_only and "cwd" not in await store.meta():
             await store.set_meta({"cwd": str(arguments.folder)})
         trace.record("session", {"version": __version__, "python": platform.python_version(), "model": view.model})
+        if arguments.fork:
+            await agent.fork()
     except BaseException:
         await trace.close()
         raise
@@ -234,11 +252,150 @@ async def _open(
         tuple(notices),
         bool(entries),
         _is_new(arguments),
-        record,
         store,
-        manager,
+        trace,
         small,
         subtasks,
         arguments.home,
         background,
     )
+
+
+def places_of(settings: Settings, arguments: Arguments) -> Places:
+    """Where the session finds instructions, skills and memory; of an untrusted project only what is the user's own."""
+    own = SkillFolder(arguments.home / SKILLS_FOLDER)
+    project = SkillFolder(arguments.project / PROJECT_FOLDER / SKILLS_FOLDER, within=arguments.project)
+    return Places(
+        root=arguments.project,
+        folder=arguments.folder.resolve(),
+        names=settings.context.instruction_files if arguments.trusted else (),
+        skills=(project, own) if arguments.trusted else (own,),
+        notes=Notes(memory_folder(arguments.home, arguments.project)),
+    )
+
+
+def knowledge_of(settings: Settings, places: Places) -> Knowledge:
+    """What is known at these places, within the settings' limits."""
+    context = settings.context
+    return Knowledge(places, IndexLimits(context.skills_index_tokens, context.memory_index_tokens))
+
+
+def tools_of(settings: Settings, gate: PermissionGate, notes: Notes, background: BackgroundCommands) -> list[Tool]:
+    """What the model can call."""
+    output = settings.output
+    pages = PageLimits(output.max_lines, output.max_bytes, output.max_chars)
+    commands = RunCommand(
+        stream_bytes=output.stream_bytes, raw_stream_bytes=output.raw_stream_bytes, background=background
+    )
+    tools: list[Tool] = [ReadFile(pages), WriteFile(), EditFile(), ListDir(), Glob(), Grep(), commands]
+    tools += [CommandOutput(background), StopCommand(background), FetchUrl(gate), Memory(notes)]
+    if settings.checkpoints.enabled:
+        tools.append(MarkTaskDone())
+    return tools
+
+
+def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> PermissionGate:
+    """The gate, with what the user allowed for good. Raises `RuleError`, `RememberedError`."""
+    rules = settings.permissions
+    return PermissionGate(
+        permission_mode(settings),
+        workspace,
+        allow=rules.allow,
+        ask=rules.ask,
+        deny=rules.deny,
+        remembered=RememberedRules(arguments.home / REMEMBERED_FILE, arguments.project),
+    )
+
+
+def usage_so_far(entries: list[AnyEntry]) -> UsageTracker:
+    """What the conversation has cost so far, on every branch."""
+    tracker = UsageTracker()
+    tracker.record_log(entries)
+    tracker.start_turn()
+    return tracker
+
+
+def ceiling_of(settings: Settings, tracker: UsageTracker, entries: list[AnyEntry]) -> CostCeiling:
+    """What the session and its subtasks may cost, with what its log says of ceilings that were reached."""
+    ceiling = CostCeiling(Limit(settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd), tracker)
+    ceiling.restore(entries)
+    return ceiling
+
+
+def watch_of(
+    settings: Settings,
+    view: View,
+    tracker: UsageTracker,
+    tools: Iterable[Tool],
+    ask: Ask,
+    watchdog: Watchdog | None = None,
+) -> WatchdogGuard:
+    """The watchdog over a conversation, by default the built-in one; silent where guards are to show no notices."""
+    mode = settings.watchdog.mode
+    effects: dict[str, Effect] = {tool.definition.name: tool.effect for tool in tools}
+
+    return WatchdogGuard(
+        watchdog or default_watchdog(settings.watchdog),
+        Observer(view, tracker, lambda name: effects.get(name, "none")),
+        "off" if mode == "warn" and not settings.safety.notices else mode,
+        ask,
+        lambda profile: larger_model(settings, profile),
+    )
+
+
+def engine_of(settings: Settings, home: Path, view: View, kept: Collection[str]) -> ContextEngine:
+    """The context engine, with what earlier sessions learned of how models count. Reads a file.
+
+    What is read from the folders `kept` is never cleared.
+    """
+    return ContextEngine(
+        settings,
+        view=view,
+        ratios=Ratios(_known_ratios(home / RATIOS_FILE)),
+        task_threshold=compaction_threshold(settings),
+        checkpoints=settings.checkpoints.enabled,
+        never_clear=kept,
+    )
+
+
+def briefing_of(settings: Settings, arguments: Arguments, places: Places, tools: Iterable[Tool]) -> Briefing:
+    """What the conversation begins with, and what is said of changes to it later."""
+    rules, started, definitions = prompt_text("system"), date.today(), ToolRegistry(tools).definitions
+    return Briefing(
+        lambda sections: system_prompt(rules, sections, arguments.folder, started),
+        definitions,
+        knowledge_of(settings, places),
+    )
+
+
+def keep_ratios(engine: ContextEngine, home: Path) -> None:
+    """Keep what was learned for the next session; a disk that takes nothing costs only that."""
+    with contextlib.suppress(OSError):
+        write_file(home / RATIOS_FILE, json.dumps(engine.meter.ratios.export()).encode())
+
+
+def _known_ratios(path: Path) -> dict[str, list[float]]:
+    """What earlier sessions learned; nothing where the file is missing or damaged, for it will be learned again."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, list[float]])
+    except (OSError, ValueError):
+        return {}
+
+
+class SmallModels:
+    """The cheaper model beside each provider's, made when it is first wanted; None where there is none to ask."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._models: dict[str, Model] = {}
+
+    def __call__(self, provider: str) -> Model | None:
+        name = self._settings.agentic.small_model or model_of_tier(self._settings, provider, "small")
+        if name and name not in self._models and missing_key(name) is None:
+            self._models[name] = configured_model(self._settings, name)
+        return self._models.get(name)
+
+    async def close(self) -> None:
+        """Release their connections."""
+        for model in self._models.values():
+            await model.close()

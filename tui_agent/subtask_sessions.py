@@ -6,22 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.guards import CostCeiling, Guards
-from tui_agent.agent.record import Record
 from tui_agent.agent.subtasks import branch_prefix, past_progress
-from tui_agent.agent.summarizer import Summarizer
 from tui_agent.agent.task_class import configured_model, small_model
-from tui_agent.agent.toolbox import Toolbox
-from tui_agent.agent.upkeep import Upkeep
 from tui_agent.context.counting import Ratios
 from tui_agent.context.engine import ContextEngine
-from tui_agent.context.summary.questions import Prompts
 from tui_agent.conversation.entries import AnyEntry
-from tui_agent.conversation.view import View
+from tui_agent.models.base import Model
 from tui_agent.models.shared import SharedModel
 from tui_agent.models.usage import UsageTracker
-from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
@@ -31,7 +24,6 @@ from tui_agent.storage.trace import Trace
 from tui_agent.tools.agentic import subtask_tools
 from tui_agent.tools.base import Ask, Tool, WorkspaceView
 from tui_agent.tools.gate.permissions import PermissionGate
-from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.subtasks import SubtaskSpec
 
 
@@ -88,7 +80,7 @@ class SubtaskSessions:
     async def open(self, spec: SubtaskSpec, branch: str, ask: Ask) -> SubtaskSession:
         """A new conversation. Raises `StorageError`, `UnknownModel`, and ToolFailure for a tool there is none of."""
         parent = self._parent
-        registry = ToolRegistry(subtask_tools(spec, parent.tools))
+        tools = subtask_tools(spec, parent.tools)
         model = await self._model(spec.model or small_model(parent.settings, parent.model()))
         store = await LogStore.open(subtask_folder(parent.home, parent.id, branch))
         try:
@@ -99,7 +91,7 @@ class SubtaskSessions:
             raise
         name = subtask_id(parent.id, branch)
         parent.trace.record("session", {"subtask": name, "title": spec.title, "model": model.profile.name})
-        agent = self._agent(spec, Record(View(), store, trace), store.folder, registry, model, ask)
+        agent = self._agent(spec, tools, store, trace, model, ask)
         return SubtaskSession(name, model.profile.name, agent, store, trace)
 
     async def progress(self, call_id: str) -> str:
@@ -125,34 +117,26 @@ class SubtaskSessions:
         self._models.clear()
 
     def _agent(
-        self,
-        spec: SubtaskSpec,
-        record: Record,
-        folder: Path,
-        registry: ToolRegistry,
-        model: SharedModel,
-        ask: Ask,
+        self, spec: SubtaskSpec, tools: Sequence[Tool], store: LogStore, trace: Trace, model: Model, ask: Ask
     ) -> Agent:
         parent = self._parent
-        briefing = Briefing(lambda _: spec.system, registry.definitions)
-        tracker, manager = UsageTracker(parent.tracker), self._manager()
-        upkeep = Upkeep(
-            record,
-            manager,
-            Summarizer(manager, tracker, parent.settings, parent.ceiling, record),
-            Artifacts(folder),
-            lambda _provider: None,
-            briefing,
-        )
-        # The gate resolves paths as the session does, so what is evicted here lies where the session's results do.
-        limit = parent.settings.output.error_bytes
-        toolbox = Toolbox(registry, parent.gate, ask, parent.workspace, parent.artifacts, error_bytes=limit)
-        return Agent(record, model, toolbox, tracker, upkeep, briefing, guards=Guards(parent.ceiling))
-
-    def _manager(self) -> ContextEngine:
         # What is learned of how a model counts holds in every conversation with it.
-        prompts = Prompts(**{name: prompt_text(name) for name in Prompts.__struct_fields__})
-        return ContextEngine(self._parent.settings, prompts, ratios=self._parent.ratios, checkpoints=False)
+        engine = ContextEngine(parent.settings, ratios=parent.ratios, checkpoints=False, thread=store.folder.name)
+        # The gate resolves paths as the session does, so what is evicted here lies where the session's results do.
+        return Agent(
+            model,
+            tools=tools,
+            system=spec.system,
+            context=engine,
+            store=store,
+            trace=trace,
+            texts=parent.artifacts,
+            permissions=parent.gate,
+            ask=ask,
+            workspace=parent.workspace,
+            tracker=UsageTracker(parent.tracker),
+            guards=Guards(parent.ceiling),
+        )
 
     async def _model(self, name: str) -> SharedModel:
         if name not in self._models:

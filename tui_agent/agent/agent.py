@@ -1,13 +1,16 @@
 """The agent: the verbs a front end has. One conversation, one turn or context step at a time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TypeVar
 
 from tui_agent.agent import events
+from tui_agent.agent.active_model import ActiveModel, SmallModel
 from tui_agent.agent.branches import Branch, branches, turn_start
 from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.guards import CostCeiling, Guards, Limit
 from tui_agent.agent.history import replay, step_event, text_of, user_blocks
 from tui_agent.agent.overview import (
     Fullness,
@@ -21,10 +24,11 @@ from tui_agent.agent.overview import (
     switch_outlook,
 )
 from tui_agent.agent.recalling import Recaller
-from tui_agent.agent.record import unbroken
-from tui_agent.agent.steps import Texts
+from tui_agent.agent.record import Record, unbroken
+from tui_agent.agent.steps import Checkpointer, Compactor, StepRunner, Texts
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.task_class import configured_model
+from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.turn import Parts, Turn
 from tui_agent.agent.user_shell import is_note
 from tui_agent.context.changes import Outlook, PreviewedStep
@@ -36,10 +40,14 @@ from tui_agent.conversation.blocks import Image, Text, ToolDefinition, valid_tex
 from tui_agent.conversation.entries import Message, Queued, Withdrawn, user_message
 from tui_agent.conversation.items import Item
 from tui_agent.models.base import Model, ModelProfile
+from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
 from tui_agent.storage.recall_search import Recalled
-from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.gate.permissions import Mode
+from tui_agent.storage.store import MemoryStore, MemoryTexts, NoTrace, Store, TraceSink
+from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Tool, ToolFailure, WorkspaceView
+from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
 
 T = TypeVar("T")
@@ -57,27 +65,64 @@ class Agent:
     """A conversation with a model that can use tools, whose context can be looked at and changed.
 
     `run` is the only way a turn happens. One turn or context step happens at a time: a step waits for the turn that
-    runs, and the other way round. `tui_agent.create_agent` puts one together.
+    runs, and the other way round.
+
+    Only the model is needed. `tools` are `Tool`s or plain functions; `system` is the system prompt; `context` is the
+    engine, which may have a conversation already; `store`, `trace` and `texts` say where it is kept (by default: in
+    memory). `permissions` is a mode, or a gate with rules of its own, and `ask` puts its questions to a person (by
+    default nobody can be asked, and a call that needs it ends the turn). `compactor` and `checkpointer` write summaries
+    in place of a model. The other parameters are what a session shares with its subtasks: who counts (`tracker`), the
+    `guards`, the cheaper models beside the provider's own (`small`), the `briefing` that renews system prompt and
+    tools, `subtasks`, and what `recall` searches.
     """
 
     def __init__(
         self,
-        parts: Parts,
-        briefing: Briefing,
-        texts: Texts,
+        model: Model,
         *,
+        tools: Iterable[Tool] = (),
+        system: str = "",
+        context: ContextEngine | None = None,
+        store: Store | None = None,
+        trace: TraceSink | None = None,
+        texts: Texts | None = None,
+        permissions: PermissionGate | Mode = "auto",
+        ask: Ask | None = None,
+        workspace: WorkspaceView | None = None,
+        compactor: Compactor | None = None,
+        checkpointer: Checkpointer | None = None,
+        tracker: UsageTracker | None = None,
+        guards: Guards | None = None,
+        small: SmallModel = lambda _provider: None,
+        briefing: Briefing | None = None,
         subtasks: SubtaskRunner | None = None,
         recaller: Recaller | None = None,
-        compactor: bool = True,
     ) -> None:
-        self._parts = parts
-        self._record, self._active, self._toolbox, self.tracker, self._steps, self._guards = parts
-        self._engine = self._record.engine
-        self._briefing = briefing
-        self._texts = texts
+        self.tracker = tracker or UsageTracker()
+        writers = {"summary": compactor, "checkpoint": checkpointer}
+        own = {step: writer for step, writer in writers.items() if writer is not None}
+        self._engine = context or ContextEngine()
+        self._engine.own_writers = frozenset(own)
+        self._texts = texts or MemoryTexts()
         self._subtasks = subtasks
         self._recaller = recaller
-        self._compactor = compactor
+        registry = ToolRegistry(tools)
+        self._briefing = briefing or Briefing(lambda _: system, registry.definitions)
+        self._record = Record(self._engine, store or MemoryStore(self._engine.view.log), trace or NoTrace())
+        self._active = ActiveModel(model, self._record, self._briefing, small)
+        self._guards = guards or Guards(CostCeiling(Limit(), self.tracker))
+        self._steps = StepRunner(
+            self._record,
+            self._active,
+            self._texts,
+            self.tracker,
+            self._guards.ceiling,
+            own,
+        )
+        workspace = workspace or Workspace(Path.cwd())
+        gate = PermissionGate(permissions, workspace) if isinstance(permissions, str) else permissions
+        self._toolbox = Toolbox(registry, gate, ask or nobody, workspace, self._texts)
+        self._parts = Parts(self._record, self._active, self._toolbox, self.tracker, self._steps, self._guards)
         self._one_at_a_time = asyncio.Lock()
         self._holder: asyncio.Task[object] | None = None
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
@@ -264,12 +309,12 @@ class Agent:
         """Have the completion record of the task that just ended written, as `draft_compaction` does a summary."""
         return await self._drafted(lambda: self._engine.draft("checkpoint", note))
 
-    async def revise(self, draft: Draft, text: str) -> Draft | Refusal:
+    def revise(self, draft: Draft, text: str) -> Draft | Refusal:
         """The draft with another text and its exact figures, or why that cannot be entered.
 
         The text is what the model will be shown, to the letter: no fact is put back that was taken out.
         """
-        return await self._steps.compute(lambda: self._engine.current(draft, text))
+        return self._engine.current(draft, text)
 
     async def accept(self, draft: Draft, text: str | None = None) -> CompactionResult:
         """Enter a draft, with another text if one is given. Raises `AgentBusy`, `StorageError`.
@@ -307,9 +352,9 @@ class Agent:
             return await self._steps.compute(lambda: self._engine.preview(step, focus))
 
     async def outlook(self, draft: Draft) -> Outlook:
-        """What entering a draft would do and cost."""
-        async with self._exclusively():
-            return await self._steps.compute(lambda: self._engine.outlook(draft))
+        """What entering a draft would do and cost. Raises `AgentBusy`."""
+        self._must_be_idle()
+        return await self._steps.compute(lambda: self._engine.outlook(draft))
 
     # Branches
 
@@ -427,8 +472,8 @@ class Agent:
 
     @property
     def has_compactor(self) -> bool:
-        """Whether `compact` can be used."""
-        return self._compactor
+        """Whether older turns are summarised by themselves; `compact` can be used either way."""
+        return self._engine.compaction.on
 
     @property
     def has_checkpointer(self) -> bool:
@@ -532,6 +577,11 @@ class Agent:
     def _tell(self, event: events.AgentEvent) -> None:
         for listener in self._listeners:
             listener(event)
+
+
+async def nobody(question: PermissionQuestion) -> PermissionAnswer:
+    """Puts no question: there is nobody to answer it. Raises `NobodyToAsk`."""
+    raise NobodyToAsk(question)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -14,11 +14,10 @@ from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, UnattributedCall, Usage, Withdrawn, tool_result
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
+from tui_agent.durable import outlasted
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker, cost_usd
-from tui_agent.durable import outlasted
-from tui_agent.storage.log import LogStore
-from tui_agent.storage.trace import Trace
+from tui_agent.storage.store import Store, TraceSink
 
 T = TypeVar("T")
 
@@ -27,7 +26,7 @@ class Record:
     """Appends to the log of one conversation, one append at a time, each whole or not at all."""
 
     def __init__(
-        self, engine: ContextEngine, store: LogStore, trace: Trace, clock: Callable[[], float] = time.time
+        self, engine: ContextEngine, store: Store, trace: TraceSink, clock: Callable[[], float] = time.time
     ) -> None:
         self.engine = engine
         self.trace = trace

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from tui_agent.agent import events
@@ -45,12 +46,15 @@ Emit = Callable[[events.AgentEvent], None]
 
 ATTEMPTS = 2
 """How often one request for a summary is tried before the next way is taken."""
-HISTORY = "main"
-"""The thread under which the turns are archived that a summary replaces."""
 
 
 class Texts(Protocol):
     """Keeps texts that entries point at: whole tool results, summarised turns."""
+
+    @property
+    def folder(self) -> Path:
+        """The session's own folder: what a tool writes for itself goes below it."""
+        ...
 
     async def save(self, name: str, text: str, *, evicted: bool = False) -> Artifact:
         """Keep a text durably, before the entry that points at it. Raises `StorageError`."""
@@ -157,7 +161,7 @@ class StepRunner:
                 emit(_kept(effect, artifact))
                 return artifact
             case ArchiveTurns():
-                await self._texts.append_history(HISTORY, effect.text)
+                await self._texts.append_history(effect.thread, effect.text)
                 return None
             case ShrinkImages():
                 smaller = await asyncio.to_thread(lambda: [halved(image) for image in effect.images])

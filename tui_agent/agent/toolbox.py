@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tui_agent.agent import events
 from tui_agent.agent.record import Record, unbroken
+from tui_agent.agent.steps import Emit, Texts
 from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
 from tui_agent.context.counting import estimate
 from tui_agent.context.engine import ContextEngine
@@ -19,7 +20,6 @@ from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
-from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.tools.base import (
     Access,
@@ -44,7 +44,6 @@ NOT_APPROVED = "[not done: it needs an approval, and nobody could be asked; go o
 """What answers the calls of a turn that a question without a person to answer it ended."""
 
 Status: TypeAlias = Literal["ok", "error", "denied", "interrupted"]
-Emit: TypeAlias = Callable[[events.AgentEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +70,13 @@ class Toolbox:
         gate: PermissionGate,
         ask: Ask,
         workspace: WorkspaceView,
-        artifacts: Artifacts,
+        texts: Texts,
     ) -> None:
         self.registry = registry
         self.gate = gate
         self._ask = ask
         self._workspace = workspace
-        self._artifacts = artifacts
+        self._texts = texts
 
     async def run(self, calls: Sequence[ToolCall], record: Record, emit: Emit) -> None:
         """Do these calls: neighbouring read-only ones in parallel, others one after another.
@@ -129,7 +128,7 @@ class Toolbox:
             shown = event.text if isinstance(event, events.ToolProgress) else shown
             emit(event)
 
-        context = CallContext(self._workspace, self._artifacts.folder, call.id, (), engine.page_bytes, pass_on)
+        context = CallContext(self._workspace, self._texts.folder, call.id, (), engine.page_bytes, pass_on)
 
         async def finish(status: Status, output: ToolOutput) -> None:
             fitted = await self._fit(call, valid_text(output.text), output.paged, engine)
@@ -190,7 +189,7 @@ class Toolbox:
             if not verdict.allowed:
                 return "denied", _refusal(verdict.advice)
             context = CallContext(
-                self._workspace, self._artifacts.folder, call.id, verdict.accesses, record.engine.page_bytes, emit
+                self._workspace, self._texts.folder, call.id, verdict.accesses, record.engine.page_bytes, emit
             )
             output = await tool.run(call.arguments, context)
         except ToolFailure as failure:
@@ -242,7 +241,7 @@ class Toolbox:
         shortened = engine.shorten(raw, paged=paged)
         if isinstance(shortened, Whole):
             return _Fitted(raw, raw)
-        artifact = await self._artifacts.save(call.id, raw, evicted=isinstance(shortened, Evicted))
+        artifact = await self._texts.save(call.id, raw, evicted=isinstance(shortened, Evicted))
         return _Fitted(raw, shortened.text(artifact.path), artifact)
 
 

@@ -12,10 +12,10 @@ from tui_agent.conversation.entries import (
     Summarized,
     UnattributedCall,
 )
-from tui_agent.storage.trace import Trace
+from tui_agent.storage.store import TraceSink
 
 
-def trace_entry(trace: Trace, entry: AnyEntry) -> None:
+def trace_entry(trace: TraceSink, entry: AnyEntry) -> None:
     """Record an entry: a message split into what was said, thought, called, answered and used."""
     match entry:
         case Message():
@@ -33,7 +33,7 @@ def trace_entry(trace: Trace, entry: AnyEntry) -> None:
             trace.record("session", entry)
 
 
-def _trace_message(trace: Trace, message: Message) -> None:
+def _trace_message(trace: TraceSink, message: Message) -> None:
     said: dict[str, object] = {"seq": message.seq, "role": message.role}
     text = "\n\n".join(block.text for block in message.blocks if isinstance(block, Text))
     if text:

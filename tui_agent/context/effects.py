@@ -81,8 +81,9 @@ class SaveText(NamedTuple):
 
 
 class ArchiveTurns(NamedTuple):
-    """Add turns that leave the view to the conversation's history; answered by None."""
+    """Add turns that leave the view to the history of this name; answered by None."""
 
+    thread: str
     text: str
 
 

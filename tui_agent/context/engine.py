@@ -79,9 +79,6 @@ from tui_agent.conversation.sizes import NOTHING, size_of_block
 from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
 
-HISTORY_PATH = "conversation_history/main.md"
-"""Where the turns are archived that a summary replaces, relative to the session's folder."""
-
 LONGEST_ANSWER = 16_384
 """Tokens of the longest answer asked for where the window is unknown."""
 
@@ -117,7 +114,7 @@ class ContextEngine:
     `model` is what is known of the model that answers; set it with `use`. `never_clear` are folders (of memory and
     skills) whose files, once read, are never cleared. `own_writers` are the steps whose text the caller writes itself.
     `more` are layers of one's own, asked after the built-in ones. `renewed_prefix` is the system prompt and tools that
-    the next maintenance point is to send; None: those in force.
+    the next maintenance point is to send; None: those in force. `thread` names the history that replaced turns go to.
     """
 
     def __init__(
@@ -132,6 +129,7 @@ class ContextEngine:
         never_clear: Collection[str] = (),
         checkpoints: bool = True,
         own_writers: Collection[str] = (),
+        thread: str = "main",
         more: Sequence[Layer] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -148,7 +146,8 @@ class ContextEngine:
         self._prompts = prompts or Prompts.shipped()
         self.digests = Digests(settings.digests, self._prompts.digest, on=preset == "digest")
         self.more = tuple(more)
-        self._own_writers = frozenset(own_writers)
+        self.own_writers = frozenset(own_writers)
+        self._thread, self._history_path = thread, f"conversation_history/{thread}.md"
         self._task_threshold = task_threshold
         self._clock = clock
         self._caps: dict[str, int] = {}
@@ -374,7 +373,7 @@ class ContextEngine:
         seen = len(self.view.log)
         material = material_of(plan, self.view, self.settings.compaction, self._prompts)
         written = yield from write_summary(
-            plan, material, self._writers(plan), self.settings.compaction, path=HISTORY_PATH
+            plan, material, self._writers(plan), self.settings.compaction, path=self._history_path
         )
         if isinstance(written, Refusal):
             if not asked and not written.final:
@@ -512,7 +511,7 @@ class ContextEngine:
 
     def _enter(self, plan: SummaryPlan, material: Material, written: Written) -> Steps[CompactionResult]:
         accepted, boundary = written.accepted, written.accepted.boundary
-        yield ArchiveTurns(material.archive)
+        yield ArchiveTurns(self._thread, material.archive)
         prefix, renewed = self.view.prefix, self.renewed_prefix
         renewing: tuple[Prefix, ...] = ()
         if renewed is not None and (prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools)):
@@ -580,7 +579,7 @@ class ContextEngine:
         material = material_of(plan, self.view, self.settings.compaction, self._prompts)
         tokens_of = self.meter.mixed_tokens_of(self.view)
         accepted = accept(
-            plan, material, material.extract, self.settings.compaction, path=HISTORY_PATH, tokens_of=tokens_of
+            plan, material, material.extract, self.settings.compaction, path=self._history_path, tokens_of=tokens_of
         )
         if isinstance(accepted, Accepted):
             yield from self._enter(plan, material, Written(accepted, "an extract, without a model"))
@@ -661,7 +660,7 @@ class ContextEngine:
             tokens_of=self.meter.mixed_tokens_of(self.view),
             small_tokens_of=lambda size: self.meter.tokens_for(small.name if small else self.model.name, size),
             default_window=self.settings.context.default_window,
-            own=plan.step in self._own_writers,
+            own=plan.step in self.own_writers,
         )
 
     def _request_asking(self, instruction: str) -> ModelRequest:

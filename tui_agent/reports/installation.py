@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from tui_agent.context.counting import cache_folder, load_tokenizer
 from tui_agent.settings import (
     PROJECT_FILE,
     USER_FILE,

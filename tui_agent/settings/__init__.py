@@ -2,14 +2,7 @@
 projects may set what (`trust`).
 """
 
-from tui_agent.settings.keys import (
-    ADDED_UP,
-    Setting,
-    Value,
-    json_text,
-    settings_by_key,
-    values_by_key,
-)
+from tui_agent.settings.keys import ADDED_UP, Setting, Value, json_text, settings_by_key, values_by_key
 from tui_agent.settings.schema import (
     Agent,
     Agentic,

@@ -70,7 +70,7 @@ class Compaction:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings.compaction
-        self._on = settings.context.preset != "off" and settings.compaction.auto
+        self.on = settings.context.preset != "off" and settings.compaction.auto
         self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
 
     def plan(self, view: View, situation: Situation) -> SummaryPlan | None:
@@ -79,7 +79,7 @@ class Compaction:
 
     def plan_with(self, view: View, situation: Situation, cleared: Cleared | None) -> SummaryPlan | None:
         """The summary that is due even though `cleared` is about to be cleared, or that frees tokens at less cost."""
-        if not self._on or self.backoff.resting:
+        if not self.on or self.backoff.resting:
             return None
         freed = cleared.before - cleared.after if cleared is not None else 0
         trigger = situation.limits.compact.tokens or None

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import AgentEvent
     from tui_agent.conversation.blocks import Image
-    from tui_agent.models.base import ModelProfile
+    from tui_agent.models.base import Model
     from tui_agent.session import Session
     from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
     from tui_agent.tui.app.turns import TurnView
@@ -282,9 +282,9 @@ class TuiAgent(BaseApp):
         """The user wants a context step undone."""
         self.run_worker(self.steering.undo(message.block), name="change", exit_on_error=True)
 
-    async def may_switch(self, agent: "Agent", profile: "ModelProfile") -> bool:
+    async def may_switch(self, agent: "Agent", model: "Model") -> bool:
         """Whether another model may go on, after a look at what that means."""
-        return await self.steering.may_switch(agent, profile)
+        return await self.steering.may_switch(agent, model)
 
     def action_leave(self) -> None:
         """Quit."""

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from tui_agent.agent.agent import Agent
-    from tui_agent.models.base import ModelProfile
+    from tui_agent.models.base import Model
     from tui_agent.tui.dialogs.pickers import Option
 
-    MaySwitch = Callable[[Agent, ModelProfile], Awaitable[bool]]
+    MaySwitch = Callable[[Agent, Model], Awaitable[bool]]
 
 TITLE: Final = "Model: tier, window, $ per million tokens in / out"
 PROVIDERS: Final = {"ANTHROPIC_API_KEY": "Claude (Anthropic)", "GEMINI_API_KEY": "Gemini (Google)"}
@@ -48,7 +48,7 @@ class ModelHost(Protocol):
         """Show a dialog and wait for its result."""
         ...
 
-    async def may_switch(self, agent: "Agent", profile: "ModelProfile") -> bool:
+    async def may_switch(self, agent: "Agent", model: "Model") -> bool:
         """Whether another model may go on, after a look at what that means."""
         ...
 
@@ -121,10 +121,9 @@ async def _keep_key(host: ModelHost, variable: str, purpose: str) -> bool:
 async def _swap(agent: "Agent", name: str, may_switch: "MaySwitch | None" = None) -> bool:
     """Let another model answer, unless the user would rather not; whether it does."""
     from tui_agent.agent.task_class import configured_model
-    from tui_agent.models.prices import look_up
 
     model = await asyncio.to_thread(configured_model, agent.settings, name)
-    if may_switch is not None and not await may_switch(agent, await asyncio.to_thread(look_up, model.profile)):
+    if may_switch is not None and not await may_switch(agent, model):
         await model.close()
         return False
     await agent.swap_model(model)

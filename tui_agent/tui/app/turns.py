@@ -101,8 +101,6 @@ class TurnView:
                     self._transcript.show_tool_output(block, event.text)
             case events.ToolFinished():
                 self._on_result(event)
-            case events.Queued():
-                self._waiting.add(event.seq, event.text)
             case events.ContextChanged():
                 self._status.show(
                     tokens=event.tokens, window=event.window, measured=event.measured, cost_usd=event.cost_usd

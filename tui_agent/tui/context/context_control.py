@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.context.changes import Outlook, PreviewedStep
     from tui_agent.context.effects import Refusal
-    from tui_agent.models.base import ModelProfile
+    from tui_agent.models.base import Model
     from tui_agent.tui.app.base_app import BaseApp
     from tui_agent.tui.context.context_panel import ContextPanel
 
@@ -121,13 +121,13 @@ class ContextControl:
         finally:
             self._unasked = False
 
-    async def may_switch(self, agent: "Agent", profile: "ModelProfile") -> bool:
+    async def may_switch(self, agent: "Agent", model: "Model") -> bool:
         """Whether another model may go on, once the user has seen what that means; nothing was said: it may."""
         from tui_agent.tui.context.what_if import WhatIfScreen
 
         if self._unasked or not agent.items():
             return True
-        seen = agent.preview_switch(profile)
+        seen = await agent.preview_switch(model)
         return await self._app.push_screen_wait(WhatIfScreen(seen, self._app.glyphs)) is not None
 
     async def _wanted(self, name: str, argument: str) -> str | None:
@@ -141,7 +141,7 @@ class ContextControl:
         from tui_agent.storage.errors import StorageError
         from tui_agent.tui.context.what_if import WhatIfScreen
 
-        seen = agent.preview(step, argument)
+        seen = await agent.preview(step, argument)
         if isinstance(seen, Refusal):
             return argument
 
@@ -150,7 +150,7 @@ class ContextControl:
                 refused = await agent.pin([seq])
             except (AgentBusy, StorageError) as error:
                 return Refusal(str(error))
-            return refused if isinstance(refused, Refusal) else agent.preview(step, argument)
+            return refused if isinstance(refused, Refusal) else await agent.preview(step, argument)
 
         prices = agent.profile.prices
         free = prices is not None and not prices.input

@@ -25,7 +25,7 @@ from tui_agent.tui.dialogs.row_list import Row, RowList
 from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
 
 if TYPE_CHECKING:
-    from tui_agent.agent.steering import Steered
+    from tui_agent.agent.agent import Agent
 
 TITLES: Final = {"summary": "Use this summary?", "checkpoint": "Use this record?"}
 READING: Final = "Enter uses it, e edits, Ctrl+G opens your editor, Esc cancels"
@@ -69,12 +69,14 @@ class DraftScreen(ModalScreen[Draft | None]):
         Binding("ctrl+g", "edit_outside", "Your editor", show=False),
     ]
 
-    def __init__(self, draft: Draft, agent: "Steered", glyphs: Glyphs, *, problem: str = "") -> None:
+    def __init__(
+        self, draft: Draft, outlook: Outlook, agent: "Agent", glyphs: Glyphs, *, problem: str = ""
+    ) -> None:
         super().__init__()
         self._agent = agent
         self._written = draft
         self._draft: Draft | Refusal = draft
-        self._outlook = agent.outlook(draft)
+        self._outlook = outlook
         self._shown = clean(draft.text)
         self._problem = problem
         self._rows = RowList(glyphs, in_dialog=True)
@@ -121,9 +123,7 @@ class DraftScreen(ModalScreen[Draft | None]):
             return
         self._area.end()
         self._count()
-        if isinstance(self._draft, Draft):
-            self._outlook = self._agent.outlook(self._draft)
-        self._draw()
+        self.run_worker(self._look_again(), name="outlook", exclusive=True, group="outlook", exit_on_error=True)
 
     def action_edit(self) -> None:
         """Change the text here."""
@@ -133,6 +133,11 @@ class DraftScreen(ModalScreen[Draft | None]):
     def action_edit_outside(self) -> None:
         """Change the text in the user's own editor."""
         self.run_worker(self._edit_outside(), name="editor", exclusive=True, group="editor", exit_on_error=True)
+
+    async def _look_again(self) -> None:
+        if isinstance(self._draft, Draft):
+            self._outlook = await self._agent.outlook(self._draft)
+        self._draw()
 
     async def _edit_outside(self) -> None:
         try:

@@ -75,7 +75,8 @@ class Drafting:
         await self._nobody_types()
         problem = ""
         while True:
-            accepted = await self._app.push_screen_wait(DraftScreen(draft, agent, self._app.glyphs, problem=problem))
+            screen = DraftScreen(draft, await agent.outlook(draft), agent, self._app.glyphs, problem=problem)
+            accepted = await self._app.push_screen_wait(screen)
             if accepted is None:
                 self._app.hint("dropped; the context is as it was")
                 return
