@@ -8,7 +8,7 @@ from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.guards import Guards
 from tui_agent.agent.history import replay, text_of, user_blocks
 from tui_agent.agent.recalling import Recaller
-from tui_agent.agent.record import Record, unbroken
+from tui_agent.agent.record import Record
 from tui_agent.agent.steering import AgentBusy, Steered
 from tui_agent.agent.subtasks import SubtaskResult, SubtaskRunner, SubtaskSpec
 from tui_agent.agent.task_class import configured_model
@@ -28,6 +28,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.models.base import Model
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
+from tui_agent.storage.durable import to_completion
 from tui_agent.tools.gate.permissions import Mode
 
 __all__ = ["Agent", "AgentBusy", "NotRunning"]
@@ -89,7 +90,7 @@ class Agent(Steered):
         finally:
             if not worker.done():
                 worker.cancel()
-                await unbroken(_ended(worker))
+                await to_completion(_ended(worker))
 
     async def _work(self, message: Message | None, stream: asyncio.Queue[events.AgentEvent | None]) -> None:
         emit = stream.put_nowait
@@ -280,7 +281,7 @@ class Agent(Steered):
         worker = self._worker
         if worker is not None:
             worker.cancel()
-            await unbroken(_ended(worker))
+            await to_completion(_ended(worker))
         if self._connecting is not None:
             self._connecting.cancel()
         await self._model.close()

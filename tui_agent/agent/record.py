@@ -5,19 +5,15 @@ An entry is on disk before it is in the view, so whatever the program acts on is
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
-from tui_agent.agent.tracing import trace_entry
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, tool_result
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
-from tui_agent.storage.durable import outlasted
+from tui_agent.storage.durable import to_completion
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.trace import Trace
-
-T = TypeVar("T")
 
 
 class Record:
@@ -36,7 +32,7 @@ class Record:
         A cancellation takes effect only after that: the entries are never half there. Raises `StorageError`, and then
         nothing was appended.
         """
-        return await unbroken(self._append(entries))
+        return await to_completion(self._append(entries))
 
     async def answer_open_calls(self, text: str = INTERRUPTED) -> tuple[ToolCall, ...]:
         """Give every call without a result one that says it was stopped; those calls."""
@@ -55,15 +51,5 @@ class Record:
             await self._store.append(stamped)
             for entry in stamped:
                 self.view.apply(entry)
-                trace_entry(self.trace, entry)
+                self.trace.record_entry(entry)
             return len(self.view.log)
-
-
-async def unbroken(work: Coroutine[None, None, T]) -> T:
-    """Do `work` to its end even when cancelled before or meanwhile; the cancellation is raised afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled = await outlasted(task)
-    result = task.result()
-    if cancelled is not None:
-        raise cancelled
-    return result

@@ -15,11 +15,11 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.history import replay
-from tui_agent.agent.record import unbroken
 from tui_agent.conversation.entries import AnyEntry, Usage
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.money import money_text
+from tui_agent.storage.durable import to_completion
 from tui_agent.storage.errors import StorageError
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
@@ -116,7 +116,7 @@ class SubtaskRunner:
             try:
                 result = await _followed(subtask, spec, progress)
             finally:
-                await unbroken(subtask.close())
+                await to_completion(subtask.close())
         if asking.unasked is not None:
             raise asking.unasked
         return result

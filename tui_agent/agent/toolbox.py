@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from tui_agent.agent import events
-from tui_agent.agent.record import Record, unbroken
+from tui_agent.agent.record import Record
 from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
 from tui_agent.context.counting import estimate
 from tui_agent.context.output import Evicted, Shortened, Whole
@@ -18,6 +18,7 @@ from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
 from tui_agent.storage.artifacts import Artifacts
+from tui_agent.storage.durable import to_completion
 from tui_agent.tools.base import (
     Access,
     Ask,
@@ -111,7 +112,7 @@ class Toolbox:
         except ToolFailure as failure:
             output = _refusal(str(failure))
         except asyncio.CancelledError:
-            await unbroken(finish("interrupted", stopped(shown)))
+            await to_completion(finish("interrupted", stopped(shown)))
             raise
         await finish("error" if output.is_error else "ok", output)
 
@@ -250,7 +251,7 @@ async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> None:
     except asyncio.CancelledError:
         for task in tasks:
             task.cancel()
-        await unbroken(_ended(tasks))
+        await to_completion(_ended(tasks))
         raise
     for task in tasks:
         task.result()

@@ -14,7 +14,7 @@ from tui_agent.agent.guards import NOT_APPROVED, WATCHDOG, Guards, not_done
 from tui_agent.agent.hints import HINTS, UNASKED, UNASKED_WATCHDOG
 from tui_agent.agent.history import said, text_of, user_blocks
 from tui_agent.agent.metering import Meter
-from tui_agent.agent.record import Record, unbroken
+from tui_agent.agent.record import Record
 from tui_agent.agent.toolbox import Emit, Toolbox
 from tui_agent.agent.upkeep import Upkeep
 from tui_agent.agent.user_shell import is_note
@@ -36,6 +36,7 @@ from tui_agent.models.base import (
 )
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.usage import UsageTracker, cost_usd
+from tui_agent.storage.durable import to_completion
 from tui_agent.storage.errors import StorageError
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
@@ -108,7 +109,7 @@ class Turn:
         finally:
             self._manager.turn_ended()
             try:
-                await unbroken(self._flush())
+                await to_completion(self._flush())
             finally:
                 self._emit(self._finished())
 
@@ -118,12 +119,12 @@ class Turn:
             while goes_on:
                 goes_on = await self._step()
         except asyncio.CancelledError:
-            await unbroken(self._interrupted())
+            await to_completion(self._interrupted())
             raise
         except ModelError as error:
-            await unbroken(self._failed(error))
+            await to_completion(self._failed(error))
         except NobodyToAsk as refusal:
-            await unbroken(self._unapproved(refusal))
+            await to_completion(self._unapproved(refusal))
 
     async def _open(self, prompt: Message | None) -> bool:
         """Bring the log to where the model is to answer; whether there is anything to answer."""
