@@ -335,16 +335,22 @@ class Trace:
 
     async def _write(self, database: Database) -> None:
         """Write what is pending, then what the log has beyond it."""
-        await self._write_pending(database)
-        while self._derived < self._store.last_seq:
-            self._catching_up = True
-            try:
-                entries = await self._store.entries_after(self._derived, _CHUNK_ENTRIES)
-                derived = await asyncio.to_thread(lambda each: list(map(events_of, each)), entries)
-                await self._append(database, list(chain.from_iterable(derived)))
-                self._derived = entries[-1].seq
-            finally:
-                self._catching_up = False
+        while self._pending or self._lost or self._derived < self._store.last_seq:
+            # What is pending is older than what is still to be read from the log.
+            if self._pending or self._lost:
+                await self._write_pending(database)
+            else:
+                await self._catch_up(database)
+
+    async def _catch_up(self, database: Database) -> None:
+        self._catching_up = True
+        try:
+            entries = await self._store.entries_after(self._derived, _CHUNK_ENTRIES)
+            derived = await asyncio.to_thread(lambda: list(map(events_of, entries)))
+            await self._append(database, list(chain.from_iterable(derived)))
+            self._derived = entries[-1].seq
+        finally:
+            self._catching_up = False
 
     async def _write_pending(self, database: Database) -> None:
         pending, lost = list(self._pending), self._lost

@@ -117,18 +117,20 @@ class _Comparison:
             kinds = ", ".join(left.kind for left in self._left)
             self._problems.append(f"entry {self._entry} of the log lacks its events here: {kinds}")
             self._advance()
-        told = NewEvent(event.time, event.kind, event.body)
         if self._entry != number:
             self._problems.append(f"event {event.seq} tells of entry {number}, which is not the log's next one")
-        elif told not in self._left:
-            self._problems.append(f"event {event.seq} does not tell what entry {number} of the log says")
-        else:
+            return
+        told = NewEvent(event.time, event.kind, event.body)
+        if told in self._left:
             place = self._left.index(told)
-            if place:
-                self._problems.append(f"an event of entry {number} is missing before event {event.seq}")
-            del self._left[: place + 1]
-            if not self._left:
-                self._advance()
+        else:
+            self._problems.append(f"event {event.seq} does not tell what entry {number} of the log says")
+            place = next((index for index, left in enumerate(self._left) if left.kind == event.kind), 0)
+        if place:
+            self._problems.append(f"an event of entry {number} is missing before event {event.seq}")
+        del self._left[: place + 1]
+        if not self._left:
+            self._advance()
 
     def end(self) -> None:
         """The record has no more events."""
