@@ -1,4 +1,4 @@
-"""Writing so that it lasts: files whole or absent, folders for the user alone, writes that run to their end."""
+"""Writing so that it lasts: files whole or absent, folders for the user alone, work that no cancellation cuts short."""
 
 import asyncio
 import os
@@ -77,40 +77,20 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-async def to_the_end(work: Coroutine[None, None, Result]) -> Result:
-    """Await `work` to its end even when this task is cancelled meanwhile, and return or raise what it gives.
+async def to_completion(work: Coroutine[None, None, Result]) -> Result:
+    """Do `work` to its end, also when this task is cancelled before or meanwhile, and return or raise what it gives.
 
-    The cancellation is not lost: it is raised at the caller's next await. So a caller always learns whether a write
-    happened, and can bring its own state in line before it stops. Only the end of the event loop itself cuts it short.
+    A cancellation is raised once `work` is done. So `work` holds everything that belongs together: the write and what
+    the program remembers of it. Only the end of the event loop itself cuts it short.
     """
-    try:
-        # Where one that was held back is delivered: a task that does nothing but write could not be stopped otherwise.
-        await asyncio.sleep(0)
-    except asyncio.CancelledError:
-        work.close()
-        raise
     inner = asyncio.ensure_future(work)
-    cancelled = await outlasted(inner)
-    task = asyncio.current_task()
-    if cancelled is not None and task is not None:
-        # One request stays one request: asyncio.timeout and task groups count them.
-        task.uncancel()
-        task.cancel(*cancelled.args)
-    return inner.result()
-
-
-async def outlasted(inner: asyncio.Future[Result]) -> asyncio.CancelledError | None:
-    """Wait until `inner` is done, whatever it gives; the last cancellation of this task meanwhile, if there was one."""
     cancelled: asyncio.CancelledError | None = None
     while not inner.done():
         try:
-            await asyncio.shield(inner)
+            await asyncio.wait([inner])
         except asyncio.CancelledError as error:
-            if inner.cancelled():
-                raise
             cancelled = error
-        except BaseException:
-            # What `inner` itself raised is its result.
-            if not inner.done():
-                raise
-    return cancelled
+    result = inner.result()
+    if cancelled is not None:
+        raise cancelled
+    return result

@@ -16,6 +16,7 @@ from tui_agent.conversation.entries import (
     Prefix,
     Queued,
     Summarized,
+    UnattributedCall,
     Usage,
     tool_result,
     user_message,
@@ -62,8 +63,15 @@ ENTRIES: st.SearchStrategy[AnyEntry] = st.one_of(
     st.builds(Delivered, queued=NUMBERS),
     st.builds(ModelSwitched, model=TEXTS),
     st.just(HeadMoved(to=0)),
+    st.builds(
+        UnattributedCall,
+        model=TEXTS,
+        usage=st.builds(Usage, NUMBERS, NUMBERS),
+        purpose=st.sampled_from(["summary", "digest", "unfinished"]),
+        cost_usd=st.none() | st.floats(0, 10),
+    ),
     st.builds(Cleared, results=st.tuples(NUMBERS), texts=st.tuples(TEXTS)),
-    st.builds(Summarized, first=NUMBERS, last=NUMBERS, text=TEXTS, reason=TEXTS),
+    st.builds(Summarized, first=NUMBERS, last=NUMBERS, text=TEXTS, reason=TEXTS, cost_usd=st.none() | st.floats(0, 10)),
     st.builds(Pinned, items=st.tuples(NUMBERS)),
 )
 LOGS = st.lists(ENTRIES, max_size=12).map(stamped)

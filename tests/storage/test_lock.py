@@ -6,8 +6,7 @@ import pytest
 
 from tests.storage.children import start_writer
 from tui_agent.storage.errors import SessionBusy, StorageError
-from tui_agent.storage.lock import LOCK_NAME, SessionLock
-from tui_agent.storage.log import LogStore
+from tui_agent.storage.log import LOCK_NAME, LogStore, SessionLock
 
 
 def test_the_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:

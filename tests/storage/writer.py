@@ -1,6 +1,6 @@
 """A process that appends to a session for ever and says on standard output what is acknowledged.
 
-``python writer.py FOLDER append|trace|hold|full``
+``python writer.py FOLDER append|trace|talk|hold|full``
 """
 
 import asyncio
@@ -49,6 +49,19 @@ async def trace(folder: Path) -> None:
         say(count)
 
 
+async def talk(folder: Path) -> None:
+    """Append messages and have each traced, as a session does; print the number of the last one appended."""
+    store = await LogStore.open(folder)
+    log = Log(await store.load())
+    record = await Trace.open(store)
+    while True:
+        entry = log.stamp(user_message(f"entry {len(log)}"), 1.0 + len(log))
+        await store.append([entry])
+        log.append(entry)
+        record.record_entry(entry)
+        say(log.head)
+
+
 async def hold(folder: Path) -> None:
     """Open the session, leave every connection open, and come to the end of the program."""
     store = await LogStore.open(folder)
@@ -77,4 +90,6 @@ async def full(folder: Path) -> None:
 KEPT: list[object] = []
 
 if __name__ == "__main__":
-    asyncio.run({"append": append, "trace": trace, "hold": hold, "full": full}[sys.argv[2]](Path(sys.argv[1])))
+    asyncio.run(
+        {"append": append, "trace": trace, "talk": talk, "hold": hold, "full": full}[sys.argv[2]](Path(sys.argv[1]))
+    )

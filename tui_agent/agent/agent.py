@@ -24,7 +24,7 @@ from tui_agent.agent.overview import (
     switch_outlook,
 )
 from tui_agent.agent.recalling import Recaller
-from tui_agent.agent.record import Record, unbroken
+from tui_agent.agent.record import Record
 from tui_agent.agent.steps import Checkpointer, Compactor, StepRunner, Texts
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.task_class import configured_model
@@ -39,6 +39,7 @@ from tui_agent.context.summary.writing import CompactionResult, Draft
 from tui_agent.conversation.blocks import Image, Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Queued, Withdrawn, user_message
 from tui_agent.conversation.items import Item
+from tui_agent.durable import to_completion
 from tui_agent.models.base import Model, ModelProfile
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
@@ -153,7 +154,7 @@ class Agent:
         finally:
             if not worker.done():
                 worker.cancel()
-                await unbroken(_ended(worker))
+                await to_completion(_ended(worker))
 
     async def _work(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
         begun = finished = 0
@@ -511,7 +512,7 @@ class Agent:
         worker = self._worker
         if worker is not None:
             worker.cancel()
-            await unbroken(_ended(worker))
+            await to_completion(_ended(worker))
         try:
             await self._record.flush()
         finally:

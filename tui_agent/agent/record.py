@@ -5,21 +5,18 @@ An entry is on disk before it is in the view, so whatever the program acts on is
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Literal
 
-from tui_agent.agent.tracing import trace_entry
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, UnattributedCall, Usage, Withdrawn, tool_result
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
-from tui_agent.durable import outlasted
+from tui_agent.durable import to_completion
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.store import Store, TraceSink
-
-T = TypeVar("T")
 
 
 class Record:
@@ -46,7 +43,7 @@ class Record:
         A cancellation takes effect only after that: the entries are never half there. Raises `StorageError`, and then
         nothing was appended.
         """
-        return await unbroken(self._append(entries))
+        return await to_completion(self._append(entries))
 
     def append_soon(self, entry: AnyEntry) -> None:
         """Let an entry go in with the next append, or with `flush`."""
@@ -88,7 +85,7 @@ class Record:
             self._waiting.clear()
             for entry in stamped:
                 self.engine.apply(entry)
-                trace_entry(self.trace, entry)
+                self.trace.record_entry(entry)
             return len(self.view.log)
 
 
@@ -132,13 +129,3 @@ class CallAccount:
         self._tracker.record(profile.name, usage, cost)
         await self._record.append(UnattributedCall(model=profile.name, usage=usage, purpose=purpose, cost_usd=cost))
         return cost
-
-
-async def unbroken(work: Coroutine[None, None, T]) -> T:
-    """Do `work` to its end even when cancelled before or meanwhile; the cancellation is raised afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled = await outlasted(task)
-    result = task.result()
-    if cancelled is not None:
-        raise cancelled
-    return result

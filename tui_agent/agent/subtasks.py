@@ -15,8 +15,8 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.history import replay
-from tui_agent.agent.record import unbroken
 from tui_agent.conversation.entries import AnyEntry, Usage
+from tui_agent.durable import to_completion
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
@@ -116,7 +116,7 @@ class SubtaskRunner:
             try:
                 result = await _followed(subtask, spec, progress)
             finally:
-                await unbroken(subtask.close())
+                await to_completion(subtask.close())
         if asking.unasked is not None:
             raise asking.unasked
         return result

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from tui_agent.agent import events
-from tui_agent.agent.record import Record, unbroken
+from tui_agent.agent.record import Record
 from tui_agent.agent.steps import Emit, Texts
 from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
 from tui_agent.context.counting import estimate
@@ -20,6 +20,7 @@ from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
+from tui_agent.durable import to_completion
 from tui_agent.storage.errors import StorageError
 from tui_agent.tools.base import (
     Access,
@@ -100,10 +101,10 @@ class Toolbox:
                 output = _refusal(f"One answer may ask for {MOST_CALLS} calls; this one was not done. Call it again.")
                 await self._finish(call, "error", output, time.monotonic(), record, tell)
         except NobodyToAsk:
-            await unbroken(self._leave(unfinished.values(), NOT_APPROVED, record, tell))
+            await to_completion(self._leave(unfinished.values(), NOT_APPROVED, record, tell))
             raise
         except BaseException:
-            await unbroken(self._leave(unfinished.values(), INTERRUPTED, record, tell))
+            await to_completion(self._leave(unfinished.values(), INTERRUPTED, record, tell))
             raise
 
     async def _leave(self, calls: Iterable[ToolCall], text: str, record: Record, emit: Emit) -> None:
@@ -140,7 +141,7 @@ class Toolbox:
         except ToolFailure as failure:
             output = _refusal(str(failure))
         except asyncio.CancelledError:
-            await unbroken(finish("interrupted", stopped(shown)))
+            await to_completion(finish("interrupted", stopped(shown)))
             raise
         except Exception as error:
             output = _broke("The command", error)
@@ -285,7 +286,7 @@ async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> None:
     except asyncio.CancelledError:
         for task in tasks:
             task.cancel()
-        await unbroken(_ended(tasks))
+        await to_completion(_ended(tasks))
         raise
     for task in tasks:
         task.result()

@@ -14,7 +14,7 @@ from tui_agent.agent.active_model import ActiveModel
 from tui_agent.agent.guards import WATCHDOG, Guards, not_done
 from tui_agent.agent.hints import HINTS, UNASKED, UNASKED_WATCHDOG
 from tui_agent.agent.history import said, text_of, user_blocks
-from tui_agent.agent.record import CallAccount, Record, unbroken
+from tui_agent.agent.record import CallAccount, Record
 from tui_agent.agent.steps import Emit, StepRunner
 from tui_agent.agent.toolbox import NOT_APPROVED, Toolbox
 from tui_agent.agent.user_shell import is_note
@@ -22,6 +22,7 @@ from tui_agent.context.engine import Prepared
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
 from tui_agent.conversation.view import View
+from tui_agent.durable import to_completion
 from tui_agent.models.base import (
     Completed,
     ContextOverflow,
@@ -106,7 +107,7 @@ class Turn:
             self._tracker.end_turn()
             self._engine.turn_ended()
             try:
-                await unbroken(self._flush())
+                await to_completion(self._flush())
             finally:
                 self._emit(self._finished())
 
@@ -117,12 +118,12 @@ class Turn:
             while goes_on:
                 goes_on = await self._step()
         except asyncio.CancelledError:
-            await unbroken(self._interrupted())
+            await to_completion(self._interrupted())
             raise
         except ModelError as error:
-            await unbroken(self._failed(error))
+            await to_completion(self._failed(error))
         except NobodyToAsk as refusal:
-            await unbroken(self._unapproved(refusal))
+            await to_completion(self._unapproved(refusal))
 
     async def _step(self) -> bool:
         """One model call and the tool calls it asks for; whether the turn goes on."""

@@ -7,7 +7,7 @@ An entry's `parent` is the entry that was the head when it was appended (0: none
 to the first are one conversation, and a rewind or a fork leaves the other branch where it was.
 """
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tui_agent.conversation.blocks import Block, Image, Text, ToolDefinition, To
 Role: TypeAlias = Literal["user", "assistant"]
 Kind: TypeAlias = Literal["", "tool_result", "tool_result_archived", "tool_summary", "summary", "checkpoint", "notice"]
 Compaction: TypeAlias = Literal["summary", "checkpoint"]
+Purpose: TypeAlias = Literal["answer", "summary", "digest", "unfinished"]
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -286,6 +287,30 @@ def decode(data: bytes | str) -> AnyEntry:
         return _decoder.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise UnknownEntry(str(error)) from error
+
+
+class ModelCall(NamedTuple):
+    """What one call to a model used; `cost_usd` is None where the price is not known."""
+
+    model: str
+    usage: Usage
+    cost_usd: float | None
+    purpose: Purpose
+
+
+def model_call(entry: AnyEntry) -> ModelCall | None:
+    """The model call that this entry accounts for. Every sum of usage and cost is made of these.
+
+    A summary's or checkpoint's entry repeats what its calls used, for people; each of those calls has an entry of its
+    own.
+    """
+    match entry:
+        case Message() if entry.usage is not None:
+            return ModelCall(entry.model, entry.usage, entry.cost_usd, "answer")
+        case UnattributedCall():
+            return ModelCall(entry.model, entry.usage, entry.cost_usd, entry.purpose)
+        case _:
+            return None
 
 
 def user_message(text: str, *images: Image) -> Message:

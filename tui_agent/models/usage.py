@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall, Usage
+from tui_agent.conversation.entries import AnyEntry, Usage, model_call
 from tui_agent.models.base import Prices
 
 MTOK = 1_000_000
@@ -99,10 +99,11 @@ class UsageTracker:
             self._known_to_parent = True
 
     def record_log(self, entries: Iterable[AnyEntry]) -> None:
-        """Take in every call that a log tells of."""
+        """Take in every call that the entries of a log account for."""
         for entry in entries:
-            if isinstance(entry, Message | UnattributedCall) and entry.usage is not None:
-                self.record(entry.model, entry.usage, entry.cost_usd)
+            call = model_call(entry)
+            if call is not None:
+                self.record(call.model, call.usage, call.cost_usd)
 
     def record_subtask(self, model: str, usage: Usage, cost: float | None, *, first: bool) -> None:
         """Take in one call of a subtask, its `first` or a later one."""

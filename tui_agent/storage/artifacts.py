@@ -12,7 +12,7 @@ from typing import Final
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.conversation.entries import Artifact
-from tui_agent.durable import append_to_file, make_private_folder, to_the_end, write_file
+from tui_agent.durable import append_to_file, make_private_folder, to_completion, write_file
 from tui_agent.storage.errors import Damaged, explained
 
 RESULTS_FOLDER: Final = "large_tool_results"
@@ -46,7 +46,7 @@ class Artifacts:
         Raises `StorageError`.
         """
         async with self._turn:
-            return await to_the_end(asyncio.to_thread(self._save, name, valid_text(text).encode(), evicted))
+            return await to_completion(asyncio.to_thread(self._save, name, valid_text(text).encode(), evicted))
 
     def history_path(self, thread: str) -> str:
         """Where `append_history` keeps what it is given, relative to the session's folder."""
@@ -58,7 +58,7 @@ class Artifacts:
         Raises `StorageError`.
         """
         async with self._turn:
-            return await to_the_end(asyncio.to_thread(self._append_history, thread, valid_text(text).encode()))
+            return await to_completion(asyncio.to_thread(self._append_history, thread, valid_text(text).encode()))
 
     async def read(self, artifact: Artifact) -> str:
         """The whole text. Raises `StorageError` when it is gone or no longer what was saved."""

@@ -7,20 +7,22 @@ tells their layout.
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import aiosqlite
 
-from tui_agent.durable import PRIVATE_FILE, to_the_end
-from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explain_sqlite_error, explained
+from tui_agent.durable import PRIVATE_FILE, to_completion
+from tui_agent.storage.errors import FULL_HINT, PERMISSION_HINT, Damaged, DiskFull, ReadOnly, StorageError, explained
 
 BUSY_TIMEOUT_S = 5.0
 
 _HEADER_SIZE = 100
+# sqlite refuses a file that is shorter than its header says, except while its schema may be repaired.
+_READ_DAMAGED: Final = "PRAGMA writable_schema=ON"
 
 Value: TypeAlias = str | bytes | int | float | None
 Row: TypeAlias = tuple[Value, ...]
@@ -46,14 +48,22 @@ class Found(NamedTuple):
 class Database:
     """One open database; statements run one after the other in its own thread.
 
-    `read_only` says why nothing can be written (empty: it can). `set_aside` is where a file that was in the way is now.
+    `read_only` says why nothing can be written (empty: it can). `damage` says why no more than a part of it can be read
+    (empty: all can). `set_aside` is where a file that was in the way is now.
     """
 
     def __init__(
-        self, path: Path, connection: aiosqlite.Connection, *, read_only: str = "", set_aside: Path | None = None
+        self,
+        path: Path,
+        connection: aiosqlite.Connection,
+        *,
+        read_only: str = "",
+        damage: str = "",
+        set_aside: Path | None = None,
     ) -> None:
         self.path = path
         self.read_only = read_only
+        self.damage = damage
         self.set_aside = set_aside
         self._connection = connection
         self._turn = asyncio.Lock()
@@ -62,23 +72,23 @@ class Database:
     async def read(self, sql: str, parameters: Iterable[Value] = ()) -> list[Row]:
         """All rows of a query. Raises `StorageError`."""
         async with self._turn:
-            with explained(self.path):
+            with explained_database(self.path):
                 return [tuple(row) for row in await self._connection.execute_fetchall(sql, tuple(parameters))]
 
     async def write(self, steps: Sequence[Step]) -> None:
         """Run `steps` as one transaction: committed when this returns, not done at all when it raises `StorageError`.
 
-        A cancellation meanwhile is held back until one of the two is certain.
+        A cancellation is raised only when one of the two is certain.
         """
         if self.read_only:
             raise ReadOnly(self.read_only)
         if self._closed:
             raise StorageError(f"{self.path} is already closed; nothing was written.")
-        await to_the_end(self._transaction(steps))
+        await to_completion(self._transaction(steps))
 
     async def _transaction(self, steps: Sequence[Step]) -> None:
         async with self._turn:
-            with explained(self.path):
+            with explained_database(self.path):
                 try:
                     await self._connection.execute("BEGIN IMMEDIATE")
                     for sql, parameters in steps:
@@ -94,20 +104,23 @@ class Database:
         if self._closed:
             return
         self._closed = True
-        await to_the_end(self._close())
+        await to_completion(self._close())
 
     async def _close(self) -> None:
         async with self._turn:
-            with explained(self.path):
+            with explained_database(self.path):
                 await self._connection.close()
 
 
-async def open_database(path: Path, schema: Schema, *, read_only: bool = False, vfs: str = "") -> Database:
+async def open_database(
+    path: Path, schema: Schema, *, read_only: bool = False, salvage: bool = False, vfs: str = ""
+) -> Database:
     """Open the database at `path`, made first when nothing is there.
 
     A file that is damaged or not ours is renamed, never overwritten (`Database.set_aside`). One of a newer version
-    opens read-only. With `read_only` nothing is made, renamed or written. `vfs` names another of sqlite's file-system
-    modules. Raises `StorageError`, also where the file system cannot do WAL.
+    opens read-only. With `read_only` nothing is made, renamed or written. With `salvage` a damaged one stays where it
+    is, open to read what is left of it (`Database.damage`). `vfs` names another of sqlite's file-system modules.
+    Raises `StorageError`, also where the file system cannot do WAL.
     """
     found = await asyncio.to_thread(inspect, path, schema)
     if read_only:
@@ -117,6 +130,8 @@ async def open_database(path: Path, schema: Schema, *, read_only: bool = False, 
         return Database(path, await _connect_to_read(path), read_only=reason)
     if found.state == "newer":
         return Database(path, await _connect_to_read(path), read_only=found.reason)
+    if found.state == "damaged" and salvage and _has_header(path):
+        return Database(path, await _connect_to_damaged(path), read_only=found.reason, damage=found.reason)
     aside: Path | None = None
     if found.state in {"foreign", "damaged"}:
         with explained(path):
@@ -173,11 +188,27 @@ def read_connection(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def damaged_connection(path: Path) -> sqlite3.Connection:
+    """A connection to read what is left of a damaged file. Raises sqlite3.Error, also while reading."""
+    address = f"{_address(path)}?{_mode_for_damaged(path)}"
+    connection = sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    connection.execute(_READ_DAMAGED)
+    return connection
+
+
+def _mode_for_damaged(path: Path) -> str:
+    # An immutable file is read without files beside it being made, which would then lie with the damaged one.
+    return "mode=ro" if _wal(path).exists() else "immutable=1"
+
+
 def _needs_no_wal(error: sqlite3.OperationalError, path: Path) -> bool:
     """Whether only the shared-memory file cannot be made (a read-only folder) and one file holds all the data."""
-    wal = path.with_name(f"{path.name}-wal")
     code = error.sqlite_errorcode & 0xFF
-    return code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} and path.is_file() and not wal.exists()
+    return code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} and path.is_file() and not _wal(path).exists()
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
 
 
 def _has_header(path: Path) -> bool:
@@ -207,7 +238,7 @@ def set_aside(path: Path) -> Path:
 
 
 async def _connect_to_read(path: Path) -> aiosqlite.Connection:
-    with explained(path):
+    with explained_database(path):
         try:
             return await _start(path, "mode=ro")
         except sqlite3.OperationalError as error:
@@ -216,8 +247,15 @@ async def _connect_to_read(path: Path) -> aiosqlite.Connection:
             return await _start(path, "immutable=1")
 
 
+async def _connect_to_damaged(path: Path) -> aiosqlite.Connection:
+    with explained_database(path):
+        connection = await _connect(path, _mode_for_damaged(path))
+        await connection.execute_fetchall(_READ_DAMAGED)
+        return connection
+
+
 async def _connect_to_write(path: Path, schema: Schema, vfs: str, *, new: bool) -> aiosqlite.Connection:
-    with explained(path):
+    with explained_database(path):
         if new:
             await asyncio.to_thread(path.touch, mode=PRIVATE_FILE)
         connection = await _start(path, "mode=rw" + (f"&vfs={vfs}" if vfs else ""))
@@ -246,13 +284,44 @@ async def _begin_wal(path: Path, connection: aiosqlite.Connection) -> None:
 
 
 async def _start(path: Path, mode: str) -> aiosqlite.Connection:
-    connection = aiosqlite.connect(f"{_address(path)}?{mode}", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-    # A connection nobody closed must not keep the process alive; what it had not committed was never acknowledged.
-    connection._thread.daemon = True
-    opened = await connection
+    opened = await _connect(path, mode)
     try:
         await opened.execute_fetchall("SELECT 1 FROM sqlite_master LIMIT 1")
     except BaseException:
         await opened.close()
         raise
     return opened
+
+
+async def _connect(path: Path, mode: str) -> aiosqlite.Connection:
+    connection = aiosqlite.connect(f"{_address(path)}?{mode}", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    # A connection nobody closed must not keep the process alive; what it had not committed was never acknowledged.
+    connection._thread.daemon = True
+    return await connection
+
+
+def explain_sqlite_error(error: sqlite3.Error, path: Path) -> StorageError:
+    """`error`, met while using the database at `path`, as a `StorageError` (result codes: sqlite.org/rescode.html)."""
+    extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    code = extended & 0xFF
+    if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_WRITE:
+        return DiskFull(f"There is no space left to write {path}. Everything saved before is intact.", FULL_HINT)
+    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}:
+        return ReadOnly(f"{path} may not be written.", PERMISSION_HINT)
+    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return Damaged(f"{path} is damaged ({error}).")
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return StorageError(
+            f"{path} is in use by another program. Nothing was lost.", "Close the program that has it open."
+        )
+    return StorageError(f"{path} cannot be used: {error}. Everything saved before is intact.", PERMISSION_HINT)
+
+
+@contextmanager
+def explained_database(path: Path) -> Iterator[None]:
+    """Turn what sqlite and the operating system raise inside into `StorageError`."""
+    with explained(path):
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise explain_sqlite_error(error, path) from error

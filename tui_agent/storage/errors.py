@@ -1,10 +1,10 @@
 """What can go wrong with what lasts: one error, said in plain words."""
 
 import errno
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 
 class StorageError(Exception):
@@ -47,45 +47,26 @@ class SessionBusy(StorageError):
         self.since = since
 
 
-_FULL_HINT = "Free some space on that disk, then send the last message again."
-_PERMISSION_HINT = "Check who owns the folder and that it may be written, or set TUI_AGENT_HOME to another one."
+FULL_HINT: Final = "Free some space on that disk, then send the last message again."
+PERMISSION_HINT: Final = "Check who owns the folder and that it may be written, or set TUI_AGENT_HOME to another one."
 
 
 def explain_os_error(error: OSError, path: Path) -> StorageError:
     """`error`, met while reading or writing `path`, as a `StorageError`."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-        return DiskFull(f"There is no space left to write {path}. Everything saved before is intact.", _FULL_HINT)
+        return DiskFull(f"There is no space left to write {path}. Everything saved before is intact.", FULL_HINT)
     if error.errno == errno.EROFS:
-        return ReadOnly(f"{path} lies on a read-only file system.", _PERMISSION_HINT)
+        return ReadOnly(f"{path} lies on a read-only file system.", PERMISSION_HINT)
     if error.errno in {errno.EACCES, errno.EPERM}:
-        return ReadOnly(f"{path} may not be opened for writing.", _PERMISSION_HINT)
+        return ReadOnly(f"{path} may not be opened for writing.", PERMISSION_HINT)
     reason = error.strerror or str(error)
     return StorageError(f"{path} cannot be used: {reason}. Everything saved before is intact.")
 
 
-def explain_sqlite_error(error: sqlite3.Error, path: Path) -> StorageError:
-    """`error`, met while using the database at `path`, as a `StorageError` (result codes: sqlite.org/rescode.html)."""
-    extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    code = extended & 0xFF
-    if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_WRITE:
-        return DiskFull(f"There is no space left to write {path}. Everything saved before is intact.", _FULL_HINT)
-    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}:
-        return ReadOnly(f"{path} may not be written.", _PERMISSION_HINT)
-    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return Damaged(f"{path} is damaged ({error}).")
-    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return StorageError(
-            f"{path} is in use by another program. Nothing was lost.", "Close the program that has it open."
-        )
-    return StorageError(f"{path} cannot be used: {error}. Everything saved before is intact.", _PERMISSION_HINT)
-
-
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what sqlite and the operating system raise inside into `StorageError`."""
+    """Turn what the operating system raises inside into `StorageError`."""
     try:
         yield
-    except sqlite3.Error as error:
-        raise explain_sqlite_error(error, path) from error
     except OSError as error:
         raise explain_os_error(error, path) from error

@@ -1,32 +1,47 @@
-"""The log on disk: every entry, as it was appended, and a few facts about the session."""
+"""The log on disk: every entry as it was appended, a few facts about the session, and one writer at a time.
+
+The writer is kept alone by a lock the operating system holds, and releases when its process dies in whatever way.
+"""
 
 import asyncio
+import errno
+import os
+import socket
+import sqlite3
+import sys
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tui_agent.conversation.blocks import Text
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    Checkpointed,
-    Message,
-    ModelSwitched,
-    Summarized,
-    UnknownEntry,
-    decode,
-    encode,
-)
+from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, UnknownEntry, decode, encode, model_call
 from tui_agent.conversation.log import Log
-from tui_agent.durable import make_private_folder, sync_folder
-from tui_agent.storage.database import Database, Schema, Step, Value, open_database, set_aside
-from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explained
-from tui_agent.storage.lock import SessionLock
+from tui_agent.durable import PRIVATE_FILE, make_private_folder, sync_folder, to_completion
+from tui_agent.storage.database import (
+    Database,
+    Schema,
+    Step,
+    Value,
+    damaged_connection,
+    explained_database,
+    open_database,
+    read_connection,
+    set_aside,
+)
+from tui_agent.storage.errors import Damaged, ReadOnly, SessionBusy, StorageError, explain_os_error, explained
+from tui_agent.storage.store import check_numbers
 
 LOG_NAME: Final = "checkpoints.sqlite"
-TITLE_LENGTH = 80
+LOCK_NAME: Final = "lock"
+TITLE_LENGTH: Final = 80
+ACCOUNTING: Final = "2"
+"""Which sum the costs in `totals` are: this one is that of `conversation.entries.model_call`. The one before it, of
+sessions that note none, left out the calls that are no message."""
 
 SCHEMA: Final = Schema(
     application_id=0x54414331,
@@ -38,38 +53,35 @@ SCHEMA: Final = Schema(
             one INTEGER PRIMARY KEY CHECK (one = 1), messages INTEGER NOT NULL, cost_usd REAL NOT NULL,
             updated REAL NOT NULL, model TEXT NOT NULL
         );
-        INSERT INTO totals VALUES (1, 0, 0, 0, '')
+        INSERT INTO totals VALUES (1, 0, 0, 0, '');
+        INSERT INTO meta VALUES ('accounting', '2')
     """,
 )
 
+_ACCOUNTING_KEY: Final = "accounting"
 _READ_CHUNK = 500
+_META: Final = "SELECT key, value FROM meta"
 _NEXT_ENTRIES: Final = "SELECT seq, crc, body FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
-
-
-class _Loaded(NamedTuple):
-    """What could be read: the valid beginning of the log, and why it ends there where it is not all of it."""
-
-    entries: list[AnyEntry]
-    damage: str = ""
-    newer: str = ""
+_LOCK_HELD = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
 
 
 class LogStore:
     """The log of one session, and the only writer to it. `load` it before the first `append`.
 
-    `read_only` says why nothing can be added (empty: it can). `notices` are sentences the user should see.
+    `read_only` says why nothing can be added (empty: it can). `notices` are sentences the user should see. `last_seq`
+    is the number of the newest entry once the log is loaded.
     """
 
-    def __init__(self, folder: Path, database: Database, lock: SessionLock | None) -> None:
+    def __init__(self, folder: Path, database: Database, lock: "SessionLock | None") -> None:
         self.folder = folder
         self.notices: list[str] = []
         self.last_seq = 0
         self._database = database
         self._lock = lock
-        self._read_only = database.read_only
+        self._read_only = "" if database.damage else database.read_only
         self._loaded = False
-        if database.read_only and lock is not None:
-            self.notices.append(database.read_only)
+        if self._read_only and lock is not None:
+            self.notices.append(self._read_only)
         if database.set_aside is not None:
             self.notices.append(
                 f"{database.path.name} was damaged or not a session's. It was kept as {database.set_aside.name}; "
@@ -80,7 +92,8 @@ class LogStore:
     async def open(cls, folder: Path, *, read_only: bool = False) -> "LogStore":
         """Open the session in `folder` for this process alone, or (`read_only`) beside another one.
 
-        Raises `SessionBusy` when another process writes to it, and `StorageError`.
+        Of a file that sqlite no longer opens, what can still be read is saved first (see `load`). Raises `SessionBusy`
+        when another process writes to it, and `StorageError`.
         """
         path = folder / LOG_NAME
         if read_only:
@@ -95,10 +108,13 @@ class LogStore:
             return store
         try:
             await asyncio.to_thread(_finish_salvage, path)
-            return cls(folder, await open_database(path, SCHEMA), lock)
+            store = cls(folder, await open_database(path, SCHEMA, salvage=True), lock)
+            if store._database.damage:
+                await store.load()
         except BaseException:
             lock.release()
             raise
+        return store
 
     @property
     def read_only(self) -> str:
@@ -120,30 +136,43 @@ class LogStore:
                 f"only, up to entry {len(loaded.entries)}."
             )
             self.notices.append(self._read_only)
+        if not self._read_only and not self._loaded:
+            await self._renew_totals(loaded.entries)
         self.last_seq = len(loaded.entries)
         self._loaded = True
         return loaded.entries
 
+    async def ensure_loaded(self) -> None:
+        """`load`, unless that was done. Raises `StorageError`."""
+        if not self._loaded:
+            await self.load()
+
+    async def entries_after(self, seq: int, limit: int) -> list[AnyEntry]:
+        """The next `limit` entries after number `seq`, at most; costs what it gives. Raises `StorageError`."""
+        await self.ensure_loaded()
+        rows = await self._database.read(_NEXT_ENTRIES, (seq, min(limit, max(self.last_seq - seq, 0))))
+        return await asyncio.to_thread(lambda: [_decoded(row) for row in rows])
+
     async def append(self, entries: Sequence[AnyEntry]) -> None:
         """Add stamped entries in one transaction: on disk when this returns, none of them when it raises.
 
-        A cancellation meanwhile is held back until one of the two is certain, and is raised at the caller's next await.
-        Raises `StorageError`, and `ValueError` for numbers that do not follow the last one.
+        A cancellation meanwhile is raised when one of the two is certain; `last_seq` says which. Raises
+        `StorageError`, and `ValueError` for numbers that do not follow the last one.
         """
         if self._read_only:
             raise ReadOnly(self._read_only)
-        if not self._loaded:
-            await self.load()
-        if [entry.seq for entry in entries] != list(range(self.last_seq + 1, self.last_seq + 1 + len(entries))):
-            raise ValueError(f"entries {[entry.seq for entry in entries]} cannot follow entry {self.last_seq}")
-        if not entries:
-            return
+        await self.ensure_loaded()
+        check_numbers(entries, self.last_seq)
+        if entries:
+            await to_completion(self._append(entries))
+
+    async def _append(self, entries: Sequence[AnyEntry]) -> None:
         await self._database.write([_insertion(entries), *_bookkeeping(entries)])
         self.last_seq = entries[-1].seq
 
     async def meta(self) -> dict[str, str]:
-        """What is noted about the session: title, cwd, created, … Raises `StorageError`."""
-        return {str(key): str(value) for key, value in await self._database.read("SELECT key, value FROM meta")}
+        """What is noted about the session: title, cwd, … Raises `StorageError`."""
+        return _texts(await self._database.read(_META))
 
     async def set_meta(self, values: Mapping[str, str]) -> None:
         """Note these facts, durably. Raises `StorageError`."""
@@ -159,13 +188,15 @@ class LogStore:
             if self._lock is not None:
                 self._lock.release()
 
-    async def _read_log(self) -> _Loaded:
+    async def _read_log(self) -> "_Loaded":
         """The log, read in pieces: all of its bytes beside all of its entries would take twice the memory."""
-        reading, size, damage = _Reading(), _READ_CHUNK, ""
+        reading, size, damage = _Reading(), _READ_CHUNK, self._database.damage
         while size and not reading.ended:
             try:
                 rows = await self._database.read(_NEXT_ENTRIES, (len(reading.log), size))
-            except Damaged as error:
+            except StorageError as error:
+                if not damage and not isinstance(error, Damaged):
+                    raise
                 damage = damage or error.message
                 size //= 2
                 continue
@@ -185,17 +216,27 @@ class LogStore:
             return error.message
         return ""
 
-    async def _salvage(self, loaded: _Loaded) -> None:
+    async def _renew_totals(self, entries: Sequence[AnyEntry]) -> None:
+        """Have the totals of a session that an earlier version wrote hold the sum that is made today."""
+        if (await self.meta()).get(_ACCOUNTING_KEY) == ACCOUNTING:
+            return
+        # Without room for it the list adds up the entries itself, and the next start tries again.
+        with suppress(StorageError):
+            await self._database.write(
+                [("UPDATE totals SET cost_usd = ?", [(_cost(entries),)]), _meta_step({_ACCOUNTING_KEY: ACCOUNTING})]
+            )
+
+    async def _salvage(self, loaded: "_Loaded") -> None:
         count = len(loaded.entries)
         if self._read_only:
             self.notices.append(f"The log of this session is damaged ({loaded.damage}); {count} entries could be read.")
             return
         path = self._database.path
-        try:
-            meta = await self.meta()
-        except StorageError:
-            meta = {}
-        await self._database.close()
+        meta: dict[str, str] = {}
+        with suppress(StorageError):
+            meta = _texts(await self._database.read(_META))
+        with suppress(StorageError):
+            await self._database.close()
         # The new file is complete before the old one moves, and `_finish_salvage` ends what a crash in between left.
         rebuilt = _rebuilt(path)
         with explained(path):
@@ -203,17 +244,92 @@ class LogStore:
         database = await open_database(rebuilt, SCHEMA)
         try:
             steps = [_insertion(loaded.entries), *_bookkeeping(loaded.entries)] if loaded.entries else []
-            await database.write([*steps, _meta_step(meta)])
+            await database.write([*steps, _meta_step({**meta, _ACCOUNTING_KEY: ACCOUNTING})])
         finally:
             await database.close()
         with explained(path):
             aside = await asyncio.to_thread(set_aside, path)
             await asyncio.to_thread(_finish_salvage, path)
         self._database = await open_database(path, SCHEMA)
+        saved = f"The {count} entries before the damage were saved" if count else "No entry of it could be read"
         self.notices.append(
-            f"The log of this session was damaged ({loaded.damage}). The {count} entries before the damage were saved; "
-            f"the damaged file was kept as {aside.name}."
+            f"The log of this session was damaged ({loaded.damage}). {saved}; the damaged file was kept as "
+            f"{aside.name}."
         )
+
+
+class LogSummary(NamedTuple):
+    """What a list shows of a log: facts noted about the session, how many messages it has, what its calls cost in USD,
+    the time of its newest entry in seconds since the epoch, and the model that answered last."""
+
+    meta: Mapping[str, str]
+    messages: int
+    cost_usd: float
+    updated: float
+    model: str
+
+
+def read_summary(path: Path) -> LogSummary:
+    """Sum up the log at `path`, beside whoever has it open. Raises `StorageError`.
+
+    Costs the same at any length, except for a session that only an earlier version has written to: its entries are
+    added up.
+    """
+    with explained_database(path), closing(read_connection(path)) as connection:
+        meta = _texts(connection.execute(_META))
+        totals = connection.execute("SELECT messages, cost_usd, updated, model FROM totals").fetchone()
+        summary = LogSummary(meta, *(totals or (0, 0.0, 0.0, "")))
+        if meta.get(_ACCOUNTING_KEY) == ACCOUNTING:
+            return summary
+        # Only entries that name a cost can have one.
+        rows = connection.execute("SELECT seq, crc, body FROM entries WHERE instr(body, CAST('cost_usd' AS BLOB))")
+        return summary._replace(cost_usd=_cost(_valid(rows)))
+
+
+def read_damaged_summary(path: Path) -> LogSummary:
+    """What can still be read of a damaged log; what cannot is empty or 0."""
+    summary = LogSummary({}, 0, 0.0, 0.0, "")
+    with suppress(sqlite3.Error, OSError, msgspec.ValidationError), closing(damaged_connection(path)) as connection:
+        summary = summary._replace(meta=_texts(connection.execute(_META)))
+        row = connection.execute("SELECT messages, cost_usd, updated, model FROM totals").fetchone()
+        summary = LogSummary(summary.meta, *msgspec.convert(row, tuple[int, float, float, str]))
+    return summary
+
+
+def read_entries(path: Path, *, after: int = 0) -> Iterator[AnyEntry]:
+    """The entries of the log at `path` with numbers above `after`, oldest first, beside whoever has it open.
+
+    Ends before an entry of a kind this version does not know. Raises `StorageError`.
+    """
+    with explained_database(path), closing(read_connection(path)) as connection:
+        for row in connection.execute("SELECT seq, crc, body FROM entries WHERE seq > ? ORDER BY seq", (after,)):
+            try:
+                entry = _decoded(row)
+            except UnknownEntry:
+                return
+            after += 1
+            if entry.seq != after:
+                raise Damaged(f"Entry {after} of {path} is missing.")
+            yield entry
+
+
+def _texts(rows: Iterable[Sequence[Value]]) -> dict[str, str]:
+    """What is noted; a damaged file may hold something else in its place."""
+    return {key: value for key, value in rows if isinstance(key, str) and isinstance(value, str)}
+
+
+def _decoded(row: tuple[Value, ...]) -> AnyEntry:
+    """Raises `Damaged`, and `UnknownEntry` for one that a newer version wrote."""
+    seq, crc, body = row
+    if not isinstance(body, bytes) or zlib.crc32(body) != crc:
+        raise Damaged(f"The checksum of entry {seq!r} is wrong.")
+    return decode(body)
+
+
+def _valid(rows: Iterable[tuple[Value, ...]]) -> Iterator[AnyEntry]:
+    for row in rows:
+        with suppress(Damaged, UnknownEntry):
+            yield _decoded(row)
 
 
 def _rebuilt(path: Path) -> Path:
@@ -234,18 +350,22 @@ def _insertion(entries: Sequence[AnyEntry]) -> Step:
 
 def _bookkeeping(entries: Sequence[AnyEntry]) -> list[Step]:
     messages = sum(isinstance(entry, Message) and not entry.kind for entry in entries)
-    costs = (entry.cost_usd or 0.0 for entry in entries if isinstance(entry, Message | Summarized | Checkpointed))
     models = [entry.model for entry in entries if isinstance(entry, Message | ModelSwitched) and entry.model]
     steps: list[Step] = [
         (
             "UPDATE totals SET messages = messages + ?, cost_usd = cost_usd + ?, updated = ?, model = ifnull(?, model)",
-            [(messages, sum(costs), entries[-1].time, models[-1] if models else None)],
+            [(messages, _cost(entries), entries[-1].time, models[-1] if models else None)],
         )
     ]
     title = _title(entries)
     if title:
         steps.append(("INSERT OR IGNORE INTO meta VALUES ('title', ?)", [(title,)]))
     return steps
+
+
+def _cost(entries: Iterable[AnyEntry]) -> float:
+    """What the calls of these entries cost in USD; one without a known price adds nothing."""
+    return sum(call.cost_usd or 0.0 for entry in entries if (call := model_call(entry)) is not None)
 
 
 def _meta_step(values: Mapping[str, str]) -> Step:
@@ -260,6 +380,14 @@ def _title(entries: Iterable[AnyEntry]) -> str:
             if title:
                 return title if len(title) <= TITLE_LENGTH else f"{title[: TITLE_LENGTH - 1]}…"
     return ""
+
+
+class _Loaded(NamedTuple):
+    """What could be read: the valid beginning of the log, and why it ends there where it is not all of it."""
+
+    entries: list[AnyEntry]
+    damage: str = ""
+    newer: str = ""
 
 
 class _Reading:
@@ -306,3 +434,100 @@ def _kind(body: bytes) -> str:
 
 class _Header(msgspec.Struct):
     entry: str
+
+
+class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who holds a lock: its process id, its machine's name, and since when (local time, ISO 8601)."""
+
+    pid: int
+    host: str
+    since: str
+
+
+class SessionLock:
+    """Held from `acquire` until `release` or the end of the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def acquire(cls, folder: Path) -> "SessionLock":
+        """Take the lock of the session in `folder`.
+
+        Raises `SessionBusy`, naming the process that holds it, or `StorageError` where no lock file can be made.
+        """
+        path = folder / LOCK_NAME
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+        except OSError as error:
+            raise explain_os_error(error, path) from error
+        try:
+            _lock(descriptor)
+            _sign(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in _LOCK_HELD:
+                raise _busy(folder, path) from error
+            raise explain_os_error(error, path) from error
+        return cls(descriptor)
+
+    @staticmethod
+    def is_held(folder: Path) -> bool:
+        """Whether some process writes to the session in `folder`; changes nothing there."""
+        try:
+            descriptor = os.open(folder / LOCK_NAME, os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            _lock(descriptor)
+        except OSError as error:
+            return error.errno in _LOCK_HELD
+        finally:
+            os.close(descriptor)
+        return False
+
+    def release(self) -> None:
+        """Give the lock back; a second time does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _sign(descriptor: int) -> None:
+    now = datetime.now().astimezone().isoformat(timespec="seconds")
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now)))
+
+
+def _busy(folder: Path, path: Path) -> SessionBusy:
+    hint = "Close it there first, or start a new session here."
+    try:
+        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
+    except (OSError, msgspec.MsgspecError):
+        return SessionBusy(f"Session {folder.name} is open in another process.", hint)
+    elsewhere = f" on {holder.host}" if holder.host != socket.gethostname() else ""
+    since = holder.since.replace("T", " ")[:19]
+    return SessionBusy(
+        f"Session {folder.name} is open in process {holder.pid}{elsewhere} since {since}.",
+        hint,
+        pid=holder.pid,
+        since=holder.since,
+    )
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    # A region locked on Windows cannot be read by others, so the lock lies far behind the holder's name.
+    _LOCK_OFFSET = 1 << 30
+
+    def _lock(descriptor: int) -> None:
+        os.lseek(descriptor, _LOCK_OFFSET, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,8 +14,8 @@ import msgspec
 
 from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, sync_folder
 from tui_agent.storage.artifacts import safe_name
-from tui_agent.storage.database import inspect, read_connection
-from tui_agent.storage.errors import StorageError, explain_sqlite_error, explained
+from tui_agent.storage.database import explain_sqlite_error, inspect, read_connection
+from tui_agent.storage.errors import StorageError, explained
 from tui_agent.storage.log import LOG_NAME, SCHEMA
 
 SESSIONS_FOLDER: Final = "sessions"

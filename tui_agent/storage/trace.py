@@ -1,5 +1,9 @@
 """The append-only record of a session, for people and scorers; nothing in it is ever fed back to a model.
 
+Most events are derived from the log: `events_of` says which ones an entry has, and each names its entry by `seq` in its
+body. So the log decides what the trace holds: what a killed process had committed and not yet traced is added on the
+next opening. The trace's own are permissions, alerts, errors, and the starts of the program.
+
 The database itself refuses changes and removals. Each event's hash covers the one before it, and the newest event's
 number and hash, the anchor, are kept in the session's other database. Events are committed first, the anchor after
 them: a crash in between leaves a record longer than its anchor, which is in order, while a record that ends before its
@@ -9,25 +13,43 @@ anchor or differs there was tampered with. Both are synced on commit, so a power
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from tui_agent.storage.database import Database, Row, Schema, open_database, read_connection
-from tui_agent.storage.errors import Damaged, StorageError, explained
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Checkpointed,
+    ContextEntry,
+    Message,
+    Partial,
+    Summarized,
+    UnattributedCall,
+    model_call,
+)
+from tui_agent.durable import to_completion
+from tui_agent.storage.database import Database, Row, Schema, explained_database, open_database, read_connection
+from tui_agent.storage.errors import Damaged, StorageError
 from tui_agent.storage.log import LogStore
+from tui_agent.storage.store import Kind
 
 TRACE_NAME: Final = "trace.sqlite"
 ANCHOR_KEY: Final = "trace_anchor"
+DERIVATION_KEY: Final = "trace_derivation"
+DERIVATION: Final = 1
+"""The version of `events_of`: it grows with every change of what an entry of some kind has for events."""
 GENESIS: Final = "0" * 64
 
-BATCH_EVENTS = 64
-BATCH_DELAY_S = 0.25
+BATCH_EVENTS: Final = 64
+BATCH_DELAY_S: Final = 0.25
 PENDING_BYTES = 64 * 1024 * 1024
-"""What may wait in memory while the disk takes nothing; beyond it events are counted, and the count recorded."""
+"""What may wait in memory while the disk takes nothing. Beyond it the log's events are left to be read from the log,
+and the trace's own are counted, and the count recorded."""
 
 SCHEMA: Final = Schema(
     application_id=0x54415431,
@@ -48,20 +70,13 @@ SCHEMA: Final = Schema(
 )
 TRIGGERS: Final = ("events_in_order", "events_no_delete", "events_no_update")
 
-Kind: TypeAlias = Literal[
-    "session",
-    "message",
-    "reasoning",
-    "model_usage",
-    "tool_call",
-    "tool_result",
-    "permission",
-    "context_compaction",
-    "context",
-    "alert",
-    "error",
-    "trace_gap",
-]
+_BY_KIND: Final = frozenset({"message", "reasoning", "tool_call", "tool_result", "model_usage"})
+"""Kinds of which every event with a `seq` is derived; of the others, those that repeat an entry with its tag."""
+_CHUNK_ENTRIES = 200
+_SCANNED_EVENTS = 64
+_EVENTS_BEFORE: Final = "SELECT seq, time, kind, body FROM events WHERE seq < ? ORDER BY seq DESC LIMIT ?"
+
+Noted = TypeVar("Noted")
 
 
 class TraceEvent(msgspec.Struct, frozen=True):
@@ -80,6 +95,16 @@ class Anchor(msgspec.Struct, frozen=True):
     hash: str = GENESIS
 
 
+class Derivation(msgspec.Struct, frozen=True):
+    """From where on the trace follows the log: after event number `event` it has the events of every entry from number
+    `entry` on, in their order, as `version` of `events_of` gives them. Older events are only held by the chain.
+    """
+
+    version: int
+    event: int
+    entry: int
+
+
 class TraceGap(msgspec.Struct, frozen=True, omit_defaults=True):
     """Body of ``trace_gap``: the record before this event is not complete, and why."""
 
@@ -89,10 +114,82 @@ class TraceGap(msgspec.Struct, frozen=True, omit_defaults=True):
     lost: int = 0
 
 
-class _Pending(NamedTuple):
+class NewEvent(NamedTuple):
+    """An event that has no number yet; `time` in seconds since the epoch, `body` the text of a JSON object."""
+
     time: float
     kind: str
     body: str
+
+
+def events_of(entry: AnyEntry) -> list[NewEvent]:
+    """The events an entry has: of a message what was said, thought, called, answered and used, of any other itself.
+
+    The pieces of a streaming reply have none: their message has them.
+    """
+    match entry:
+        case Message():
+            return [_new(entry, kind, body) for kind, body in _of_message(entry)]
+        case UnattributedCall():
+            return [_new(entry, "model_usage", {"seq": entry.seq, **_used(entry)})]
+        case Summarized() | Checkpointed():
+            return [_new(entry, "context_compaction", entry)]
+        case ContextEntry():
+            return [_new(entry, "context", entry)]
+        case Partial():
+            return []
+        case _:
+            return [_new(entry, "session", entry)]
+
+
+def entry_of(event: TraceEvent) -> int:
+    """The number of the log's entry that an event was derived from; 0 for one of the trace's own."""
+    try:
+        origin = msgspec.json.decode(event.body, type=_Origin)
+    except msgspec.MsgspecError:
+        return 0
+    return origin.seq if origin.entry or event.kind in _BY_KIND else 0
+
+
+class _Origin(msgspec.Struct):
+    seq: int = 0
+    entry: str = ""
+
+
+def _new(entry: AnyEntry, kind: Kind, body: object) -> NewEvent:
+    return NewEvent(entry.time, kind, msgspec.json.encode(body).decode())
+
+
+def _of_message(message: Message) -> Iterator[tuple[Kind, dict[str, object]]]:
+    said: dict[str, object] = {"seq": message.seq, "role": message.role}
+    text = "\n\n".join(block.text for block in message.blocks if isinstance(block, Text))
+    pictures = sum(isinstance(block, Image) for block in message.blocks)
+    if text or pictures:
+        seen = {"images": pictures} if pictures else {}
+        yield "message", {**said, "kind": message.kind, "text": text, "stop_reason": message.stop_reason, **seen}
+    for block in message.blocks:
+        match block:
+            case Reasoning():
+                yield "reasoning", {**said, "text": block.text}
+            case ToolCall():
+                yield "tool_call", {**said, "id": block.id, "name": block.name, "arguments": block.arguments}
+            case ToolResult():
+                result = {"call_id": block.call_id, "text": block.text, "is_error": block.is_error}
+                kept = {"artifact": message.artifact, "duration_ms": message.duration_ms}
+                yield "tool_result", {**said, **result, **kept}
+            case _:
+                pass
+    if message.usage is not None:
+        ended = {"stop_reason": message.stop_reason, "duration_ms": message.duration_ms}
+        yield "model_usage", {**said, **_used(message), **ended}
+
+
+def _used(entry: AnyEntry) -> dict[str, object]:
+    call = model_call(entry)
+    if call is None:
+        return {}
+    told = {"model": call.model, "cost_usd": call.cost_usd, "purpose": call.purpose}
+    return {**told, **msgspec.structs.asdict(call.usage)}
 
 
 class Trace:
@@ -101,12 +198,15 @@ class Trace:
     Of a session that cannot be added to nothing is recorded.
     """
 
-    def __init__(self, database: Database | None, store: LogStore, head: Anchor) -> None:
+    def __init__(self, database: Database | None, store: LogStore, head: Anchor, derived: int) -> None:
         self.failure: StorageError | None = None
         self._database = database
         self._store = store
         self._head = head
-        self._pending: list[_Pending] = []
+        self._derived = derived
+        """The newest entry whose events are written or pending."""
+        self._catching_up = False
+        self._pending: list[NewEvent] = []
         self._pending_bytes = 0
         self._lost = 0
         self._turn = asyncio.Lock()
@@ -115,54 +215,87 @@ class Trace:
 
     @classmethod
     async def open(cls, store: LogStore) -> "Trace":
-        """Go on with the record beside `store`'s log, or begin one.
+        """Go on with the record beside `store`'s log, or begin one; what the log has and the record lacks is added.
 
-        Where it is damaged, missing, or not what its anchor says, that is its next event. Raises `StorageError`.
+        Where the record is damaged, missing, or not what its anchor says, that is its next event. Costs what is
+        missing. Raises `StorageError`.
         """
         if store.read_only:
-            return cls(None, store, Anchor())
+            return cls(None, store, Anchor(), 0)
+        await store.ensure_loaded()
         database = await open_database(store.folder / TRACE_NAME, SCHEMA)
+        if database.read_only:
+            await database.close()
+            return cls(None, store, Anchor(), 0)
         try:
-            anchor = _anchor(await store.meta())
+            meta = await store.meta()
+            anchor = noted(meta.get(ANCHOR_KEY), Anchor) or Anchor()
             newest = await database.read("SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1")
+            head = Anchor(int(newest[0][0] or 0), str(newest[0][1])) if newest else Anchor()
             anchored = await database.read("SELECT hash FROM events WHERE seq = ?", (anchor.seq,))
+            told = await _last_entry(database)
+            followed = noted(meta.get(DERIVATION_KEY), Derivation)
+            derived = min(told, store.last_seq)
+            if told > derived or followed is None or followed.version != DERIVATION or followed.event > head.seq:
+                followed = Derivation(DERIVATION, head.seq, derived + 1)
+                await store.set_meta({DERIVATION_KEY: msgspec.json.encode(followed).decode()})
         except StorageError:
             await database.close()
             raise
-        trace = cls(database, store, Anchor(int(newest[0][0] or 0), str(newest[0][1])) if newest else Anchor())
+        trace = cls(database, store, head, derived)
         set_aside = database.set_aside.name if database.set_aside else ""
         if set_aside or (anchor.seq and anchored != [(anchor.hash,)]):
             reason = "the file was damaged or foreign" if set_aside else "it does not hold the event its anchor names"
             trace.record("trace_gap", TraceGap(reason, anchor, set_aside))
+        if told > derived:
+            reason = f"the log was damaged and goes on after entry {derived}; this record told of entry {told} as well"
+            trace.record("trace_gap", TraceGap(reason))
+        if derived < store.last_seq:
+            # Of a disk that takes nothing the next flush tells, which tries again.
+            await to_completion(trace._write_in_background())
         return trace
 
     def record(self, kind: Kind, body: object) -> None:
-        """Add an event. `body` (a struct or a mapping) is encoded now; secrets are the caller's to leave out.
+        """Add an event of the trace's own. `body` (a struct or a mapping) is encoded now; secrets are the caller's to
+        leave out.
 
         Call it on the event loop.
         """
         if self._database is None:
             return
-        text = msgspec.json.encode(body).decode()
-        if self._pending_bytes + len(text) > PENDING_BYTES:
+        event = NewEvent(time.time(), kind, msgspec.json.encode(body).decode())
+        if self._pending_bytes + len(event.body) > PENDING_BYTES:
             self._lost += 1
             return
-        self._pending.append(_Pending(time.time(), kind, text))
-        self._pending_bytes += len(text)
-        if len(self._pending) % BATCH_EVENTS == 0:
-            self._write_soon()
-        elif self._due is None:
-            self._due = asyncio.get_running_loop().call_later(BATCH_DELAY_S, self._write_soon)
+        self._add([event])
+
+    def record_entry(self, entry: AnyEntry) -> None:
+        """Add the events of the entry that was just appended to the log. Call it on the event loop.
+
+        Where the trace is behind, they are read from the log as soon as it can be written again.
+        """
+        if self._database is None or entry.seq <= self._derived:
+            return
+        events: list[NewEvent] = []
+        if not self._catching_up and entry.seq == self._derived + 1:
+            events = events_of(entry)
+            if self._pending_bytes + sum(len(event.body) for event in events) > PENDING_BYTES:
+                events = []
+            else:
+                self._derived = entry.seq
+        self._add(events)
 
     async def flush(self) -> None:
         """Write what is pending, then the anchor. Raises `StorageError`; what could not be written stays pending."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        if self._database is None:
-            return
+        if self._database is not None:
+            await to_completion(self._flush(self._database))
+
+    async def _flush(self, database: Database) -> None:
         async with self._turn:
-            await self._write(self._database)
+            await self._write(database)
             await self._store.set_meta({ANCHOR_KEY: msgspec.json.encode(self._head).decode()})
             self.failure = None
 
@@ -175,6 +308,15 @@ class Trace:
                 self._due.cancel()
             if self._database is not None:
                 await self._database.close()
+
+    def _add(self, events: Sequence[NewEvent]) -> None:
+        full = len(self._pending) // BATCH_EVENTS
+        self._pending.extend(events)
+        self._pending_bytes += sum(len(event.body) for event in events)
+        if len(self._pending) // BATCH_EVENTS > full:
+            self._write_soon()
+        elif self._due is None:
+            self._due = asyncio.get_running_loop().call_later(BATCH_DELAY_S, self._write_soon)
 
     def _write_soon(self) -> None:
         if self._due is not None:
@@ -192,19 +334,40 @@ class Trace:
                 self.failure = error
 
     async def _write(self, database: Database) -> None:
+        """Write what is pending, then what the log has beyond it."""
+        while self._pending or self._lost or self._derived < self._store.last_seq:
+            # What is pending is older than what is still to be read from the log.
+            if self._pending or self._lost:
+                await self._write_pending(database)
+            else:
+                await self._catch_up(database)
+
+    async def _catch_up(self, database: Database) -> None:
+        self._catching_up = True
+        try:
+            entries = await self._store.entries_after(self._derived, _CHUNK_ENTRIES)
+            derived = await asyncio.to_thread(lambda: list(map(events_of, entries)))
+            await self._append(database, list(chain.from_iterable(derived)))
+            self._derived = entries[-1].seq
+        finally:
+            self._catching_up = False
+
+    async def _write_pending(self, database: Database) -> None:
         pending, lost = list(self._pending), self._lost
         taken = len(pending)
         if lost:
             gap = msgspec.json.encode(TraceGap("the disk took nothing for too long", lost=lost)).decode()
-            pending.append(_Pending(time.time(), "trace_gap", gap))
-        if not pending:
-            return
-        rows, head = await asyncio.to_thread(_chain, pending, self._head)
-        await database.write([("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)])
-        self._head = head
+            pending.append(NewEvent(time.time(), "trace_gap", gap))
+        await self._append(database, pending)
         self._lost -= lost
         del self._pending[:taken]
         self._pending_bytes = sum(len(event.body) for event in self._pending)
+
+    async def _append(self, database: Database, events: Sequence[NewEvent]) -> None:
+        if events:
+            rows, head = await asyncio.to_thread(_numbered, events, self._head)
+            await database.write([("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)])
+            self._head = head
 
 
 def event_hash(previous: str, event: TraceEvent) -> str:
@@ -218,9 +381,29 @@ def read_events(folder: Path, *, after: int = 0) -> Iterator[TraceEvent]:
     path = folder / TRACE_NAME
     if not path.exists():
         raise StorageError(f"Session {folder.name} has no record ({TRACE_NAME} does not exist).")
-    with explained(path), closing(read_connection(path)) as connection:
+    with explained_database(path), closing(read_connection(path)) as connection:
         for row in connection.execute("SELECT seq, time, kind, body FROM events WHERE seq > ? ORDER BY seq", (after,)):
             yield _event(row)
+
+
+def noted(text: str | None, kind: type[Noted]) -> Noted | None:
+    """What a session has noted as JSON; None where it has not, or something else stands there."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(text or "", type=kind)
+    return None
+
+
+async def _last_entry(database: Database) -> int:
+    """The newest entry that the record tells of; 0 when it tells of none. Looks no further back than it must."""
+    before = 2**62
+    while rows := await database.read(_EVENTS_BEFORE, (before, _SCANNED_EVENTS)):
+        for row in rows:
+            with suppress(Damaged):
+                found = entry_of(_event(row))
+                if found:
+                    return found
+        before = int(rows[-1][0] or 0)
+    return 0
 
 
 def _event(row: Row) -> TraceEvent:
@@ -230,19 +413,12 @@ def _event(row: Row) -> TraceEvent:
         raise Damaged(f"The record has an event that is none: {error}.") from error
 
 
-def _chain(pending: Sequence[_Pending], head: Anchor) -> tuple[list[Row], Anchor]:
+def _numbered(events: Sequence[NewEvent], head: Anchor) -> tuple[list[Row], Anchor]:
     rows: list[Row] = []
     seq, previous = head.seq, head.hash
-    for event_time, kind, body in pending:
+    for event_time, kind, body in events:
         seq += 1
         digest = event_hash(previous, TraceEvent(seq, event_time, kind, body))
         rows.append((seq, event_time, kind, body, previous, digest))
         previous = digest
     return rows, Anchor(seq, previous)
-
-
-def _anchor(meta: dict[str, str]) -> Anchor:
-    try:
-        return msgspec.json.decode(meta.get(ANCHOR_KEY, "{}"), type=Anchor)
-    except msgspec.MsgspecError:
-        return Anchor()

@@ -69,9 +69,7 @@ class DraftScreen(ModalScreen[Draft | None]):
         Binding("ctrl+g", "edit_outside", "Your editor", show=False),
     ]
 
-    def __init__(
-        self, draft: Draft, outlook: Outlook, agent: "Agent", glyphs: Glyphs, *, problem: str = ""
-    ) -> None:
+    def __init__(self, draft: Draft, outlook: Outlook, agent: "Agent", glyphs: Glyphs, *, problem: str = "") -> None:
         super().__init__()
         self._agent = agent
         self._written = draft
