@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from tui_agent.agent.active_model import SmallModels
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.events import Notice
@@ -29,7 +30,6 @@ from tui_agent.agent.task_class import (
     configured_model,
     larger_model,
     model_name,
-    model_of_tier,
     permission_mode,
 )
 from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
@@ -40,8 +40,7 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import AnyEntry
 from tui_agent.conversation.view import View
 from tui_agent.durable import write_file
-from tui_agent.models.base import Model, ModelError
-from tui_agent.models.catalogue import missing_key
+from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
@@ -380,22 +379,3 @@ def _known_ratios(path: Path) -> dict[str, list[float]]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, list[float]])
     except (OSError, ValueError):
         return {}
-
-
-class SmallModels:
-    """The cheaper model beside each provider's, made when it is first wanted; None where there is none to ask."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._models: dict[str, Model] = {}
-
-    def __call__(self, provider: str) -> Model | None:
-        name = self._settings.agentic.small_model or model_of_tier(self._settings, provider, "small")
-        if name and name not in self._models and missing_key(name) is None:
-            self._models[name] = configured_model(self._settings, name)
-        return self._models.get(name)
-
-    async def close(self) -> None:
-        """Release their connections."""
-        for model in self._models.values():
-            await model.close()

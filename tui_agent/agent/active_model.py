@@ -5,11 +5,13 @@ from collections.abc import Callable
 
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.record import Record
-from tui_agent.agent.task_class import configured_model
+from tui_agent.agent.task_class import configured_model, model_of_tier
 from tui_agent.context.counting import load_tokenizer
 from tui_agent.context.economics import ModelFacts, Rates, relative_rates
 from tui_agent.conversation.entries import ModelSwitched, notice
 from tui_agent.models.base import Model, ModelProfile, Prices
+from tui_agent.models.catalogue import missing_key
+from tui_agent.settings.schema import Settings
 
 SmallModel = Callable[[str], Model | None]
 """The cheaper model beside a provider's own; None where there is none to ask."""
@@ -94,6 +96,25 @@ class ActiveModel:
     def _tell_engine(self) -> None:
         small = self.small
         self._record.engine.use(model_facts(self.profile, small.profile if small is not None else None))
+
+
+class SmallModels:
+    """The cheaper model beside each provider's, made when it is first wanted; None where there is none to ask."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._models: dict[str, Model] = {}
+
+    def __call__(self, provider: str) -> Model | None:
+        name = self._settings.agentic.small_model or model_of_tier(self._settings, provider, "small")
+        if name and name not in self._models and missing_key(name) is None:
+            self._models[name] = configured_model(self._settings, name)
+        return self._models.get(name)
+
+    async def close(self) -> None:
+        """Release their connections."""
+        for model in self._models.values():
+            await model.close()
 
 
 def model_facts(profile: ModelProfile, small: ModelProfile | None = None) -> ModelFacts:
