@@ -26,7 +26,7 @@ class ActiveModel:
         self._briefing = briefing
         self._small = small
         self._connecting: asyncio.Future[None] | None = None
-        self._tell_engine()
+        record.engine.use(self._facts())
 
     @property
     def model(self) -> Model:
@@ -69,7 +69,7 @@ class ActiveModel:
         """Let another model answer from the next call on. Raises `StorageError`."""
         before, self._model = self._model, model
         self._connecting = None
-        self._tell_engine()
+        await self._record.use_model(self._facts())
         await self.introduce()
         await before.close()
 
@@ -91,11 +91,11 @@ class ActiveModel:
         tokenizer = await loading
         if tokenizer is not None:
             self._record.engine.meter.counter.use(tokenizer)
-        self._tell_engine()
+        await self._record.use_model(self._facts())
 
-    def _tell_engine(self) -> None:
+    def _facts(self) -> ModelFacts:
         small = self.small
-        self._record.engine.use(model_facts(self.profile, small.profile if small is not None else None))
+        return model_facts(self.profile, small.profile if small is not None else None)
 
 
 class SmallModels:

@@ -8,15 +8,27 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from tui_agent.context.engine import ContextEngine
+from tui_agent.context.economics import ModelFacts
+from tui_agent.context.engine import ContextEngine, policy_of
 from tui_agent.conversation.blocks import ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, HeadMoved, UnattributedCall, Usage, Withdrawn, tool_result
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    ContextEntry,
+    HeadMoved,
+    Prefix,
+    UnattributedCall,
+    Usage,
+    Withdrawn,
+    tool_result,
+)
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
 from tui_agent.durable import to_completion
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.store import Store, TraceSink
+
+_TOUCHING_MUCH = (ContextEntry, HeadMoved, Prefix)
 
 
 class Record:
@@ -60,12 +72,18 @@ class Record:
 
         What waits for delivery at that place of the log was dealt with on another branch: it is taken back.
         """
-        branch = await asyncio.to_thread(self.view.branch, to)
-        taken_back = [Withdrawn(queued=seq) for seq in branch.fold.queued]
         seq = await self.append(HeadMoved(to=to, reason=reason))
-        if taken_back:
-            await self.append(*taken_back)
+        if waiting := self.view.queued():
+            await self.append(*(Withdrawn(queued=queued.seq) for queued in waiting))
         return seq
+
+    async def use_model(self, model: ModelFacts) -> None:
+        """Let the engine decide for this model from here on."""
+        async with self._lock:
+            if self.engine.is_long and policy_of(model) != self.view.policy:
+                then = await asyncio.to_thread(self.view.after, (), policy_of(model))
+                self.engine.become(then, ())
+            self.engine.use(model)
 
     async def answer_open_calls(self, text: str = INTERRUPTED) -> tuple[ToolCall, ...]:
         """Give every call without a result one that says it was stopped; those calls."""
@@ -83,8 +101,13 @@ class Record:
                 stamped.append(self.view.log.stamp(entry, now, after=stamped[-1:]))
             await self._store.append(stamped)
             self._waiting.clear()
+            if self.engine.is_long and any(isinstance(entry, _TOUCHING_MUCH) for entry in stamped):
+                # What touches many messages takes long: the view goes on as a copy of it that was worked out aside.
+                self.engine.become(await asyncio.to_thread(self.view.after, stamped), stamped)
+            else:
+                for entry in stamped:
+                    self.engine.apply(entry)
             for entry in stamped:
-                self.engine.apply(entry)
                 self.trace.record_entry(entry)
             return len(self.view.log)
 

@@ -75,7 +75,6 @@ from tui_agent.conversation.entries import (
     UnattributedCall,
 )
 from tui_agent.conversation.request import ModelRequest, ReasoningPolicy, RequestMessage
-from tui_agent.conversation.sizes import NOTHING, size_of_block
 from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
 
@@ -164,7 +163,7 @@ class ContextEngine:
         """Decide for this model from here on; also when more became known of the present one."""
         self._sent = self._sent if model.name == self.model.name else 0
         self.model = model
-        self.view.messages(self._policy)
+        self.view.policy = policy_of(model)
 
     def extend(self, entries: Iterable[AnyEntry]) -> None:
         """Stamp entries of one's own and take them in, for a caller that keeps no log elsewhere."""
@@ -174,6 +173,15 @@ class ContextEngine:
     def apply(self, entry: AnyEntry) -> None:
         """Take in an entry that is stamped and, where there is a store, committed. Raises `ValueError`."""
         self.view.apply(entry)
+        self._measure(entry)
+
+    def become(self, then: View, entries: Iterable[AnyEntry]) -> None:
+        """Go on with the view that `View.after` gave for `entries`."""
+        self.view.become(then)
+        for entry in entries:
+            self._measure(entry)
+
+    def _measure(self, entry: AnyEntry) -> None:
         if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
             self.meter.measure(self.view, entry.usage)
 
@@ -210,8 +218,8 @@ class ContextEngine:
 
     @property
     def is_long(self) -> bool:
-        """Whether planning may take longer than a key press may wait: carry the steps out in a thread."""
-        return sum(size.characters for size in self.view.sizes().values()) > LONG_VIEW_CHARS
+        """Whether reading or rendering all of the view may take longer than a key press may wait: do it in a thread."""
+        return self.view.characters > LONG_VIEW_CHARS
 
     def learn_limit(self, tokens: int) -> None:
         """The provider told, in an overflow, how many tokens it takes."""
@@ -276,8 +284,8 @@ class ContextEngine:
 
     def request(self) -> Prepared:
         """The next request, its cache edges marked: the edge of the protected tail and the request before."""
-        messages = tuple(self.view.messages(self._policy))
-        edges = {self._protected_edge(messages), self._sent - 1}
+        messages = tuple(self.view.messages())
+        edges = {self._protected_edge(len(messages)), self._sent - 1}
         self._sent = len(messages)
         prefix = self.view.prefix
         request = ModelRequest(
@@ -622,10 +630,6 @@ class ContextEngine:
 
     # Figures
 
-    @property
-    def _policy(self) -> ReasoningPolicy:
-        return ReasoningPolicy(self.model.name, self.model.bound_reasoning)
-
     def _window_of(self, model: ModelFacts) -> Window:
         known = model.window if model.told_by_provider else 0
         window = resolve_window(
@@ -665,7 +669,7 @@ class ContextEngine:
 
     def _request_asking(self, instruction: str) -> ModelRequest:
         """The next request with an instruction at its end, as a part of the user's newest message or as a new one."""
-        prefix, messages = self.view.prefix, self.view.messages(self._policy)
+        prefix, messages = self.view.prefix, self.view.messages()
         asked = RequestMessage("user", (Text(instruction),))
         if messages and messages[-1].role == "user":
             asked = RequestMessage("user", (*messages.pop().blocks, *asked.blocks))
@@ -677,24 +681,19 @@ class ContextEngine:
             cache_edges=(len(messages) - 1,) if messages else (),
         )
 
-    def _protected_edge(self, messages: Sequence[RequestMessage]) -> int:
+    def _protected_edge(self, messages: int) -> int:
         """The index of the last message before the protected tail, in which nothing is cleared; -1: there is none.
 
         It stays where the last edit left it: what stands before it is read from the cache by every call, which keeps it
         there, while a mark that moved along would be written anew each time.
         """
         edited = self.view.edits
-        if self._edge is not None and self._edge[0] == edited and self._edge[1] < len(messages):
-            return self._edge[1]
-        left, found = self.protected_tokens, -1
-        tokens_of = self.meter.mixed_tokens_of(self.view)
-        for index in range(len(messages) - 1, -1, -1):
-            size = NOTHING
-            for block in messages[index].blocks:
-                size = size.plus(size_of_block(block))
-            left -= tokens_of(size)
-            if left < 0:
-                found = index - 1
-                break
-        self._edge = (edited, found)
-        return found
+        if self._edge is None or self._edge[0] != edited or self._edge[1] >= messages:
+            tokens_of, protected = self.meter.mixed_tokens_of(self.view), self.protected_tokens
+            self._edge = (edited, self.view.messages_before_tail(lambda size: tokens_of(size) <= protected) - 1)
+        return self._edge[1]
+
+
+def policy_of(model: ModelFacts) -> ReasoningPolicy:
+    """Which reasoning goes back to a model."""
+    return ReasoningPolicy(model.name, model.bound_reasoning)

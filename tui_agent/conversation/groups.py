@@ -39,9 +39,9 @@ def group_of(state: MessageState) -> Group:
         state.role,
         state.kind,
         state.pinned,
-        bool(state.unanswered),
+        len(state.results) < len(state.calls),
         state.time,
         state.segments,
-        dict(state.sizes),
-        {call_id: result.seq for call_id, result in state.results.items()},
+        state.sizes,
+        {call_id: result.seq for call_id, result in state.results.items()} if state.results else {},
     )

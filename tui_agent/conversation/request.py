@@ -117,6 +117,10 @@ class Rendering:
         self.prefix = prefix
         fold.dirty = len(fold.states)
 
+    def messages_at(self, index: int) -> int:
+        """How many messages there are up to the state at `index`."""
+        return self._marks[index].messages
+
     def after(self, index: int) -> Size:
         """The size of all messages that follow the state at `index`."""
         return self._marks[-1].size.minus(self._marks[index].size)

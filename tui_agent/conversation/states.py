@@ -137,7 +137,7 @@ class MessageState:
     @property
     def last(self) -> int:
         """The number of the newest entry of this group."""
-        return max((place.seq for place in self.results.values()), default=self.seq)
+        return max(place.seq for place in self.results.values()) if self.results else self.seq
 
     @property
     def unanswered(self) -> tuple[ToolCall, ...]:

@@ -4,7 +4,8 @@ Reading a view costs what changed since it was last read. A request made from it
 is answered once, right after it; the first message is the user's; no block is empty.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Block, ToolCall
@@ -44,13 +45,6 @@ class LiveResult(NamedTuple):
     artifact: Artifact | None
 
 
-class Branch(NamedTuple):
-    """A conversation of the log, folded and rendered; see `View.branch`."""
-
-    fold: Fold
-    rendering: Rendering
-
-
 class View:
     """The fold of a log. `apply` takes the next entry in; everything else reads."""
 
@@ -64,27 +58,46 @@ class View:
         for entry in entries:
             self.apply(entry)
 
-    def apply(self, entry: AnyEntry, branch: "Branch | None" = None) -> None:
-        """Take the next entry in. Costs what it touches; moving the head folds the other branch, unless it is given.
+    def apply(self, entry: AnyEntry) -> None:
+        """Take the next entry in. Costs what it touches; moving the head folds the other branch anew.
 
         Raises `ValueError` where the entry is not the log's next one; the view is then unchanged.
         """
         self.log.append(entry)
         if isinstance(entry, HeadMoved):
             self.moves += 1
-            self._fold, self._rendering = branch or self.branch(entry.to)
+            self._fold, self._rendering = self._branch(entry.to)
         else:
             self._fold.take(entry)
             if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
                 self._newest_call = entry
 
-    def branch(self, head: int) -> "Branch":
-        """The conversation that ends at entry `head`, folded and rendered. Costs its length; changes nothing here."""
+    def after(self, entries: Iterable[AnyEntry], policy: ReasoningPolicy | None = None) -> "View":
+        """This view with `entries` applied, rendered under `policy` (by default, as last time). Changes nothing here.
+
+        It costs the length of the conversation, but may be worked out in a thread while nothing is applied here.
+        """
+        then = self.copy()
+        if policy is not None:
+            then.policy = policy
+        for entry in entries:
+            then.apply(entry)
+        then._rendered()
+        return then
+
+    def become(self, then: "View") -> None:
+        """Go on as `then`, a view that `after` gave and that has the same log but for its newest entries."""
+        for seq in range(len(self.log) + 1, len(then.log) + 1):
+            self.log.append(then.log[seq])
+        self.moves, self._newest_call = then.moves, then._newest_call
+        self._fold, self._rendering = then._fold, then._rendering
+
+    def _branch(self, head: int) -> tuple[Fold, Rendering]:
         fold, rendering = Fold(), Rendering(self._rendering.policy)
         for earlier in self.log.path(head):
             fold.take(earlier)
         rendering.refresh(fold)
-        return Branch(fold, rendering)
+        return fold, rendering
 
     def copy(self) -> "View":
         """Another view of the same log that goes on by itself: what is applied to it is not applied here."""
@@ -97,10 +110,19 @@ class View:
 
     def messages(self, policy: ReasoningPolicy | None = None) -> list[RequestMessage]:
         """The request's messages, oldest first, with the reasoning `policy` lets through (by default, as last time)."""
-        if policy is not None and policy != self._rendering.policy:
-            self._rendering.policy = policy
-            self._fold.dirty = 0
+        if policy is not None:
+            self.policy = policy
         return list(self._rendered().messages)
+
+    def messages_before_tail(self, fits: Callable[[Size], bool]) -> int:
+        """How many of the request's messages stand before its tail: as many of the newest groups as `fits` lets in.
+
+        Costs the logarithm of the conversation's length.
+        """
+        rendering = self._rendered()
+        states = range(len(self._fold.states))
+        first_fitting = bisect_left(states, True, key=lambda index: fits(rendering.after(index)))
+        return rendering.messages_at(first_fitting - 1) if first_fitting else 0
 
     def prefix_hash(self) -> str:
         """A hash of all the next request says, its reasoning aside; what an answer to it stores."""
@@ -109,6 +131,11 @@ class View:
     def sizes(self) -> dict[Category, Size]:
         """Raw sizes of what the next request says, per category."""
         return dict(self._rendered().sizes)
+
+    @property
+    def characters(self) -> int:
+        """How many characters the request had when it was last rendered; costs nothing."""
+        return sum(size.characters for size in self._rendering.sizes.values())
 
     def items(self) -> list[Item]:
         """Every message and result of the conversation in order, with its state."""
@@ -233,8 +260,14 @@ class View:
 
     @property
     def policy(self) -> ReasoningPolicy:
-        """Which reasoning goes back, as `messages` was last told."""
+        """Which reasoning goes back."""
         return self._rendering.policy
+
+    @policy.setter
+    def policy(self, policy: ReasoningPolicy) -> None:
+        if policy != self._rendering.policy:
+            self._rendering.policy = policy
+            self._fold.dirty = 0
 
     @property
     def edits(self) -> int:
