@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel, SmallModel
-from tui_agent.agent.branches import Branch, branches, turn_start
+from tui_agent.agent.branches import Branch, branches, prompts, turn_start
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.guards import CostCeiling, Guards, Limit
 from tui_agent.agent.history import replay, step_event, text_of, user_blocks
@@ -388,6 +388,10 @@ class Agent:
             if tip not in {branch.tip for branch in self.branches()}:
                 raise ValueError(f"no branch ends at entry {tip}")
             await self._move(tip, "switch")
+
+    def prompts(self) -> tuple[tuple[int, str], ...]:
+        """The user's messages on the present branch, oldest first: number and text."""
+        return prompts(self._record.view.log)
 
     def branches(self) -> tuple[Branch, ...]:
         """Every branch of the conversation, the present one first, then the newest."""

@@ -8,10 +8,10 @@ from tui_agent.conversation.log import Log
 
 
 class Branch(NamedTuple):
-    """One way the conversation went, from its beginning to the entry `tip`.
+    """One way the conversation went, from its beginning to the entry `tip`, with `messages` of the user and the model.
 
-    It left the present branch after entry `fork` (0: at the beginning); `messages` counts what was said after that,
-    `text` is the user's first word there, untrusted, and `time` when its newest entry was made (seconds).
+    It left the present branch after entry `fork` (0: at the beginning). `text` is what tells it from others, untrusted:
+    the user's first words after that place, else their newest; `time` is when its newest entry was made (seconds).
     """
 
     tip: int
@@ -24,14 +24,18 @@ class Branch(NamedTuple):
 
 def branches(log: Log) -> tuple[Branch, ...]:
     """Every branch, the present one first, then the newest."""
-    tips = {entry.parent for entry in log if isinstance(entry, HeadMoved) and entry.parent}
-    for tip in sorted(tips, reverse=True):
-        # A tip from which the conversation went on is no end any more, unless it was kept as one by a fork there.
-        if tip == log.head or any(other > tip and log.fork_point(tip, other) == tip for other in (*tips, log.head)):
-            tips.discard(tip)
-    others = sorted((_branch(log, tip) for tip in tips), key=lambda branch: branch.time, reverse=True)
-    present = [_branch(log, log.head)] if log.head else []
-    return (*present, *(branch for branch in others if branch.messages))
+    moves = [entry for entry in log if isinstance(entry, HeadMoved)]
+    kept = {entry.to for entry in moves if entry.reason == "fork"}
+    ends = {entry.parent for entry in moves if entry.parent} | kept
+    tips = {
+        end
+        for end in ends - {log.head, 0}
+        # Where the conversation went on from an end, it is none any more, unless it was kept as one by a fork there.
+        if end in kept or not any(other > end and log.fork_point(end, other) == end for other in (*ends, log.head))
+    }
+    found = [_branch(log, tip) for tip in tips]
+    others = sorted((branch for branch in found if branch.messages), key=lambda branch: branch.time, reverse=True)
+    return (*([_branch(log, log.head)] if log.head else []), *others)
 
 
 def turn_start(log: Log, seq: int) -> tuple[int, str]:
@@ -42,13 +46,23 @@ def turn_start(log: Log, seq: int) -> tuple[int, str]:
     return entry.parent, text
 
 
+def prompts(log: Log) -> tuple[tuple[int, str], ...]:
+    """The user's messages on the present branch, oldest first: number and text."""
+    return tuple((entry.seq, text) for entry in log.path() if (text := _said_by_user(entry, log)) is not None)
+
+
 def _branch(log: Log, tip: int) -> Branch:
     present = tip == log.head
-    fork = 0 if present else log.fork_point(tip, log.head)
-    entries = [entry for entry in log.path(tip) if entry.seq > fork]
-    said = [entry for entry in entries if isinstance(entry, Message | Delivered)]
-    words = (text for entry in said if (text := _said_by_user(entry, log)) is not None)
-    return Branch(tip, fork, len(said), next(words, ""), log[tip].time, present)
+    fork = log.fork_point(tip, log.head) if not present else 0
+    said = [entry for entry in log.path(tip) if isinstance(entry, Delivered) or _is_said(entry)]
+    words = [(entry.seq, text) for entry in said if (text := _said_by_user(entry, log)) is not None]
+    newest = words[-1][1] if words else ""
+    text = next((text for seq, text in words if seq > fork), newest)
+    return Branch(tip, fork, len(said), text, log[tip].time, present)
+
+
+def _is_said(entry: AnyEntry) -> bool:
+    return isinstance(entry, Message) and not entry.kind
 
 
 def _said_by_user(entry: AnyEntry, log: Log) -> str | None:

@@ -265,6 +265,57 @@ def _changed(step: "ContextStep | Refusal", done: str) -> Reply:
     return Reply(f"{done.format(items=step.items)}: {step.before:,} → {step.after:,} tokens (step {step.seq})")
 
 
+# Branches
+
+
+async def _rewind(agent: "Agent", number: str) -> Reply:
+    said = agent.prompts()
+    if not number:
+        lines = [f"{seq:>6}  {_words(text)}" for seq, text in said]
+        return Reply("Take back which message, with all that came after it? /rewind NUMBER", "\n".join(lines))
+    seq = _number(number)
+    if seq is None:
+        return Reply("/rewind takes the number of a message of yours; without one it lists them", failed=True)
+    try:
+        text = await agent.rewind(seq)
+    except ValueError as error:
+        return Reply("Nothing was taken back", f"{error}. /rewind lists your messages.", failed=True)
+    return Reply(f"Message {seq} and what followed is taken back; /tree leads back to it", text)
+
+
+async def _fork(agent: "Agent", number: str) -> Reply:
+    seq = _number(number) if number else None
+    if number and seq is None:
+        return Reply("/fork takes the number of a message, or nothing for the newest", failed=True)
+    try:
+        place = await agent.fork(seq)
+    except ValueError as error:
+        return Reply("No branch was begun", f"{error}. /items lists the messages.", failed=True)
+    return Reply(f"A branch begins after entry {place}; /tree leads back to the other one")
+
+
+async def _tree(agent: "Agent", number: str) -> Reply:
+    branches = agent.branches()
+    if number:
+        tip = _number(number)
+        try:
+            await agent.switch_branch(tip or 0)
+        except ValueError as error:
+            return Reply("The conversation stays on its branch", f"{error}. /tree lists them.", failed=True)
+        return Reply(f"Back on the branch that ends at {tip}")
+    lines = [
+        f"{'*' if branch.present else ' '}{branch.tip:>6}  {branch.messages:>5} messages"
+        f"{'' if branch.present else f' from {branch.fork}'}  {_words(branch.text)}".rstrip()
+        for branch in branches
+    ]
+    title = f"{len(branches)} branches" if len(branches) != 1 else "One branch"
+    return Reply(f"{title}; /tree NUMBER goes on with one", "\n".join(lines))
+
+
+def _words(text: str) -> str:
+    return shorten(" ".join(text.split()), 60, placeholder=" …")
+
+
 # The model, its tools, and what else there is
 
 
@@ -381,6 +432,9 @@ COMMANDS: Final = (
     Command("unpin", "take pins off", _unpin, "<number ...>"),
     Command("restore", "show them whole again", _restore, "<number ...>", uses_profile=True),
     Command("undo-compact", "undo the newest context step", _undo, "[number]", ("undo",), uses_profile=True),
+    Command("rewind", "take back a message and what followed", _rewind, "[number]"),
+    Command("fork", "begin another branch at a message", _fork, "[number]"),
+    Command("tree", "the branches, or go on with another", _tree, "[number]", ("branches",)),
     Command("recall", "search all that was ever said", _recall, "<text>"),
     Command("skills", "the skills the model can read", _skills),
     Command("memory", "the notes kept about this project", _memory),
