@@ -1,7 +1,7 @@
 """tui-agent: a terminal agent that never loses the thread.
 
-The names below are the library: a session is opened with `open_session`, its `Agent` runs turns as typed `events`.
-They are imported when they are first used, so that the command answers at once.
+The names below are the library (docs/library.md): an `Agent` runs turns as typed `events` over a `ContextEngine`, which
+can also be used alone. They are imported when they are first used, so that the command answers at once.
 """
 
 from importlib import import_module
@@ -13,22 +13,52 @@ if TYPE_CHECKING:
     from tui_agent.agent import events as events
     from tui_agent.agent.agent import Agent as Agent
     from tui_agent.agent.agent import AgentBusy as AgentBusy
+    from tui_agent.agent.agent import NotRunning as NotRunning
+    from tui_agent.agent.branches import Branch as Branch
+    from tui_agent.agent.steps import Checkpointer as Checkpointer
+    from tui_agent.agent.steps import Compactor as Compactor
     from tui_agent.agent.watchdog import Signal as Signal
     from tui_agent.agent.watchdog import Watchdog as Watchdog
     from tui_agent.agent.watchdog import default_watchdog as default_watchdog
     from tui_agent.arguments import Arguments as Arguments
+    from tui_agent.context import effects as effects
+    from tui_agent.context import forms as forms
     from tui_agent.context.changes import Outlook as Outlook
+    from tui_agent.context.economics import ModelFacts as ModelFacts
+    from tui_agent.context.effects import MemoryHost as MemoryHost
     from tui_agent.context.effects import Refusal as Refusal
+    from tui_agent.context.effects import carry_out as carry_out
+    from tui_agent.context.engine import ContextEngine as ContextEngine
+    from tui_agent.context.engine import Layer as Layer
     from tui_agent.context.stats import ContextStats as ContextStats
     from tui_agent.context.summary.writing import CompactionResult as CompactionResult
     from tui_agent.context.summary.writing import Draft as Draft
+    from tui_agent.conversation import blocks as blocks
+    from tui_agent.conversation import entries as entries
+    from tui_agent.conversation.log import Log as Log
+    from tui_agent.conversation.request import ModelRequest as ModelRequest
+    from tui_agent.conversation.request import RequestMessage as RequestMessage
+    from tui_agent.conversation.view import View as View
+    from tui_agent.models.base import Completed as Completed
+    from tui_agent.models.base import ContextOverflow as ContextOverflow
     from tui_agent.models.base import Model as Model
+    from tui_agent.models.base import ModelError as ModelError
+    from tui_agent.models.base import ModelProfile as ModelProfile
+    from tui_agent.models.base import ReasoningDelta as ReasoningDelta
+    from tui_agent.models.base import TextDelta as TextDelta
     from tui_agent.session import Session as Session
     from tui_agent.session import open_session as open_session
+    from tui_agent.settings import Settings as Settings
     from tui_agent.settings import load_settings as load_settings
+    from tui_agent.storage.log import LogStore as LogStore
+    from tui_agent.storage.store import MemoryStore as MemoryStore
+    from tui_agent.storage.store import Store as Store
     from tui_agent.tools.base import PermissionAnswer as PermissionAnswer
     from tui_agent.tools.base import PermissionQuestion as PermissionQuestion
     from tui_agent.tools.base import Tool as Tool
+    from tui_agent.tools.base import ToolContext as ToolContext
+    from tui_agent.tools.base import ToolFailure as ToolFailure
+    from tui_agent.tools.base import ToolOutput as ToolOutput
     from tui_agent.tools.subtasks import SubtaskResult as SubtaskResult
     from tui_agent.tools.subtasks import SubtaskSpec as SubtaskSpec
 
@@ -36,31 +66,64 @@ _PLACES = {
     "Agent": "agent.agent",
     "AgentBusy": "agent.agent",
     "Arguments": "arguments",
-    "CompactionResult": "agent.upkeep",
+    "Branch": "agent.branches",
+    "Checkpointer": "agent.steps",
+    "CompactionResult": "context.summary.writing",
+    "Compactor": "agent.steps",
+    "Completed": "models.base",
+    "ContextEngine": "context.engine",
+    "ContextOverflow": "models.base",
     "ContextStats": "context.stats",
-    "Draft": "agent.drafts",
+    "Draft": "context.summary.writing",
+    "Layer": "context.engine",
+    "Log": "conversation.log",
+    "LogStore": "storage.log",
+    "MemoryHost": "context.effects",
+    "MemoryStore": "storage.store",
     "Model": "models.base",
-    "Outlook": "context.asked",
+    "ModelError": "models.base",
+    "ModelFacts": "context.economics",
+    "ModelProfile": "models.base",
+    "ModelRequest": "conversation.request",
+    "NotRunning": "agent.agent",
+    "Outlook": "context.changes",
     "PermissionAnswer": "tools.base",
     "PermissionQuestion": "tools.base",
-    "Refusal": "context.refusal",
+    "ReasoningDelta": "models.base",
+    "Refusal": "context.effects",
+    "RequestMessage": "conversation.request",
     "Session": "session",
+    "Settings": "settings",
     "Signal": "agent.watchdog",
-    "SubtaskResult": "agent.subtasks",
-    "SubtaskSpec": "agent.subtasks",
+    "Store": "storage.store",
+    "SubtaskResult": "tools.subtasks",
+    "SubtaskSpec": "tools.subtasks",
+    "TextDelta": "models.base",
     "Tool": "tools.base",
+    "ToolContext": "tools.base",
+    "ToolFailure": "tools.base",
+    "ToolOutput": "tools.base",
+    "View": "conversation.view",
     "Watchdog": "agent.watchdog",
+    "carry_out": "context.effects",
     "default_watchdog": "agent.watchdog",
     "load_settings": "settings",
     "open_session": "session",
 }
+_MODULES = {
+    "blocks": "conversation.blocks",
+    "effects": "context.effects",
+    "entries": "conversation.entries",
+    "events": "agent.events",
+    "forms": "context.forms",
+}
 
-__all__ = [*_PLACES, "events"]  # noqa: PLE0604 (names that are imported when they are used)
+__all__ = [*_PLACES, *_MODULES]  # noqa: PLE0604 (names that are imported when they are used)
 
 
 def __getattr__(name: str) -> object:
-    if name == "events":
-        return import_module("tui_agent.agent.events")
+    if name in _MODULES:
+        return import_module(f"tui_agent.{_MODULES[name]}")
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

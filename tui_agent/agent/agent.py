@@ -41,6 +41,7 @@ from tui_agent.conversation.entries import Message, Queued, Withdrawn, user_mess
 from tui_agent.conversation.items import Item
 from tui_agent.durable import to_completion
 from tui_agent.models.base import Model, ModelProfile
+from tui_agent.models.catalogue import create_model
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
 from tui_agent.storage.recall_search import Recalled
@@ -68,18 +69,18 @@ class Agent:
     `run` is the only way a turn happens. One turn or context step happens at a time: a step waits for the turn that
     runs, and the other way round.
 
-    Only the model is needed. `tools` are `Tool`s or plain functions; `system` is the system prompt; `context` is the
-    engine, which may have a conversation already; `store`, `trace` and `texts` say where it is kept (by default: in
-    memory). `permissions` is a mode, or a gate with rules of its own, and `ask` puts its questions to a person (by
-    default nobody can be asked, and a call that needs it ends the turn). `compactor` and `checkpointer` write summaries
-    in place of a model. The other parameters are what a session shares with its subtasks: who counts (`tracker`), the
-    `guards`, the cheaper models beside the provider's own (`small`), the `briefing` that renews system prompt and
-    tools, `subtasks`, and what `recall` searches.
+    Only the model is needed, by its name or as a `Model`. `tools` are `Tool`s or plain functions; `system` is the system
+    prompt; `context` is the engine, which may have a conversation already; `store`, `trace` and `texts` say where it is
+    kept (by default: in memory). `permissions` is a mode, or a gate with rules of its own, and `ask` puts its questions
+    to a person (by default nobody can be asked, and a call that needs it ends the turn). `compactor` and `checkpointer`
+    write summaries in place of a model. The other parameters are what a session shares with its subtasks: who counts
+    (`tracker`), the `guards`, the cheaper models beside the provider's own (`small`), the `briefing` that renews system
+    prompt and tools, `subtasks`, and what `recall` searches.
     """
 
     def __init__(
         self,
-        model: Model,
+        model: Model | str,
         *,
         tools: Iterable[Tool] = (),
         system: str = "",
@@ -99,6 +100,7 @@ class Agent:
         subtasks: SubtaskRunner | None = None,
         recaller: Recaller | None = None,
     ) -> None:
+        model = create_model(model) if isinstance(model, str) else model
         self.tracker = tracker or UsageTracker()
         writers = {"summary": compactor, "checkpoint": checkpointer}
         own = {step: writer for step, writer in writers.items() if writer is not None}
@@ -129,6 +131,12 @@ class Agent:
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self._worker: asyncio.Task[None] | None = None
         self._finishing = asyncio.Lock()
+
+    async def __aenter__(self) -> "Agent":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     # A turn
 

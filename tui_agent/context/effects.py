@@ -5,8 +5,9 @@ each yields one effect after the other, is sent what came of it, and returns its
 serves an agent over sqlite and a provider, a replay that only counts, and a program with a list of its own.
 """
 
-from collections.abc import Callable, Generator
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Iterable
+from hashlib import sha256
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import (
@@ -24,6 +25,7 @@ from tui_agent.conversation.entries import (
     Usage,
 )
 from tui_agent.conversation.request import ModelRequest
+from tui_agent.conversation.view import View
 
 T = TypeVar("T")
 Kind = TypeVar("Kind")
@@ -171,6 +173,59 @@ def expect(kind: type[Kind], outcome: Outcome) -> Kind:
     if not isinstance(outcome, kind):
         raise WrongOutcome(f"expected {kind.__name__}, got {type(outcome).__name__}")
     return outcome
+
+
+class Extendable(Protocol):
+    """What keeps the entries of a conversation: the engine."""
+
+    view: View
+
+    def extend(self, entries: Iterable[AnyEntry]) -> None:
+        """Stamp entries and take them in."""
+        ...
+
+
+class MemoryHost:
+    """Carries effects out for a conversation that is kept in memory alone.
+
+    `ask` answers questions to a model; by default none is asked, and summaries are extracts. `texts` are what was kept
+    by path, `done` the steps so far.
+    """
+
+    def __init__(self, engine: Extendable, ask: Callable[[AskModel], Answer | Refusal] | None = None) -> None:
+        self.texts: dict[str, str] = {}
+        self.done: list[StepDone] = []
+        self._engine = engine
+        self._ask = ask
+
+    def run(self, steps: Steps[T]) -> T:
+        """Carry out every effect of `steps`; what they return at the end."""
+        return carry_out(steps, self)
+
+    def __call__(self, effect: Effect) -> Outcome:
+        """Carry one effect out."""
+        match effect:
+            case Append():
+                self._engine.extend(effect.entries)
+                return len(self._engine.view.log)
+            case AskModel():
+                return self._ask(effect) if self._ask is not None else Refusal("there is no model to ask")
+            case AskWriter():
+                return Refusal("there is no writer")
+            case SaveText():
+                data = effect.text.encode()
+                path = f"large_tool_results/{effect.name}"
+                self.texts[path] = effect.text
+                return Artifact(path, len(data), sha256(data).hexdigest(), evicted=True)
+            case ArchiveTurns():
+                path = f"conversation_history/{effect.thread}.md"
+                self.texts[path] = self.texts.get(path, "") + effect.text
+                return None
+            case StepDone():
+                self.done.append(effect)
+                return None
+            case ShrinkImages() | StepStarted():
+                return None
 
 
 def carry_out(steps: Steps[T], perform: Callable[[Effect], Outcome]) -> T:
