@@ -48,6 +48,7 @@ class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
 
     media_type: str
     data: str
+    opaque: str = ""
     weight: float = 1.0
 
 
@@ -58,6 +59,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=T
     text: str
     is_error: bool = False
     images: tuple[Image, ...] = ()
+    opaque: str = ""
 
 
 Block: TypeAlias = Text | Reasoning | ToolCall | ToolResult | Image

@@ -286,8 +286,8 @@ def text_segment(text: str) -> Segment:
 
 
 def _stand_in(result: ToolResult, text: str) -> ToolResult:
-    return ToolResult(result.call_id, text, is_error=result.is_error)
+    return ToolResult(result.call_id, text, is_error=result.is_error, opaque=result.opaque)
 
 
 def _with_text(result: ToolResult, text: str) -> ToolResult:
-    return ToolResult(result.call_id, text, is_error=result.is_error, images=result.images)
+    return msgspec.structs.replace(result, text=text)

@@ -29,6 +29,6 @@ def halved(image: Image) -> Image:
     target = BytesIO()
     if flat.mode == "RGBA":
         flat.save(target, "PNG")
-        return Image("image/png", b64encode(target.getvalue()).decode(), image.weight / 4)
+        return Image("image/png", b64encode(target.getvalue()).decode(), weight=image.weight / 4)
     flat.save(target, "JPEG", quality=QUALITY)
-    return Image("image/jpeg", b64encode(target.getvalue()).decode(), image.weight / 4)
+    return Image("image/jpeg", b64encode(target.getvalue()).decode(), weight=image.weight / 4)

@@ -15,8 +15,9 @@ from tui_agent.conversation.blocks import (
     valid_text,
 )
 from tui_agent.conversation.request import ModelRequest, RequestMessage
+from tui_agent.conversation.wire import read_opaque, safe_id, safe_name
 from tui_agent.models.anthropic.claude import Thinking
-from tui_agent.models.encoding import Fields, arguments_of, encode, read_opaque, safe_id, safe_name, schema_of
+from tui_agent.models.encoding import Fields, arguments_of, encode, schema_of
 
 CACHE_MARKS = 4
 """Breakpoints a request may carry (Anthropic, prompt caching)."""

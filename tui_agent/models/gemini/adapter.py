@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tui_agent.conversation.request import ModelRequest
+from tui_agent.conversation.wire import fresh_id
 from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, StreamEvent
-from tui_agent.models.encoding import call_ids, fresh_id
+from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import Provider, Refusal, bad_address, broke_off, failure, no_key, parse_retry_after, plain
 from tui_agent.models.gemini.reply import GeminiReply
 from tui_agent.models.gemini.request import RequestEncoder

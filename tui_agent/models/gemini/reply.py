@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.wire import fresh_id, read_arguments, write_opaque
 from tui_agent.models.base import (
     Completed,
     InvalidRequest,
@@ -17,7 +18,7 @@ from tui_agent.models.base import (
     ToolCallDelta,
     Unavailable,
 )
-from tui_agent.models.encoding import encode, fresh_id, read_arguments, write_opaque
+from tui_agent.models.encoding import encode
 
 if TYPE_CHECKING:
     from google.genai.types import (

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
-from tui_agent.models.encoding import Fields, arguments_of, encode, read_opaque, safe_name, schema_of
+from tui_agent.conversation.wire import read_opaque, safe_name
+from tui_agent.models.encoding import Fields, arguments_of, encode, schema_of
 
 SENTINEL = "skip_thought_signature_validator"
 """Stands for the signature of a call this model did not make (Gemini API, thought signatures)."""

@@ -6,8 +6,9 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.wire import fresh_id, read_arguments
 from tui_agent.models.base import Completed, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
-from tui_agent.models.encoding import encode, fresh_id, read_arguments
+from tui_agent.models.encoding import encode
 
 
 class _Function(msgspec.Struct):

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
-from tui_agent.models.encoding import Fields, arguments_of, encode, safe_id, safe_name, schema_of
+from tui_agent.conversation.wire import safe_id, safe_name
+from tui_agent.models.encoding import Fields, arguments_of, encode, schema_of
 
 _NO_TEXT = "(no output)"
 _PICTURES = "(pictures of the results above)"

@@ -1,0 +1,65 @@
+"""Message lists of other programs: read into messages of a conversation, and written back in the same form.
+
+Three forms: Anthropic Messages (``role``, ``content``), Gemini contents (``role``, ``parts``) and OpenAI Chat
+Completions (``role``, ``content``, ``tool_calls``)::
+
+    conversation.extend(read("anthropic", messages))
+    messages = write("anthropic", conversation.messages())
+
+A list that its provider accepts comes back as it was: signatures, redacted thinking, cache marks and keys that nothing
+here has heard of travel in the blocks' `opaque` texts, in the fields of our own adapters where those have one for it.
+Written in another form a list is valid there; what only the first provider understands stays behind.
+
+What a form can spell in two ways, and a conversation in one, comes back in that one: results stand in the order of
+their calls and before what else their message says; blank text, and a message of nothing else, is left out; a call
+without a result gets one that says so; keys of Gemini's parts are in camelCase, contents without a role are the
+user's, bytes are base64; characters that are no Unicode become U+FFFD. Reasoning comes back where the conversation
+lets it through (`ReasoningPolicy`).
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from tui_agent.context.forms.anthropic import AnthropicReader, AnthropicWriter
+from tui_agent.context.forms.gemini import GeminiReader, GeminiWriter
+from tui_agent.context.forms.openai import OpenAiReader, OpenAiWriter, split_system
+from tui_agent.context.forms.shared import Form, Json, Place, Reader, UnknownForm, Writer, apart
+from tui_agent.conversation.blocks import ToolCall
+from tui_agent.conversation.entries import Message
+from tui_agent.conversation.request import RequestMessage
+
+__all__ = ["Form", "UnknownForm", "read", "split_system", "write"]
+
+_FORMS: Final[dict[Form, tuple[type[Reader], type[Writer]]]] = {
+    "anthropic": (AnthropicReader, AnthropicWriter),
+    "gemini": (GeminiReader, GeminiWriter),
+    "openai": (OpenAiReader, OpenAiWriter),
+}
+
+
+def read(
+    form: Form,
+    messages: Iterable[object],
+    *,
+    model: str = "",
+    open_calls: Sequence[ToolCall] = (),
+    taken_ids: Collection[str] = (),
+) -> list[Message]:
+    """The messages of a list in this form, as entries without a number: the user's, the model's, and one a result.
+
+    Each message is a mapping, or an object of the provider's SDK (anything with ``model_dump``). `model`
+    (``provider:id``) is noted as who made the assistant's messages. Where the list goes on a conversation,
+    `open_calls` are its calls that still lack a result and `taken_ids` the ids its calls have.
+
+    A system or developer message of an OpenAI list becomes a notice in its place; see `split_system`.
+
+    Raises `UnknownForm`.
+    """
+    reader = _FORMS[form][0](model, open_calls, taken_ids)
+    return [entry for number, message in enumerate(messages) for entry in reader.read(Place(number), message)]
+
+
+def write(form: Form, messages: Iterable[RequestMessage]) -> list[Json]:
+    """The messages of a request in this form; the system prompt is no part of them."""
+    writer = _FORMS[form][1]()
+    return [written for message in apart(form, messages) for written in writer.write(message.role, message.blocks)]
