@@ -149,8 +149,7 @@ def _check_model(arguments: Arguments, settings: "Settings") -> None:
     """Raises UsageError for a small model that is to lead a new session where the settings refuse that."""
     if settings.safety.small_tier_parent != "refuse" or arguments.continue_last or arguments.resume is not None:
         return
-    from tui_agent.agent.task_class import model_name, tier_table
-    from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
+    from tui_agent.agent.model_choice import SmallTierRefused, check_parent, model_name, tier_table
     from tui_agent.models.base import ModelError
     from tui_agent.models.catalogue import quick_profile
 

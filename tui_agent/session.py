@@ -16,24 +16,22 @@ import msgspec
 
 from tui_agent.agent.active_model import SmallModels
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.briefing import Briefing, IndexLimits, Knowledge, Places, system_prompt
 from tui_agent.agent.events import Notice
 from tui_agent.agent.guards import CostCeiling, Guards, Limit, WatchdogGuard
-from tui_agent.agent.knowledge import IndexLimits, Knowledge, Places
-from tui_agent.agent.observations import Observer
-from tui_agent.agent.recalling import Recaller
-from tui_agent.agent.subtasks import SubtaskRunner
-from tui_agent.agent.system_prompt import system_prompt
-from tui_agent.agent.task_class import (
+from tui_agent.agent.model_choice import (
+    SmallTierRefused,
     check_names,
+    check_parent,
     compaction_threshold,
     configured_model,
     larger_model,
     model_name,
     permission_mode,
 )
-from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
-from tui_agent.agent.watchdog import Watchdog, default_watchdog
+from tui_agent.agent.recalling import Recaller
+from tui_agent.agent.subtasks import SubtaskRunner
+from tui_agent.agent.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.context.counting import Ratios
 from tui_agent.context.engine import ContextEngine

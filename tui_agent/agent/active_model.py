@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.model_choice import configured_model, model_of_tier
 from tui_agent.agent.record import Record
-from tui_agent.agent.task_class import configured_model, model_of_tier
 from tui_agent.context.counting import load_tokenizer
 from tui_agent.context.economics import ModelFacts, Rates, relative_rates
 from tui_agent.conversation.entries import ModelSwitched, notice

@@ -12,6 +12,7 @@ from tui_agent.agent.branches import Branch, branches, prompts, turn_start
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.guards import CostCeiling, Guards, Limit
 from tui_agent.agent.history import replay, step_event, text_of, user_blocks
+from tui_agent.agent.model_choice import configured_model
 from tui_agent.agent.overview import (
     Fullness,
     Overview,
@@ -27,7 +28,6 @@ from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.record import Record
 from tui_agent.agent.steps import Checkpointer, Compactor, StepRunner, Texts
 from tui_agent.agent.subtasks import SubtaskRunner
-from tui_agent.agent.task_class import configured_model
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.turn import Parts, Turn
 from tui_agent.agent.user_shell import is_note
@@ -69,13 +69,13 @@ class Agent:
     `run` is the only way a turn happens. One turn or context step happens at a time: a step waits for the turn that
     runs, and the other way round.
 
-    Only the model is needed, by its name or as a `Model`. `tools` are `Tool`s or plain functions; `system` is the system
-    prompt; `context` is the engine, which may have a conversation already; `store`, `trace` and `texts` say where it is
-    kept (by default: in memory). `permissions` is a mode, or a gate with rules of its own, and `ask` puts its questions
-    to a person (by default nobody can be asked, and a call that needs it ends the turn). `compactor` and `checkpointer`
-    write summaries in place of a model. The other parameters are what a session shares with its subtasks: who counts
-    (`tracker`), the `guards`, the cheaper models beside the provider's own (`small`), the `briefing` that renews system
-    prompt and tools, `subtasks`, and what `recall` searches.
+    Only the model is needed, by its name or as a `Model`. `tools` are `Tool`s or plain functions; `system` is the
+    system prompt; `context` is the engine, which may have a conversation already; `store`, `trace` and `texts` say
+    where it is kept (by default: in memory). `permissions` is a mode, or a gate with rules of its own, and `ask` puts
+    its questions to a person (by default nobody can be asked, and a call that needs it ends the turn). `compactor` and
+    `checkpointer` write summaries in place of a model. The other parameters are what a session shares with its
+    subtasks: who counts (`tracker`), the `guards`, the cheaper models beside the provider's own (`small`), the
+    `briefing` that renews system prompt and tools, `subtasks`, and what `recall` searches.
     """
 
     def __init__(

@@ -1,13 +1,268 @@
-"""What a conversation begins with, its system prompt and tools, and what is said of changes to it later."""
+"""What a conversation begins with, and what is said of changes to it later: the system prompt and the tools.
+
+The files belong to the user and may change at any time; they are read again only when something about them changed. A
+conversation keeps the prompt it began with; a section that changes meanwhile reaches the model as a notice.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
 
-from tui_agent.agent.knowledge import Knowledge
-from tui_agent.agent.system_prompt import Sections, is_news, news
-from tui_agent.conversation.blocks import Text, ToolDefinition
+from tui_agent.context.counting import estimate
+from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.conversation.log import Log
+from tui_agent.conversation.sizes import size_of_text
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.notes.notes import Notes
+from tui_agent.tools.notes.skills import Skill, SkillFolder, find_skills, signature_of, skills_signature
+
+INSTRUCTIONS_LIMIT = 40_000
+"""Characters of one instruction file that enter the prompt."""
+NEWS_LIMIT = 40_000
+"""Characters of one section that enter a notice."""
+
+_TAGS = ("project-instructions", "skills", "memory")
+_NAMES = ("The project's instructions", "The index of skills", "The index of memory")
+_CHANGED = "[notice] {name} changed while this conversation went on. Now it reads:\n\n"
+_REMOVED = "[notice] {name}: gone. What this conversation was told of it no longer applies."
+
+
+class Sections(NamedTuple):
+    """The text of each section, without its tags; empty for one that is absent."""
+
+    instructions: str = ""
+    skills: str = ""
+    memory: str = ""
+
+
+def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
+    """The project's instructions from its root down to `folder`, the nearest last; in each folder the first of `names`.
+
+    Reads files: call it off the event loop. A file that cannot be read is named as such.
+    """
+    sections = (_instructions_of(place, names, root) for place in reversed(_places(root, folder)))
+    return "\n\n".join(section for section in sections if section)
+
+
+def instruction_files(root: Path, folder: Path, names: Sequence[str]) -> list[Path]:
+    """Every file that `instructions` may read, whether it is there or not."""
+    return [place / name for place in _places(root, folder) for name in names]
+
+
+def system_prompt(rules: str, sections: Sections, folder: Path, today: date) -> str:
+    """The whole prompt; the same bytes for the same arguments."""
+    facts = (
+        f"Working folder: {folder}\nPlatform: {platform.system()} {platform.machine()}\nStarted on: {today:%Y-%m-%d}"
+    )
+    tagged = (_tagged(tag, text) for tag, text in zip(_TAGS, sections, strict=True) if text)
+    return valid_text("\n\n".join([rules.strip(), *tagged, facts]))
+
+
+def news(prompt: str, sections: Sections, told: Iterable[str], own_memory: str = "") -> tuple[str, ...]:
+    """What to tell a model whose system prompt is `prompt`, where the sections are now `sections`: a notice for each
+    that is not as the model knows it. `told` are the notices it was given since that prompt, oldest first; a memory
+    that reads like `own_memory`, the model's own writing, is no news.
+    """
+    given = list(told)
+    known = sections.memory == own_memory != ""
+    notices = (
+        _news_of(number, prompt, text, given)
+        for number, text in enumerate(sections)
+        if not (known and _TAGS[number] == "memory")
+    )
+    return tuple(notice for notice in notices if notice)
+
+
+def is_news(text: str) -> bool:
+    """Whether a notice is one of `news`."""
+    return any(text.startswith(_heads(number)) for number in range(len(_TAGS)))
+
+
+def _news_of(number: int, prompt: str, text: str, told: list[str]) -> str:
+    changed, removed = _heads(number)
+    now = valid_text(changed + _cut(text)) if text else removed
+    last = next((notice for notice in reversed(told) if notice.startswith((changed, removed))), "")
+    if last:
+        return "" if last == now else now
+    tag = _TAGS[number]
+    known = valid_text(_tagged(tag, text)) in prompt if text else f"\n<{tag}>\n" not in prompt
+    return "" if known else now
+
+
+def _heads(number: int) -> tuple[str, str]:
+    return _CHANGED.format(name=_NAMES[number]), _REMOVED.format(name=_NAMES[number])
+
+
+def _cut(text: str) -> str:
+    """At most `NEWS_LIMIT` characters; the digest tells one long text from another that begins alike."""
+    if len(text) <= NEWS_LIMIT:
+        return text
+    digest = blake2b(text.encode(errors="replace"), digest_size=4).hexdigest()
+    return f"{text[:NEWS_LIMIT]}\n[… {len(text) - NEWS_LIMIT:,} more characters: read the files. Version {digest}]"
+
+
+def _tagged(tag: str, text: str) -> str:
+    return f"<{tag}>\n{text.replace(f'</{tag}', f'< /{tag}')}\n</{tag}>"
+
+
+def _places(root: Path, folder: Path) -> list[Path]:
+    return [place for place in (folder, *folder.parents) if place.is_relative_to(root)]
+
+
+def _instructions_of(place: Path, names: Sequence[str], root: Path) -> str:
+    found = next((place / name for name in names if (place / name).is_file()), None)
+    if found is None:
+        return ""
+    try:
+        text = found.resolve().read_text(encoding="utf-8", errors="replace").strip()
+    except OSError as error:
+        text = f"(could not be read: {error.strerror})"
+    if len(text) > INSTRUCTIONS_LIMIT:
+        text = f"{text[:INSTRUCTIONS_LIMIT]}\n[… {len(text) - INSTRUCTIONS_LIMIT:,} more characters in this file]"
+    return f"# {found.relative_to(root)}\n\n{text}" if text else ""
+
+
+_SKILLS = (
+    "A skill is a folder with instructions for one kind of task. Here are their names, what they are for, and their "
+    "files. When one fits the task, read its file with read_file before you begin, and follow it; the files it names "
+    "lie beside it. Reading them never asks."
+)
+_MEMORY = (
+    "Notes from earlier sessions in this project, kept in {folder}. This is their index, {index}. Read a note with "
+    "read_file when it may matter (reading never asks); keep notes with the tool memory. A note may be out of date: "
+    "what the files say now counts."
+)
+
+
+class Places(NamedTuple):
+    """Where to look. `root` and `folder` bound the instruction files called `names` (none: an untrusted project)."""
+
+    root: Path
+    folder: Path
+    names: Sequence[str]
+    skills: tuple[SkillFolder, ...]
+    notes: Notes
+
+
+class IndexLimits(NamedTuple):
+    """The most an index may take in the prompt, in tokens."""
+
+    skills: int
+    memory: int
+
+
+class Knowledge:
+    """Reads the sections, and keeps them while nothing changes. Its methods read files: call them off the event loop,
+    one at a time.
+    """
+
+    def __init__(self, places: Places, limits: IndexLimits) -> None:
+        self._places = places
+        self._limits = limits
+        self._seen: tuple[object, ...] = ()
+        self._sections = Sections()
+        self.own_memory = ""
+        """The section on memory where the index is as the session's own tool left it; else empty."""
+
+    def sections(self) -> Sections:
+        """What there is now. Cheap while nothing has changed: then no file is read."""
+        seen = self._signature()
+        if seen != self._seen:
+            self._sections = Sections(self._instructions(), self._skills(), self._memory())
+            self.own_memory = self._sections.memory if self._places.notes.is_own else ""
+            self._seen = seen
+        return self._sections
+
+    def skills(self) -> tuple[Skill, ...]:
+        """Every skill there is, also those that cannot be used."""
+        return find_skills(self._places.skills)
+
+    def skills_text(self) -> str:
+        """The skills for a person to read."""
+        found = self.skills()
+        looked = ", ".join(shown(str(folder.path)) for folder in self._places.skills)
+        if not found:
+            return f"There are no skills. They are looked for in: {looked}"
+        lines = [
+            f"{skill.name}\n  {f'cannot be used: {skill.problem}' if skill.problem else skill.description}\n"
+            f"  {shown(str(skill.file))}"
+            for skill in found
+        ]
+        return "\n".join([*lines, f"Looked in: {looked}"])
+
+    def memory_text(self) -> str:
+        """The notes for a person to read. A folder that cannot be read is said."""
+        notes = self._places.notes
+        try:
+            listed = notes.listed()
+        except ToolFailure as failure:
+            return str(failure)
+        if not listed:
+            return f"There are no notes about this project yet. They will be in: {shown(str(notes.folder))}"
+        lines = [f"{note.name}{' (the file is gone)' * note.missing}\n  {note.description}" for note in listed]
+        return "\n".join([*lines, f"In {shown(str(notes.folder))}"])
+
+    def _signature(self) -> tuple[object, ...]:
+        places = self._places
+        files = instruction_files(places.root, places.folder, places.names)
+        return (
+            *map(signature_of, files),
+            *skills_signature(places.skills),
+            signature_of(places.notes.index),
+        )
+
+    def _instructions(self) -> str:
+        places = self._places
+        return instructions(places.root, places.folder, places.names) if places.names else ""
+
+    def _skills(self) -> str:
+        usable = [skill for skill in self.skills() if not skill.problem]
+        lines = [f"- {skill.name}: {skill.description} ({shown(str(skill.file))})" for skill in usable]
+        return bounded(_SKILLS, lines, self._limits.skills, lambda left: f"[{left:,} more skills do not fit here.]")
+
+    def _memory(self) -> str:
+        notes = self._places.notes
+        try:
+            lines = [line.rstrip() for line in notes.look().strip().splitlines()]
+        except ToolFailure as failure:
+            lines = [f"[The index cannot be read: {failure}]"]
+        index, folder = shown(str(notes.index)), shown(str(notes.folder))
+        if not any(line and not line.startswith("#") for line in lines):
+            return ""
+        return bounded(
+            _MEMORY.format(folder=folder, index=notes.index.name),
+            lines,
+            self._limits.memory,
+            lambda left: f"[{left:,} more lines do not fit here: read {index}.]",
+        )
+
+
+def bounded(introduction: str, lines: Sequence[str], tokens: int, rest: Callable[[int], str]) -> str:
+    """An index of at most `tokens` (estimated): the introduction, as many lines from the first on as fit, and what
+    `rest` says of the number left out. Empty where there are no lines.
+    """
+    if not lines:
+        return ""
+    room = tokens - _tokens(f"{introduction}\n\n{rest(len(lines))}\n")
+    kept: list[str] = []
+    for line in lines:
+        room -= _tokens(f"{line}\n")
+        if room < 0:
+            break
+        kept.append(line)
+    left = len(lines) - len(kept)
+    text = "\n".join([introduction, "", *kept, *([rest(left)] if left else [])])
+    return text if _tokens(text) <= tokens else ""
+
+
+def _tokens(text: str) -> int:
+    return estimate(size_of_text(text))
 
 
 class Briefing:

@@ -339,7 +339,7 @@ async def _model(agent: "Agent", name: str) -> Reply:
 
 async def _change_model(agent: "Agent", name: str) -> str:
     """Let the model `name` answer from here on; why it does not, or empty. Raises `AgentBusy`, `StorageError`."""
-    from tui_agent.agent.task_class import configured_model
+    from tui_agent.agent.model_choice import configured_model
     from tui_agent.models.base import ModelError
     from tui_agent.models.catalogue import missing_key
 

@@ -59,7 +59,7 @@ class ModelHost(Protocol):
 
 async def choose_model(host: ModelHost, argument: str) -> None:
     """Let another model answer; where its key is missing, ask for that first."""
-    from tui_agent.agent.task_class import local_models
+    from tui_agent.agent.model_choice import local_models
     from tui_agent.models.base import ModelError
     from tui_agent.models.catalogue import missing_key
     from tui_agent.tui.dialogs.options import model_options
@@ -120,7 +120,7 @@ async def _keep_key(host: ModelHost, variable: str, purpose: str) -> bool:
 
 async def _swap(agent: "Agent", name: str, may_switch: "MaySwitch | None" = None) -> bool:
     """Let another model answer, unless the user would rather not; whether it does."""
-    from tui_agent.agent.task_class import configured_model
+    from tui_agent.agent.model_choice import configured_model
 
     model = await asyncio.to_thread(configured_model, agent.settings, name)
     if may_switch is not None and not await may_switch(agent, model):

@@ -1,10 +1,12 @@
-"""What a task class stands for: the model, the compaction threshold and the permission mode where none is chosen.
+"""Which model leads a session and which helps it: task classes, tiers, and the guard against a small one in the lead.
 
-The user declares the class; nothing guesses it. A model or mode chosen in any layer of the settings wins over it.
+The user declares a task class; nothing guesses it. A model or mode chosen in any layer of the settings wins over it.
+Small models work well in subtasks; in long sessions of their own they go in circles and stall.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tui_agent.agent.events import Notice
 from tui_agent.models.base import LocalModels, Model, ModelProfile, UnknownModel
 from tui_agent.models.base import Tier as ModelTier
 from tui_agent.models.catalogue import OFFLINE, create_model, missing_key, resolve
@@ -115,3 +117,48 @@ def small_model(settings: Settings, session_model: str) -> str:
     if settings.agentic.small_model:
         return settings.agentic.small_model
     return model_of_tier(settings, resolve(session_model).provider, "small") or session_model
+
+
+class SmallTierRefused(Exception):
+    """The session's model is a small one, and the settings refuse that. `hint` says what to do."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def check_parent(
+    settings: Settings, profile: ModelProfile, *, one_shot: bool = False, yolo: bool = False
+) -> Notice | None:
+    """What the user should know of the model that is to lead the session.
+
+    Nothing for a one-shot run (a script may mean it), with `yolo`, for a tier that is not known, or where the settings
+    allow it. Raises `SmallTierRefused`.
+    """
+    mode = settings.safety.small_tier_parent
+    if mode == "allow" or one_shot or yolo or profile.tier != "small":
+        return None
+    text = (
+        f"{profile.id} is a small-tier model. Small models work well in subtasks (--agentic-small-model) but go in "
+        "circles and stall as the model of a long session."
+    )
+    if mode == "refuse":
+        raise SmallTierRefused(f"small-tier parent: {text}", f"{_better(settings, profile)} The settings refuse it.")
+    hint = f"{_better(settings, profile)} --small-tier-parent=allow suppresses this notice."
+    return Notice(level="warning", title="Small-tier parent", text=text, hint=hint)
+
+
+def _better(settings: Settings, profile: ModelProfile) -> str:
+    """A model to lead the session, and the small one for its subtasks."""
+    larger = model_of_tier(settings, profile.provider, "frontier") or model_of_tier(settings, profile.provider, "mid")
+    if not larger:
+        return "Choose a frontier or mid-tier model with --model."
+    small = small_model(settings, profile.name)
+    return f"Consider --model {_short(larger)} --agentic-small-model {_short(small)}."
+
+
+def _short(name: str) -> str:
+    """A name as it is typed: without the provider where the id alone says it."""
+    provider, _, model = name.partition(":")
+    return model if model.startswith(("claude-", "gemini-")) and provider in ("anthropic", "gemini") else name
