@@ -1,0 +1,84 @@
+"""ARCHITECTURE.md speaks of the code as it is, and its recipes can be followed."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tui_agent import ContextEngine, MemoryHost
+from tui_agent.agent.agent import Agent
+from tui_agent.agent.commands import available_commands, help_text, run_command
+from tui_agent.context.economics import Situation
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import AnyContextEntry, Shortened, user_message
+from tui_agent.conversation.view import View
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+NAMED = sorted(set(re.findall(r"`([^`\n]+)`", TEXT)))
+PATHS = [name for name in NAMED if "/" in name and " " not in name]
+CODE = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tui_agent").rglob("*.py"))
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_each_path_it_names_is_there(name: str) -> None:
+    places = (
+        ROOT / name,
+        ROOT / "tui_agent" / name,
+        ROOT / "tui_agent/models" / name,
+        *(ROOT / "tui_agent/models").glob(f"*/{name}"),
+    )
+    assert any(place.exists() for place in places), name
+
+
+@pytest.mark.parametrize("name", sorted({name for name in NAMED if re.fullmatch(r"[A-Z][A-Za-z]+", name)}))
+def test_each_class_it_names_is_there(name: str) -> None:
+    assert re.search(rf"^class {name}\b", CODE, re.MULTILINE) or re.search(rf"^{name}\b", CODE, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    "name", sorted({name for name in NAMED if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+\.[A-Z]\w+", name)})
+)
+def test_each_owner_it_names_is_where_it_says(name: str) -> None:
+    module, _, owner = name.rpartition(".")
+    assert hasattr(import_module(f"tui_agent.{module}"), owner)
+
+
+def test_the_built_in_layers_are_of_the_shape_it_tells() -> None:
+    engine = ContextEngine()
+    situation = engine.situation(between_turns=True)
+    for layer in (engine.checkpoints, engine.clearing, engine.compaction, engine.digests):
+        assert layer.name
+        assert layer.plan(engine.view, situation) is None
+
+
+def test_a_layer_made_as_it_says_is_asked_before_each_call() -> None:
+    class Forgetful:
+        name = "forgetful"
+
+        def plan(self, view: View, situation: Situation) -> AnyContextEntry | None:
+            item = view.item(1)
+            if item is None or item.state != "verbatim":
+                return None
+            before = situation.tokens
+            return Shortened(items=(1,), blocks=((Text("…"),),), reason="forgotten", before=before, after=before)
+
+    engine = ContextEngine(more=[Forgetful()])
+    engine.extend([user_message("hello")])
+    host = MemoryHost(engine)
+    host.run(engine.prepare())
+    assert [(step.step, step.reason) for step in host.done] == [("shortened", "forgotten")]
+    assert engine.request().request.messages[0].blocks == (Text("…"),)
+    host.run(engine.prepare())
+    assert len(host.done) == 1
+
+
+async def test_a_command_is_one_row_that_help_and_one_shot_mode_read() -> None:
+    async with Agent("offline") as agent:
+        rows = available_commands(agent)
+        assert len({name for row in rows for name in row.names}) == sum(len(row.names) for row in rows)
+        told = help_text(rows)
+        for row in rows:
+            assert f"/{row.name}" in told
+        assert not (await run_command(agent, "/help")).failed
