@@ -690,7 +690,7 @@ class ContextEngine:
         edited = self.view.edits
         if self._edge is None or self._edge[0] != edited or self._edge[1] >= messages:
             tokens_of, protected = self.meter.mixed_tokens_of(self.view), self.protected_tokens
-            self._edge = (edited, self.view.messages_before_tail(lambda size: tokens_of(size) <= protected) - 1)
+            self._edge = (edited, self.view.before_tail(lambda size: tokens_of(size) <= protected).messages - 1)
         return self._edge[1]
 
 

@@ -4,6 +4,8 @@ Rendering starts at the first message that changed, so between two calls it cost
 hash of everything said so far, reasoning aside: reasoning is a function of that hash, so leaving it out loses nothing.
 """
 
+from bisect import bisect_left
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -62,15 +64,28 @@ class ReasoningPolicy(NamedTuple):
     bound: bool = True
 
 
+class BeforeTail(NamedTuple):
+    """How many messages stand before the tail of a request, how large the results among them are, how many those are,
+    and how large the tail is.
+    """
+
+    messages: int
+    results: Size
+    answers: int
+    tail: Size
+
+
 class _Mark(NamedTuple):
     """How far the request had come after one message state: how many messages, the blocks of the newest one, the hash
-    of all that was said, and how large the messages were.
+    of all that was said, how large the messages were, and of that the results, with their number.
     """
 
     messages: int
     blocks: int
     prefix: bytes
     size: Size
+    results: Size = NOTHING
+    answers: int = 0
 
 
 class Rendering:
@@ -104,7 +119,7 @@ class Rendering:
         mark = self._marks[start - 1] if start else _Mark(0, 0, self._root, NOTHING)
         if start < len(fold.states):
             self._rewind(start, mark)
-        prefix, total = mark.prefix, mark.size
+        prefix, total, results, answers = mark.prefix, mark.size, mark.results, mark.answers
         for state in fold.states[start:]:
             for seq in state.anchored:
                 prefix = self._emit_boundary(fold, seq, prefix)
@@ -112,14 +127,23 @@ class Rendering:
             prefix = self._emit_state(fold, state, prefix)
             for size in state.sizes.values():
                 total = total.plus(size)
+            if "results" in state.sizes:
+                results, answers = results.plus(state.sizes["results"]), answers + len(state.results)
             newest = len(self.messages[-1].blocks) if self.messages else 0
-            self._marks.append(_Mark(len(self.messages), newest, prefix, total))
+            self._marks.append(_Mark(len(self.messages), newest, prefix, total, results, answers))
         self.prefix = prefix
         fold.dirty = len(fold.states)
 
-    def messages_at(self, index: int) -> int:
-        """How many messages there are up to the state at `index`."""
-        return self._marks[index].messages
+    def before_tail(self, fits: Callable[[Size], bool]) -> "BeforeTail":
+        """What stands before the tail: as many of the newest states as `fits` lets in.
+
+        Costs the logarithm of the conversation's length.
+        """
+        first = bisect_left(range(len(self._marks)), True, key=lambda index: fits(self.after(index)))
+        if not first:
+            return BeforeTail(0, NOTHING, 0, self._marks[-1].size if self._marks else NOTHING)
+        mark = self._marks[first - 1]
+        return BeforeTail(mark.messages, mark.results, mark.answers, self.after(first - 1))
 
     def after(self, index: int) -> Size:
         """The size of all messages that follow the state at `index`."""

@@ -4,7 +4,6 @@ Reading a view costs what changed since it was last read. A request made from it
 is answered once, right after it; the first message is the user's; no block is empty.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from tui_agent.conversation.fold import Fold, Point
 from tui_agent.conversation.groups import Group, group_of
 from tui_agent.conversation.items import Item, Items, items_of
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.request import LIVE, ReasoningPolicy, Rendering, RequestMessage
+from tui_agent.conversation.request import LIVE, BeforeTail, ReasoningPolicy, Rendering, RequestMessage
 from tui_agent.conversation.sizes import NOTHING, Category, Size
 from tui_agent.conversation.states import INTERRUPTED_SIZE, Counts, ItemState
 
@@ -114,15 +113,16 @@ class View:
             self.policy = policy
         return list(self._rendered().messages)
 
-    def messages_before_tail(self, fits: Callable[[Size], bool]) -> int:
-        """How many of the request's messages stand before its tail: as many of the newest groups as `fits` lets in.
+    def before_tail(self, fits: Callable[[Size], bool]) -> BeforeTail:
+        """What stands before the request's tail: as many of its newest groups as `fits` lets in.
 
         Costs the logarithm of the conversation's length.
         """
-        rendering = self._rendered()
-        states = range(len(self._fold.states))
-        first_fitting = bisect_left(states, True, key=lambda index: fits(rendering.after(index)))
-        return rendering.messages_at(first_fitting - 1) if first_fitting else 0
+        return self._rendered().before_tail(fits)
+
+    def live_count(self) -> int:
+        """How many messages have results of which the next request shows more than where to find them."""
+        return len(self._rendered().live)
 
     def prefix_hash(self) -> str:
         """A hash of all the next request says, its reasoning aside; what an answer to it stores."""

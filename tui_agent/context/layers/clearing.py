@@ -26,6 +26,9 @@ ARGUMENTS_SHOWN = 160
 STARTS = 16
 """How many places to begin a batch at are weighed against each other."""
 
+PLACEHOLDER_TOKENS = 50
+"""About what the placeholder of a cleared result takes."""
+
 AGAIN = frozenset({"read_file", "list_dir", "glob", "grep", "fetch_url"})
 """Tools that can simply be called again."""
 
@@ -63,19 +66,21 @@ class Clearing:
     def forecast(self, view: View, here: Situation) -> Forecast:
         """What it would do if it came now, from running sizes and prices alone."""
         settings, rates = self._settings, here.rates
-        found = candidates(view, here, settings, never=self.never)
-        if not found:
+        protected = protected_tokens(settings, here.budget.window)
+        before = view.before_tail(lambda size: here.tokens_of(size) <= protected)
+        frees = here.tokens_of(before.results) - before.answers * PLACEHOLDER_TOKENS
+        if frees <= 0 or view.live_count() <= settings.keep:
             return Forecast(why=f"nothing to clear yet: the newest {settings.keep} results, pins and the tail stay")
-        batch, least = _batch(found, here), smallest_batch(settings, here.budget.window)
+        least, tail = smallest_batch(settings, here.budget.window), here.mixed_tokens_of(before.tail)
         why = ""
-        if batch.freed < least:
+        if frees < least:
             why = f"not before {least:,} tokens can be freed in one batch"
         elif _is_priced(here, settings) and here.cold:
             why = "now: the cache is cold, so clearing costs nothing"
-        elif settings.by_price and (needed := clearing_size(rates, batch.tail, here.growth)) is not None:
-            why = pays_or_waits(batch.freed, max(least, needed))
-        written = 0.0 if here.cold or rates is None else max(0.0, rates.write - rates.read) * batch.tail
-        return forecast(batch.freed, written, rates, why)
+        elif settings.by_price and (needed := clearing_size(rates, tail, here.growth)) is not None:
+            why = pays_or_waits(frees, max(least, needed))
+        written = 0.0 if here.cold or rates is None else max(0.0, rates.write - rates.read) * tail
+        return forecast(frees, written, rates, why)
 
 
 class Batch(NamedTuple):
