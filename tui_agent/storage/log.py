@@ -35,9 +35,8 @@ from tui_agent.storage.database import (
     Step,
     Value,
     damaged_connection,
-    explained_database,
     open_database,
-    read_connection,
+    reading,
     set_aside,
 )
 from tui_agent.storage.durable import PRIVATE_FILE, make_private_folder, sync_folder, to_completion
@@ -266,6 +265,12 @@ class LogStore:
         )
 
 
+def log_file(folder: Path) -> Path:
+    """Where the log of the session in `folder` lies, also where a crash left one that was just being saved."""
+    path = folder / LOG_NAME
+    return path if path.exists() or not _rebuilt(path).exists() else _rebuilt(path)
+
+
 class LogSummary(NamedTuple):
     """What a list shows of a log: facts noted about the session, how many messages it has, what its calls cost in USD,
     the time of its newest entry in seconds since the epoch, and the model that answered last."""
@@ -283,7 +288,7 @@ def read_summary(path: Path) -> LogSummary:
     Costs the same at any length, except for a session that only an earlier version has written to: its entries are
     added up.
     """
-    with explained_database(path), closing(read_connection(path)) as connection:
+    with reading(path, SCHEMA) as connection:
         meta = _texts(connection.execute(_META))
         totals = connection.execute("SELECT messages, cost_usd, updated, model FROM totals").fetchone()
         summary = LogSummary(meta, *(totals or (0, 0.0, 0.0, "")))
@@ -309,7 +314,7 @@ def read_entries(path: Path, *, after: int = 0) -> Iterator[AnyEntry]:
 
     Ends before an entry of a kind this version does not know. Raises `StorageError`.
     """
-    with explained_database(path), closing(read_connection(path)) as connection:
+    with reading(path, SCHEMA) as connection:
         for row in connection.execute("SELECT seq, crc, body FROM entries WHERE seq > ? ORDER BY seq", (after,)):
             try:
                 entry = _decoded(row)

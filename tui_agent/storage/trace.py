@@ -13,7 +13,7 @@ anchor or differs there was tampered with. Both are synced on commit, so a power
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -32,7 +32,7 @@ from tui_agent.conversation.entries import (
     UnattributedCall,
     model_call,
 )
-from tui_agent.storage.database import Database, Row, Schema, explained_database, open_database, read_connection
+from tui_agent.storage.database import Database, Row, Schema, open_database, reading
 from tui_agent.storage.durable import to_completion
 from tui_agent.storage.errors import Damaged, StorageError
 from tui_agent.storage.log import LogStore
@@ -381,9 +381,24 @@ def read_events(folder: Path, *, after: int = 0) -> Iterator[TraceEvent]:
     path = folder / TRACE_NAME
     if not path.exists():
         raise StorageError(f"Session {folder.name} has no record ({TRACE_NAME} does not exist).")
-    with explained_database(path), closing(read_connection(path)) as connection:
+    with reading(path, SCHEMA) as connection:
         for row in connection.execute("SELECT seq, time, kind, body FROM events WHERE seq > ? ORDER BY seq", (after,)):
             yield _event(row)
+
+
+def read_starting_folder(folder: Path) -> str:
+    """The folder the session in `folder` was begun in, as far as its record can be read; else empty."""
+    path = folder / TRACE_NAME
+    with suppress(StorageError), reading(path, SCHEMA) as connection:
+        for (body,) in connection.execute("SELECT body FROM events WHERE kind = 'session' ORDER BY seq LIMIT 9"):
+            start = noted(body if isinstance(body, str) else None, _Start)
+            if start is not None and start.cwd:
+                return start.cwd
+    return ""
+
+
+class _Start(msgspec.Struct):
+    cwd: str = ""
 
 
 def noted(text: str | None, kind: type[Noted]) -> Noted | None:

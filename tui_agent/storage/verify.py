@@ -1,14 +1,12 @@
 """Checking a session's record against its hash chain, its anchor and its log, without changing any of them."""
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from tui_agent.storage.database import explain_sqlite_error, inspect, read_connection
+from tui_agent.storage.database import reading
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LOG_NAME, SessionLock, read_entries
 from tui_agent.storage.log import SCHEMA as LOG_SCHEMA
@@ -71,19 +69,12 @@ def verify(folder: Path) -> VerifyReport:
 
 
 def _read_meta(folder: Path, problems: list[str]) -> dict[str, object]:
-    path = folder / LOG_NAME
     try:
-        found = inspect(path, LOG_SCHEMA)
-        if found.state not in {"ours", "newer"}:
-            problems.append(f"there is no anchor: {found.reason or f'{path} does not exist'}")
-            return {}
-        with closing(read_connection(path)) as connection:
+        with reading(folder / LOG_NAME, LOG_SCHEMA) as connection:
             return dict(connection.execute("SELECT key, value FROM meta"))
     except StorageError as error:
-        problems.append(f"the anchor cannot be read: {error.message}")
-    except sqlite3.Error as error:
-        problems.append(f"the anchor cannot be read: {explain_sqlite_error(error, path).message}")
-    return {}
+        problems.append(f"there is no anchor: {error.message}")
+        return {}
 
 
 def _noted(noted: dict[str, object], key: str, kind: type[Noted], problems: list[str]) -> Noted | None:
@@ -161,14 +152,10 @@ class _Comparison:
 def _check_chain(folder: Path, anchor: Anchor, comparison: _Comparison | None, problems: list[str]) -> tuple[int, str]:
     path = folder / TRACE_NAME
     count, previous, anchored_hash = 0, GENESIS, ""
+    if not path.exists():
+        return 0, ""
     try:
-        found = inspect(path, SCHEMA)
-        if found.state == "absent":
-            return 0, ""
-        if found.state in {"foreign", "damaged"}:
-            problems.append(found.reason)
-            return 0, ""
-        with closing(read_connection(path)) as connection:
+        with reading(path, SCHEMA) as connection:
             present = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
             problems.extend(f"the guard {name} was removed" for name in TRIGGERS if name not in present)
             for row in connection.execute("SELECT seq, time, kind, body, previous, hash FROM events ORDER BY seq"):
@@ -181,8 +168,6 @@ def _check_chain(folder: Path, anchor: Anchor, comparison: _Comparison | None, p
                     anchored_hash = previous
     except StorageError as error:
         problems.append(error.message)
-    except sqlite3.Error as error:
-        problems.append(explain_sqlite_error(error, path).message)
     return count, anchored_hash
 
 
