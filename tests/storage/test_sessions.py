@@ -233,7 +233,7 @@ async def test_a_lost_session_is_named_with_what_is_left_of_it(tmp_path: Path, d
     shutil.rmtree(older)
     with pytest.raises(Damaged, match=rf"There is no session to continue in /here. Session {lost.name}") as caught:
         await session_to_continue(tmp_path, Path("/here"))
-    assert "tui-agent trace ID" in caught.value.hint
+    assert f"tui-agent trace {lost.name}" in caught.value.hint
     if damage in {"gone", "empty"}:
         with pytest.raises(Damaged, match=f"Session {lost.name} cannot be read: its log .* is missing"):
             await session_to_resume(tmp_path, lost.name)

@@ -258,10 +258,12 @@ class LogStore:
             aside = await asyncio.to_thread(set_aside, path)
             await asyncio.to_thread(_finish_salvage, path)
         self._database = await open_database(path, SCHEMA)
-        saved = f"The {count} entries before the damage were saved" if count else "No entry of it could be read"
+        saved = f"The {count} entries before the damage were saved"
+        if count < 2:
+            saved = "The one entry before the damage was saved" if count else "No entry of it could be read"
         self.notices.append(
-            f"The log of this session was damaged ({loaded.damage}). {saved}; the damaged file was kept as "
-            f"{aside.name}."
+            f"The log of this session was damaged ({loaded.damage.rstrip('.')}). {saved}; the damaged file was kept "
+            f"as {aside.name}."
         )
 
 

@@ -21,7 +21,6 @@ from tui_agent.storage.trace import TRACE_NAME, read_starting_folder
 SESSIONS_FOLDER: Final = "sessions"
 
 _NO_LOG: Final = f"its log ({LOG_NAME}) is missing."
-_LOOK: Final = "What its record still tells is printed by: tui-agent trace ID."
 _LIST: Final = "List all with: tui-agent sessions"
 _SESSION_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _SUBTASK_SIGN = ":sub:"
@@ -133,7 +132,7 @@ async def session_to_resume(home: Path, text: str) -> Path:
     folder = await find_session(home, text)
     if await asyncio.to_thread(_has_log, folder):
         return folder
-    raise Damaged(_lost(folder, _NO_LOG), _LOOK)
+    raise Damaged(_lost(folder, _NO_LOG), _look(folder))
 
 
 async def session_to_continue(home: Path, cwd: Path) -> Path:
@@ -166,7 +165,7 @@ def _to_continue(home: Path, cwd: str) -> Path:
             return newest.folder
         raise Damaged(
             f"The session last used in {cwd} cannot be continued. {_lost(later[0].folder, later[0].problem)}",
-            f"Go on with the one before it: tui-agent -r {newest.id}. {_LOOK}",
+            f"Go on with the one before it: tui-agent -r {newest.id}. {_look(later[0].folder)}".rstrip(),
         )
     none = f"There is no session to continue in {cwd}."
     if not lost:
@@ -174,7 +173,7 @@ def _to_continue(home: Path, cwd: str) -> Path:
     last = next((info for info in lost if info.cwd), lost[0])
     whose = "" if last.cwd else " It may have been of this folder."
     more = f" {len(lost) - 1} more cannot be read." if len(lost) > 1 else ""
-    raise Damaged(f"{none} {_lost(last.folder, last.problem)}{whose}{more}", f"{_LOOK} {_LIST}")
+    raise Damaged(f"{none} {_lost(last.folder, last.problem)}{whose}{more}", f"{_look(last.folder)} {_LIST}".lstrip())
 
 
 def _lost(folder: Path, problem: str) -> str:
@@ -184,9 +183,21 @@ def _lost(folder: Path, problem: str) -> str:
     return f"Session {folder.name} cannot be read: {problem} {left}"
 
 
+def _look(folder: Path) -> str:
+    """What can be done with a session that cannot be read."""
+    steps: list[str] = []
+    if _has_log(folder):
+        steps.append(f"Go on with what can still be read of it: tui-agent -r {folder.name}.")
+    if (folder / TRACE_NAME).exists():
+        steps.append(f"Print its record: tui-agent trace {folder.name}.")
+    return " ".join(steps)
+
+
 def _contents(folder: Path) -> list[str]:
+    """The names in a session's folder, without its lock and what sqlite leaves beside a database."""
     with explained(folder):
-        return sorted(path.name for path in folder.iterdir() if path.name != LOCK_NAME)
+        names = sorted(path.name for path in folder.iterdir())
+    return [name for name in names if name != LOCK_NAME and not name.endswith(("-wal", "-shm"))]
 
 
 def _has_log(folder: Path) -> bool:
