@@ -7,7 +7,6 @@ from tui_agent.agent import events
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.guards import Guards
 from tui_agent.agent.history import replay, text_of, user_blocks
-from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.record import Record
 from tui_agent.agent.steering import AgentBusy, Steered
 from tui_agent.agent.subtasks import SubtaskResult, SubtaskRunner, SubtaskSpec
@@ -30,6 +29,7 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
 from tui_agent.storage.durable import to_completion
 from tui_agent.tools.gate.permissions import Mode
+from tui_agent.tools.recall import RecallSource
 
 __all__ = ["Agent", "AgentBusy", "NotRunning"]
 
@@ -57,7 +57,7 @@ class Agent(Steered):
         *,
         guards: Guards,
         subtasks: SubtaskRunner | None = None,
-        recaller: Recaller | None = None,
+        recaller: RecallSource | None = None,
     ) -> None:
         super().__init__(record, model, tracker, upkeep, recaller)
         self._toolbox = toolbox

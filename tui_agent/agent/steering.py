@@ -18,7 +18,6 @@ from tui_agent.agent.overview import (
     overview,
     switch_outlook,
 )
-from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.record import Record
 from tui_agent.agent.snapshot import snapshot
 from tui_agent.agent.upkeep import CompactionResult, Upkeep
@@ -31,8 +30,8 @@ from tui_agent.conversation.entries import AnyContextEntry
 from tui_agent.conversation.view import Item
 from tui_agent.models.base import Model, ModelProfile
 from tui_agent.models.usage import UsageTracker
-from tui_agent.storage.recall_search import Recalled
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.recall import RecallHits, RecallSource
 
 Plan = TypeVar("Plan")
 Done = TypeVar("Done")
@@ -50,7 +49,7 @@ class Steered:
     """
 
     def __init__(
-        self, record: Record, model: Model, tracker: UsageTracker, upkeep: Upkeep, recaller: Recaller | None
+        self, record: Record, model: Model, tracker: UsageTracker, upkeep: Upkeep, recaller: RecallSource | None
     ) -> None:
         self.tracker = tracker
         self._record = record
@@ -203,7 +202,7 @@ class Steered:
         """A message or result as it was before any context step; untrusted text. Raises `StorageError`."""
         return await self._upkeep.whole_text(seq) or original(self._record.view, seq)
 
-    async def recall(self, query: str, limit: int = 20) -> Recalled:
+    async def recall(self, query: str, limit: int = 20) -> RecallHits:
         """Search all that was ever said, what has left the view first. Raises `ToolFailure`."""
         if self._recaller is None:
             raise ToolFailure("This conversation keeps no index.")
