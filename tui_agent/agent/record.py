@@ -12,14 +12,13 @@ from tui_agent.conversation.entries import AnyEntry, tool_result
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
 from tui_agent.storage.durable import to_completion
-from tui_agent.storage.log import LogStore
-from tui_agent.storage.trace import Trace
+from tui_agent.storage.store import Store, TraceSink
 
 
 class Record:
     """Owns a view and appends to it, one append at a time, each whole or not at all."""
 
-    def __init__(self, view: View, store: LogStore, trace: Trace, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, view: View, store: Store, trace: TraceSink, clock: Callable[[], float] = time.time) -> None:
         self.view = view
         self.trace = trace
         self._store = store
