@@ -157,7 +157,10 @@ class LogStore:
     async def entries_after(self, seq: int, limit: int) -> list[AnyEntry]:
         """The next `limit` entries after number `seq`, at most; costs what it gives. Raises `StorageError`."""
         await self.ensure_loaded()
-        rows = await self._database.read(_NEXT_ENTRIES, (seq, min(limit, max(self.last_seq - seq, 0))))
+        count = min(limit, max(self.last_seq - seq, 0))
+        rows = await self._database.read(_NEXT_ENTRIES, (seq, count))
+        if len(rows) < count:
+            raise Damaged(f"Entries after number {seq} of {self._database.path} are missing.")
         return await asyncio.to_thread(lambda: [_decoded(row) for row in rows])
 
     async def append(self, entries: Sequence[AnyEntry]) -> None:
