@@ -57,7 +57,7 @@ def append_to_file(path: Path, data: bytes) -> None:
     A crash in between leaves a part of `data` at the most, which nothing points at.
     """
     is_new = not path.exists()
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(data)
         stream.flush()

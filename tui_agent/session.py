@@ -46,7 +46,7 @@ from tui_agent.settings.trust import PROJECT_FOLDER
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LogStore
-from tui_agent.storage.sessions import create_session, find_session, newest_session
+from tui_agent.storage.sessions import create_session, noted_folder, session_to_continue, session_to_resume
 from tui_agent.storage.trace import Trace
 from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_subtasks
 from tui_agent.tools.agentic import agentic_tools
@@ -153,14 +153,9 @@ def _is_new(arguments: Arguments) -> bool:
 
 async def _folder(arguments: Arguments) -> Path:
     if arguments.resume:
-        return await find_session(arguments.home, arguments.resume)
+        return await session_to_resume(arguments.home, arguments.resume)
     if arguments.continue_last:
-        newest = await newest_session(arguments.home, arguments.folder)
-        if newest is None:
-            raise SessionError(
-                f"There is no session to continue in {arguments.folder}.", "List all with: tui-agent sessions"
-            )
-        return newest
+        return await session_to_continue(arguments.home, arguments.folder)
     return await asyncio.to_thread(create_session, arguments.home)
 
 
@@ -231,8 +226,9 @@ async def _open(
             recaller=recaller,
         )
         if not store.read_only and "cwd" not in await store.meta():
-            await store.set_meta({"cwd": str(arguments.folder)})
-        trace.record("session", {"version": __version__, "python": platform.python_version(), "model": view.model})
+            await store.set_meta({"cwd": noted_folder(arguments.folder)})
+        program = {"version": __version__, "python": platform.python_version(), "cwd": noted_folder(arguments.folder)}
+        trace.record("session", {**program, "model": view.model})
         if arguments.fork:
             await agent.fork()
     except BaseException:

@@ -51,11 +51,18 @@ def verification(home: Path, session: str) -> tuple[str, bool]:
 
 
 def _session_line(session: SessionInfo) -> str:
-    when = datetime.fromtimestamp(session.updated or session.created).strftime("%Y-%m-%d %H:%M")
+    when = _when(session.updated or session.created)
     if session.problem:
         return f"{session.id}  {when}  cannot be read: {session.problem}"
     figures = f"{session.messages:>5} messages  {money_text(session.cost_usd):>9}  {session.model:<28}"
     return f"{session.id}  {when}  {figures}  {session.title}".rstrip()
+
+
+def _when(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return "at no known time"
 
 
 def _session_json(session: SessionInfo) -> str:

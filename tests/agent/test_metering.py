@@ -15,6 +15,7 @@ from tui_agent.context.refusal import Refusal
 from tui_agent.conversation.entries import UnattributedCall
 from tui_agent.models.usage import Totals
 from tui_agent.session import Session
+from tui_agent.storage.sessions import list_sessions
 
 MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
 ANSWER = "A sentence that takes a while. " * 8
@@ -58,6 +59,8 @@ async def test_an_answer_that_broke_off_is_paid_for(
         assert total.usage.input_tokens == 2 * broken.usage.input_tokens > 0
         assert broken.cost_usd
         assert await after_a_restart(tmp_path, name, settings) == total
+        (listed,) = await list_sessions(tmp_path / "home")
+        assert listed.cost_usd == pytest.approx(total.cost_usd)
 
 
 async def test_an_answer_that_was_stopped_is_paid_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,9 @@ from tests.e2e.program import MODELS, Program, events_of
 from tests.servers.coding_task import PROMPT, coding_task_script
 from tests.servers.running import in_process
 from tui_agent.conversation.entries import AnyEntry, Message
+from tui_agent.storage import trace
 from tui_agent.storage.log import LogStore
+from tui_agent.storage.verify import verify
 
 PROVIDERS = tuple(MODELS)
 
@@ -30,6 +32,7 @@ def _kill_once(seed: int, tmp_path: Path) -> None:
             _must_be_there(event, entries)
         answer = program.ask("-c", "-p", "Go on.", "--ask", "allow") if entries else {"exit": 0}
         assert answer["exit"] == 0, answer
+        _record_must_tell_of(program, entries)
         assert server.violations == []
 
 
@@ -54,7 +57,7 @@ def _run_and_kill(program: Program, provider: str, chance: random.Random) -> lis
 
 
 async def _entries(program: Program) -> list[AnyEntry]:
-    (folder,) = (program.home / "sessions").iterdir()
+    (folder,) = _sessions(program)
     store = await LogStore.open(folder)
     try:
         return await store.load()
@@ -67,6 +70,19 @@ def _must_be_there(event: dict[str, Any], entries: list[AnyEntry]) -> None:
         entry = entries[event["seq"] - 1]
         assert isinstance(entry, Message)
         assert event["text"] in "\n\n".join(getattr(block, "text", "") for block in entry.blocks)
+
+
+def _record_must_tell_of(program: Program, entries: list[AnyEntry]) -> None:
+    (folder,) = _sessions(program)
+    recorded = [trace.TraceEvent(0, event.time, event.kind, event.body) for event in trace.read_events(folder)]
+    for entry in entries:
+        assert all(trace.TraceEvent(0, *event) in recorded for event in trace.events_of(entry)), entry
+    report = verify(folder)
+    assert report.ok, report
+
+
+def _sessions(program: Program) -> list[Path]:
+    return list((program.home / "sessions").iterdir())
 
 
 @pytest.mark.parametrize("seed", range(10))

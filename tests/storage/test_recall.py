@@ -25,6 +25,7 @@ from tui_agent.conversation.entries import (
     Checkpointed,
     Delivered,
     Digested,
+    HeadMoved,
     Message,
     Queued,
     Summarized,
@@ -278,6 +279,37 @@ async def test_a_queued_text_moves_to_where_it_was_delivered(tmp_path: Path) -> 
     for upto in (2, 4):
         index = await index_of(log[:upto], Artifacts(tmp_path))
     assert [hit.seq for hit in (await index.search("thought", 5)).hits] == [3]
+
+
+async def test_what_is_on_another_branch_is_found_and_says_so(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+    saved = await artifacts.save("c1", "the port was 8421", evicted=True)
+    log = stamped(
+        [
+            user_message("which port 8421?"),
+            user_message("port 8421, once more"),
+            *called("grep", "{}", "[preview]", artifact=saved),
+            HeadMoved(to=1),
+            user_message("we begin anew with port 8421"),
+        ]
+    )
+    index = await index_of(log, artifacts)
+    found = await index.search("8421", 5, hidden={1}, elsewhere={2, 3, 4, 5})
+    assert [(hit.seq, hit.hidden, "on another branch" in hit.place) for hit in found.hits] == [
+        (1, True, False),
+        (4, True, True),
+        (2, True, True),
+        (6, False, False),
+    ]
+    assert found.hits[1].place.endswith(" of large_tool_results/c1, on another branch")
+
+
+async def test_a_queued_text_that_was_delivered_on_two_branches_is_found_on_both(tmp_path: Path) -> None:
+    queued = Queued(blocks=(Text("a thought"),))
+    log = stamped([queued, Delivered(queued=1), HeadMoved(to=1), Delivered(queued=1), HeadMoved(to=1)])
+    index = await index_of(log[:3], Artifacts(tmp_path))
+    index = await index_of(log, Artifacts(tmp_path))
+    assert [hit.seq for hit in (await index.search("a thought", 5)).hits] == [4, 2]
 
 
 async def test_the_raw_stream_of_a_command_is_followed_as_it_grows(tmp_path: Path) -> None:

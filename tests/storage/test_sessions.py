@@ -1,11 +1,23 @@
+import asyncio
+import os
 import re
 import shutil
+import sqlite3
+import sys
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
+from time import time
+from typing import ClassVar
 
 import pytest
 
-from tests.storage.entries import conversation
+from tests.storage.entries import conversation, stamped
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import AnyEntry, Message, Summarized, UnattributedCall, Usage, user_message
+from tui_agent.conversation.log import Log
+from tui_agent.session_reports import sessions_report
+from tui_agent.storage.errors import Damaged
 from tui_agent.storage.log import LOG_NAME, LogStore
 from tui_agent.storage.sessions import (
     NoSuchSession,
@@ -13,20 +25,58 @@ from tui_agent.storage.sessions import (
     find_session,
     list_sessions,
     new_session_id,
-    newest_session,
+    noted_folder,
     session_folder,
+    session_to_continue,
+    session_to_resume,
     subtask_folder,
     subtask_id,
 )
+from tui_agent.storage.trace import Trace
 
 
 async def said_something(home: Path, session_id: str, cwd: str, turns: int = 2) -> Path:
     folder = session_folder(home, session_id)
     store = await LogStore.open(folder)
     await store.set_meta({"cwd": cwd})
+    trace = await Trace.open(store)
+    trace.record("session", {"cwd": cwd})
     await store.append(conversation(turns))
+    await trace.close()
     await store.close()
     return folder
+
+
+async def said_at(home: Path, session_id: str, cwd: str, time: float) -> Path:
+    """A session whose newest entry has this time, and whose files were last changed a minute later."""
+    folder = session_folder(home, session_id)
+    store = await LogStore.open(folder)
+    await store.set_meta({"cwd": cwd})
+    await store.append(stamped([user_message("hello")], start=time))
+    await store.close()
+    os.utime(folder / LOG_NAME, (time + 60, time + 60))
+    return folder
+
+
+class Opened:
+    """Counts the databases that are opened while it is entered."""
+
+    paths: ClassVar[list[str] | None] = None
+
+    def __enter__(self) -> "list[str]":
+        Opened.paths = []
+        return Opened.paths
+
+    def __exit__(self, *_: object) -> None:
+        Opened.paths = None
+
+
+def _count(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "sqlite3.connect" and Opened.paths is not None:
+        Opened.paths.append(str(arguments[0]))
+
+
+sys.addaudithook(_count)
 
 
 def test_ids_sort_by_time() -> None:
@@ -82,9 +132,11 @@ async def test_finding_by_id_prefix_and_folder(tmp_path: Path) -> None:
             await find_session(tmp_path, text)
     with pytest.raises(NoSuchSession, match="2 sessions"):
         await find_session(tmp_path, "20261120")
-    assert await newest_session(tmp_path, Path("/here")) == one
-    assert await newest_session(tmp_path, Path("/there")) == two
-    assert await newest_session(tmp_path, Path("/nowhere")) is None
+    assert await session_to_continue(tmp_path, Path("/here")) == one
+    assert await session_to_continue(tmp_path, Path("/there")) == two
+    with pytest.raises(NoSuchSession, match="no session to continue in /nowhere"):
+        await session_to_continue(tmp_path, Path("/nowhere"))
+    assert await session_to_resume(tmp_path, "20261120-100001") == two
     assert [info.folder for info in await list_sessions(tmp_path)][-2:] == [two, one]
 
 
@@ -102,3 +154,166 @@ async def test_a_session_in_use_is_listed(tmp_path: Path) -> None:
     (info,) = await list_sessions(tmp_path)
     assert (info.messages, info.problem) == (2, "")
     await store.close()
+
+
+@pytest.mark.parametrize("name", ["20269999-999999-abcd", "00000000-000000-abcd", "00010101-000000-abcd"])
+async def test_a_folder_whose_name_is_no_time_breaks_nothing(tmp_path: Path, name: str) -> None:
+    good = await said_something(tmp_path, "20261120-100000-aaaa", "/here")
+    odd = await said_something(tmp_path, name, "/there")
+    listed = {info.folder: info for info in await list_sessions(tmp_path)}
+    assert set(listed) == {good, odd}
+    assert not listed[odd].problem
+    assert await session_to_continue(tmp_path, Path("/here")) == good
+    assert await session_to_continue(tmp_path, Path("/there")) == odd
+    assert name in await asyncio.to_thread(sessions_report, tmp_path, as_json=False)
+
+
+async def test_the_session_last_spoken_in_goes_on_and_hardly_any_other_is_opened(tmp_path: Path) -> None:
+    for number in range(200):
+        await said_at(tmp_path, f"20261120-1{number:05}-aaaa", "/here" if number % 2 else "/there", 1_000.0 * number)
+    # Opened again later without a word: its files are the newest, what was said there is not.
+    os.utime(session_folder(tmp_path, "20261120-100041-aaaa") / LOG_NAME, (900_000.0, 900_000.0))
+    for cwd, newest in (("/here", "20261120-100199-aaaa"), ("/there", "20261120-100198-aaaa")):
+        with Opened() as opened:
+            assert (await session_to_continue(tmp_path, Path(cwd))).name == newest
+        names = {Path(path.removeprefix("file://").partition("?")[0]).parent.name for path in opened}
+        assert len(names) <= 3
+    (session_folder(tmp_path, "20261120-100000-aaaa") / "large").write_bytes(b"x" * 100)
+    with Opened() as opened, pytest.raises(NoSuchSession):
+        await session_to_continue(tmp_path, Path("/nowhere"))
+    assert len(opened) >= 200
+
+
+async def test_a_session_that_goes_on_after_a_kill_is_the_newest(tmp_path: Path) -> None:
+    old = await said_at(tmp_path, "20261120-100000-aaaa", "/here", 1_000.0)
+    await said_at(tmp_path, "20261120-100001-bbbb", "/here", 2_000.0)
+    store = await LogStore.open(old)
+    await store.append([Log(await store.load()).stamp(user_message("again"), time())])
+    os.utime(old / LOG_NAME, (1_060.0, 1_060.0))
+    assert await session_to_continue(tmp_path, Path("/here")) == old
+    await store.close()
+
+
+async def truncated(folder: Path, size: int) -> Path:
+    (folder / LOG_NAME).write_bytes((folder / LOG_NAME).read_bytes()[:size])
+    return folder
+
+
+async def test_a_session_cut_short_goes_on_with_what_can_be_read(tmp_path: Path) -> None:
+    folder = await said_something(tmp_path, "20261120-100000-aaaa", "/here", 2_000)
+    await truncated(folder, 300_000)
+    (info,) = await list_sessions(tmp_path)
+    assert "is damaged" in info.problem
+    assert (info.cwd, info.title) == ("/here", "question 0")
+    assert await session_to_continue(tmp_path, Path("/here")) == folder
+    store = await LogStore.open(folder)
+    entries = await store.load()
+    assert len(entries) > 1_000
+    assert entries == conversation(2_000)[: len(entries)]
+    assert f"The {len(entries)} entries before the damage were saved" in store.notices[0]
+    await store.close()
+    (info,) = await list_sessions(tmp_path)
+    assert (info.problem, info.cwd, info.title) == ("", "/here", "question 0")
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "header", "page"])
+async def test_a_lost_session_is_named_with_what_is_left_of_it(tmp_path: Path, damage: str) -> None:
+    older = await said_at(tmp_path, "20261119-100000-aaaa", "/here", 500.0)
+    lost = await said_something(tmp_path, "20261120-100000-bbbb", "/here")
+    create_session(tmp_path)
+    await truncated(lost, {"gone": 0, "empty": 0, "header": 60, "page": 4096}[damage])
+    if damage == "gone":
+        (lost / LOG_NAME).unlink()
+    with pytest.raises(Damaged) as caught:
+        await session_to_continue(tmp_path, Path("/here"))
+    assert f"Session {lost.name} cannot be read: " in caught.value.message
+    assert f"kept in {lost}: " in caught.value.message
+    assert "trace.sqlite" in caught.value.message
+    assert f"tui-agent -r {older.name}" in caught.value.hint
+    shutil.rmtree(older)
+    with pytest.raises(Damaged, match=rf"There is no session to continue in /here. Session {lost.name}") as caught:
+        await session_to_continue(tmp_path, Path("/here"))
+    assert f"tui-agent trace {lost.name}" in caught.value.hint
+    if damage in {"gone", "empty"}:
+        with pytest.raises(Damaged, match=f"Session {lost.name} cannot be read: its log .* is missing"):
+            await session_to_resume(tmp_path, lost.name)
+    else:
+        store = await LogStore.open(await session_to_resume(tmp_path, lost.name))
+        assert "was kept as checkpoints.sqlite.damaged-" in store.notices[0]
+        await store.close()
+    with pytest.raises(NoSuchSession):
+        await session_to_continue(tmp_path, Path("/there"))
+
+
+async def test_a_lost_session_of_nobody_knows_where_keeps_no_other_from_going_on(tmp_path: Path) -> None:
+    older = await said_at(tmp_path, "20261119-100000-aaaa", "/here", 500.0)
+    lost = await said_at(tmp_path, "20261120-100000-bbbb", "/there", 1_000.0)
+    (lost / LOG_NAME).unlink()
+    (lost / "notes").touch()
+    assert await session_to_continue(tmp_path, Path("/here")) == older
+    with pytest.raises(Damaged, match="It may have been of this folder"):
+        await session_to_continue(tmp_path, Path("/elsewhere"))
+
+
+async def before_this_accounting(folder: Path, cost_usd: float) -> None:
+    """A session as the version before left it: with another sum, and nothing noted about how it was made."""
+    with closing(sqlite3.connect(folder / LOG_NAME)) as connection:
+        connection.execute("DELETE FROM meta WHERE key = 'accounting'")
+        connection.execute("UPDATE totals SET cost_usd = ?", (cost_usd,))
+        connection.commit()
+
+
+def with_summaries() -> list[AnyEntry]:
+    usage = Usage(100, output_tokens=10)
+    return stamped(
+        [
+            user_message("hi"),
+            Message(role="assistant", blocks=(Text("ho"),), model="m", usage=usage, cost_usd=1.0),
+            UnattributedCall(model="m", usage=usage, purpose="summary", cost_usd=0.9),
+            UnattributedCall(model="m", usage=usage, purpose="digest", cost_usd=0.3),
+            UnattributedCall(model="m", usage=usage, purpose="unfinished", cost_usd=0.2),
+            UnattributedCall(model="m", usage=usage, purpose="unfinished", cost_usd=None),
+            Summarized(first=1, last=2, text="s", usage=usage, cost_usd=0.9),
+        ]
+    )
+
+
+async def test_the_list_counts_every_call_once(tmp_path: Path) -> None:
+    folder, branch = (
+        session_folder(tmp_path, "20261120-100000-aaaa"),
+        subtask_folder(tmp_path, "20261120-100000-aaaa", "b"),
+    )
+    for place in (folder, branch):
+        store = await LogStore.open(place)
+        await store.append(with_summaries())
+        await store.close()
+    (info,) = await list_sessions(tmp_path)
+    assert info.cost_usd == pytest.approx(2 * 2.4)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+async def test_the_costs_of_earlier_sessions_are_summed_anew(tmp_path: Path, opened: bool) -> None:
+    folder = session_folder(tmp_path, "20261120-100000-aaaa")
+    for step in (with_summaries(), []):
+        store = await LogStore.open(folder)
+        await store.load()
+        await store.append(step)
+        await store.close()
+        if step:
+            await before_this_accounting(folder, 1.9)
+        if not opened:
+            break
+    (info,) = await list_sessions(tmp_path)
+    assert info.cost_usd == pytest.approx(2.4)
+    assert (info.messages, info.model) == (2, "m")
+    with closing(sqlite3.connect(folder / LOG_NAME)) as connection:
+        assert connection.execute("SELECT cost_usd FROM totals").fetchone() == (pytest.approx(2.4 if opened else 1.9),)
+
+
+async def test_a_folder_that_is_no_utf_8_is_found_again(tmp_path: Path) -> None:
+    first, second = (Path(os.fsdecode(name)) for name in (b"/caf\xe9", b"/caf\xe8"))
+    folder = await said_something(tmp_path, "20261120-100000-aaaa", noted_folder(first))
+    assert await session_to_continue(tmp_path, first) == folder
+    with pytest.raises(NoSuchSession, match=r"caf\\xe8"):
+        await session_to_continue(tmp_path, second)
+    assert "caf\\\\xe9" in await asyncio.to_thread(sessions_report, tmp_path, as_json=True)

@@ -245,6 +245,18 @@ async def test_the_end_of_a_record_that_is_being_written_is_no_problem(tmp_path:
     assert derived(tmp_path) == all_events_of(conversation(2))
 
 
+def test_a_session_in_use_is_checked_beside_its_writer(tmp_path: Path) -> None:
+    child = start_writer(tmp_path, "talk")
+    assert child.stdout is not None
+    for _ in range(12):
+        for _ in range(20):
+            child.stdout.readline()
+        report = verify(tmp_path)
+        assert report.ok, report
+    child.kill()
+    child.communicate()
+
+
 async def written_before(folder: Path, entries: Sequence[AnyEntry], last: int) -> None:
     """A session as the version before left it: events up to entry `last`, each with the time it was recorded at, and
     nothing noted about where they come from."""

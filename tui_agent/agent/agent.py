@@ -24,7 +24,6 @@ from tui_agent.agent.overview import (
     overview,
     switch_outlook,
 )
-from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.record import Record
 from tui_agent.agent.steps import Checkpointer, Compactor, StepRunner, Texts
 from tui_agent.agent.subtasks import SubtaskRunner
@@ -44,11 +43,11 @@ from tui_agent.models.base import Model, ModelProfile
 from tui_agent.models.catalogue import create_model
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
-from tui_agent.storage.recall_search import Recalled
 from tui_agent.storage.store import MemoryStore, MemoryTexts, NoTrace, Store, TraceSink
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Tool, ToolFailure, WorkspaceView
 from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.recall import RecallHits, RecallSource
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
 
@@ -98,7 +97,7 @@ class Agent:
         small: SmallModel = lambda _provider: None,
         briefing: Briefing | None = None,
         subtasks: SubtaskRunner | None = None,
-        recaller: Recaller | None = None,
+        recaller: RecallSource | None = None,
     ) -> None:
         model = create_model(model) if isinstance(model, str) else model
         self.tracker = tracker or UsageTracker()
@@ -437,7 +436,7 @@ class Agent:
         """A message or result as it was before any context step; untrusted text. Raises `StorageError`."""
         return await self._whole_text(seq) or original(self._record.view, seq)
 
-    async def recall(self, query: str, limit: int = 20) -> Recalled:
+    async def recall(self, query: str, limit: int = 20) -> RecallHits:
         """Search all that was ever said, what has left the view first. Raises `ToolFailure`."""
         if self._recaller is None:
             raise ToolFailure("This conversation keeps no index.")

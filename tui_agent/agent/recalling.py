@@ -1,14 +1,20 @@
 """Searching a conversation for what has left its view."""
 
+import asyncio
+from typing import Final
+
+from tui_agent.conversation.log import Log
 from tui_agent.conversation.view import View
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
-from tui_agent.storage.recall import RecallIndex
-from tui_agent.storage.recall_search import Recalled
+from tui_agent.storage.recall import Recalled, RecallIndex
 from tui_agent.tools.base import ToolFailure
 
-IN_VIEW = frozenset(("verbatim", "restored"))
+IN_VIEW: Final = frozenset(("verbatim", "restored"))
 """States in which the view shows all there is."""
+
+_AT_ONCE: Final = 200
+"""Items that are looked at before other work has its turn: some milliseconds."""
 
 
 class Recaller:
@@ -20,10 +26,28 @@ class Recaller:
         self._index = RecallIndex(artifacts.folder)
 
     async def __call__(self, query: str, limit: int) -> Recalled:
-        """The best hits for any text, what has left the view first. Raises `ToolFailure`."""
+        """The best hits for any text, what has left the view first, on other branches too. Raises `ToolFailure`."""
+        log = self._view.log
+        elsewhere = await asyncio.to_thread(_elsewhere, log, log.head, len(log))
+        hidden = await self._hidden()
         try:
-            await self._index.update(list(self._view.log), self._artifacts)
-            hidden = {item.seq for item in self._view.items() if item.state not in IN_VIEW}
-            return await self._index.search(query, limit, hidden=hidden)
+            await self._index.update(list(log), self._artifacts)
+            return await self._index.search(query, limit, hidden=hidden, elsewhere=elsewhere)
         except StorageError as error:
             raise ToolFailure(f"{error.message} {error.hint}".strip()) from error
+
+    async def _hidden(self) -> set[int]:
+        """The entries of which the view does not show all."""
+        hidden: set[int] = set()
+        for number, item in enumerate(self._view.outline()):
+            if item.state not in IN_VIEW:
+                hidden.add(item.seq)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return hidden
+
+
+def _elsewhere(log: Log, head: int, last: int) -> set[int]:
+    """The entries up to number `last` that the conversation ending at `head` lacks. The log may grow meanwhile."""
+    on_path = {entry.seq for entry in log.path(head)}
+    return {seq for seq in range(1, last + 1) if seq not in on_path}

@@ -142,22 +142,50 @@ async def open_database(
 
 def inspect(path: Path, schema: Schema) -> Found:
     """What lies at `path`, without changing it. Raises `StorageError` where it cannot be told."""
+    found = _found_without_opening(path)
+    if found is not None:
+        return found
+    try:
+        with closing(read_connection(path)) as connection:
+            return _found(connection, path, schema)
+    except sqlite3.Error as error:
+        explanation = explain_sqlite_error(error, path)
+        if isinstance(explanation, Damaged):
+            return Found("damaged", explanation.message)
+        raise explanation from error
+
+
+@contextmanager
+def reading(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
+    """A connection to read the database at `path`, beside whoever writes to it.
+
+    Raises `Damaged` where there is none, or none of ours, and whatever sqlite raises inside as `StorageError`.
+    """
+    with explained_database(path):
+        found = _found_without_opening(path)
+        if found is None:
+            with closing(read_connection(path)) as connection:
+                found = _found(connection, path, schema)
+                if found.state in {"ours", "newer"}:
+                    yield connection
+                    return
+        raise Damaged(found.reason or f"{path} does not exist.")
+
+
+def _found_without_opening(path: Path) -> Found | None:
     with explained(path):
         if not path.exists() or (path.is_file() and path.stat().st_size == 0):
             return Found("absent")
     # sqlite takes a file too short to be a database for an empty one, and would overwrite it.
     if path.is_file() and not _has_header(path):
         return Found("damaged", f"{path} is no database.")
-    try:
-        with closing(read_connection(path)) as connection:
-            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error as error:
-        explanation = explain_sqlite_error(error, path)
-        if isinstance(explanation, Damaged):
-            return Found("damaged", explanation.message)
-        raise explanation from error
+    return None
+
+
+def _found(connection: sqlite3.Connection, path: Path, schema: Schema) -> Found:
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application_id == 0 and version == 0 and tables == 0:
         return Found("absent")
     if application_id != schema.application_id:
@@ -198,7 +226,7 @@ def damaged_connection(path: Path) -> sqlite3.Connection:
 
 def _mode_for_damaged(path: Path) -> str:
     # An immutable file is read without files beside it being made, which would then lie with the damaged one.
-    return "mode=ro" if _wal(path).exists() else "immutable=1"
+    return "mode=ro" if _wal(path).exists() else "mode=ro&immutable=1"
 
 
 def _needs_no_wal(error: sqlite3.OperationalError, path: Path) -> bool:

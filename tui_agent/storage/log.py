@@ -28,9 +28,8 @@ from tui_agent.storage.database import (
     Step,
     Value,
     damaged_connection,
-    explained_database,
     open_database,
-    read_connection,
+    reading,
     set_aside,
 )
 from tui_agent.storage.errors import Damaged, ReadOnly, SessionBusy, StorageError, explain_os_error, explained
@@ -150,7 +149,10 @@ class LogStore:
     async def entries_after(self, seq: int, limit: int) -> list[AnyEntry]:
         """The next `limit` entries after number `seq`, at most; costs what it gives. Raises `StorageError`."""
         await self.ensure_loaded()
-        rows = await self._database.read(_NEXT_ENTRIES, (seq, min(limit, max(self.last_seq - seq, 0))))
+        count = min(limit, max(self.last_seq - seq, 0))
+        rows = await self._database.read(_NEXT_ENTRIES, (seq, count))
+        if len(rows) < count:
+            raise Damaged(f"Entries after number {seq} of {self._database.path} are missing.")
         return await asyncio.to_thread(lambda: [_decoded(row) for row in rows])
 
     async def append(self, entries: Sequence[AnyEntry]) -> None:
@@ -251,11 +253,19 @@ class LogStore:
             aside = await asyncio.to_thread(set_aside, path)
             await asyncio.to_thread(_finish_salvage, path)
         self._database = await open_database(path, SCHEMA)
-        saved = f"The {count} entries before the damage were saved" if count else "No entry of it could be read"
+        saved = f"The {count} entries before the damage were saved"
+        if count < 2:
+            saved = "The one entry before the damage was saved" if count else "No entry of it could be read"
         self.notices.append(
-            f"The log of this session was damaged ({loaded.damage}). {saved}; the damaged file was kept as "
-            f"{aside.name}."
+            f"The log of this session was damaged ({loaded.damage.rstrip('.')}). {saved}; the damaged file was kept "
+            f"as {aside.name}."
         )
+
+
+def log_file(folder: Path) -> Path:
+    """Where the log of the session in `folder` lies, also where a crash left one that was just being saved."""
+    path = folder / LOG_NAME
+    return path if path.exists() or not _rebuilt(path).exists() else _rebuilt(path)
 
 
 class LogSummary(NamedTuple):
@@ -275,7 +285,7 @@ def read_summary(path: Path) -> LogSummary:
     Costs the same at any length, except for a session that only an earlier version has written to: its entries are
     added up.
     """
-    with explained_database(path), closing(read_connection(path)) as connection:
+    with reading(path, SCHEMA) as connection:
         meta = _texts(connection.execute(_META))
         totals = connection.execute("SELECT messages, cost_usd, updated, model FROM totals").fetchone()
         summary = LogSummary(meta, *(totals or (0, 0.0, 0.0, "")))
@@ -301,7 +311,7 @@ def read_entries(path: Path, *, after: int = 0) -> Iterator[AnyEntry]:
 
     Ends before an entry of a kind this version does not know. Raises `StorageError`.
     """
-    with explained_database(path), closing(read_connection(path)) as connection:
+    with reading(path, SCHEMA) as connection:
         for row in connection.execute("SELECT seq, crc, body FROM entries WHERE seq > ? ORDER BY seq", (after,)):
             try:
                 entry = _decoded(row)

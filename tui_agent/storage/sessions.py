@@ -1,11 +1,11 @@
 """Session folders: making one, listing them, finding the one that is meant."""
 
 import asyncio
+import os
 import re
 import secrets
-import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -14,12 +14,14 @@ import msgspec
 
 from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, sync_folder
 from tui_agent.storage.artifacts import safe_name
-from tui_agent.storage.database import explain_sqlite_error, inspect, read_connection
-from tui_agent.storage.errors import StorageError, explained
-from tui_agent.storage.log import LOG_NAME, SCHEMA
+from tui_agent.storage.errors import Damaged, StorageError, explained
+from tui_agent.storage.log import LOCK_NAME, LOG_NAME, log_file, read_damaged_summary, read_summary
+from tui_agent.storage.trace import TRACE_NAME, read_starting_folder
 
 SESSIONS_FOLDER: Final = "sessions"
 
+_NO_LOG: Final = f"its log ({LOG_NAME}) is missing."
+_LIST: Final = "List all with: tui-agent sessions"
 _SESSION_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _SUBTASK_SIGN = ":sub:"
 _SUBTASK_MARK = ".sub."
@@ -28,7 +30,8 @@ _SUBTASK_MARK = ".sub."
 class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a list of sessions shows. Times in seconds since the epoch, `size` in bytes of the whole folder.
 
-    `problem` says why a session cannot be read (empty: it can); then only id, folder and size are known.
+    `cwd` is the folder it was begun in, as `noted_folder` gives it. `problem` says why a session cannot be read (empty:
+    it can); of such a one the rest is what is still known.
     """
 
     id: str
@@ -97,6 +100,11 @@ def create_session(home: Path) -> Path:
             return folder
 
 
+def noted_folder(folder: Path) -> str:
+    """A folder's name as text that can be stored: bytes that are no UTF-8 become ``\\xe9`` and the like."""
+    return os.fsencode(folder).decode("utf-8", "backslashreplace")
+
+
 async def list_sessions(home: Path) -> list[SessionInfo]:
     """Every session, newest first, subtasks aside; damaged ones with their `problem`. Raises `StorageError`."""
     return await asyncio.to_thread(_list, home)
@@ -117,15 +125,105 @@ async def find_session(home: Path, text: str) -> Path:
     return session_folder(home, found[0])
 
 
-async def newest_session(home: Path, cwd: Path) -> Path | None:
-    """The session last used in the folder `cwd` in which something was said; None when there is none."""
-    found = (info for info in await list_sessions(home) if info.cwd == str(cwd) and info.messages)
-    return next((info.folder for info in found if not info.problem), None)
+async def session_to_resume(home: Path, text: str) -> Path:
+    """The folder of the session that `text` names (see `find_session`). Raises `NoSuchSession`, and `Damaged` where it
+    holds no log any more.
+    """
+    folder = await find_session(home, text)
+    if await asyncio.to_thread(_has_log, folder):
+        return folder
+    raise Damaged(_lost(folder, _NO_LOG), _look(folder))
+
+
+async def session_to_continue(home: Path, cwd: Path) -> Path:
+    """The session last used in the folder `cwd` in which something was said; of a damaged one what can be read is
+    saved when it is opened.
+
+    Raises `NoSuchSession`, and `Damaged` where the last one cannot be read. Looks at the newest first, and no further
+    than it must.
+    """
+    return await asyncio.to_thread(_to_continue, home, noted_folder(cwd))
+
+
+def _to_continue(home: Path, cwd: str) -> Path:
+    newest: SessionInfo | None = None
+    lost: list[SessionInfo] = []
+    for changed, folder in sorted(((_changed(folder), folder) for folder in _folders(home)), reverse=True):
+        # Nothing was said in a session after its files were changed last.
+        if newest is not None and newest.updated >= changed:
+            break
+        info = _info(folder)
+        if info.problem and not info.messages:
+            if info.cwd in {cwd, ""} and _contents(folder):
+                lost.append(msgspec.structs.replace(info, updated=changed))
+        elif info.cwd == cwd and info.messages and (newest is None or info.updated > newest.updated):
+            newest = info
+    if newest is not None:
+        # One of which the folder is not known keeps no other from going on.
+        later = [info for info in lost if info.cwd and info.updated > newest.updated]
+        if not later:
+            return newest.folder
+        raise Damaged(
+            f"The session last used in {cwd} cannot be continued. {_lost(later[0].folder, later[0].problem)}",
+            f"Go on with the one before it: tui-agent -r {newest.id}. {_look(later[0].folder)}".rstrip(),
+        )
+    none = f"There is no session to continue in {cwd}."
+    if not lost:
+        raise NoSuchSession(none, _LIST)
+    last = next((info for info in lost if info.cwd), lost[0])
+    whose = "" if last.cwd else " It may have been of this folder."
+    more = f" {len(lost) - 1} more cannot be read." if len(lost) > 1 else ""
+    raise Damaged(f"{none} {_lost(last.folder, last.problem)}{whose}{more}", f"{_look(last.folder)} {_LIST}".lstrip())
+
+
+def _lost(folder: Path, problem: str) -> str:
+    """Which session cannot be read, why, and what was kept of it."""
+    kept = _contents(folder)
+    left = f"What is left of it is kept in {folder}: {', '.join(kept)}." if kept else f"Nothing is left in {folder}."
+    return f"Session {folder.name} cannot be read: {problem} {left}"
+
+
+def _look(folder: Path) -> str:
+    """What can be done with a session that cannot be read."""
+    steps: list[str] = []
+    if _has_log(folder):
+        steps.append(f"Go on with what can still be read of it: tui-agent -r {folder.name}.")
+    if (folder / TRACE_NAME).exists():
+        steps.append(f"Print its record: tui-agent trace {folder.name}.")
+    return " ".join(steps)
+
+
+def _contents(folder: Path) -> list[str]:
+    """The names in a session's folder, without its lock and what sqlite leaves beside a database."""
+    with explained(folder):
+        names = sorted(path.name for path in folder.iterdir())
+    return [name for name in names if name != LOCK_NAME and not name.endswith(("-wal", "-shm"))]
+
+
+def _has_log(folder: Path) -> bool:
+    path = log_file(folder)
+    with suppress(OSError):
+        return path.stat().st_size > 0
+    return False
+
+
+def _changed(folder: Path) -> float:
+    """When something was last written to a session, in seconds since the epoch; 0 where nothing says."""
+    times: list[float] = []
+    for name in (LOG_NAME, f"{LOG_NAME}-wal", TRACE_NAME):
+        with suppress(OSError):
+            stat = (folder / name).stat()
+            # Readers leave an empty file where a writer's newest entries would stand.
+            times += [stat.st_mtime] if stat.st_size else []
+    if not times:
+        with suppress(OSError):
+            times.append(folder.stat().st_mtime)
+    return max(times, default=0.0)
 
 
 def _list(home: Path) -> list[SessionInfo]:
     subtasks = _subtask_costs(home)
-    found = [_with_subtasks(_info(folder), subtasks) for folder in _folders(home)]
+    found = [_with_size(_with_subtasks(_info(folder), subtasks)) for folder in _folders(home)]
     return sorted(found, key=lambda info: (info.updated or info.created, info.id), reverse=True)
 
 
@@ -148,58 +246,54 @@ def _all_folders(home: Path) -> Iterator[Path]:
 
 
 def _info(folder: Path) -> SessionInfo:
-    size = _size(folder)
-    created = datetime.strptime(folder.name[:15], "%Y%m%d-%H%M%S").timestamp()
-    path = folder / LOG_NAME
+    """All but the size."""
+    path, problem = log_file(folder), ""
     try:
-        found = inspect(path, SCHEMA)
-        if found.state not in {"ours", "newer"}:
-            reason = found.reason or "It holds no log."
-            return SessionInfo(folder.name, folder, created=created, size=size, problem=reason)
-        with closing(read_connection(path)) as connection:
-            meta = dict(connection.execute("SELECT key, value FROM meta"))
-            totals = connection.execute("SELECT messages, cost_usd, updated, model FROM totals").fetchone()
-        messages, cost_usd, updated, model = totals or (0, 0.0, 0.0, "")
-        return SessionInfo(
-            folder.name,
-            folder,
-            title=meta.get("title", ""),
-            cwd=meta.get("cwd", ""),
-            created=created,
-            updated=updated or created,
-            size=size,
-            model=model,
-            messages=messages,
-            cost_usd=cost_usd,
-        )
-    except sqlite3.Error as error:
-        problem = explain_sqlite_error(error, path).message
+        summary = read_summary(path)
     except StorageError as error:
-        problem = error.message
-    return SessionInfo(folder.name, folder, created=created, size=size, problem=problem)
+        problem = error.message if _has_log(folder) else _NO_LOG
+        summary = read_damaged_summary(path)
+    created = _created(folder)
+    return SessionInfo(
+        folder.name,
+        folder,
+        title=summary.meta.get("title", ""),
+        cwd=summary.meta.get("cwd", "") or (read_starting_folder(folder) if problem else ""),
+        created=created,
+        updated=summary.updated or created,
+        model=summary.model,
+        messages=summary.messages,
+        cost_usd=summary.cost_usd,
+        problem=problem,
+    )
+
+
+def _created(folder: Path) -> float:
+    """What the folder's name says; of a name that is no time, when the folder was changed."""
+    try:
+        return datetime.strptime(folder.name[:15], "%Y%m%d-%H%M%S").timestamp()
+    except (ValueError, OverflowError):
+        return _changed(folder)
 
 
 def _with_subtasks(info: SessionInfo, costs: Mapping[str, float]) -> SessionInfo:
     return msgspec.structs.replace(info, cost_usd=info.cost_usd + costs.get(info.id, 0.0))
 
 
+def _with_size(info: SessionInfo) -> SessionInfo:
+    total = 0
+    for path in info.folder.rglob("*"):
+        # Gone since it was listed: a session in use makes and removes files beside its databases.
+        with suppress(OSError):
+            total += path.lstat().st_size
+    return msgspec.structs.replace(info, size=total)
+
+
 def _subtask_costs(home: Path) -> dict[str, float]:
     """What the subtasks of each session cost, in USD; those that cannot be read count nothing."""
     costs: dict[str, float] = {}
-    for folder in (home / SESSIONS_FOLDER).glob(f"*{_SUBTASK_MARK}*"):
+    for folder in _subtasks(home):
         parent = folder.name.partition(_SUBTASK_MARK)[0]
-        with suppress(sqlite3.Error, StorageError), closing(read_connection(folder / LOG_NAME)) as connection:
-            (cost,) = connection.execute("SELECT cost_usd FROM totals").fetchone() or (0.0,)
-            costs[parent] = costs.get(parent, 0.0) + cost
+        with suppress(StorageError):
+            costs[parent] = costs.get(parent, 0.0) + read_summary(folder / LOG_NAME).cost_usd
     return costs
-
-
-def _size(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.lstat().st_size
-        except OSError:
-            # Gone since it was listed: a session in use makes and removes files beside its databases.
-            continue
-    return total

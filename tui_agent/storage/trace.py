@@ -13,7 +13,7 @@ anchor or differs there was tampered with. Both are synced on commit, so a power
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -33,7 +33,7 @@ from tui_agent.conversation.entries import (
     model_call,
 )
 from tui_agent.durable import to_completion
-from tui_agent.storage.database import Database, Row, Schema, explained_database, open_database, read_connection
+from tui_agent.storage.database import Database, Row, Schema, open_database, reading
 from tui_agent.storage.errors import Damaged, StorageError
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.store import Kind
@@ -76,7 +76,7 @@ _CHUNK_ENTRIES = 200
 _SCANNED_EVENTS = 64
 _EVENTS_BEFORE: Final = "SELECT seq, time, kind, body FROM events WHERE seq < ? ORDER BY seq DESC LIMIT ?"
 
-Noted = TypeVar("Noted")
+Note = TypeVar("Note")
 
 
 class TraceEvent(msgspec.Struct, frozen=True):
@@ -220,25 +220,27 @@ class Trace:
         Where the record is damaged, missing, or not what its anchor says, that is its next event. Costs what is
         missing. Raises `StorageError`.
         """
+        await store.ensure_loaded()
         if store.read_only:
             return cls(None, store, Anchor(), 0)
-        await store.ensure_loaded()
         database = await open_database(store.folder / TRACE_NAME, SCHEMA)
         if database.read_only:
             await database.close()
             return cls(None, store, Anchor(), 0)
         try:
             meta = await store.meta()
-            anchor = noted(meta.get(ANCHOR_KEY), Anchor) or Anchor()
+            anchor = _from_json(meta.get(ANCHOR_KEY), Anchor) or Anchor()
             newest = await database.read("SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1")
             head = Anchor(int(newest[0][0] or 0), str(newest[0][1])) if newest else Anchor()
             anchored = await database.read("SELECT hash FROM events WHERE seq = ?", (anchor.seq,))
-            told = await _last_entry(database)
-            followed = noted(meta.get(DERIVATION_KEY), Derivation)
-            derived = min(told, store.last_seq)
-            if told > derived or followed is None or followed.version != DERIVATION or followed.event > head.seq:
+            recorded = await _last_entry(database)
+            followed = _from_json(meta.get(DERIVATION_KEY), Derivation)
+            derived = min(recorded, store.last_seq)
+            if recorded > derived or followed is None or followed.version != DERIVATION or followed.event > head.seq:
                 followed = Derivation(DERIVATION, head.seq, derived + 1)
-                await store.set_meta({DERIVATION_KEY: msgspec.json.encode(followed).decode()})
+                # Without room for it now, the next opening notes it.
+                with suppress(StorageError):
+                    await store.set_meta({DERIVATION_KEY: msgspec.json.encode(followed).decode()})
         except StorageError:
             await database.close()
             raise
@@ -247,8 +249,8 @@ class Trace:
         if set_aside or (anchor.seq and anchored != [(anchor.hash,)]):
             reason = "the file was damaged or foreign" if set_aside else "it does not hold the event its anchor names"
             trace.record("trace_gap", TraceGap(reason, anchor, set_aside))
-        if told > derived:
-            reason = f"the log was damaged and goes on after entry {derived}; this record told of entry {told} as well"
+        if recorded > derived:
+            reason = f"the log was damaged and goes on after entry {derived}; before, it went on to entry {recorded}"
             trace.record("trace_gap", TraceGap(reason))
         if derived < store.last_seq:
             # Of a disk that takes nothing the next flush tells, which tries again.
@@ -381,13 +383,28 @@ def read_events(folder: Path, *, after: int = 0) -> Iterator[TraceEvent]:
     path = folder / TRACE_NAME
     if not path.exists():
         raise StorageError(f"Session {folder.name} has no record ({TRACE_NAME} does not exist).")
-    with explained_database(path), closing(read_connection(path)) as connection:
+    with reading(path, SCHEMA) as connection:
         for row in connection.execute("SELECT seq, time, kind, body FROM events WHERE seq > ? ORDER BY seq", (after,)):
             yield _event(row)
 
 
-def noted(text: str | None, kind: type[Noted]) -> Noted | None:
-    """What a session has noted as JSON; None where it has not, or something else stands there."""
+def read_starting_folder(folder: Path) -> str:
+    """The folder the session in `folder` was begun in, as far as its record can be read; else empty."""
+    path = folder / TRACE_NAME
+    with suppress(StorageError), reading(path, SCHEMA) as connection:
+        for (body,) in connection.execute("SELECT body FROM events WHERE kind = 'session' ORDER BY seq LIMIT 9"):
+            start = _from_json(body if isinstance(body, str) else None, _Start)
+            if start is not None and start.cwd:
+                return start.cwd
+    return ""
+
+
+class _Start(msgspec.Struct):
+    cwd: str = ""
+
+
+def _from_json(text: str | None, kind: type[Note]) -> Note | None:
+    """What was noted as JSON; None where nothing was, or something else stands there."""
     with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(text or "", type=kind)
     return None

@@ -1,14 +1,12 @@
 """Checking a session's record against its hash chain, its anchor and its log, without changing any of them."""
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from tui_agent.storage.database import explain_sqlite_error, inspect, read_connection
+from tui_agent.storage.database import reading
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LOG_NAME, SessionLock, read_entries
 from tui_agent.storage.log import SCHEMA as LOG_SCHEMA
@@ -30,8 +28,9 @@ from tui_agent.storage.trace import (
 )
 
 _PROBLEMS_SHOWN = 20
+_NOT_BEGUN = -1
 
-Noted = TypeVar("Noted")
+Note = TypeVar("Note")
 
 
 class VerifyReport(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,9 +53,9 @@ def verify(folder: Path) -> VerifyReport:
     secret in it.
     """
     problems: list[str] = []
-    noted = _read_meta(folder, problems)
-    anchor = _noted(noted, ANCHOR_KEY, Anchor, problems) or Anchor()
-    followed = _noted(noted, DERIVATION_KEY, Derivation, problems)
+    meta = _read_meta(folder, problems)
+    anchor = _read_note(meta, ANCHOR_KEY, Anchor, problems) or Anchor()
+    followed = _read_note(meta, DERIVATION_KEY, Derivation, problems)
     comparison = _Comparison(folder, followed, problems) if followed and followed.version == DERIVATION else None
     events, anchored_hash = _check_chain(folder, anchor, comparison, problems)
     if anchor.seq > events:
@@ -71,23 +70,16 @@ def verify(folder: Path) -> VerifyReport:
 
 
 def _read_meta(folder: Path, problems: list[str]) -> dict[str, object]:
-    path = folder / LOG_NAME
     try:
-        found = inspect(path, LOG_SCHEMA)
-        if found.state not in {"ours", "newer"}:
-            problems.append(f"there is no anchor: {found.reason or f'{path} does not exist'}")
-            return {}
-        with closing(read_connection(path)) as connection:
+        with reading(folder / LOG_NAME, LOG_SCHEMA) as connection:
             return dict(connection.execute("SELECT key, value FROM meta"))
     except StorageError as error:
-        problems.append(f"the anchor cannot be read: {error.message}")
-    except sqlite3.Error as error:
-        problems.append(f"the anchor cannot be read: {explain_sqlite_error(error, path).message}")
-    return {}
+        problems.append(f"there is no anchor: {error.message}")
+        return {}
 
 
-def _noted(noted: dict[str, object], key: str, kind: type[Noted], problems: list[str]) -> Noted | None:
-    value = noted.get(key)
+def _read_note(meta: dict[str, object], key: str, kind: type[Note], problems: list[str]) -> Note | None:
+    value = meta.get(key)
     if value is None:
         return None
     try:
@@ -98,21 +90,24 @@ def _noted(noted: dict[str, object], key: str, kind: type[Noted], problems: list
 
 
 class _Comparison:
-    """Holds the record against the log, event by event: every entry has its events, in order, and no others."""
+    """Holds the record against the log, event by event: every entry has its events, in order, and no others.
+
+    The log is read from the first event on, never before: of a session that is in use it must not be the older one.
+    """
 
     def __init__(self, folder: Path, followed: Derivation, problems: list[str]) -> None:
         self._folder = folder
         self._after = followed.event
         self._problems = problems
         self._coming = self._read(followed.entry)
-        self._entry, self._left = 0, list[NewEvent]()
-        self._advance()
+        self._entry, self._left = _NOT_BEGUN, list[NewEvent]()
 
     def take(self, event: TraceEvent) -> None:
         """Compare the record's next event."""
         number = entry_of(event) if event.seq > self._after else 0
         if not number:
             return
+        self._begin()
         while self._entry and self._entry < number:
             kinds = ", ".join(left.kind for left in self._left)
             self._problems.append(f"entry {self._entry} of the log lacks its events here: {kinds}")
@@ -134,6 +129,7 @@ class _Comparison:
 
     def end(self) -> None:
         """The record has no more events."""
+        self._begin()
         first = last = self._entry
         while self._entry:
             last = self._entry
@@ -144,6 +140,10 @@ class _Comparison:
                 f"entries {first} to {last} of the log lack events: the end of the record was cut off, or the program "
                 "was killed before it wrote them (then they are added when the session is opened)"
             )
+
+    def _begin(self) -> None:
+        if self._entry == _NOT_BEGUN:
+            self._advance()
 
     def _advance(self) -> None:
         self._entry, self._left = next(self._coming, (0, []))
@@ -161,14 +161,10 @@ class _Comparison:
 def _check_chain(folder: Path, anchor: Anchor, comparison: _Comparison | None, problems: list[str]) -> tuple[int, str]:
     path = folder / TRACE_NAME
     count, previous, anchored_hash = 0, GENESIS, ""
+    if not path.exists():
+        return 0, ""
     try:
-        found = inspect(path, SCHEMA)
-        if found.state == "absent":
-            return 0, ""
-        if found.state in {"foreign", "damaged"}:
-            problems.append(found.reason)
-            return 0, ""
-        with closing(read_connection(path)) as connection:
+        with reading(path, SCHEMA) as connection:
             present = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
             problems.extend(f"the guard {name} was removed" for name in TRIGGERS if name not in present)
             for row in connection.execute("SELECT seq, time, kind, body, previous, hash FROM events ORDER BY seq"):
@@ -181,8 +177,6 @@ def _check_chain(folder: Path, anchor: Anchor, comparison: _Comparison | None, p
                     anchored_hash = previous
     except StorageError as error:
         problems.append(error.message)
-    except sqlite3.Error as error:
-        problems.append(explain_sqlite_error(error, path).message)
     return count, anchored_hash
 
 

@@ -1,0 +1,44 @@
+"""A conversation that is kept in memory, without files or sqlite."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.storage.entries import conversation
+from tui_agent.agent.record import Record
+from tui_agent.conversation.entries import user_message
+from tui_agent.conversation.view import View
+from tui_agent.storage.store import MemoryStore, NoTrace
+
+
+async def test_a_record_needs_no_files() -> None:
+    store = MemoryStore(conversation(2))
+    record = Record(View(await store.load()), store, NoTrace())
+    assert await record.append(user_message("more"), user_message("and more")) == 7
+    record.trace.record("alert", {"text": "x"})
+    await record.trace.flush()
+    await record.trace.close()
+    await store.close()
+    assert (await store.load())[:5] == conversation(2)
+    assert [entry.seq for entry in await store.load()] == list(range(1, 8))
+    assert (store.read_only, list(store.notices)) == ("", [])
+
+
+async def test_what_was_loaded_is_the_caller_s_own() -> None:
+    store = MemoryStore(conversation(1))
+    (await store.load()).clear()
+    assert len(await store.load()) == 3
+
+
+async def test_numbers_must_follow_in_memory_too() -> None:
+    store = MemoryStore(conversation(1))
+    with pytest.raises(ValueError, match="cannot follow entry 3"):
+        await store.append(conversation(1))
+    assert len(await store.load()) == 3
+
+
+@pytest.mark.parametrize("module", ["tui_agent.storage.store", "tui_agent.agent.agent"])
+def test_no_sqlite_is_imported(module: str) -> None:
+    check = f"import sys, {module}; sys.exit('sqlite3' in sys.modules or 'aiosqlite' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
