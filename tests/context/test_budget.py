@@ -3,7 +3,7 @@
 import pytest
 
 from tui_agent.context.budget import Budget, Window, budget, budget_of, resolve_window
-from tui_agent.context.thresholds import KnownTier, Thresholds, keep_tokens, thresholds
+from tui_agent.context.budget import KnownTier, Thresholds, keep_tokens, thresholds
 from tui_agent.settings import Clearing, Compaction, Context, ThresholdByTier
 
 

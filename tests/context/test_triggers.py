@@ -6,11 +6,12 @@ import pytest
 
 from tests.context.sessions import MODEL, Session
 from tests.context.talks import ARCHIVE, PROMPTS
-from tui_agent.context.compaction import CompactionPlan, accept
-from tui_agent.context.manager import ContextManager, ModelFacts
-from tui_agent.context.refusal import Refusal
-from tui_agent.context.situation import Rates
-from tui_agent.context.thresholds import KnownTier
+from tui_agent.context.summary.plan import SummaryPlan, accept
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.economics import ModelFacts
+from tui_agent.context.effects import Refusal
+from tui_agent.context.economics import Rates
+from tui_agent.context.budget import KnownTier
 from tui_agent.conversation.entries import Usage, user_message
 from tui_agent.conversation.view import View
 from tui_agent.settings import Clearing, Compaction, Context, Digests, Preset, Settings
@@ -52,8 +53,8 @@ def facts(window: int, tier: KnownTier, rates: Rates | None = None) -> ModelFact
     return ModelFacts(name=MODEL, window=window, told_by_provider=True, max_output=128_000, tier=tier, rates=rates)
 
 
-def manager(settings: Settings = UNPRICED) -> ContextManager:
-    return ContextManager(settings, PROMPTS)
+def manager(settings: Settings = UNPRICED) -> ContextEngine:
+    return ContextEngine(settings, PROMPTS)
 
 
 def talk(size: int) -> Session:
@@ -227,7 +228,7 @@ def test_with_prices_no_layer_is_later_than_without(window: int, tier: KnownTier
     assert steps
 
 
-def compacted(made: Session, plan: CompactionPlan, engine: ContextManager) -> None:
+def compacted(made: Session, plan: SummaryPlan, engine: ContextEngine) -> None:
     done = accept(plan, plan.extract, Compaction(), path=ARCHIVE, tokens_of=engine.tokens_of(made.view))
     assert not isinstance(done, Refusal), done
     for entry in done.entries:

@@ -5,32 +5,10 @@ import json
 from hypothesis import strategies as st
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    Artifact,
-    Checkpointed,
-    Cleared,
-    Delivered,
-    Digested,
-    HeadMoved,
-    Message,
-    ModelSwitched,
-    Partial,
-    Pinned,
-    Prefix,
-    Queued,
-    Restored,
-    Summarized,
-    UnattributedCall,
-    Undone,
-    Usage,
-    Withdrawn,
-    notice,
-    tool_result,
-    user_message,
-)
+from tui_agent.conversation.entries import AnyEntry, Artifact, Checkpointed, Cleared, Delivered, Digested, HeadMoved, Message, ModelSwitched, Partial, Pinned, Prefix, Queued, Restored, Summarized, UnattributedCall, Undone, Usage, Withdrawn, notice, tool_result, user_message
 from tui_agent.conversation.request import RequestMessage
-from tui_agent.conversation.view import ReasoningPolicy, View
+from tui_agent.conversation.request import ReasoningPolicy
+from tui_agent.conversation.view import View
 
 MODELS = ("anthropic:claude-opus-5-5", "gemini:gemini-3.8-flash")
 SPENT = UnattributedCall(model=MODELS[0], usage=Usage(9, output_tokens=1), purpose="unfinished")

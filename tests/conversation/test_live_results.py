@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from tests.conversation.logs import MODELS, logs
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.sizes import NOTHING, Size, size_of_block
-from tui_agent.conversation.view import ReasoningPolicy, View
+from tui_agent.conversation.request import ReasoningPolicy
+from tui_agent.conversation.view import View
 
 SHOWN = ("verbatim", "preview", "restored")
 

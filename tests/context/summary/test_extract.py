@@ -3,7 +3,7 @@
 import pytest
 
 from tests.context.talks import Talk
-from tui_agent.context.handover import CHECKPOINT, FIVE, OUTLINE, Form, sections
+from tui_agent.context.summary.questions import CHECKPOINT, FIVE, OUTLINE, Form, sections
 from tui_agent.context.summary.extract import extract
 
 

@@ -10,12 +10,14 @@ from tests.context.talks import ARCHIVE, PROMPTS
 from tests.settings.effects.probe import Observe, Probe
 from tui_agent.agent.task_class import compaction_threshold
 from tui_agent.context.asked import Asked
-from tui_agent.context.compaction import Accepted, CompactionPlan, accept
-from tui_agent.context.digests import DigestPlan, accept_digest
-from tui_agent.context.manager import ContextManager, ModelFacts, Pass
-from tui_agent.context.output import Cut, Evicted
-from tui_agent.context.situation import Rates
-from tui_agent.context.thresholds import Thresholds
+from tui_agent.context.summary.plan import Accepted, SummaryPlan, accept
+from tui_agent.context.layers.digests import DigestPlan, accept_digest
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.economics import ModelFacts
+from tui_agent.context.manager import Pass
+from tui_agent.context.layers.limits import Cut, Evicted
+from tui_agent.context.economics import Rates
+from tui_agent.context.budget import Thresholds
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Cleared, Pinned, Usage, user_message
 from tui_agent.conversation.view import View
@@ -26,8 +28,8 @@ NOW = 100.0
 RATES = Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25)
 
 
-def engine(settings: Settings) -> ContextManager:
-    return ContextManager(settings, PROMPTS, task_threshold=compaction_threshold(settings))
+def engine(settings: Settings) -> ContextEngine:
+    return ContextEngine(settings, PROMPTS, task_threshold=compaction_threshold(settings))
 
 
 def thresholds(settings: Settings, model: ModelFacts = FACTS) -> Thresholds:
@@ -39,7 +41,7 @@ def due(settings: Settings, session: Session, model: ModelFacts = FACTS) -> Pass
     return engine(settings).due(session.view, model, NOW, between_turns=False)
 
 
-def compaction(settings: Settings, session: Session, model: ModelFacts = FACTS) -> CompactionPlan:
+def compaction(settings: Settings, session: Session, model: ModelFacts = FACTS) -> SummaryPlan:
     """The compaction that is due."""
     plan = due(settings, session, model).summary
     assert plan is not None

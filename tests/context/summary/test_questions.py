@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.context.talks import PROMPTS
-from tui_agent.context.handover import (
+from tui_agent.context.summary.questions import (
     CHECKPOINT,
     FIVE,
     OUTLINE,
