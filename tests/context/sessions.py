@@ -5,8 +5,20 @@ import json
 from tui_agent.context.budget import Budget, Thresholds, thresholds
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Rates, Situation
+from tui_agent.context.effects import Append, StepStarted, step_of
+from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Artifact, Message, ModelSwitched, Prefix, Usage, tool_result
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Artifact,
+    Cleared,
+    Digested,
+    Message,
+    ModelSwitched,
+    Prefix,
+    Usage,
+    tool_result,
+)
 from tui_agent.conversation.sizes import Size
 from tui_agent.conversation.view import View
 from tui_agent.settings import Clearing, Compaction
@@ -74,3 +86,18 @@ def situation(
         tokens_of=tokens_of,
         mixed_tokens_of=tokens_of,
     )
+
+
+def comes(engine: ContextEngine, *, between_turns: bool = False) -> str:
+    """The step that is done first before the next call; empty where nothing is due. Changes nothing."""
+    steps = engine.prepare(between_turns=between_turns)
+    first = next(steps, None)
+    steps.close()
+    match first:
+        case StepStarted():
+            return first.step
+        case Append((Cleared() | Digested() as entry,)):
+            return step_of(entry).step
+        case _:
+            assert first is None, first
+            return ""

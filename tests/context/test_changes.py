@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.context.talks import FILLER, Talk, accepted, compaction, shown, situation, total
 from tests.conversation.logs import logs
-from tui_agent.context.effects import Refusal
 from tui_agent.context.changes import imagined, plan_pin, plan_restore, plan_undo, plan_unpin, what_if
+from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Reasoning, Text
 from tui_agent.conversation.entries import Cleared, Message, Pinned, Restored, Undone
 from tui_agent.conversation.request import ReasoningPolicy

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.context.performer import Performer
+from tests.context.sessions import comes
 from tui_agent.context.budget import Budget, thresholds
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import (
@@ -28,10 +29,9 @@ from tui_agent.context.economics import (
     spoken_time,
     thrift_factor,
 )
-from tui_agent.context.effects import Append, StepStarted
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import ToolCall, ToolResult
-from tui_agent.conversation.entries import Cleared, Message, ModelSwitched, Usage, tool_result, user_message
+from tui_agent.conversation.entries import Message, ModelSwitched, Usage, tool_result, user_message
 from tui_agent.settings import Clearing, Compaction, Context, Settings
 
 
@@ -320,20 +320,6 @@ class Reading:
         self.now = NOW + later_s
         return self.engine.forecast(layer)
 
-    def comes(self, *, between_turns: bool = False) -> str:
-        """What would be done before the next call: ``clear``, ``compact`` or nothing."""
-        steps = self.engine.prepare(between_turns=between_turns)
-        first = next(steps, None)
-        steps.close()
-        match first:
-            case Append((Cleared(),)):
-                return "clear"
-            case StepStarted("summary"):
-                return "compact"
-            case _:
-                assert first is None
-                return ""
-
 
 def careful(*, thrift: float = 1.0) -> Settings:
     return Settings(clearing=Clearing(keep=3, protect_tokens=5_000), compaction=Compaction(thrift=thrift))
@@ -360,11 +346,11 @@ def test_a_clearing_frees_and_costs_what_was_foreseen() -> None:
 def test_it_says_now_where_the_price_makes_it_come(reads: int, layer: str) -> None:
     loop = Reading(reads, careful())
     assert loop.engine.tokens < loop.engine.thresholds.clear.tokens
-    says, comes = loop.forecast(layer).why.startswith("now"), loop.comes()
+    says, first = loop.forecast(layer).why.startswith("now"), comes(loop.engine)
     if layer == "compact":
-        assert says == (comes == "compact")
-    elif comes != "compact":
-        assert says or comes != "clear"
+        assert says == (first == "summary")
+    elif first != "summary":
+        assert says or first != "cleared"
 
 
 def test_it_says_why_nothing_comes() -> None:
@@ -401,15 +387,15 @@ def test_a_compaction_comes_at_the_call_at_which_the_readmes_formula_says_it_pay
         loop.read(number)
         growth = loop.engine.meter.growth.all
         freed, needed = freed_and_needed(loop, between_turns=between_turns, growth=growth)
-        assert (loop.comes(between_turns=between_turns) == "compact") is (freed >= needed), number
+        assert (comes(loop.engine, between_turns=between_turns) == "summary") is (freed >= needed), number
         if freed >= needed:
             break
     assert 100_000 < loop.engine.tokens < loop.engine.thresholds.compact.tokens / 2
 
 
-@pytest.mark.parametrize(("kept_results", "comes"), [(3, "clear"), (60, "compact")])
+@pytest.mark.parametrize(("kept_results", "first"), [(3, "cleared"), (60, "summary")])
 def test_a_compaction_comes_instead_of_a_clearing_that_would_free_at_a_higher_price(
-    kept_results: int, comes: str
+    kept_results: int, first: str
 ) -> None:
     """The more stays behind what is cleared, the more is written anew for it."""
     settings = Settings(
@@ -418,4 +404,4 @@ def test_a_compaction_comes_instead_of_a_clearing_that_would_free_at_a_higher_pr
     )
     loop = Reading(72, settings, window=500_000)
     assert loop.engine.tokens > loop.engine.thresholds.clear.tokens
-    assert loop.comes() == comes
+    assert comes(loop.engine) == first

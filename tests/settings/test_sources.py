@@ -9,7 +9,22 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tests.settings.given import accepted, nested, user_file, write
-from tui_agent.settings import ADDED_UP, GivenValue, Override, Overrides, Setting, Settings, SettingsError, Value, environment_name, home_folder, json_text, load_settings, settings_by_key, values_by_key
+from tui_agent.settings import (
+    ADDED_UP,
+    GivenValue,
+    Override,
+    Overrides,
+    Setting,
+    Settings,
+    SettingsError,
+    Value,
+    environment_name,
+    home_folder,
+    json_text,
+    load_settings,
+    settings_by_key,
+    values_by_key,
+)
 from tui_agent.settings.sources import MAX_FILE_BYTES
 
 

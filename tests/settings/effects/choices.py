@@ -6,7 +6,15 @@ from pathlib import Path
 from tests.settings.effects.context import FACTS, thresholds
 from tests.settings.effects.probe import Observe, Probe
 from tui_agent.agent.observations import ModelAnswered, Observation, ToolAnswered, ToolCalled, UserSpoke
-from tui_agent.agent.task_class import configured_model, larger_model, local_models, model_name, permission_mode, small_model, tier_table
+from tui_agent.agent.task_class import (
+    configured_model,
+    larger_model,
+    local_models,
+    model_name,
+    permission_mode,
+    small_model,
+    tier_table,
+)
 from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
 from tui_agent.agent.watchdog import default_watchdog
 from tui_agent.models.catalogue import quick_profile
