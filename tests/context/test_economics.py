@@ -331,7 +331,7 @@ def test_a_clearing_frees_and_costs_what_was_foreseen() -> None:
     caller = Performer(loop.engine)
     caller.run(loop.engine.prepare())
     (cleared,) = caller.done
-    assert cleared.before - cleared.after == seen.frees == cold.frees
+    assert seen.frees == cold.frees == pytest.approx(cleared.before - cleared.after, rel=0.02)
     assert (cold.cost_usd, cold.calls) == (0.0, 0)
     assert "now: the cache is cold" in cold.why
     assert seen.cost_usd is not None

@@ -1,15 +1,16 @@
 """Clearing of old tool results."""
 
+import re
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
 from tests.context.sessions import Session, situation, tokens, tokens_of
 from tui_agent.context.budget import Budget, Threshold, budget, thresholds
-from tui_agent.context.economics import Situation, clearing_size, relative_rates
-from tui_agent.context.layers.clearing import Clearing as ClearingLayer
+from tui_agent.context.economics import clearing_size, relative_rates
 from tui_agent.context.layers.clearing import NextLook, candidates, plan_clearing, stays
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, HeadMoved, Pinned, Restored, Undone, user_message
@@ -45,12 +46,14 @@ def shown(view: View) -> dict[str, str]:
     }
 
 
-def whole_batch(view: View, moment: Situation, settings: Clearing) -> tuple[int, int]:
-    """What clearing all that may be cleared would free, and the tail it would write anew, in tokens."""
-    seen = ClearingLayer(settings, stays(settings)).forecast(view, moment)
-    assert OPUS is not None
-    assert seen.cost_usd is not None
-    return seen.frees, round(seen.cost_usd * 1e6 / OPUS.input_usd / (OPUS.write - OPUS.read))
+def by_price(entry: Cleared | None) -> tuple[int, int, int]:
+    """What a clearing that pays frees, the tail it writes anew, and from what size on it pays, as it says itself."""
+    assert entry is not None
+    said = re.fullmatch(r"it pays: (\S+) freed tokens outweigh writing (\S+) anew \(from (\S+) on\)", entry.reason)
+    assert said is not None, entry.reason
+    freed, tail, needed = (int(figure.replace(",", "")) for figure in said.groups())
+    assert freed == entry.before - entry.after
+    return freed, tail, needed
 
 
 def test_it_fires_one_token_above_its_threshold_and_not_before() -> None:
@@ -176,11 +179,9 @@ def test_by_price_it_clears_once_the_freed_tokens_reach_their_size_and_never_aft
         if exact is not None:
             break
         assert plan_clearing(made.view, moment, SETTINGS, room_threshold, next_look=look) is None
-    assert exact.reason.startswith("it pays")
     assert tokens(made.view) < room_threshold.tokens
-    freed, tail = whole_batch(made.view, moment, SETTINGS)
-    needed = clearing_size(OPUS, tail, 3_000)
-    assert needed is not None
+    freed, tail, needed = by_price(exact)
+    assert needed == pytest.approx(clearing_size(OPUS, tail, 3_000), abs=1)
     assert needed <= freed < needed + 3_500
     for _ in range(3):
         found = plan_clearing(
@@ -194,12 +195,10 @@ def test_by_price_it_clears_once_the_freed_tokens_reach_their_size_and_never_aft
 
 def test_the_tail_is_what_follows_the_first_cleared_result_and_stays() -> None:
     made = session(10)
-    moment = situation(made.view, ROOM, rates=OPUS)
-    found = plan_clearing(made.view, moment, FEW, trigger(), force=True)
+    found = plan_clearing(made.view, situation(made.view, ROOM, rates=OPUS, growth=1), FEW, trigger())
     assert found is not None
     assert len(found.results) == 7
-    freed, tail = whole_batch(made.view, moment, FEW)
-    assert freed == found.before - found.after
+    _, tail, _ = by_price(found)
     calls = tokens_of(made.view.sizes()["calls"])
     stubs = sum(tokens_of(size_of_text(stub)) for stub in found.texts[1:])
     assert abs(tail - (3 * tokens_of(size_of_text(RESULT)) + 0.9 * calls + stubs)) <= 5
