@@ -7,9 +7,27 @@ from hypothesis import strategies as st
 
 from tests.conversation.logs import MODELS, Writer, broken_rules, logs
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Checkpointed, Cleared, Delivered, Digested, HeadMoved, Message, Pinned, Prefix, Queued, Restored, Summarized, Undone, decode, encode, tool_result, user_message
-from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Size, size_of_block
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Checkpointed,
+    Cleared,
+    Delivered,
+    Digested,
+    HeadMoved,
+    Message,
+    Pinned,
+    Prefix,
+    Queued,
+    Restored,
+    Summarized,
+    Undone,
+    decode,
+    encode,
+    tool_result,
+    user_message,
+)
 from tui_agent.conversation.request import ReasoningPolicy, RequestMessage
+from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Size, size_of_block
 from tui_agent.conversation.view import View
 
 
