@@ -2,13 +2,26 @@
 
 import json
 
-from tui_agent.context.budget import Budget
+from tui_agent.context.budget import Budget, Thresholds, thresholds
 from tui_agent.context.counting import estimate
-from tui_agent.context.situation import Rates, Situation
+from tui_agent.context.economics import Rates, Situation
+from tui_agent.context.effects import Append, StepStarted, step_of
+from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Artifact, Message, ModelSwitched, Prefix, Usage, tool_result
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Artifact,
+    Cleared,
+    Digested,
+    Message,
+    ModelSwitched,
+    Prefix,
+    Usage,
+    tool_result,
+)
 from tui_agent.conversation.sizes import Size
 from tui_agent.conversation.view import View
+from tui_agent.settings import Clearing, Compaction
 
 MODEL = "anthropic:claude-opus-5-5"
 
@@ -50,15 +63,41 @@ def tokens(view: View) -> int:
 
 
 def situation(
-    view: View, budget: Budget, *, cold: bool = False, rates: Rates | None = None, growth: float = 0.0
+    view: View,
+    budget: Budget,
+    *,
+    cold: bool = False,
+    between_turns: bool = False,
+    rates: Rates | None = None,
+    growth: float = 0.0,
+    limits: Thresholds | None = None,
 ) -> Situation:
-    """The moment before the next call of a view that was never measured."""
+    """The moment before the next call of a view that was never measured, under the settings as they come."""
     return Situation(
         budget=budget,
+        limits=limits or thresholds(budget, Clearing(), Compaction(), tier="frontier"),
         tokens=tokens(view),
         growth=growth,
+        growth_of_all=growth,
         cold=cold,
-        between_turns=False,
+        between_turns=between_turns,
         rates=rates,
+        small_rates=None,
         tokens_of=tokens_of,
+        mixed_tokens_of=tokens_of,
     )
+
+
+def comes(engine: ContextEngine, *, between_turns: bool = False) -> str:
+    """The step that is done first before the next call; empty where nothing is due. Changes nothing."""
+    steps = engine.prepare(between_turns=between_turns)
+    first = next(steps, None)
+    steps.close()
+    match first:
+        case StepStarted():
+            return first.step
+        case Append((Cleared() | Digested() as entry,)):
+            return step_of(entry).step
+        case _:
+            assert first is None, first
+            return ""

@@ -2,21 +2,25 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
+from msgspec import structs
+
+from tests.context import sessions
 from tui_agent.context.budget import Budget
-from tui_agent.context.compaction import Accepted, CompactionPlan, accept
 from tui_agent.context.counting import estimate
-from tui_agent.context.handover import Prompts
-from tui_agent.context.refusal import Refusal
-from tui_agent.context.situation import Situation
+from tui_agent.context.economics import Situation
+from tui_agent.context.effects import Refusal
+from tui_agent.context.layers.compaction import plan_compaction
+from tui_agent.context.summary.plan import Accepted, Material, SummaryPlan, accept, material_of
+from tui_agent.context.summary.questions import Prompts
 from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Prefix, tool_result, user_message
 from tui_agent.conversation.sizes import Size
 from tui_agent.conversation.view import View
-from tui_agent.resources import prompt_text
 from tui_agent.settings import Compaction
 
-PROMPTS = Prompts(**{name: prompt_text(name) for name in Prompts.__struct_fields__})
+PROMPTS = Prompts.shipped()
 COMPACTION = Compaction()
 ARCHIVE = "conversation_history/main.md"
 
@@ -35,6 +39,9 @@ Small steps.
 # Exact next steps
 1. Go on.
 """
+
+
+FILLER = "a line of output that says little and is long enough\n"
 
 
 class Talk:
@@ -79,6 +86,15 @@ class Talk:
         return shown(self.view)
 
 
+def long_talk(turns: int = 12, lines: int = 60) -> Talk:
+    talk = Talk()
+    for turn in range(turns):
+        talk.ask(f"Please look at step {turn}.")
+        talk.tool(FILLER * lines + f"value_{turn} = {turn}", path=f"src/part_{turn}.py")
+        talk.say(f"Step {turn} is fine.")
+    return talk
+
+
 def shown(view: View) -> str:
     """All the model reads, as one text."""
     texts: list[str] = []
@@ -99,20 +115,31 @@ def total(view: View) -> int:
 
 
 def situation(view: View, *, window: int = 200_000, tokens_of: Callable[[Size], int] = estimate) -> Situation:
-    fixed = estimate(view.sizes()["system"].plus(view.sizes()["tools"]))
-    return Situation(
-        budget=Budget(window, fixed, window // 8),
-        tokens=total(view),
-        growth=1_000.0,
-        cold=False,
-        between_turns=True,
-        rates=None,
-        tokens_of=tokens_of,
-    )
+    """The moment between two turns of a view whose whole is counted at once."""
+    budget = Budget(window, estimate(view.sizes()["system"].plus(view.sizes()["tools"])), window // 8)
+    here = sessions.situation(view, budget, between_turns=True, growth=1_000.0)
+    return structs.replace(here, tokens=total(view), tokens_of=tokens_of, mixed_tokens_of=tokens_of)
 
 
-def accepted(plan: CompactionPlan | Refusal, text: str = SUMMARY, *, settings: Compaction = COMPACTION) -> Accepted:
-    assert isinstance(plan, CompactionPlan), plan
-    outcome = accept(plan, text, settings, path=ARCHIVE, tokens_of=estimate)
+def compaction(talk: Talk, *, trigger: int | None = 8_000, window: int = 20_000, **more: Any) -> SummaryPlan | Refusal:
+    """The compaction of this moment, of a window in which it is soon due."""
+    return plan_compaction(talk.view, situation(talk.view, window=window), COMPACTION, trigger=trigger, **more)
+
+
+def planned(outcome: SummaryPlan | Refusal) -> SummaryPlan:
+    assert isinstance(outcome, SummaryPlan), outcome
+    return outcome
+
+
+def material(plan: SummaryPlan | Refusal, view: View, settings: Compaction = COMPACTION) -> Material:
+    """What the summary of a plan is written from, with the prompts that are shipped."""
+    return material_of(planned(plan), view, settings, PROMPTS)
+
+
+def accepted(
+    plan: SummaryPlan | Refusal, view: View, text: str = SUMMARY, *, settings: Compaction = COMPACTION
+) -> Accepted:
+    made = material(plan, view, settings)
+    outcome = accept(planned(plan), made, text, settings, path=ARCHIVE, tokens_of=estimate)
     assert isinstance(outcome, Accepted), outcome
     return outcome

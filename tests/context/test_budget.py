@@ -2,8 +2,17 @@
 
 import pytest
 
-from tui_agent.context.budget import Budget, Window, budget, budget_of, resolve_window
-from tui_agent.context.thresholds import KnownTier, Thresholds, keep_tokens, thresholds
+from tui_agent.context.budget import (
+    Budget,
+    KnownTier,
+    Thresholds,
+    Window,
+    budget,
+    budget_of,
+    keep_tokens,
+    resolve_window,
+    thresholds,
+)
 from tui_agent.settings import Clearing, Compaction, Context, ThresholdByTier
 
 

@@ -11,12 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.context.sessions import MODEL
 from tui_agent.context.counting import (
     CACHED_COUNTS,
     CHUNK_CHARS,
     ENCODINGS,
+    HIGHEST_RATIO,
+    LOWEST_RATIO,
+    RATIO_SAMPLES,
     Counter,
     Encoding,
+    Ratios,
     Tokenizer,
     estimate,
     load_tokenizer,
@@ -144,3 +149,27 @@ def test_every_kind_of_block_counts() -> None:
     assert counter.block(ToolCall("c1", "read_file", "x" * 300)) >= math.ceil(309 * 0.33)
     assert counter.block(Reasoning("x" * 100, "s" * 200)) == 99
     assert counter.block(Text("x" * 300)) == 99
+
+
+def test_ratios_are_the_middle_of_the_newest_samples_and_odd_ones_are_left_out() -> None:
+    ratios = Ratios()
+    for measured in (1_300, 1_300, 1_300, 2_900, 1_310):
+        assert ratios.learn(MODEL, "rule", "results", measured=measured, estimated=1_000)
+    assert ratios.ratio(MODEL, "rule", "results") == 1.3
+    for odd in (0, -500, 100, 3_100, 1e9):
+        assert not ratios.learn(MODEL, "rule", "results", measured=odd, estimated=1_000)
+    assert not ratios.learn(MODEL, "rule", "results", measured=150, estimated=199)
+    assert ratios.ratio(MODEL, "rule", "prose") == 1.3
+    assert ratios.ratio("gemini:other", "rule", "prose") == 1.0
+    assert ratios.ratio(MODEL, "o200k_base", "prose") == 1.25
+    for _ in range(RATIO_SAMPLES):
+        ratios.learn(MODEL, "rule", "results", measured=800, estimated=1_000)
+    assert ratios.ratio(MODEL, "rule", "results") == 0.8
+
+
+@given(st.dictionaries(st.text(max_size=5), st.lists(st.floats(), max_size=20), max_size=4))
+def test_kept_ratios_come_back_and_damaged_ones_do_not(kept: dict[str, list[float]]) -> None:
+    ratios = Ratios({**kept, f"{MODEL}|rule|results": [1.2, 1.4, 1.3]})
+    assert ratios.ratio(MODEL, "rule", "results") == 1.3
+    assert Ratios(ratios.export()).export() == ratios.export()
+    assert all(LOWEST_RATIO <= each <= HIGHEST_RATIO for samples in ratios.export().values() for each in samples)

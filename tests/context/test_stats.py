@@ -8,21 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.context.sessions import Session
-from tui_agent.context.budget import budget
+from tui_agent.context.budget import budget, thresholds
 from tui_agent.context.counting import Counter
-from tui_agent.context.forecast import Forecast
-from tui_agent.context.stats import (
-    Activity,
-    ContextStats,
-    ModelUse,
-    Subtasks,
-    Upcoming,
-    counts,
-    marks,
-    text,
-    upcoming,
-)
-from tui_agent.context.thresholds import thresholds
+from tui_agent.context.economics import Forecast
+from tui_agent.context.stats import Activity, ContextStats, ModelUse, Subtasks, Upcoming, counts, marks, text, upcoming
 from tui_agent.conversation.entries import Artifact, Checkpointed, Cleared, Digested, Summarized, Undone, user_message
 from tui_agent.settings import Clearing, Compaction
 

@@ -1,6 +1,7 @@
 """Random logs, as an agent, a user and a crash might leave them."""
 
 import json
+from typing import Literal
 
 from hypothesis import strategies as st
 
@@ -8,6 +9,8 @@ from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCal
 from tui_agent.conversation.entries import (
     AnyEntry,
     Artifact,
+    CeilingReached,
+    CeilingReset,
     Checkpointed,
     Cleared,
     Delivered,
@@ -20,6 +23,7 @@ from tui_agent.conversation.entries import (
     Prefix,
     Queued,
     Restored,
+    Shortened,
     Summarized,
     UnattributedCall,
     Undone,
@@ -29,10 +33,11 @@ from tui_agent.conversation.entries import (
     tool_result,
     user_message,
 )
-from tui_agent.conversation.request import RequestMessage
-from tui_agent.conversation.view import ReasoningPolicy, View
+from tui_agent.conversation.request import ReasoningPolicy, RequestMessage
+from tui_agent.conversation.view import View
 
 MODELS = ("anthropic:claude-opus-5-5", "gemini:gemini-3.8-flash")
+REASONS: tuple[Literal["", "rewind", "fork", "switch"], ...] = ("", "rewind", "fork", "switch")
 SPENT = UnattributedCall(model=MODELS[0], usage=Usage(9, output_tokens=1), purpose="unfinished")
 texts = st.text(alphabet=st.sampled_from("ab \n\té漢😀[]"), max_size=12)
 
@@ -52,7 +57,7 @@ class Writer:
         draw, view = self.draw, self.view
         seqs = st.integers(0, len(view.log) + 1)
         many = st.lists(seqs, max_size=4, unique=True).map(tuple)
-        match draw(st.integers(0, 19)):
+        match draw(st.integers(0, 21)):
             case 0 | 1 | 2:
                 self.append(user_message(draw(texts)))
             case 3 | 4 | 5 | 6:
@@ -68,7 +73,14 @@ class Writer:
                 queued = draw(seqs)
                 self.append(Delivered(queued=queued) if draw(st.booleans()) else Withdrawn(queued=queued))
             case 13:
-                others: list[AnyEntry] = [Partial(text="p"), notice("n"), ModelSwitched(model=MODELS[1]), SPENT]
+                others: list[AnyEntry] = [
+                    Partial(text="p"),
+                    notice("n"),
+                    ModelSwitched(model=MODELS[1]),
+                    SPENT,
+                    CeilingReached(bound="turn", message="It is met.", limit_usd=1.0),
+                    CeilingReset(session_usd=draw(st.sampled_from([None, 2.0]))),
+                ]
                 self.append(draw(st.sampled_from(others)))
             case 14:
                 self.append(Prefix(system=draw(texts), tools=(ToolDefinition("t", draw(texts), "{}"),)))
@@ -91,8 +103,23 @@ class Writer:
                 self.append(Pinned(items=draw(many), pinned=draw(st.booleans())))
             case 18:
                 self.append(Undone(target=draw(seqs)))
+            case 19:
+                self.append(HeadMoved(to=draw(st.integers(0, len(view.log))), reason=draw(st.sampled_from(REASONS))))
             case _:
-                self.append(HeadMoved(to=draw(st.integers(0, len(view.log)))))
+                items = tuple(item.seq for item in view.items() if draw(st.integers(0, 2)) == 0)
+                self.append(Shortened(items=items, blocks=tuple(map(self.shortened, items))))
+
+    def shortened(self, seq: int) -> tuple[Block, ...]:
+        """A message or result as a recovery may show it: other texts, fewer calls, no pictures."""
+        draw, entry = self.draw, self.view.log[seq]
+        blocks = entry.blocks if isinstance(entry, Message) else ()
+        if isinstance(entry, Message) and entry.kind == "tool_result":
+            (result,) = blocks
+            assert isinstance(result, ToolResult)
+            return (ToolResult(result.call_id, draw(texts), is_error=result.is_error),)
+        calls = [block for block in blocks if isinstance(block, ToolCall)]
+        kept = [ToolCall(call.id, call.name, "{}") for call in calls if draw(st.booleans())]
+        return (Text(draw(texts)), *kept)
 
     def answer(self) -> Message:
         draw = self.draw

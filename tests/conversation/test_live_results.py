@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from tests.conversation.logs import MODELS, logs
 from tui_agent.conversation.blocks import ToolResult
+from tui_agent.conversation.request import ReasoningPolicy
 from tui_agent.conversation.sizes import NOTHING, Size, size_of_block
-from tui_agent.conversation.view import ReasoningPolicy, View
+from tui_agent.conversation.view import View
 
-SHOWN = ("verbatim", "preview", "restored")
+SHOWN = ("verbatim", "preview", "restored", "shortened")
 
 
 @given(logs(steps=40), st.sampled_from(MODELS))
@@ -16,7 +17,8 @@ SHOWN = ("verbatim", "preview", "restored")
 def test_live_results_are_the_items_that_are_shown_and_what_follows_them(view: View, model: str) -> None:
     messages = view.messages(ReasoningPolicy(model))
     live = view.live_results()
-    shown = {item.seq: item for item in view.items() if item.category == "results" and item.state in SHOWN}
+    results = (item for item in view.items() if item.category == "results" and item.size != NOTHING)
+    shown = {item.seq: item for item in results if item.state in SHOWN}
     assert {each.seq for each in live} == set(shown)
     assert all((each.state, each.pinned) == (shown[each.seq].state, shown[each.seq].pinned) for each in live)
 

@@ -26,8 +26,9 @@ from tui_agent.conversation.entries import (
     tool_result,
     user_message,
 )
+from tui_agent.conversation.request import ReasoningPolicy, RequestMessage
 from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Size, size_of_block
-from tui_agent.conversation.view import ReasoningPolicy, RequestMessage, View
+from tui_agent.conversation.view import View
 
 
 def everything(view: View, carry: ReasoningPolicy) -> tuple[object, ...]:

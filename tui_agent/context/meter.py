@@ -130,9 +130,9 @@ class TokenMeter:
         """The next request per category, adding up to `tokens`: where that is measured, the estimates in proportion."""
         known, whole = self.categories(view), self.tokens(view)
         estimated = sum(known.values())
-        if not estimated or estimated == whole:
+        if estimated == whole:
             return known
-        told = {category: count * whole // estimated for category, count in known.items()}
+        told = {category: count * whole // max(1, estimated) for category, count in known.items()}
         largest = max(told, key=lambda category: told[category])
         told[largest] += whole - sum(told.values())
         return told

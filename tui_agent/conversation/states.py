@@ -144,6 +144,14 @@ class MessageState:
         return tuple(call for call in self.calls.values() if call.id not in self.results)
 
     @property
+    def shown_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that the next request shows, as they stand in the log: a shortened message leaves some out."""
+        if not self.shortened:
+            return tuple(self.calls.values())
+        blocks = (block for segment in self.segments for block in segment.blocks)
+        return tuple(self.calls[block.id] for block in blocks if isinstance(block, ToolCall))
+
+    @property
     def category(self) -> Category:
         if self.role == "assistant":
             return "assistant"

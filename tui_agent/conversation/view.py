@@ -205,7 +205,7 @@ class View:
         for seq in sorted(rendering.live, reverse=True):
             state = rendering.live[seq]
             after = rendering.after(fold.index_of(seq))
-            for call in reversed(state.calls.values()):
+            for call in reversed(state.shown_calls):
                 place = state.results.get(call.id)
                 if place is not None and place.state in LIVE:
                     found.append(

@@ -1,79 +1,90 @@
-"""Probes of what is decided about the context. How the parts are put together is said once, in the functions above."""
+"""Probes of what is decided about the context: the shipped engine under two values of a setting."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import structs
 
-from tests.context.sessions import MODEL, Session
-from tests.context.talks import ARCHIVE, PROMPTS
+from tests.context.performer import Performer, written
+from tests.context.sessions import MODEL, Session, comes
 from tests.settings.effects.probe import Observe, Probe
 from tui_agent.agent.task_class import compaction_threshold
-from tui_agent.context.asked import Asked
-from tui_agent.context.compaction import Accepted, CompactionPlan, accept
-from tui_agent.context.digests import DigestPlan, accept_digest
-from tui_agent.context.manager import ContextManager, ModelFacts, Pass
-from tui_agent.context.output import Cut, Evicted
-from tui_agent.context.situation import Rates
-from tui_agent.context.thresholds import Thresholds
-from tui_agent.conversation.blocks import Image
-from tui_agent.conversation.entries import Cleared, Pinned, Usage, user_message
-from tui_agent.conversation.view import View
+from tui_agent.context.budget import Thresholds
+from tui_agent.context.economics import ModelFacts, Rates
+from tui_agent.context.effects import AskModel, Refusal, StepDone
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.layers.limits import Cut, Evicted
+from tui_agent.context.summary.plan import SummaryPlan
+from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import Cleared, Message, Usage, tool_result, user_message
 from tui_agent.settings import Settings
 
 FACTS = ModelFacts(name=MODEL, window=200_000, told_by_provider=True, max_output=128_000, tier="frontier")
 NOW = 100.0
-RATES = Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25)
+PRICES = ((0, Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25)),)
+SUMMARY = "# Current state\nThe files were read one by one, and nothing else was done."
 
 
-def engine(settings: Settings) -> ContextManager:
-    return ContextManager(settings, PROMPTS, task_threshold=compaction_threshold(settings))
+def engine(settings: Settings, session: Session | None = None, model: ModelFacts = FACTS) -> ContextEngine:
+    return ContextEngine(
+        settings,
+        view=session.view if session is not None else None,
+        model=model,
+        task_threshold=compaction_threshold(settings),
+        clock=lambda: NOW,
+    )
 
 
 def thresholds(settings: Settings, model: ModelFacts = FACTS) -> Thresholds:
-    return engine(settings).thresholds(View(), model)
+    return engine(settings, model=model).thresholds
 
 
-def due(settings: Settings, session: Session, model: ModelFacts = FACTS) -> Pass:
-    """What is to be done before the next call."""
-    return engine(settings).due(session.view, model, NOW, between_turns=False)
+def prepared(settings: Settings, session: Session, model: ModelFacts = FACTS, text: str = SUMMARY) -> Performer:
+    """What was done before the next call, every question being answered by `text`."""
+    ready = engine(settings, session, model)
+    caller = Performer(ready, written(text))
+    caller.run(ready.prepare())
+    return caller
 
 
-def compaction(settings: Settings, session: Session, model: ModelFacts = FACTS) -> CompactionPlan:
+def compaction(settings: Settings, session: Session, model: ModelFacts = FACTS) -> SummaryPlan:
     """The compaction that is due."""
-    plan = due(settings, session, model).summary
+    ready = engine(settings, session, model)
+    plan = ready.compaction.plan(ready.view, ready.situation(between_turns=False))
     assert plan is not None
     return plan
 
 
-def accepted(settings: Settings, session: Session) -> Accepted:
-    """The compaction that is due, done with a summary that says nothing of what was read."""
-    summary = "# Current state\nThe files were read one by one, and nothing else was done."
-    plan = compaction(settings, session)
-    tokens_of = engine(settings).tokens_of(session.view)
-    done = accept(plan, summary, settings.compaction, path=ARCHIVE, tokens_of=tokens_of)
-    assert isinstance(done, Accepted)
+def asked(settings: Settings, session: Session, model: ModelFacts = FACTS) -> str:
+    """What the model was asked last, in its newest message."""
+    question = prepared(settings, session, model).asked[-1]
+    assert isinstance(question, AskModel)
+    newest = question.request.messages[-1]
+    return "\n".join(block.text for block in newest.blocks if isinstance(block, Text))
+
+
+def digest(settings: Settings, text: str = "Parts were read.") -> StepDone:
+    """The digest that is due, of what the model answered."""
+    (done,) = prepared(settings, reading(200_000 // 40), text=text).done
+    assert done.step == "digest"
     return done
-
-
-def digest(settings: Settings) -> DigestPlan:
-    """The digest that is due."""
-    plan = due(settings, reading(200_000 // 40)).digest
-    assert plan is not None
-    return plan
 
 
 def cleared(settings: Settings, session: Session, model: ModelFacts = FACTS) -> tuple[int, ...]:
     """The results that are to be cleared now."""
-    step = due(settings, session, model).cleared
-    return step.results if step is not None else ()
+    return tuple(
+        seq
+        for done in prepared(settings, session, model).done
+        if isinstance(done.entry, Cleared)
+        for seq in done.entry.results
+    )
 
 
-def shown(text: str, history_budget: int = 180_000) -> Observe:
+def shown(text: str, window: int = 200_000) -> Observe:
     """What of a tool's result enters the conversation."""
 
     def observe(settings: Settings, folder: Path) -> object:
-        found = engine(settings).shorten(Session().view, text, history_budget=history_budget, paged=False)
+        found = engine(settings, model=structs.replace(FACTS, window=window)).shorten(text, paged=False)
         return found.text("path") if isinstance(found, Cut | Evicted) else found.text
 
     return observe
@@ -84,29 +95,24 @@ def course(calls: int, *, pause_s: float = 1.0, between_turns: bool = False, sha
 
     Each result takes `share` of the window, and `pause_s` seconds pass between two calls.
     """
-    model = structs.replace(FACTS, rates=RATES)
 
     def observe(settings: Settings, folder: Path) -> object:
-        made, manager, steps = Session(), engine(settings), []
-        made.add(user_message("read on"))
+        now, steps = 0.0, []
+        model = structs.replace(FACTS, prices=PRICES)
+        ready = ContextEngine(settings, view=Session().view, model=model, clock=lambda: now)
+        caller = Performer(ready)
+        ready.extend([user_message("read on")])
         for call in range(calls):
             now = call * pause_s
-            usage = Usage(input_tokens=manager.tokens(made.view), output_tokens=60)
-            made.answer(usage, call="read_file", path=f"f{call}.py")
-            manager.meter.measure(made.view, usage)
-            made.result("word " * int(model.window * share * 0.6))
-            made.view.apply(made.view.log.stamp(user_message("go on"), now))
-            found = manager.due(made.view, model, now, between_turns=between_turns)
-            if found.cleared is not None:
-                made.add(found.cleared, now)
-                steps.append((call, "cleared"))
-            if found.summary is not None:
-                tokens_of = manager.tokens_of(made.view)
-                done = accept(found.summary, found.summary.extract, settings.compaction, path="", tokens_of=tokens_of)
-                assert isinstance(done, Accepted)
-                for entry in done.entries:
-                    made.add(entry, now)
-                steps.append((call, "summarised"))
+            usage = Usage(input_tokens=ready.tokens, output_tokens=60)
+            read = ToolCall(f"c{call}", "read_file", f'{{"path":"f{call}.py"}}')
+            ready.extend([Message(role="assistant", blocks=(read,), model=MODEL, usage=usage)])
+            ready.extend([tool_result(ToolResult(read.id, "word " * int(model.window * share * 0.6)))])
+            ready.extend([user_message("go on")])
+            now += pause_s
+            caller.run(ready.prepare(between_turns=between_turns))
+            steps += [(call, done.step) for done in caller.done]
+            caller.effects.clear()
         return steps
 
     return observe
@@ -145,39 +151,49 @@ def tier(name: str) -> ModelFacts:
 
 
 def kinds(settings: Settings, folder: Path) -> object:
-    """What is done about a view that has passed both thresholds."""
-    found = due(settings, reading(190_000))
-    return found.cleared is not None, found.summary is not None, found.digest is not None
+    """What is done first about a view that has passed both thresholds."""
+    return comes(engine(settings, reading(190_000)))
 
 
 def pinned(settings: Settings, folder: Path) -> object:
     """Whether a result may be pinned."""
-    session = reading(10_000)
-    plan = Asked(engine(settings)).pin(session.view, [session.view.items()[1].seq], True)
-    return isinstance(plan(FACTS, NOW), Pinned)
+    ready = engine(settings, reading(10_000))
+    return isinstance(Performer(ready).run(ready.pin([ready.view.items()[1].seq])), Refusal)
 
 
 def picture(settings: Settings, folder: Path) -> object:
     session = Session()
     session.add(user_message("look", Image("image/png", "AAAA")))
-    return engine(settings).tokens(session.view)
+    return engine(settings, session).tokens
 
 
 def cleared_by_hand(settings: Settings, folder: Path) -> object:
-    found = Asked(engine(settings)).clear_results(reading(50_000).view, FACTS, NOW)
-    return found.results if isinstance(found, Cleared) else ()
+    ready = engine(settings, reading(50_000))
+    done = Performer(ready).run(ready.clear_results())
+    return done.items if isinstance(done, StepDone) else done
 
 
 def pause_after_failures(settings: Settings, folder: Path) -> object:
-    backoff = engine(settings).backoff
+    backoff = engine(settings).compaction.backoff
     for _ in range(10):
         backoff = backoff.failed()
     return backoff.turns
 
 
+def summary(settings: Settings, folder: Path) -> object:
+    """What is shown in place of turns that were summarised without a word of what was read."""
+    return prepared(settings, reading(190_000)).done[0].text
+
+
+def separately_asked(settings: Settings, folder: Path) -> object:
+    """What a cheaper model is shown of the turns it summarises."""
+    free = ModelFacts(name="anthropic:claude-haiku-5-5", window=500_000, prices=((0, Rates(0.1, 1.25, 5.0, 0.01)),))
+    return asked(settings, reading(190_000), structs.replace(FACTS, prices=PRICES, small=free))
+
+
 def model_digest(settings: Settings, folder: Path) -> object:
     """The digest, where a model wrote a long one."""
-    return accept_digest(digest(settings), "Parts were read. " * 500).text
+    return digest(settings, "Parts were read. " * 500).text
 
 
 UNPRICED = {"clearing.by_price": False, "compaction.thrift": 0}
@@ -202,7 +218,7 @@ PROBES: Mapping[str, Probe] = {
     "output.truncate_mode": Probe("head", shown("line\n" * 3_000)),
     "output.large_output_threshold": Probe(5_000, shown("x" * 10_000)),
     "output.evict_tokens": Probe(1_000, shown("x" * 10_000)),
-    "output.evict_share": Probe(0.01, shown("x" * 10_000, history_budget=20_000)),
+    "output.evict_share": Probe(0.01, shown("x" * 10_000, 30_000)),
     "output.preview_chars": Probe(100, shown("x" * 300_000)),
     "clearing.threshold": Probe(0.3, lambda settings, _: thresholds(settings).clear),
     "clearing.compaction_share": Probe(0.5, lambda settings, _: thresholds(settings).clear),
@@ -212,11 +228,11 @@ PROBES: Mapping[str, Probe] = {
     "clearing.protect_share": Probe(0.1, lambda settings, _: cleared(settings, reading(28_000), SMALL), UNPRICED),
     "clearing.min_batch_share": Probe(1.0, lambda settings, _: bool(cleared(settings, reading(150_000)))),
     "clearing.never_clear": Probe(["read_file"], cleared_by_hand),
-    "digests.cutoff": Probe(5, lambda settings, _: len(digest(settings).results), DIGESTS),
-    "digests.strategy": Probe("off", lambda settings, _: due(settings, reading(5_000)).digest is None, DIGESTS),
-    "digests.input_chars": Probe(3_000, lambda settings, _: len(digest(settings).material), DIGESTS),
+    "digests.cutoff": Probe(5, lambda settings, _: digest(settings).items, DIGESTS),
+    "digests.strategy": Probe("off", lambda settings, _: comes(engine(settings, reading(5_000))), DIGESTS),
+    "digests.input_chars": Probe(3_000, lambda settings, _: len(asked(settings, reading(5_000))), DIGESTS),
     "digests.output_chars": Probe(200, model_digest, DIGESTS),
-    "digests.heuristic_chars": Probe(400, lambda settings, _: accept_digest(digest(settings)).text, DIGESTS),
+    "digests.heuristic_chars": Probe(400, lambda settings, _: digest(settings, "").text, DIGESTS),
     "compaction.auto": Probe(False, kinds, SUMMARIES),
     "compaction.threshold": Probe(0.5, compacts_at(tier("unknown"))),
     "compaction.threshold_by_tier.frontier": Probe(0.5, compacts_at(tier("frontier"))),
@@ -237,13 +253,8 @@ PROBES: Mapping[str, Probe] = {
     "compaction.thrift_between_turns": Probe(2.0, course(60, between_turns=True), SUMMARIES),
     "compaction.thrift_in_loop": Probe(0.5, course(60), SUMMARIES),
     "compaction.thrift_cold": Probe(3.0, course(60, pause_s=1_000.0), SUMMARIES),
-    "compaction.handover": Probe(
-        "outline", lambda settings, _: compaction(settings, talking(180_000)).questions.same_prefix
-    ),
-    "compaction.facts_tokens": Probe(0, lambda settings, _: accepted(settings, reading(190_000)).text, SUMMARIES),
-    "compaction.summary_result_chars": Probe(
-        200, lambda settings, _: compaction(settings, reading(190_000)).parts, SUMMARIES
-    ),
+    "compaction.handover": Probe("outline", lambda settings, _: asked(settings, talking(180_000))),
+    "compaction.facts_tokens": Probe(0, summary, SUMMARIES),
+    "compaction.summary_result_chars": Probe(200, separately_asked, SUMMARIES),
     "compaction.max_backoff_turns": Probe(3, pause_after_failures),
 }
-"""Every setting that decides what the model is shown, except those that take a whole session."""

@@ -74,7 +74,7 @@ async def prompt_lines(settings: Settings, folder: Path) -> object:
     (memory / "MEMORY.md").write_text("".join(f"- note-{number}: Marked NOTE.\n" for number in range(30)))
     async with without_delay(), talking(folder, settings, trusted=True) as session:
         await say(session, "help")
-        prefix = session.record.view.prefix
+        prefix = session.agent.engine.view.prefix
         assert prefix is not None
         return [prefix.system.count(mark) for mark in ("AGENTS.", "RULES.", "Marked SKILL", "Marked NOTE")]
 

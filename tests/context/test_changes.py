@@ -4,16 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.context.talks import COMPACTION, PROMPTS, Talk, accepted, shown, situation, total
+from tests.context.talks import FILLER, Talk, accepted, compaction, shown, situation, total
 from tests.conversation.logs import logs
-from tui_agent.context.compaction import plan_compaction
-from tui_agent.context.refusal import Refusal
-from tui_agent.context.steering import imagined, plan_pin, plan_restore, plan_undo, plan_unpin, what_if
+from tui_agent.context.changes import imagined, plan_pin, plan_restore, plan_undo, plan_unpin, what_if
+from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Reasoning, Text
 from tui_agent.conversation.entries import Cleared, Message, Pinned, Restored, Undone
-from tui_agent.conversation.view import ReasoningPolicy, View
-
-FILLER = "a line of output that says little and is long enough\n"
+from tui_agent.conversation.request import ReasoningPolicy
+from tui_agent.conversation.view import View
 
 
 @pytest.fixture
@@ -27,9 +25,8 @@ def talk() -> Talk:
 
 
 def compacted(talk: Talk) -> int:
-    here = situation(talk.view, window=20_000)
     before = len(talk.view.log)
-    talk.apply(accepted(plan_compaction(talk.view, here, COMPACTION, PROMPTS, trigger=8_000)))
+    talk.apply(accepted(compaction(talk), talk.view))
     return before + 1
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.context.talks import PROMPTS, Talk
 from tests.conversation.logs import broken_rules, logs
-from tui_agent.context.digests import COMPACTION_PREFIX, PLACEHOLDER, DigestPlan, accept_digest, plan_digest
-from tui_agent.context.refusal import Refusal
+from tui_agent.context.effects import Refusal
+from tui_agent.context.layers.digests import COMPACTION_PREFIX, PLACEHOLDER, DigestPlan, accept_digest, plan_digest
 from tui_agent.conversation.entries import Cleared, Digested, Pinned, Restored
 from tui_agent.conversation.view import View
 from tui_agent.settings import Digests

@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from tests.context.talks import COMPACTION, PROMPTS, Talk, accepted, situation
+from tests.context.talks import COMPACTION, FILLER, Talk, accepted, material, situation
 from tests.conversation.logs import broken_rules
-from tui_agent.context.checkpoints import Declarations, declared, plan_checkpoint
-from tui_agent.context.compaction import CompactionPlan
-from tui_agent.context.handover import CHECKPOINT, sections
-from tui_agent.context.refusal import Refusal
+from tui_agent.context.effects import Refusal
+from tui_agent.context.layers.checkpoints import Declarations, declared, plan_checkpoint
+from tui_agent.context.summary.plan import SummaryPlan
+from tui_agent.context.summary.questions import CHECKPOINT, sections
 from tui_agent.conversation.entries import Checkpointed, Pinned, Undone
 
-FILLER = "a line of output that says little and is long enough\n"
 RECORD = "\n".join(f"# {name}\nsomething about it" for name in CHECKPOINT.sections)
 
 
@@ -20,8 +19,8 @@ def task(talk: Talk, name: str) -> None:
         talk.tool(FILLER * 20, path=f"{name}_{number}.py")
 
 
-def plan(talk: Talk, **more: Any) -> CompactionPlan | Refusal:
-    return plan_checkpoint(talk.view, situation(talk.view), COMPACTION, PROMPTS, **more)
+def plan(talk: Talk, **more: Any) -> SummaryPlan | Refusal:
+    return plan_checkpoint(talk.view, situation(talk.view), COMPACTION, **more)
 
 
 def test_the_task_up_to_its_declaration_becomes_the_record() -> None:
@@ -33,9 +32,9 @@ def test_the_task_up_to_its_declaration_becomes_the_record() -> None:
     found = declared(talk.view)
     assert found == (step, "alpha works")
     planned = plan(talk, step=step, note="alpha works")
-    assert isinstance(planned, CompactionPlan)
+    assert isinstance(planned, SummaryPlan)
     assert (planned.first, planned.last) == (2, step + 1)
-    done = talk.apply(accepted(planned, RECORD))
+    done = talk.apply(accepted(planned, talk.view, RECORD))
     assert isinstance(done.boundary, Checkpointed)
     assert (done.boundary.compaction, done.boundary.note) == ("checkpoint", "alpha works")
     assert "alpha_0" not in talk.shown.replace(done.boundary.text, "")
@@ -47,13 +46,13 @@ def test_the_task_up_to_its_declaration_becomes_the_record() -> None:
 def test_a_second_task_starts_after_the_first_record() -> None:
     talk = Talk()
     task(talk, "alpha")
-    first = talk.apply(accepted(plan(talk), RECORD)).boundary
+    first = talk.apply(accepted(plan(talk), talk.view, RECORD)).boundary
     task(talk, "beta")
     planned = plan(talk)
-    assert isinstance(planned, CompactionPlan)
+    assert isinstance(planned, SummaryPlan)
     assert planned.first > first.last
-    assert "alpha" not in "".join(planned.parts)
-    talk.apply(accepted(planned, RECORD))
+    assert "alpha" not in "".join(material(planned, talk.view).parts)
+    talk.apply(accepted(planned, talk.view, RECORD))
     assert len(talk.view.boundaries()) == 2
 
 
@@ -61,7 +60,7 @@ def test_a_declaration_is_answered_once_even_when_its_record_is_undone() -> None
     talk = Talk()
     task(talk, "alpha")
     step = talk.tool("noted", "mark_task_done", detail="alpha works")
-    talk.apply(accepted(plan(talk, step=step), RECORD))
+    talk.apply(accepted(plan(talk, step=step), talk.view, RECORD))
     assert declared(talk.view) is None
     talk.add(Undone(target=len(talk.view.log)))
     assert declared(talk.view) is None
@@ -72,7 +71,7 @@ def test_a_running_step_stays() -> None:
     task(talk, "alpha")
     step, _ = talk.call(path="running.py")
     planned = plan(talk)
-    assert isinstance(planned, CompactionPlan)
+    assert isinstance(planned, SummaryPlan)
     assert planned.last < step
 
 
@@ -80,7 +79,7 @@ def test_pins_stay() -> None:
     talk = Talk()
     task(talk, "alpha")
     talk.add(Pinned(items=(2,)))
-    talk.apply(accepted(plan(talk), RECORD))
+    talk.apply(accepted(plan(talk), talk.view, RECORD))
     assert "Do alpha." in talk.shown
 
 
@@ -90,7 +89,7 @@ def test_nothing_done_nothing_recorded() -> None:
     talk.ask("Hello?")
     assert isinstance(plan(talk), Refusal)
     task(talk, "alpha")
-    talk.apply(accepted(plan(talk), RECORD))
+    talk.apply(accepted(plan(talk), talk.view, RECORD))
     assert isinstance(plan(talk), Refusal)
 
 

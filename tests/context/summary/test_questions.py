@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.context.talks import PROMPTS
-from tui_agent.context.handover import (
+from tui_agent.context.summary.facts import HEADING
+from tui_agent.context.summary.questions import (
     CHECKPOINT,
     FIVE,
     OUTLINE,
@@ -17,7 +18,6 @@ from tui_agent.context.handover import (
     questions,
     sections,
 )
-from tui_agent.context.summary.facts import HEADING
 
 EXTRACT = compose(FIVE, {name: f"extracted {name}" for name in FIVE.sections})
 

@@ -1,23 +1,24 @@
 """Clearing of old tool results."""
 
+import re
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
 from tests.context.sessions import Session, situation, tokens, tokens_of
-from tui_agent.context.budget import Budget, budget
-from tui_agent.context.clearing import Watch, batch_of, candidates, plan, stays
-from tui_agent.context.pricing import clearing_size, rates
-from tui_agent.context.thresholds import Threshold, thresholds
+from tui_agent.context.budget import Budget, Threshold, budget, thresholds
+from tui_agent.context.economics import clearing_size, relative_rates
+from tui_agent.context.layers.clearing import NextLook, candidates, plan_clearing, stays
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, HeadMoved, Pinned, Restored, Undone, user_message
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import LiveResult, View
 from tui_agent.settings import Clearing, Compaction
 
-OPUS = rates(4, 20, 0.20, 5)
+OPUS = relative_rates(4, 20, 0.20, 5)
 SETTINGS = Clearing()
 ROOM = budget(200_000, 0, 16_384)
 RESULT = "r" * 9_000
@@ -45,18 +46,28 @@ def shown(view: View) -> dict[str, str]:
     }
 
 
+def by_price(entry: Cleared | None) -> tuple[int, int, int]:
+    """What a clearing that pays frees, the tail it writes anew, and from what size on it pays, as it says itself."""
+    assert entry is not None
+    said = re.fullmatch(r"it pays: (\S+) freed tokens outweigh writing (\S+) anew \(from (\S+) on\)", entry.reason)
+    assert said is not None, entry.reason
+    freed, tail, needed = (int(figure.replace(",", "")) for figure in said.groups())
+    assert freed == entry.before - entry.after
+    return freed, tail, needed
+
+
 def test_it_fires_one_token_above_its_threshold_and_not_before() -> None:
     room, grown = budget(200_000, 0, 16_384), session(45)
     for extra, due in ((0, False), (1, True)):
         threshold = Threshold("clear", tokens(grown.view) - extra, "test")
-        found = plan(grown.view, situation(grown.view, room), SETTINGS, threshold)
+        found = plan_clearing(grown.view, situation(grown.view, room), SETTINGS, threshold)
         assert (found is not None) is due
 
 
 def test_it_fires_at_the_documented_number_in_a_growing_session() -> None:
     made, threshold = session(0), trigger()
     assert threshold.tokens == 119_000
-    while plan(made.view, situation(made.view, ROOM), SETTINGS, threshold) is None:
+    while plan_clearing(made.view, situation(made.view, ROOM), SETTINGS, threshold) is None:
         before = tokens(made.view)
         made.step(RESULT)
     assert before <= 119_000 < tokens(made.view)
@@ -65,7 +76,7 @@ def test_it_fires_at_the_documented_number_in_a_growing_session() -> None:
 def test_a_plan_frees_what_it_says_and_the_protected_stay() -> None:
     made = session(45)
     moment = situation(made.view, ROOM)
-    found = plan(made.view, moment, SETTINGS, trigger())
+    found = plan_clearing(made.view, moment, SETTINGS, trigger())
     assert found is not None
     before = tokens(made.view)
     assert found.before == before
@@ -81,7 +92,7 @@ def test_nothing_is_cleared_twice_and_a_threshold_that_stays_exceeded_does_not_c
     threshold = Threshold("clear", 5_000, "always exceeded")
     for call in range(120):
         made.step(RESULT)
-        found = plan(made.view, situation(made.view, ROOM), SETTINGS, threshold)
+        found = plan_clearing(made.view, situation(made.view, ROOM), SETTINGS, threshold)
         if found is not None:
             assert found.before - found.after >= 10_000
             made.add(found)
@@ -94,11 +105,11 @@ def test_nothing_is_cleared_twice_and_a_threshold_that_stays_exceeded_does_not_c
 
 def test_the_same_log_loaded_again_is_not_cleared_again() -> None:
     made = session(45)
-    found = plan(made.view, situation(made.view, ROOM), SETTINGS, trigger())
+    found = plan_clearing(made.view, situation(made.view, ROOM), SETTINGS, trigger())
     assert found is not None
     made.add(found)
     again = View(made.view.log)
-    assert plan(again, situation(again, ROOM), SETTINGS, Threshold("clear", 10, "test")) is None
+    assert plan_clearing(again, situation(again, ROOM), SETTINGS, Threshold("clear", 10, "test")) is None
 
 
 def test_pins_named_tools_memory_and_skills_stay() -> None:
@@ -124,7 +135,7 @@ def test_pins_named_tools_memory_and_skills_stay() -> None:
 def test_what_the_user_took_back_is_not_cleared_again_unasked() -> None:
     made = session(6)
     moment = situation(made.view, ROOM)
-    found = plan(made.view, moment, FEW, Threshold("clear", 10, "test"))
+    found = plan_clearing(made.view, moment, FEW, Threshold("clear", 10, "test"))
     assert found is not None
     cleared = made.add(found)
     made.add(Restored(items=(found.results[0],), texts=("",)))
@@ -138,8 +149,8 @@ def test_what_the_user_took_back_is_not_cleared_again_unasked() -> None:
 def test_asked_for_it_clears_all_but_the_newest() -> None:
     made = session(6, "r" * 900)
     moment = situation(made.view, ROOM)
-    assert plan(made.view, moment, SETTINGS, trigger()) is None
-    found = plan(made.view, moment, SETTINGS, trigger(), force=True)
+    assert plan_clearing(made.view, moment, SETTINGS, trigger()) is None
+    found = plan_clearing(made.view, moment, SETTINGS, trigger(), force=True)
     assert found is not None
     assert len(found.results) == 3
     assert found.reason == "asked for by the user"
@@ -148,36 +159,33 @@ def test_asked_for_it_clears_all_but_the_newest() -> None:
 def test_a_cold_cache_is_used_at_once_but_only_for_a_batch_and_only_where_prices_are_known() -> None:
     made = session(20)
     cold = situation(made.view, ROOM, cold=True, rates=OPUS)
-    found = plan(made.view, cold, SETTINGS, trigger())
+    found = plan_clearing(made.view, cold, SETTINGS, trigger())
     assert found is not None
     assert found.reason == "cache is cold: clearing is free"
-    assert plan(made.view, situation(made.view, ROOM, rates=OPUS, growth=3_000), SETTINGS, trigger()) is None
-    assert plan(made.view, situation(made.view, ROOM, cold=True), SETTINGS, trigger()) is None
-    assert plan(made.view, cold, Clearing(by_price=False), trigger()) is None
+    assert plan_clearing(made.view, situation(made.view, ROOM, rates=OPUS, growth=3_000), SETTINGS, trigger()) is None
+    assert plan_clearing(made.view, situation(made.view, ROOM, cold=True), SETTINGS, trigger()) is None
+    assert plan_clearing(made.view, cold, Clearing(by_price=False), trigger()) is None
     small = session(15)
-    assert plan(small.view, situation(small.view, ROOM, cold=True, rates=OPUS), SETTINGS, trigger()) is None
+    assert plan_clearing(small.view, situation(small.view, ROOM, cold=True, rates=OPUS), SETTINGS, trigger()) is None
 
 
 def test_by_price_it_clears_once_the_freed_tokens_reach_their_size_and_never_after_the_threshold() -> None:
-    wide, watch, made = budget(1_000_000, 0, 16_384), Watch(), session(0)
+    wide, look, made = budget(1_000_000, 0, 16_384), NextLook(), session(0)
     room_threshold = trigger(wide)
     while True:
         made.step(RESULT)
         moment = situation(made.view, wide, rates=OPUS, growth=3_000)
-        exact = plan(made.view, moment, SETTINGS, room_threshold)
+        exact = plan_clearing(made.view, moment, SETTINGS, room_threshold)
         if exact is not None:
             break
-        assert plan(made.view, moment, SETTINGS, room_threshold, watch=watch) is None
-    assert exact.reason.startswith("it pays")
+        assert plan_clearing(made.view, moment, SETTINGS, room_threshold, next_look=look) is None
     assert tokens(made.view) < room_threshold.tokens
-    batch = batch_of(candidates(made.view, moment, SETTINGS), moment)
-    assert batch is not None
-    needed = clearing_size(OPUS, batch.tail, 3_000)
-    assert needed is not None
-    assert needed <= batch.freed < needed + 3_500
+    freed, tail, needed = by_price(exact)
+    assert needed == pytest.approx(clearing_size(OPUS, tail, 3_000), abs=1)
+    assert needed <= freed < needed + 3_500
     for _ in range(3):
-        found = plan(
-            made.view, situation(made.view, wide, rates=OPUS, growth=3_000), SETTINGS, room_threshold, watch=watch
+        found = plan_clearing(
+            made.view, situation(made.view, wide, rates=OPUS, growth=3_000), SETTINGS, room_threshold, next_look=look
         )
         if found is not None:
             break
@@ -187,23 +195,23 @@ def test_by_price_it_clears_once_the_freed_tokens_reach_their_size_and_never_aft
 
 def test_the_tail_is_what_follows_the_first_cleared_result_and_stays() -> None:
     made = session(10)
-    moment = situation(made.view, ROOM)
-    batch = batch_of(candidates(made.view, moment, FEW), moment)
-    assert batch is not None
-    assert len(batch.results) == 7
+    found = plan_clearing(made.view, situation(made.view, ROOM, rates=OPUS, growth=1), FEW, trigger())
+    assert found is not None
+    assert len(found.results) == 7
+    _, tail, _ = by_price(found)
     calls = tokens_of(made.view.sizes()["calls"])
-    stubs = sum(tokens_of(size_of_text(stub)) for stub in batch.texts[1:])
-    assert abs(batch.tail - (3 * tokens_of(size_of_text(RESULT)) + 0.9 * calls + stubs)) <= 5
+    stubs = sum(tokens_of(size_of_text(stub)) for stub in found.texts[1:])
+    assert abs(tail - (3 * tokens_of(size_of_text(RESULT)) + 0.9 * calls + stubs)) <= 5
 
 
-def test_a_watch_looks_rarely() -> None:
-    watch, looks = Watch(), 0
+def test_looks_that_miss_are_rare() -> None:
+    look, looks = NextLook(), 0
     for everything in range(0, 100_000, 500):
-        if not watch.waits(everything):
+        if not look.waits(everything):
             looks += 1
-            watch.missed(max(0, 100_000 - everything))
+            look.missed(max(0, 100_000 - everything))
     assert looks <= 12
-    assert not watch.waits(50)
+    assert not look.waits(50)
 
 
 def test_a_placeholder_says_how_to_get_the_result_back() -> None:
@@ -211,12 +219,7 @@ def test_a_placeholder_says_how_to_get_the_result_back() -> None:
     made.step(RESULT, path="a.py")
     made.step(RESULT, "run_command", command="make\ntest " + "x" * 500)
     made.step(RESULT, artifact=Artifact("large_tool_results/c3", 90_000, "0", evicted=True))
-    found = candidates(
-        made.view,
-        situation(made.view, ROOM),
-        Clearing(keep=0, protect_tokens=0),
-        locate=lambda artifact: f"/sessions/s/{artifact.path}",
-    )
+    found = candidates(made.view, situation(made.view, ROOM), Clearing(keep=0, protect_tokens=0))
     read, command, kept = (each.text for each in found)
     assert read.startswith('[cleared] read_file {"path":') or read.startswith("[cleared] read_file {")
     assert "9,000 characters" in read
@@ -224,7 +227,7 @@ def test_a_placeholder_says_how_to_get_the_result_back() -> None:
     assert "recall" in command
     assert "\n" not in command
     assert len(command) < 400
-    assert 'read_file(path="/sessions/s/large_tool_results/c3")' in kept
+    assert 'read_file(path="large_tool_results/c3")' in kept
 
 
 def test_it_costs_nothing_to_look_while_nothing_can_be_due() -> None:
@@ -236,7 +239,7 @@ def test_it_costs_nothing_to_look_while_nothing_can_be_due() -> None:
             raise AssertionError("looked")
 
     unread = Unread(made.view.log)
-    assert plan(unread, situation(unread, ROOM), SETTINGS, trigger()) is None
+    assert plan_clearing(unread, situation(unread, ROOM), SETTINGS, trigger()) is None
 
 
 @st.composite
@@ -269,7 +272,7 @@ def test_clearing_never_touches_what_stays_and_frees_what_it_says(
     moment = situation(made.view, room, cold=cold, rates=OPUS if cold else None)
     live = made.view.live_results()
     texts = shown(made.view)
-    found = plan(made.view, moment, settings_, Threshold("clear", 2_000, "test"), force=force)
+    found = plan_clearing(made.view, moment, settings_, Threshold("clear", 2_000, "test"), force=force)
     if found is None:
         return
     before = tokens(made.view)

@@ -1,0 +1,215 @@
+"""What a compaction covers, and what it keeps."""
+
+from tests.context.talks import (
+    COMPACTION,
+    FILLER,
+    Talk,
+    accepted,
+    compaction,
+    long_talk,
+    material,
+    planned,
+    shown,
+    situation,
+    total,
+)
+from tests.conversation.logs import broken_rules
+from tui_agent.context.counting import estimate
+from tui_agent.context.effects import Refusal
+from tui_agent.context.layers.checkpoints import plan_checkpoint
+from tui_agent.context.layers.compaction import Backoff
+from tui_agent.context.summary.plan import SummaryPlan
+from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import Message, Pinned, Restored, Summarized, Undone, tool_result
+
+
+def test_the_newest_tokens_stay_at_most_half_of_what_the_trigger_leaves() -> None:
+    talk = long_talk()
+    plan = planned(compaction(talk, trigger=8_000))
+    groups = talk.view.groups()
+    kept = [group for group in groups if group.first >= plan.kept_from]
+    tokens = [estimate(size) for group in kept for size in group.sizes.values()]
+    before = [group for group in groups if group.first < plan.kept_from][-1]
+    room = (8_000 - situation(talk.view).budget.fixed) // 2
+    assert sum(tokens) <= room
+    assert sum(tokens) + sum(map(estimate, before.sizes.values())) > room - len(kept)
+
+
+def test_twenty_thousand_tokens_stay_where_the_window_is_large() -> None:
+    talk = long_talk(turns=60)
+    plan = planned(compaction(talk, trigger=170_000, window=200_000))
+    kept = [group for group in talk.view.groups() if group.first >= plan.kept_from]
+    tokens = sum(estimate(size) for group in kept for size in group.sizes.values())
+    assert 18_000 < tokens <= 20_000
+
+
+def test_five_messages_stay_where_tokens_are_unknown() -> None:
+    talk = long_talk()
+    plan = planned(compaction(talk, trigger=None))
+    kept = [group for group in talk.view.groups() if group.first >= plan.kept_from]
+    messages = sum(1 + (len(group.segments[1].blocks) if len(group.segments) > 1 else 0) for group in kept)
+    assert messages == 5
+
+
+def test_what_the_model_has_not_seen_stays() -> None:
+    talk = long_talk()
+    step = talk.tool(FILLER * 400, path="huge.py")
+    plan = planned(compaction(talk, keep=0))
+    assert plan.kept_from == step
+
+
+def test_a_compaction_during_a_parallel_tool_step_does_not_split_it() -> None:
+    talk = long_talk()
+    calls = tuple(ToolCall(f"p{number}", "read_file", "{}") for number in range(3))
+    step = talk.add(Message(role="assistant", blocks=calls))
+    talk.add(tool_result(ToolResult("p1", "the second came first")))
+    plan = planned(compaction(talk, keep=0))
+    assert plan.last < step == plan.kept_from
+    talk.apply(accepted(plan, talk.view))
+    talk.add(tool_result(ToolResult("p0", "late zero")))
+    talk.add(tool_result(ToolResult("p2", "late two")))
+    assert broken_rules(talk.view.messages()) == []
+    assert "late zero" in talk.shown
+    assert "the second came first" in talk.shown
+
+
+def test_orphaned_tool_calls_after_a_cut() -> None:
+    for keep in range(0, 12_000, 500):
+        talk = long_talk()
+        plan = compaction(talk, keep=keep)
+        if isinstance(plan, SummaryPlan):
+            talk.apply(accepted(plan, talk.view))
+        assert broken_rules(talk.view.messages()) == []
+
+
+def test_the_newest_request_survives_a_long_tool_loop() -> None:
+    talk = Talk()
+    talk.ask("An older request.")
+    talk.say("Done.")
+    talk.ask("Port the parser, exactly as the standard says.")
+    for number in range(30):
+        talk.tool(FILLER * 40, path=f"f{number}.py")
+    first = accepted(compaction(talk, trigger=6_000), talk.view)
+    talk.apply(first)
+    texts = [block.text for block in talk.view.messages()[0].blocks if isinstance(block, Text)]
+    assert texts[0].startswith("[Previous conversation summary]")
+    assert texts[1] == "Port the parser, exactly as the standard says."
+    for number in range(30):
+        talk.tool(FILLER * 40, path=f"g{number}.py")
+    talk.apply(accepted(compaction(talk, trigger=6_000), talk.view))
+    assert talk.shown.count("Port the parser, exactly as the standard says.") == 1
+    assert broken_rules(talk.view.messages()) == []
+
+
+def test_what_arrives_while_a_summary_is_written_is_untouched() -> None:
+    talk = long_talk()
+    plan = compaction(talk)
+    talk.ask("And one more thing.")
+    talk.tool("late result", path="late.py")
+    talk.apply(accepted(plan, talk.view))
+    assert "And one more thing." in talk.shown
+    assert "late result" in talk.shown
+
+
+def test_pins_inside_a_summary_are_shown_after_it() -> None:
+    talk = long_talk()
+    pinned = talk.view.groups()[1].first
+    talk.add(Pinned(items=(pinned,)))
+    plan = planned(compaction(talk))
+    assert "value_0" not in "".join(material(plan, talk.view).parts)
+    talk.apply(accepted(plan, talk.view))
+    assert talk.shown.index("[Previous conversation summary]") < talk.shown.index("value_0 = 0")
+    assert broken_rules(talk.view.messages()) == []
+
+
+def test_a_cut_never_falls_within_what_an_earlier_summary_covers() -> None:
+    talk = long_talk()
+    first = talk.apply(accepted(compaction(talk), talk.view)).boundary
+    inside = [item.group for item in talk.view.items() if item.state == "summarized" and item.category == "results"]
+    talk.add(Restored(items=(inside[3], inside[4]), texts=("", "")))
+    for keep in range(0, total(talk.view), 200):
+        plan = compaction(talk, keep=keep, window=4_000)
+        if isinstance(plan, SummaryPlan):
+            assert plan.first == first.first
+            assert plan.last >= first.last
+            assert plan.last > inside[4]
+
+
+def test_a_summary_after_a_record_takes_the_record_in() -> None:
+    talk = long_talk()
+    talk.apply(
+        accepted(
+            plan_checkpoint(talk.view, situation(talk.view), COMPACTION), talk.view, "# Task\nFirst task, record_name."
+        )
+    )
+    for turn in range(12):
+        talk.ask(f"More {turn}")
+        talk.tool(FILLER * 60, path=f"more_{turn}.py")
+        talk.say("fine")
+    plan = planned(compaction(talk))
+    assert "record_name" in material(plan, talk.view).parts[0]
+    done = talk.apply(accepted(plan, talk.view))
+    assert talk.view.boundaries() == [talk.view.log[len(talk.view.log)]]
+    assert "record_name" in done.boundary.text
+
+
+def test_a_compaction_loop_without_headroom_ends_in_one_warning() -> None:
+    talk = long_talk(turns=2, lines=400)
+    talk.ask("next")
+    talk.tool(FILLER * 900, path="huge.py")
+    compactions = 0
+    for _ in range(20):
+        plan = compaction(talk, trigger=5_000, window=30_000)
+        if isinstance(plan, Refusal):
+            assert "too few" in plan.reason or "nothing to summarise" in plan.reason
+            break
+        compactions += 1
+        talk.apply(accepted(plan, talk.view))
+    assert isinstance(plan, Refusal)
+    assert compactions <= 2
+
+
+def test_a_threshold_below_the_fixed_overhead_does_not_loop() -> None:
+    talk = Talk(system="rule " * 20_000)
+    for number in range(4):
+        talk.ask(f"word {number}")
+        talk.say("ok")
+    assert isinstance(compaction(talk, trigger=5_000, window=60_000), Refusal)
+
+
+def test_the_user_may_compact_a_short_conversation() -> None:
+    talk = long_talk(turns=4, lines=30)
+    assert isinstance(compaction(talk, trigger=170_000, window=200_000), Refusal)
+    plan = planned(compaction(talk, trigger=170_000, window=200_000, asked=True, focus="the parser"))
+    done = talk.apply(accepted(plan, talk.view))
+    assert isinstance(done.boundary, Summarized)
+    assert done.boundary.focus == "the parser"
+    made = material(plan, talk.view)
+    assert "the parser" in made.questions.separate
+    assert "the parser" in made.questions.same_prefix
+
+
+def test_an_empty_conversation_has_nothing_to_compact() -> None:
+    assert isinstance(compaction(Talk(), asked=True), Refusal)
+
+
+def test_an_undone_summary_shows_its_turns_again() -> None:
+    talk = long_talk()
+    before = shown(talk.view)
+    talk.apply(accepted(compaction(talk), talk.view))
+    talk.add(Undone(target=len(talk.view.log)))
+    assert shown(talk.view) == before
+
+
+def test_backs_off_2_4_8_up_to_32_turns_and_starts_over_with_a_success() -> None:
+    pause, seen = Backoff(), []
+    for _ in range(7):
+        pause = pause.failed()
+        rested = 0
+        while pause.resting:
+            pause = pause.turn_ended()
+            rested += 1
+        seen.append(rested)
+    assert seen == [2, 4, 8, 16, 32, 32, 32]
+    assert pause.failed().succeeded() == Backoff()
+    assert not Backoff().turn_ended().resting

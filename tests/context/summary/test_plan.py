@@ -1,0 +1,441 @@
+"""A summary from its plan to its entry: what it is made of, what is accepted as one, and how long its plan holds."""
+
+import re
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.context.talks import (
+    ARCHIVE,
+    COMPACTION,
+    FILLER,
+    SUMMARY,
+    Talk,
+    accepted,
+    compaction,
+    long_talk,
+    material,
+    planned,
+    situation,
+    total,
+)
+from tests.conversation.logs import broken_rules, logs
+from tui_agent.context.counting import estimate
+from tui_agent.context.effects import Refusal
+from tui_agent.context.layers.checkpoints import plan_checkpoint
+from tui_agent.context.layers.compaction import plan_compaction
+from tui_agent.context.summary.facts import HEADING
+from tui_agent.context.summary.plan import (
+    CHANGED,
+    Accepted,
+    Author,
+    Material,
+    SummaryPlan,
+    accept,
+    accept_anew,
+    rebased,
+)
+from tui_agent.context.summary.questions import CHECKPOINT, FIVE, OUTLINE, sections
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
+from tui_agent.conversation.entries import AnyEntry, Cleared, Message, Pinned, Undone
+from tui_agent.conversation.groups import Group
+from tui_agent.conversation.sizes import size_of_text
+from tui_agent.conversation.view import View
+from tui_agent.settings import Compaction
+
+
+def demanding_talk(turns: int = 12) -> Talk:
+    """Turns with a demand of the user each."""
+    talk = Talk()
+    for number in range(turns):
+        talk.ask(f"Question {number}: never touch file_{number}.py!")
+        talk.tool(f"value_{number} = {number}\n" * 60, path=f"file_{number}.py")
+        talk.say(f"Answer {number}.")
+    return talk
+
+
+def asked_for(talk: Talk) -> SummaryPlan:
+    return planned(compaction(talk, trigger=None, window=200_000, asked=True, reason="why"))
+
+
+def on_now(plan: SummaryPlan, view: View) -> SummaryPlan | Refusal:
+    return rebased(plan, view, tokens=total(view), tokens_of=estimate)
+
+
+def test_what_was_said_since_stays_after_it() -> None:
+    talk = demanding_talk()
+    plan = asked_for(talk)
+    made, done = material(plan, talk.view), accepted(plan, talk.view)
+    talk.ask("And this, too.")
+    talk.say("Done.")
+    now = planned(on_now(plan, talk.view))
+    assert (now.first, now.last, now.replaced) == (plan.first, plan.last, plan.replaced)
+    assert now.before == total(talk.view) > plan.before
+    again = accept_anew(now, made.facts, done, done.text, tokens_of=estimate)
+    assert isinstance(again, Accepted)
+    assert again.boundary.text == done.boundary.text
+    assert again.after - done.after == now.before - plan.before
+    for entry in again.entries:
+        talk.add(entry)
+    assert talk.shown.index(done.text) < talk.shown.index("And this, too.")
+    assert "Answer 0." not in talk.shown
+    assert broken_rules(talk.view.messages()) == []
+
+
+def test_where_all_was_replaced_the_first_word_since_is_the_first_kept() -> None:
+    talk = Talk()
+    talk.ask("Do it.")
+    talk.tool("value = 1\n" * 400, path="a.py")
+    talk.say("Done.")
+    plan = planned(plan_checkpoint(talk.view, situation(talk.view), COMPACTION))
+    assert plan.kept_from == 0
+    newest = talk.ask("Next.")
+    now = planned(on_now(plan, talk.view))
+    assert now.kept_from == newest
+
+
+def test_it_does_not_hold_once_what_it_replaces_was_changed() -> None:
+    for change in ("cleared", "pinned", "summarised"):
+        talk = demanding_talk()
+        plan = asked_for(talk)
+        result = next(item.seq for item in talk.view.items() if item.category == "results")
+        match change:
+            case "cleared":
+                talk.add(Cleared(results=(result,), texts=("[gone]",)))
+            case "pinned":
+                talk.add(Pinned(items=(result,)))
+            case _:
+                talk.apply(accepted(plan, talk.view))
+        outcome = on_now(plan, talk.view)
+        assert isinstance(outcome, Refusal), change
+        assert outcome.reason == CHANGED
+
+
+def test_it_does_not_hold_once_a_summary_in_it_was_undone() -> None:
+    talk = demanding_talk()
+    talk.apply(accepted(asked_for(talk), talk.view))
+    first = len(talk.view.log) - 1
+    for number in range(6):
+        talk.ask(f"More {number}.")
+        talk.tool("words\n" * 200, path=f"more_{number}.py")
+        talk.say("Yes.")
+    plan = asked_for(talk)
+    boundary = next(entry.seq for entry in talk.view.boundaries())
+    assert boundary <= first + 1
+    talk.add(Undone(target=boundary))
+    assert isinstance(on_now(plan, talk.view), Refusal)
+
+
+def test_an_edited_text_is_taken_to_the_letter() -> None:
+    talk = demanding_talk()
+    plan = asked_for(talk)
+    made, done = material(plan, talk.view), accepted(plan, talk.view)
+    assert done.facts_appended
+    edited = accept_anew(plan, made.facts, done, "\n Only this: keep file_3.py as it is. \n", tokens_of=estimate)
+    assert isinstance(edited, Accepted)
+    assert edited.text == "Only this: keep file_3.py as it is."
+    assert edited.boundary.text == f"[Previous conversation summary]\n\n{edited.text}\n\nThe turns in full: {ARCHIVE}"
+    assert edited.after < done.after
+    assert edited.facts_missing > 0
+    assert edited.facts_appended == 0
+    assert edited.boundary.reason == "why, edited"
+    twice = accept_anew(plan, made.facts, edited, "Or rather this.", tokens_of=estimate)
+    assert isinstance(twice, Accepted)
+    assert twice.boundary.reason == "why, edited"
+
+
+def test_the_same_text_gives_the_same_entries() -> None:
+    talk = demanding_talk()
+    plan = asked_for(talk)
+    made, done = material(plan, talk.view), accepted(plan, talk.view)
+    assert accept_anew(plan, made.facts, done, done.text, tokens_of=estimate) == done
+    assert done.boundary.text.startswith(f"[Previous conversation summary]\n\n{done.text}\n\n")
+
+
+def test_an_edited_text_that_is_empty_or_frees_nothing_is_rejected() -> None:
+    talk = demanding_talk()
+    plan = asked_for(talk)
+    made, done = material(plan, talk.view), accepted(plan, talk.view)
+    empty = accept_anew(plan, made.facts, done, " \n", tokens_of=estimate)
+    assert isinstance(empty, Refusal)
+    assert "empty" in empty.reason
+    grown = accept_anew(plan, made.facts, done, SUMMARY + "more words " * 20_000, tokens_of=estimate)
+    assert isinstance(grown, Refusal)
+    assert "replaces" in grown.reason
+
+
+def test_project_rules_and_pins_never_enter_a_summary() -> None:
+    talk = Talk(system="PROJECT RULE: tabs are forbidden.")
+    talk.ask("PINNED WORD: keep it.")
+    talk.add(Pinned(items=(2,)))
+    for number in range(20):
+        talk.tool(FILLER * 40, path=f"f{number}.py")
+    plan = planned(compaction(talk))
+    made = material(plan, talk.view)
+    told = "".join(made.parts) + made.extract + made.archive + repr(made.facts)
+    assert "PROJECT RULE" not in told
+    assert "PINNED WORD" not in told
+    talk.apply(accepted(plan, talk.view))
+    assert talk.view.prefix is not None
+    assert talk.view.prefix.system == "PROJECT RULE: tabs are forbidden."
+    assert "PINNED WORD" in talk.shown
+
+
+def test_the_users_constraints_are_not_lost_in_a_summary() -> None:
+    talk = Talk()
+    talk.ask("Repair it. Never change the public API of parser.py!")
+    talk.say("Understood.")
+    for number in range(20):
+        talk.ask(f"go on {number}")
+        talk.tool(FILLER * 40, path=f"f{number}.py")
+        talk.say("ok")
+    for _ in range(3):
+        talk.apply(accepted(compaction(talk), talk.view))
+        assert "Never change the public API of parser.py!" in talk.shown
+        for number in range(20):
+            talk.ask(f"and {number}")
+            talk.tool(FILLER * 40, path=f"h{number}.py")
+            talk.say("ok")
+
+
+def test_a_summary_of_a_summary_replaces_it_and_does_not_grow_each_time() -> None:
+    talk = long_talk()
+    sizes = []
+    chosen = Compaction(facts_tokens=300)
+    for round_ in range(12):
+        done = talk.apply(accepted(compaction(talk), talk.view, settings=chosen))
+        sizes.append(estimate(size_of_text(done.boundary.text)))
+        assert len(talk.view.boundaries()) == 1
+        assert done.boundary.first == 2
+        for turn in range(12):
+            talk.ask(f"round {round_}, step {turn}")
+            talk.tool(FILLER * 60 + f"fresh_{round_}_{turn}", path=f"src/r{round_}_{turn}.py")
+            talk.say("fine")
+    assert max(sizes) <= sizes[0] + 300
+    assert talk.shown.count("[Previous conversation summary]") == 1
+    assert talk.shown.count(HEADING) == 1
+
+
+def test_the_extract_of_an_extract_does_not_grow_either() -> None:
+    talk = long_talk()
+    sizes = []
+    for round_ in range(8):
+        plan = planned(compaction(talk))
+        extract = material(plan, talk.view).extract
+        talk.apply(accepted(plan, talk.view, extract))
+        sizes.append(len(extract))
+        for turn in range(12):
+            talk.ask(f"round {round_}, step {turn}, because it is needed")
+            talk.tool(FILLER * 60, path=f"src/r{round_}_{turn}.py")
+            talk.say("fine, instead of the other way")
+    assert max(sizes) < 10_000
+
+
+def offered(text: str) -> Accepted | Refusal:
+    """What becomes of a text that was written as the summary of a long talk."""
+    talk = long_talk()
+    plan = planned(compaction(talk))
+    return accept(plan, material(plan, talk.view), text, COMPACTION, path=ARCHIVE, tokens_of=estimate)
+
+
+def test_growth_is_rejected() -> None:
+    outcome = offered(SUMMARY + " ".join(map(str, range(20_000))))
+    assert isinstance(outcome, Refusal)
+    assert "replaces" in outcome.reason
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "{}", "....", "ok", "again and " * 400])
+def test_garbage_is_rejected(text: str) -> None:
+    assert isinstance(offered(text), Refusal)
+
+
+def test_verification_never_blocks_a_compaction() -> None:
+    talk = Talk()
+    talk.ask("Look at all of it.")
+    for number in range(30):
+        names = " ".join(f"name_{number}_{index}" for index in range(150))
+        talk.tool(names, path=f"f{number}.py")
+    done = talk.apply(accepted(compaction(talk), talk.view))
+    assert done.after < 20_000
+    found = re.search(r"(\d+) more in conversation_history/main.md", done.boundary.text)
+    assert found is not None
+    kept = set(re.findall(r"name_\d+_\d+", done.boundary.text))
+    assert done.facts_missing == int(found[1]) + len(kept) + len(set(re.findall(r"f\d+\.py", done.boundary.text)))
+
+
+def test_missing_sections_are_completed_and_an_echo_is_removed() -> None:
+    written = (
+        "[Previous conversation summary]\nHere it is:\n\n## Technical Context:\nruns on 3.11\n\n"
+        f"**Files and changes**\nnone\n\n{HEADING}\nNames: made_up_name\n"
+    )
+    done = offered(written)
+    assert isinstance(done, Accepted)
+    body = sections(FIVE, done.boundary.text)
+    assert set(FIVE.sections) <= set(body)
+    assert body["Technical context"] == "runs on 3.11"
+    assert body["Current state"] == "Here it is:"
+    assert body["Exact next steps"].startswith("1. ")
+    assert "Exact next steps" in done.sections_added
+    assert "made_up_name" not in done.boundary.text
+    assert done.boundary.text.count("[Previous conversation summary]") == 1
+
+
+def test_a_summary_tells_where_the_turns_are_and_who_wrote_it() -> None:
+    talk = long_talk()
+    plan = planned(compaction(talk, reason="85% of the window is used."))
+    made = material(plan, talk.view)
+    author = Author("anthropic:claude-haiku-5-5", None, 0.01)
+    done = accept(plan, made, SUMMARY, COMPACTION, path=ARCHIVE, tokens_of=estimate, author=author)
+    assert not isinstance(done, Refusal)
+    assert done.boundary.text.endswith(ARCHIVE)
+    assert (done.boundary.path, done.boundary.model) == (ARCHIVE, "anthropic:claude-haiku-5-5")
+    assert done.boundary.reason == "85% of the window is used."
+    assert "value_0 = 0" in made.archive
+
+
+def test_figures_after_an_edit_are_of_the_new_view() -> None:
+    talk = long_talk()
+    done = talk.apply(accepted(compaction(talk), talk.view))
+    assert done.boundary.before > done.boundary.after == done.after
+    assert abs(done.after - total(talk.view)) <= 2 * len(talk.view.log)
+
+
+def test_the_outline_has_its_four_sections() -> None:
+    talk = long_talk()
+    here = situation(talk.view, window=20_000)
+    chosen = Compaction(handover="outline")
+    plan = plan_compaction(talk.view, here, chosen, trigger=8_000)
+    done = accepted(plan, talk.view, "# Key decisions\nNone were needed so far.", settings=chosen)
+    assert [line[2:] for line in done.boundary.text.splitlines() if line.startswith("# ")][:4] == list(OUTLINE.sections)
+
+
+def test_the_separate_model_sees_results_cut_and_the_facts_see_them_whole() -> None:
+    talk = Talk()
+    talk.ask("Read it.")
+    talk.tool(FILLER * 400 + "hidden_name_here\n" + FILLER * 400, path="long.py")
+    for number in range(20):
+        talk.tool(FILLER * 40, path=f"f{number}.py")
+    plan = planned(compaction(talk))
+    made = material(plan, talk.view)
+    assert max(len(part) for part in made.parts) < 2 * COMPACTION.summary_result_chars
+    assert "hidden_name_here" not in "".join(made.parts)
+    assert "hidden_name_here" in made.archive
+    assert "hidden_name_here" in talk.apply(accepted(plan, talk.view)).boundary.text
+
+
+PLANTED = re.compile(r"planted_\d+_\d+")
+
+
+def with_planted_facts(view: View) -> View:
+    """The same log with long texts, a fact and a demand in each."""
+    return View(_filled(entry) for entry in view.log)
+
+
+def _filled(entry: AnyEntry) -> AnyEntry:
+    if not isinstance(entry, Message):
+        return entry
+    blocks: list[Block] = []
+    for index, block in enumerate(entry.blocks):
+        words = f"planted_{entry.seq}_{index} " + "some words that fill the space " * 40
+        if isinstance(block, Text | ToolResult) and block.text.strip():
+            block = replace(block, text=f"{block.text} {words}")
+        blocks.append(block)
+    return replace(entry, blocks=tuple(blocks))
+
+
+def told(group: Group) -> list[Block]:
+    """What a group says, its reasoning aside."""
+    return [block for segment in group.segments for block in segment.blocks if not isinstance(block, Reasoning)]
+
+
+def said_in(groups: list[Group]) -> str:
+    return "\n".join(block.text for group in groups for block in told(group) if isinstance(block, Text | ToolResult))
+
+
+def applied(view: View, done: Accepted) -> View:
+    after = View(view.log)
+    after.messages(view.policy)
+    for entry in done.entries:
+        after.apply(after.log.stamp(entry, 0.0))
+    return after
+
+
+def check(view: View, plan: SummaryPlan, made: Material, done: Accepted) -> None:
+    groups = view.groups()
+    replaced = [boundary.text for boundary in view.boundaries()]
+    assert rebased(plan, view, tokens=total(view), tokens_of=estimate) == plan
+
+    after = applied(view, done)
+    left = {group.first: group for group in after.groups()}
+
+    assert broken_rules(after.messages(view.policy)) == []
+    inside = {boundary.seq for boundary in view.boundaries() if plan.first <= boundary.first <= plan.last}
+    outside = {boundary.seq for boundary in view.boundaries()} - inside
+    earlier = [part for part in made.parts if part.startswith(("[handover written earlier]", "[record of a"))]
+    assert len(earlier) == len(inside)
+    new = len(view.log) + 1
+    assert {boundary.seq for boundary in after.boundaries()} == outside | {new}
+
+    gone = [group for group in groups if group.first not in left]
+    assert all(plan.first <= group.first <= plan.last and not group.pinned for group in gone)
+    stayed = [group for group in groups if group.first in left]
+    assert set(left) == {group.first for group in stayed}
+    assert [told(left[group.first]) for group in stayed] == [told(group) for group in stayed]
+    for group in groups:
+        covered = plan.first <= group.first <= plan.last
+        assert (group.first in left) == (not covered or group.pinned or group.first in plan.brought_back)
+    assert not gone or gone[-1] is not groups[-1] or not groups[-1].open
+
+    texts = [
+        block.text for message in after.messages() for block in message.blocks if isinstance(block, Text | ToolResult)
+    ]
+    at = texts.index(done.boundary.text)
+    for group in stayed:
+        if group.first >= plan.first:
+            for block in told(group):
+                if isinstance(block, Text | ToolResult) and PLANTED.search(block.text):
+                    assert block.text in texts[at + 1 :]
+
+    whole = done.boundary.text
+    facts = set(PLANTED.findall(said_in(gone)))
+    for text in replaced:
+        if text not in texts:
+            facts |= set(PLANTED.findall(text))
+    more = re.search(rf"^(\d+) more in {re.escape(ARCHIVE)}$", whole, re.MULTILINE)
+    assert len([fact for fact in facts if fact not in whole]) <= (int(more[1]) if more else 0)
+    assert all(fact in made.archive for fact in PLANTED.findall(said_in([group for group in gone if group.kind == ""])))
+
+
+@given(logs(steps=40), st.integers(0, 3_000), st.booleans(), st.integers(0, 400))
+@settings(deadline=None, max_examples=150)
+def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted: bool, facts_tokens: int) -> None:
+    assert isinstance(drawn, View)
+    view = with_planted_facts(drawn)
+    knobs = replace(COMPACTION, facts_tokens=facts_tokens)
+    plan = plan_compaction(view, situation(view, window=4_000), knobs, trigger=3_000, keep=keep, asked=True)
+    assume(isinstance(plan, SummaryPlan))
+    assert isinstance(plan, SummaryPlan)
+    made = material(plan, view, knobs)
+    done = accept(plan, made, made.extract if extracted else SUMMARY, knobs, path=ARCHIVE, tokens_of=estimate)
+    if isinstance(done, Accepted):
+        check(view, plan, made, done)
+        headings = [line[2:] for line in done.boundary.text.splitlines() if line.startswith("# ")]
+        assert headings[: len(FIVE.sections)] == list(FIVE.sections)
+
+
+@given(logs(steps=40))
+@settings(deadline=None, max_examples=100)
+def test_any_checkpoint_of_any_conversation(drawn: object) -> None:
+    assert isinstance(drawn, View)
+    view = with_planted_facts(drawn)
+    plan = plan_checkpoint(view, situation(view), COMPACTION, note="done")
+    assume(isinstance(plan, SummaryPlan))
+    assert isinstance(plan, SummaryPlan)
+    made = material(plan, view)
+    done = accept(plan, made, made.extract, COMPACTION, path=ARCHIVE, tokens_of=estimate)
+    if isinstance(done, Accepted):
+        check(view, plan, made, done)
+        headings = [line[2:] for line in done.boundary.text.splitlines() if line.startswith("# ")]
+        assert headings[: len(CHECKPOINT.sections)] == list(CHECKPOINT.sections)

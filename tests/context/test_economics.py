@@ -1,0 +1,407 @@
+"""What context work costs and when it pays, checked against published prices, a simulated session and the README."""
+
+from collections.abc import Callable
+from math import sqrt
+from typing import NamedTuple
+
+import pytest
+
+from tests.context.performer import Performer
+from tests.context.sessions import comes
+from tui_agent.context.budget import Budget, thresholds
+from tui_agent.context.counting import estimate
+from tui_agent.context.economics import (
+    Forecast,
+    ModelFacts,
+    Rates,
+    Situation,
+    Summariser,
+    Worth,
+    cache_state,
+    choose_summariser,
+    clearing_payback,
+    clearing_size,
+    compaction_payback,
+    compaction_worth,
+    pays_from,
+    reason_it_pays,
+    relative_rates,
+    spoken_time,
+    thrift_factor,
+)
+from tui_agent.context.engine import ContextEngine
+from tui_agent.conversation.blocks import ToolCall, ToolResult
+from tui_agent.conversation.entries import Message, ModelSwitched, Usage, tool_result, user_message
+from tui_agent.settings import Clearing, Compaction, Context, Settings
+
+
+def known(*prices: float) -> Rates:
+    found = relative_rates(*prices)
+    assert found is not None
+    return found
+
+
+OPUS_47 = known(5, 25, 0.50, 6.25)
+OPUS_55 = known(4, 20, 0.20, 5)
+FABLE_52 = known(8, 40, 0.20, 10)
+FLASH_38 = known(0.75, 3.75, 0.075)
+HAIKU_ABOVE_100K = known(0.5, 2.5, 0.05, 0.625)
+
+
+class Step(NamedTuple):
+    """One call of a simulated session: what stays of it, and its result, which may be cleared."""
+
+    stays: int
+    result: int
+    live: bool
+
+
+CALLS, BASE, PER_CALL, RESULT, ANSWER, STUB = 120, 8_500, 6_400, 4_000, 700, 60
+Policy = Callable[[list[Step], list[int], Rates], list[int]]
+
+
+def simulated(policy: Policy, priced: Rates) -> float:
+    """USD of 120 warm calls that add 6.4k tokens each, 4k of them a result; the prefix is cached byte by byte."""
+    steps: list[Step] = []
+    cached, cost = BASE, BASE * priced.write
+    for _ in range(CALLS):
+        steps.append(Step(PER_CALL - RESULT, RESULT, live=True))
+        cleared = policy(steps, [at for at, step in enumerate(steps) if step.live], priced)
+        if cleared:
+            before = sum(step.stays + step.result for step in steps[: cleared[0]])
+            cached = min(cached, BASE + before + steps[cleared[0]].stays)
+            for at in cleared:
+                steps[at] = Step(steps[at].stays, STUB, live=False)
+        tokens = BASE + sum(step.stays + step.result for step in steps)
+        cost += cached * priced.read + (tokens - cached) * priced.write + ANSWER * priced.output
+        cached = tokens
+    return cost * priced.input_usd / 1_000_000
+
+
+def nothing(steps: list[Step], live: list[int], priced: Rates) -> list[int]:
+    return []
+
+
+def slide(steps: list[Step], live: list[int], priced: Rates) -> list[int]:
+    return live[:-3]
+
+
+def by_price(steps: list[Step], live: list[int], priced: Rates) -> list[int]:
+    old = live[:-3]
+    if not old:
+        return []
+    after = sum(step.stays + step.result for step in steps[old[0] + 1 :])
+    tail = after - sum(steps[at].result for at in old[1:])
+    needed = clearing_size(priced, tail, RESULT)
+    assert needed is not None
+    return old if sum(steps[at].result for at in old) >= needed else []
+
+
+@pytest.mark.parametrize(
+    ("priced", "expected_nothing", "expected_by_price"),
+    [(OPUS_47, 30.31, 21.20), (OPUS_55, 14.91, 12.25), (FABLE_52, 20.47, 19.95), (FLASH_38, 4.40, 2.90)],
+    ids=["opus-4-7", "opus-5-5", "fable-5-2", "gemini-3.8-flash"],
+)
+def test_clearing_by_price_is_cheaper_than_clearing_always_and_never(
+    priced: Rates, expected_nothing: float, expected_by_price: float
+) -> None:
+    costs = simulated(nothing, priced), simulated(by_price, priced), simulated(slide, priced)
+    assert costs[0] == pytest.approx(expected_nothing, rel=0.001)
+    assert costs[1] == pytest.approx(expected_by_price, rel=0.04)
+    assert costs[1] < min(costs[0], costs[2])
+
+
+def test_sliding_costs_more_than_nothing_where_reads_are_cheap() -> None:
+    assert simulated(slide, OPUS_55) > simulated(nothing, OPUS_55)
+    assert simulated(slide, FABLE_52) > 1.3 * simulated(nothing, FABLE_52)
+    assert simulated(slide, OPUS_47) < simulated(nothing, OPUS_47)
+
+
+def test_the_clearing_size_is_the_cheapest_of_its_neighbours() -> None:
+    tail, growth = 60_000.0, 4_000.0
+    best = clearing_size(OPUS_55, tail, growth)
+    assert best is not None
+
+    def cost_per_call(freed: float) -> float:
+        calls = freed / growth
+        return (OPUS_55.write - OPUS_55.read) * tail / calls + OPUS_55.read * freed / 2
+
+    assert cost_per_call(best) < min(cost_per_call(0.9 * best), cost_per_call(1.1 * best))
+
+
+def test_without_prices_or_growth_only_the_thresholds_decide() -> None:
+    assert relative_rates(0, 0) is None
+    unread = known(4, 20)
+    assert unread.read == 0
+    for priced, growth in ((None, 5_000.0), (unread, 5_000.0), (OPUS_55, 0.0)):
+        assert clearing_size(priced, 50_000, growth) is None
+
+
+def test_a_write_without_a_price_of_its_own_costs_what_input_costs() -> None:
+    assert FLASH_38.write == 1
+    assert FLASH_38.read == pytest.approx(0.1)
+
+
+def moment(tokens: int, *, cold: bool = False, between_turns: bool = False) -> Situation:
+    """A view of so many tokens, 8,000 of them system prompt and tools, on Opus 5.5."""
+    budget = Budget(200_000, 8_000, 16_384)
+    return Situation(
+        budget=budget,
+        limits=thresholds(budget, Clearing(), Compaction(), tier="frontier"),
+        tokens=tokens,
+        growth=4_000,
+        growth_of_all=4_000,
+        cold=cold,
+        between_turns=between_turns,
+        rates=OPUS_55,
+        small_rates=None,
+        tokens_of=estimate,
+        mixed_tokens_of=estimate,
+    )
+
+
+def worth(here: Situation, small: Rates | None = None) -> Worth:
+    return compaction_worth(here, Compaction(), OPUS_55, keep=20_000, small=small)
+
+
+def test_a_compaction_costs_its_writing_and_the_new_tail_and_frees_all_but_what_stays() -> None:
+    # Of 100,000 tokens 72,000 are replaced, by a summary of 3,000 and facts of 4,000.
+    assert worth(moment(100_000)).freed == 100_000 - (8_000 + 20_000 + 7_000)
+    reading, writing, rewriting = 0.05 * 100_000, 5 * 3_000, 1.2 * (20_000 + 7_000)
+    assert worth(moment(100_000)).cost == pytest.approx(reading + writing + rewriting)
+    assert worth(moment(100_000, cold=True)).cost == pytest.approx(writing)
+    alone = (0.4 * 100_000 + 5 * 3_000) * 0.5 / 4
+    assert alone < writing
+    assert worth(moment(100_000), HAIKU_ABOVE_100K).cost == pytest.approx(alone + rewriting)
+    assert worth(moment(100_000, cold=True), HAIKU_ABOVE_100K).cost == pytest.approx(alone)
+    dear = HAIKU_ABOVE_100K._replace(input_usd=40)
+    assert worth(moment(100_000), dear) == worth(moment(100_000))
+
+
+def test_a_short_view_has_nothing_to_gain_by_a_compaction() -> None:
+    short = worth(moment(20_000))
+    assert short.freed < 0
+    assert short.per_token == float("inf")
+    assert reason_it_pays(moment(20_000), Compaction(thrift=0.001), OPUS_55, short, growth=4_000) == ""
+
+
+@pytest.mark.parametrize(
+    ("cold", "between_turns", "cost", "needed", "when"),
+    [
+        # thrift * sqrt(2 K g / (r + 0.03 (w - r))), with K as above, g = 4,000, r = 0.05, w = 1.25
+        (False, True, 52_400, 111_707.2, "between turns"),
+        (False, False, 52_400, 181_524.3, "inside a tool loop"),
+        (True, False, 15_000, 37_354.4, "the cache is cold"),
+        (True, True, 15_000, 37_354.4, "the cache is cold"),
+    ],
+)
+def test_a_compaction_pays_from_the_size_the_readme_says(
+    cold: bool, between_turns: bool, cost: float, needed: float, when: str
+) -> None:
+    here = moment(100_000, cold=cold, between_turns=between_turns)
+    found = pays_from(here, Compaction(), OPUS_55, worth(here), growth=4_000)
+    assert found == pytest.approx(needed, abs=0.1)
+    for freed, pays in ((int(needed), False), (int(needed) + 1, True)):
+        reason = reason_it_pays(here, Compaction(), OPUS_55, Worth(cost, freed), growth=4_000)
+        assert (f"({when}, from {needed:,.0f} on)" in reason) is pays
+
+
+def test_where_no_price_growth_or_thrift_is_known_nothing_pays() -> None:
+    here = moment(100_000, cold=True)
+    assert pays_from(here, Compaction(thrift=0), OPUS_55, worth(here), growth=4_000) is None
+    assert pays_from(here, Compaction(), OPUS_55, worth(here), growth=0) is None
+    assert pays_from(here, Compaction(), known(4, 20), worth(here), growth=4_000) is None
+
+
+@pytest.mark.parametrize(
+    ("between_turns", "cold", "factor"),
+    [(True, False, 1.6), (False, False, 2.6), (True, True, 1.0), (False, True, 1.0)],
+)
+def test_thrift_waits_least_when_cold_and_longest_in_a_loop(between_turns: bool, cold: bool, factor: float) -> None:
+    assert thrift_factor(Compaction(), between_turns=between_turns, cold=cold) == pytest.approx(factor)
+    assert thrift_factor(Compaction(thrift=0), between_turns=between_turns, cold=cold) == 0
+
+
+@pytest.mark.parametrize(
+    ("last_call", "same_model", "same_prefix", "cold"),
+    [
+        (None, True, True, True),
+        (1_000.0, True, True, False),
+        (700.5, True, True, False),
+        (700.0, True, True, True),
+        (1_000.0, False, True, True),
+        (1_000.0, True, False, True),
+    ],
+)
+def test_when_the_cache_is_cold(last_call: float | None, same_model: bool, same_prefix: bool, cold: bool) -> None:
+    state = cache_state(now=1_000, last_call=last_call, ttl_s=300, same_model=same_model, same_prefix=same_prefix)
+    assert state.cold is cold
+    assert state.reason
+
+
+def test_the_summary_of_400k_tokens_on_opus_costs_least_from_the_cache() -> None:
+    same = Summariser("opus-5-5", OPUS_55, 400_000, 1_000, 3_000, 900_000, cached=True)
+    alone = Summariser("haiku-5-5", HAIKU_ABOVE_100K, 400_000, 0, 3_000, 900_000, cached=False)
+    assert same.usd == pytest.approx(0.145)
+    assert alone.usd == pytest.approx(0.21, rel=0.02)
+    assert same._replace(cached=False, instruction=0).usd == pytest.approx(1.66)
+
+    warm = choose_summariser(same, alone)
+    assert (warm.way, warm.model) == ("same_prefix", "opus-5-5")
+    cold = choose_summariser(same._replace(cached=False), alone)
+    assert (cold.way, cold.model, cold.usd) == ("separate", "haiku-5-5", alone.usd)
+    assert "$0.207" in cold.reason
+
+
+def test_the_summariser_must_have_room() -> None:
+    same = Summariser("small-window", OPUS_55, 400_000, 1_000, 3_000, 180_000, cached=True)
+    alone = Summariser("other", OPUS_55, 400_000, 0, 3_000, 900_000, cached=False)
+    assert choose_summariser(same, alone).way == "separate"
+    assert choose_summariser(same, alone._replace(limit=100_000)).way == "separate"
+    assert choose_summariser(same._replace(limit=900_000), alone._replace(limit=100_000)).way == "same_prefix"
+    assert choose_summariser(same, None).way == "same_prefix"
+    unpriced = choose_summariser(same._replace(limit=900_000, rates=None), alone)
+    assert (unpriced.way, unpriced.usd, unpriced.reason) == ("same_prefix", None, "prices are not known")
+
+
+def test_a_clearing_pays_back_after_the_calls_it_says() -> None:
+    figures = clearing_payback(OPUS_55, freed=100_000, tail=50_000, cold=False)
+    assert figures.cost_usd == pytest.approx(1.2 * 50_000 * 4e-6)
+    assert figures.saving_usd == pytest.approx(100_000 * 0.2e-6)
+    assert figures.calls == 12
+    assert clearing_payback(OPUS_55, freed=100_000, tail=50_000, cold=True).calls == 0
+    assert clearing_payback(OPUS_55, freed=0, tail=50_000, cold=False).calls is None
+
+
+def test_a_compaction_pays_for_its_summariser_too() -> None:
+    figures = compaction_payback(OPUS_55, freed=377_000, keep=20_000, summary=3_000, summariser_usd=0.145, cold=False)
+    assert figures.cost_usd == pytest.approx(0.145 + 1.2 * 23_000 * 4e-6)
+    assert figures.calls == 4
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(-1, "0s"), (51, "51s"), (252, "4m12s"), (7_500, "2h05m"), (273_600, "3d04h")]
+)
+def test_spans_of_time(seconds: float, said: str) -> None:
+    assert spoken_time(seconds) == said
+
+
+NOW = 1_000.0
+NAME = "anthropic:claude-opus-5-5"
+
+
+class Reading:
+    """A loop of reads whose requests are measured, by a model with the prices of Opus 5.5."""
+
+    def __init__(
+        self,
+        reads: int,
+        settings: Settings,
+        *,
+        rates: Rates | None = OPUS_55,
+        window: int = 200_000,
+        lines: int = 300,
+    ) -> None:
+        self.now = NOW
+        prices = ((0, rates),) if rates is not None else ()
+        model = ModelFacts(name=NAME, window=window, tier="frontier", prices=prices)
+        self.engine = ContextEngine(settings, model=model, clock=lambda: self.now)
+        self.engine.extend([ModelSwitched(model=NAME), user_message("read them all")])
+        for number in range(reads):
+            self.read(number, lines)
+
+    def read(self, number: int, lines: int = 300) -> None:
+        used = Usage(input_tokens=self.engine.tokens, output_tokens=30)
+        call = ToolCall(f"c{number}", "read_file", f'{{"path": "{number}.py"}}')
+        self.engine.extend([Message(role="assistant", blocks=(call,), model=NAME, usage=used)])
+        self.engine.extend([tool_result(ToolResult(call.id, "a line of the file\n" * lines))])
+
+    def forecast(self, layer: str, later_s: float = 0.0) -> Forecast:
+        self.now = NOW + later_s
+        return self.engine.forecast(layer)
+
+
+def careful(*, thrift: float = 1.0) -> Settings:
+    return Settings(clearing=Clearing(keep=3, protect_tokens=5_000), compaction=Compaction(thrift=thrift))
+
+
+def test_a_clearing_frees_and_costs_what_was_foreseen() -> None:
+    loop = Reading(40, careful(thrift=0))
+    seen, cold = loop.forecast("clear"), loop.forecast("clear", 10_000)
+    caller = Performer(loop.engine)
+    caller.run(loop.engine.prepare())
+    (cleared,) = caller.done
+    assert seen.frees == cold.frees == pytest.approx(cleared.before - cleared.after, rel=0.02)
+    assert (cold.cost_usd, cold.calls) == (0.0, 0)
+    assert "now: the cache is cold" in cold.why
+    assert seen.cost_usd is not None
+    assert seen.saving_usd is not None
+    assert seen.saving_usd == pytest.approx(seen.frees * 0.05 * 4 / 1_000_000)
+    assert seen.calls is not None
+    assert seen.saving_usd * (seen.calls - 1) <= seen.cost_usd <= seen.saving_usd * seen.calls
+
+
+@pytest.mark.parametrize("reads", [12, 20, 30, 40, 60])
+@pytest.mark.parametrize("layer", ["clear", "compact"])
+def test_it_says_now_where_the_price_makes_it_come(reads: int, layer: str) -> None:
+    loop = Reading(reads, careful())
+    assert loop.engine.tokens < loop.engine.thresholds.clear.tokens
+    says, first = loop.forecast(layer).why.startswith("now"), comes(loop.engine)
+    if layer == "compact":
+        assert says == (first == "summary")
+    elif first != "summary":
+        assert says or first != "cleared"
+
+
+def test_it_says_why_nothing_comes() -> None:
+    assert Reading(2, careful()).forecast("clear").why.startswith("nothing to clear yet: the newest 3 results")
+    assert Reading(7, careful()).forecast("clear").why.startswith("not before 10,000 tokens")
+    assert "stay word for word" in Reading(2, careful()).forecast("compact").why
+    assert Reading(2, careful()).forecast("limit") == Forecast()
+
+
+def test_without_prices_there_is_no_cost() -> None:
+    seen = Reading(40, careful(), rates=None).forecast("clear")
+    assert seen.frees > 0
+    assert (seen.cost_usd, seen.saving_usd, seen.calls, seen.why) == (None, None, None, "")
+
+
+def freed_and_needed(loop: Reading, *, between_turns: bool, growth: float) -> tuple[float, float]:
+    """What a compaction frees now, and from how many tokens on it pays, as the README's formula says it."""
+    tokens, read, write, output = loop.engine.tokens, OPUS_55.read, OPUS_55.write, OPUS_55.output
+    fixed, kept = 0, 20_000
+    replaced = max(0, tokens - fixed - kept)
+    bare = min(3_000, replaced // 4)
+    summary = bare + min(4_000, replaced // 5)
+    cost = read * tokens + output * bare + (write - read) * (kept + summary)
+    thrift = 2 * (0.8 if between_turns else 1.3)
+    needed = thrift * sqrt(2 * cost * growth / (read + 0.03 * (write - read)))
+    return tokens - (fixed + kept + summary), needed
+
+
+@pytest.mark.parametrize("between_turns", [False, True])
+def test_a_compaction_comes_at_the_call_at_which_the_readmes_formula_says_it_pays(between_turns: bool) -> None:
+    settings = Settings(context=Context(preset="summary-only"))
+    loop = Reading(2, settings, window=1_000_000)
+    for number in range(2, 400):
+        loop.read(number)
+        growth = loop.engine.meter.growth.all
+        freed, needed = freed_and_needed(loop, between_turns=between_turns, growth=growth)
+        assert (comes(loop.engine, between_turns=between_turns) == "summary") is (freed >= needed), number
+        if freed >= needed:
+            break
+    assert 100_000 < loop.engine.tokens < loop.engine.thresholds.compact.tokens / 2
+
+
+@pytest.mark.parametrize(("kept_results", "first"), [(3, "cleared"), (60, "summary")])
+def test_a_compaction_comes_instead_of_a_clearing_that_would_free_at_a_higher_price(
+    kept_results: int, first: str
+) -> None:
+    """The more stays behind what is cleared, the more is written anew for it."""
+    settings = Settings(
+        clearing=Clearing(keep=kept_results, protect_tokens=0, by_price=False, threshold=0.2, min_batch_share=0.01),
+        compaction=Compaction(thrift=100),
+    )
+    loop = Reading(72, settings, window=500_000)
+    assert loop.engine.tokens > loop.engine.thresholds.clear.tokens
+    assert comes(loop.engine) == first
