@@ -1,5 +1,6 @@
 """A real session in this process: a home and a project of its own, and a person who answers every question alike."""
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -54,6 +55,16 @@ async def talking(
 async def say(session: Session, prompt: str = "") -> list[AgentEvent]:
     """One turn; its events."""
     return [event async for event in session.agent.run(prompt)]
+
+
+async def put(session: Session, *entries: AnyEntry) -> int:
+    """Bring entries into the session's log, as something that happened; the number of the last one."""
+    engine = session.agent.engine
+    for entry in entries:
+        stamped = engine.view.log.stamp(entry, time.time())
+        await session.store.append([stamped])
+        engine.apply(stamped)
+    return len(engine.view.log)
 
 
 async def saved(folder: Path) -> list[AnyEntry]:
