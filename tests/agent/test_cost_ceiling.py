@@ -60,17 +60,17 @@ def test_once_reached_it_stays_so_with_the_same_words_in_the_next_turn() -> None
         call(ceiling, UNPRICED, 0)
     assert second.value is first.value
     assert not first.value.retryable
-    assert "turn" in ceiling.reset()
+    assert "turn" in ceiling.reset()[0]
     ceiling.check()
 
 
 def test_a_reset_grants_the_session_one_more_such_amount() -> None:
     tracker = spent(7.0)
     ceiling = CostCeiling(Limit(session=2.0), tracker)
-    assert "not reached" in ceiling.reset()
+    assert "not reached" in ceiling.reset()[0]
     with pytest.raises(CostCeilingReached):
         ceiling.check()
-    assert "$2.00 more" in ceiling.reset()
+    assert "$2.00 more" in ceiling.reset()[0]
     tracker.record("m", Usage(), 1.99)
     ceiling.check()
     tracker.record("m", Usage(), 0.02)

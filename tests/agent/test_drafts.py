@@ -13,8 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.agent.summaries import HANDOVER, Reader
-from tests.agent.talking import saved, say, talking
-from tests.context.talks import shown
+from tests.agent.talking import saved, say, shown, talking
 from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
