@@ -77,6 +77,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def being_cancelled() -> bool:
+    """Whether somebody cancelled this task. A `CancelledError` that comes otherwise is an error of what was awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def to_completion(work: Coroutine[None, None, Result]) -> Result:
     """Do `work` to its end, also when this task is cancelled before or meanwhile, and return or raise what it gives.
 

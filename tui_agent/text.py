@@ -120,6 +120,16 @@ def _replacement(match: re.Match[str]) -> str:
 _WIDE_SPACES: Final = frozenset("\u00a0\u3000")
 
 
+def error_text(error: BaseException, limit: int = 1_000) -> str:
+    """What kind of error it is, and what it says of itself where it can."""
+    try:
+        said = str(error)
+    except Exception:
+        said = ""
+    kind = type(error).__name__
+    return (f"{kind}: {said}" if said else kind)[:limit]
+
+
 def printable(line: str) -> str:
     """One line with control, direction and surrogate characters as JSON escapes, so that JSON stays the same JSON."""
     if line.isprintable():

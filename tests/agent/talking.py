@@ -1,5 +1,6 @@
 """A real session in this process: a home and a project of its own, and a person who answers every question alike."""
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,7 +9,9 @@ from tests.servers.coding_task import make_coding_workspace
 from tui_agent.agent.events import AgentEvent
 from tui_agent.agent.watchdog import Watchdog
 from tui_agent.arguments import Arguments
+from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry
+from tui_agent.conversation.view import View
 from tui_agent.session import Session, open_session
 from tui_agent.settings import GivenValue, Settings, load_settings
 from tui_agent.storage.log import LogStore
@@ -54,6 +57,28 @@ async def talking(
 async def say(session: Session, prompt: str = "") -> list[AgentEvent]:
     """One turn; its events."""
     return [event async for event in session.agent.run(prompt)]
+
+
+async def put(session: Session, *entries: AnyEntry) -> int:
+    """Bring entries into the session's log, as something that happened; the number of the last one."""
+    engine = session.agent.engine
+    for entry in entries:
+        stamped = engine.view.log.stamp(entry, time.time())
+        await session.store.append([stamped])
+        engine.apply(stamped)
+    return len(engine.view.log)
+
+
+def shown(view: View) -> str:
+    """All the model reads, as one text."""
+    texts: list[str] = []
+    for message in view.messages():
+        for block in message.blocks:
+            if isinstance(block, Text | ToolResult):
+                texts.append(block.text)
+            elif isinstance(block, ToolCall):
+                texts.append(block.arguments)
+    return "\n".join(texts)
 
 
 async def saved(folder: Path) -> list[AnyEntry]:

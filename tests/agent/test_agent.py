@@ -61,7 +61,7 @@ def test_an_interruption_anywhere_leaves_a_valid_log(
                 session.agent.interrupt()
             await asyncio.wait([turn])
             assert not session.agent.busy
-            view = View(list(session.record.view.log))
+            view = View(list(session.agent.engine.view.log))
             assert broken_rules(view.messages()) == []
             assert view.unanswered() == ()
             again = await say(session, "read calc.py")
@@ -147,7 +147,7 @@ async def test_what_cannot_fit_is_not_sent(tmp_path: Path) -> None:
         assert failed.kind == "context_overflow"
         assert failed.hint
         assert not any(isinstance(event, events.AssistantMessage) for event in told)
-        kept = [entry for entry in session.record.view.log if isinstance(entry, Message)]
+        kept = [entry for entry in session.agent.engine.view.log if isinstance(entry, Message)]
         assert kept[-1].blocks == (Text("please read calc.py"),)
 
 
@@ -158,7 +158,7 @@ async def test_an_unknown_tool_and_bad_arguments_are_answered(tmp_path: Path) ->
         assert finished.status == "error"
         results = [
             block
-            for entry in session.record.view.log
+            for entry in session.agent.engine.view.log
             if isinstance(entry, Message)
             for block in entry.blocks
             if isinstance(block, ToolResult)

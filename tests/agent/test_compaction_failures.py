@@ -15,15 +15,14 @@ import pytest
 
 from tests.agent.compacting import SETTINGS
 from tests.agent.summaries import HANDOVER, Reader
-from tests.agent.talking import saved, say, talking
-from tests.context.talks import shown
+from tests.agent.talking import saved, say, shown, talking
 from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.agent import AgentBusy
-from tui_agent.context.refusal import Refusal
+from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Delivered, Message, Queued, Summarized
 from tui_agent.conversation.view import View
@@ -66,7 +65,7 @@ def copied(talked: Path, to: Path) -> tuple[Path, str]:
 
 
 def summaries(session: Session) -> list[Summarized]:
-    return [entry for entry in session.record.view.log if isinstance(entry, Summarized)]
+    return [entry for entry in session.agent.engine.view.log if isinstance(entry, Summarized)]
 
 
 # Stopped
@@ -75,21 +74,21 @@ def summaries(session: Session) -> list[Summarized]:
 async def stopped_after(ticks: int, folder: Path, name: str) -> bool:
     """Cancel a compaction at one of its awaits; whether it was over by then."""
     async with talking(folder, OFFLINE, resume=name) as session:
-        old = shown(session.record.view)
+        old = shown(session.agent.engine.view)
         compacting = asyncio.ensure_future(session.agent.compact())
         for _ in range(ticks):
             await asyncio.sleep(0)
         over = compacting.done()
         compacting.cancel()
         await asyncio.wait([compacting])
-        assert broken_rules(session.record.view.messages()) == []
+        assert broken_rules(session.agent.engine.view.messages()) == []
         if summaries(session):
             assert len(summaries(session)) == 1
-            assert shown(session.record.view).startswith(summaries(session)[0].text)
+            assert shown(session.agent.engine.view).startswith(summaries(session)[0].text)
         else:
-            assert shown(session.record.view) == old
+            assert shown(session.agent.engine.view) == old
         assert isinstance((await say(session, "read calc.py"))[-1], events.TurnFinished)
-        new = shown(session.record.view)
+        new = shown(session.agent.engine.view)
     assert shown(View(await saved(folder))) == new
     return over
 
@@ -104,7 +103,7 @@ async def test_stopping_a_compaction_anywhere_leaves_the_old_view_or_the_new_one
 async def stop_key_after(ticks: int, folder: Path, name: str) -> bool:
     """Interrupt a turn that begins with a compaction; whether that was over by then."""
     async with talking(folder, {**OFFLINE, **EARLY}, resume=name) as session:
-        old, compacting, over = shown(session.record.view), False, False
+        old, compacting, over = shown(session.agent.engine.view), False, False
         running = session.agent.run("find 'assert' in .")
         async for event in running:
             if isinstance(event, events.ContextStepStarted):
@@ -115,12 +114,12 @@ async def stop_key_after(ticks: int, folder: Path, name: str) -> bool:
                 session.agent.interrupt()
         assert compacting
         assert not session.agent.busy
-        assert broken_rules(session.record.view.messages()) == []
+        assert broken_rules(session.agent.engine.view.messages()) == []
         if not summaries(session):
-            assert shown(session.record.view).startswith(old)
-        (waiting,) = (entry.seq for entry in session.record.view.log if isinstance(entry, Queued))
+            assert shown(session.agent.engine.view).startswith(old)
+        (waiting,) = (entry.seq for entry in session.agent.engine.view.log if isinstance(entry, Queued))
         assert isinstance((await say(session))[-1], events.TurnFinished)
-        assert [entry.queued for entry in session.record.view.log if isinstance(entry, Delivered)] == [waiting]
+        assert [entry.queued for entry in session.agent.engine.view.log if isinstance(entry, Delivered)] == [waiting]
         assert session.agent.queued() == ()
     assert broken_rules(View(await saved(folder)).messages()) == []
     return over
@@ -188,7 +187,7 @@ async def test_killed_during_a_compaction(tmp_path: Path, monkeypatch: pytest.Mo
             monkeypatch.setenv(name, value)
         async with talking(tmp_path, {**SETTINGS, "compaction.auto": "false"}) as session:
             await say(session, "Read the pages.")
-            old, name = shown(session.record.view), session.id
+            old, name = shown(session.agent.engine.view), session.id
         child = subprocess.Popen(  # noqa: ASYNC220
             [sys.executable, "-m", "tests.agent.compacting", str(tmp_path), name, "And now go on."],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -237,20 +236,20 @@ async def test_a_summariser_that_fails_is_done_without(
     reader = Reader(reading, lambda request: FAILING[way])
     lines = 40 if way.startswith("longer") else 300
     async with reading_session(tmp_path, reader, monkeypatch, lines=lines) as (session, server):
-        old = len(str(session.record.view.messages()))
+        old = len(str(session.agent.engine.view.messages()))
         result = await session.agent.compact()
         assert result.error == ""
         assert result.after < result.before
         (summary,) = summaries(session)
         assert summary.model == ""
-        assert len(str(session.record.view.messages())) < old
-        assert broken_rules(session.record.view.messages()) == []
-        assert "Never touch page_3.txt!" in str(session.record.view.messages())
+        assert len(str(session.agent.engine.view.messages())) < old
+        assert broken_rules(session.agent.engine.view.messages()) == []
+        assert "Never touch page_3.txt!" in str(session.agent.engine.view.messages())
         told = await say(session, "Go on.")
         assert isinstance(told[-1], events.TurnFinished)
         assert told[-1].stop_reason == "end_turn"
         assert [each for each in server.violations if "bad" not in each] == []
-        assert LONG[:200] not in str(session.record.view.messages())
+        assert LONG[:200] not in str(session.agent.engine.view.messages())
         assert all("rate_limit" not in str(request.body["messages"]) for request in reader.own)
 
 
@@ -320,7 +319,7 @@ async def test_automatic_and_manual_never_compact_at_once(tmp_path: Path) -> Non
         one, other = await asyncio.gather(session.agent.compact(), session.agent.compact(), return_exceptions=True)
         assert not isinstance(one, BaseException)
         assert not isinstance(other, BaseException)
-        assert broken_rules(session.record.view.messages()) == []
+        assert broken_rules(session.agent.engine.view.messages()) == []
         assert one.error == ""
         assert other.before < one.before
 
@@ -335,7 +334,7 @@ async def test_a_prompt_sent_during_a_compaction_waits_and_is_answered(tmp_path:
         assert (await compacting).error == ""
         assert [event.text for event in told if isinstance(event, events.UserMessage)] == ["read calc.py"]
         newest = [
-            entry for entry in session.record.view.log if isinstance(entry, Message) and entry.role == "assistant"
+            entry for entry in session.agent.engine.view.log if isinstance(entry, Message) and entry.role == "assistant"
         ]
         assert newest[-1].seq > summaries(session)[-1].seq
 
@@ -351,10 +350,10 @@ async def test_pins_inside_a_summary_stay_and_go_with_the_next_once_taken_off(tm
         state = {item.seq: item.state for item in session.agent.items()}
         assert state[pinned.seq] == "verbatim"
         assert state[pinned.group] == "verbatim"
-        assert "def add" in str(session.record.view.messages())
+        assert "def add" in str(session.agent.engine.view.messages())
         assert not isinstance(await session.agent.pin([pinned.seq], pinned=False), Refusal)
         assert {item.seq: item.state for item in session.agent.items()}[pinned.seq] == "summarized"
-        assert broken_rules(session.record.view.messages()) == []
+        assert broken_rules(session.agent.engine.view.messages()) == []
 
 
 async def test_nested_summaries_undone_in_any_order_after_a_resume(tmp_path: Path) -> None:
@@ -362,26 +361,26 @@ async def test_nested_summaries_undone_in_any_order_after_a_resume(tmp_path: Pat
         for prompt in ASKED * 2:
             await say(session, prompt)
         first = (await session.agent.compact()).seq
-        once = shown(session.record.view)
+        once = shown(session.agent.engine.view)
         for prompt in ASKED:
             await say(session, prompt)
         second = (await session.agent.compact()).seq
         assert 0 < first < second
-        twice, name = shown(session.record.view), session.id
+        twice, name = shown(session.agent.engine.view), session.id
     async with talking(tmp_path, OFFLINE, resume=name) as session:
-        assert shown(session.record.view) == twice
+        assert shown(session.agent.engine.view) == twice
         assert not isinstance(await session.agent.undo(first), Refusal)
-        assert shown(session.record.view) == twice
+        assert shown(session.agent.engine.view) == twice
         assert not isinstance(await session.agent.undo(second), Refusal)
-        whole = shown(session.record.view)
+        whole = shown(session.agent.engine.view)
         assert "read test_calc.py" in whole
         assert len(whole) > len(twice)
-        assert broken_rules(session.record.view.messages()) == []
+        assert broken_rules(session.agent.engine.view.messages()) == []
     async with talking(tmp_path, OFFLINE, resume=name) as session:
-        assert shown(session.record.view) == whole
+        assert shown(session.agent.engine.view) == whole
         undone_first = next(
-            seq for seq, entry in enumerate(session.record.view.log, 1) if getattr(entry, "target", 0) == first
+            seq for seq, entry in enumerate(session.agent.engine.view.log, 1) if getattr(entry, "target", 0) == first
         )
         assert not isinstance(await session.agent.undo(undone_first), Refusal)
-        assert shown(session.record.view).startswith(once)
+        assert shown(session.agent.engine.view).startswith(once)
         assert isinstance((await say(session, "read calc.py"))[-1], events.TurnFinished)

@@ -11,7 +11,7 @@ from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, ParsedRequest, Script, Step
 from tui_agent.agent import events
-from tui_agent.agent.cost_ceiling import CostCeiling, CostCeilingReached, Limit, input_cost_usd, probably_cached
+from tui_agent.agent.guards import CostCeiling, CostCeilingReached, Limit, input_cost_usd, probably_cached
 from tui_agent.conversation.entries import Message, Usage
 from tui_agent.models.base import ModelProfile, Prices
 from tui_agent.models.usage import UsageTracker
@@ -60,17 +60,17 @@ def test_once_reached_it_stays_so_with_the_same_words_in_the_next_turn() -> None
         call(ceiling, UNPRICED, 0)
     assert second.value is first.value
     assert not first.value.retryable
-    assert "turn" in ceiling.reset()
+    assert "turn" in ceiling.reset()[0]
     ceiling.check()
 
 
 def test_a_reset_grants_the_session_one_more_such_amount() -> None:
     tracker = spent(7.0)
     ceiling = CostCeiling(Limit(session=2.0), tracker)
-    assert "not reached" in ceiling.reset()
+    assert "not reached" in ceiling.reset()[0]
     with pytest.raises(CostCeilingReached):
         ceiling.check()
-    assert "$2.00 more" in ceiling.reset()
+    assert "$2.00 more" in ceiling.reset()[0]
     tracker.record("m", Usage(), 1.99)
     ceiling.check()
     tracker.record("m", Usage(), 0.02)
@@ -162,7 +162,7 @@ async def test_the_sequence_error_flag_same_error_reset(server: AnthropicServer,
         assert (failed.kind, failed.retryable) == ("cost_ceiling", False)
         assert "/resume-after-cost-ceiling" in failed.hint
         asked = len(server.model_requests)
-        assert session.record.view.unanswered() == ()
+        assert session.agent.engine.view.unanswered() == ()
         again = await say(session, "go on")
         assert failure(again).message == failed.message
         assert len(server.model_requests) == asked
@@ -173,7 +173,7 @@ async def test_the_sequence_error_flag_same_error_reset(server: AnthropicServer,
         assert [event.text for event in again if isinstance(event, events.UserMessage)] == ["go on"]
         assert "go on" in server.model_requests[asked].body.decode()
         assert any(isinstance(event, events.AssistantMessage) for event in resumed)
-        assert broken_rules(session.record.view.messages()) == []
+        assert broken_rules(session.agent.engine.view.messages()) == []
     assert server.violations == []
 
 
@@ -240,15 +240,15 @@ async def test_a_summary_that_would_break_it_is_not_asked_for(server: AnthropicS
         for turn in range(4):
             await say(session, f"Tell me more, {turn}.")
         spent_so_far, name = cost(session), session.id
-        tokens = session.manager.tokens(session.record.view)
+        tokens = session.agent.engine.tokens
     asked = len(server.model_requests)
     given = {**OPUS, "agent.max_session_cost_usd": f"{spent_so_far + tokens * 0.05e-6:.6f}"}
     async with talking(tmp_path, given, resume=name) as session:
-        before = session.record.view.messages()
+        before = session.agent.engine.view.messages()
         result = await session.agent.compact()
         assert "input alone" in result.error
         assert "/resume-after-cost-ceiling" in result.error
-        assert session.record.view.messages() == before
+        assert session.agent.engine.view.messages() == before
         # The flag stays up for whatever asks a model next.
         assert "input alone" in (await session.agent.checkpoint()).error
         assert failure(await say(session, "Go on.")).kind == "cost_ceiling"
@@ -265,7 +265,7 @@ async def test_a_summary_within_a_turn_stops_it_the_same_way(server: AnthropicSe
         for turn in range(4):
             await say(session, f"Tell me more, {turn}.")
         name, spent_so_far = session.id, cost(session)
-        tokens = session.manager.tokens(session.record.view)
+        tokens = session.agent.engine.tokens
     asked = len(server.model_requests)
     due = {"context.context_window": str(tokens + 4_000), "context.max_tokens": "1024", "compaction.threshold": "0.3"}
     due |= {"compaction.threshold_by_tier.frontier": "0.3", "compaction.keep_recent_tokens": "500"}
@@ -277,9 +277,9 @@ async def test_a_summary_within_a_turn_stops_it_the_same_way(server: AnthropicSe
         assert "input alone" in step.error
         assert step.before == step.after
         assert len(server.model_requests) == asked
-        assert not session.manager.backoff.resting
+        assert not session.agent.engine.compaction.backoff.resting
         session.agent.reset_cost_ceiling()
         resumed = await say(session)
         steps = [event.step for event in resumed if isinstance(event, events.ContextStep) and not event.error]
         assert "summary" in steps
-        assert broken_rules(session.record.view.messages()) == []
+        assert broken_rules(session.agent.engine.view.messages()) == []

@@ -13,17 +13,16 @@ import pytest
 from msgspec.structs import replace
 
 from tests.agent.summaries import HANDOVER, Reader
-from tests.agent.talking import saved, say, talking
-from tests.context.talks import shown
+from tests.agent.talking import saved, say, shown, talking
 from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.agent import AgentBusy
-from tui_agent.agent.drafts import Draft
-from tui_agent.context.rebasing import CHANGED
-from tui_agent.context.refusal import Refusal
+from tui_agent.context.effects import Refusal
+from tui_agent.context.summary.plan import CHANGED
+from tui_agent.context.summary.writing import Draft
 from tui_agent.conversation.entries import AnyEntry, Checkpointed, Delivered, Queued, Summarized, UnattributedCall
 from tui_agent.conversation.view import View
 from tui_agent.session import Session
@@ -87,17 +86,17 @@ async def drafted(session: Session, focus: str = "") -> Draft:
 
 async def test_a_draft_that_is_accepted_is_what_compact_does_in_one_go(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path / "session") as session:
-        at_once, seen = await session.agent.compact("the tests"), shown(session.record.view)
-        kept, entries = archive(session), timeless(list(session.record.view.log))
+        at_once, seen = await session.agent.compact("the tests"), shown(session.agent.engine.view)
+        kept, entries = archive(session), timeless(list(session.agent.engine.view.log))
     # In the same place, since the system prompt names it.
     shutil.rmtree(tmp_path / "session")
     async with resumed(talked, tmp_path / "session") as session:
         draft = await drafted(session, "the tests")
         assert (draft.before, draft.after) == (at_once.before, at_once.after)
         assert await session.agent.accept(draft) == at_once
-        assert shown(session.record.view) == seen
+        assert shown(session.agent.engine.view) == seen
         assert archive(session) == kept
-        assert timeless(list(session.record.view.log)) == entries
+        assert timeless(list(session.agent.engine.view.log)) == entries
 
 
 async def test_its_own_text_given_back_changes_nothing(talked: Path, tmp_path: Path) -> None:
@@ -106,17 +105,17 @@ async def test_its_own_text_given_back_changes_nothing(talked: Path, tmp_path: P
         result = await session.agent.accept(draft, draft.text)
         assert (result.error, result.after) == ("", draft.after)
         assert draft.text in result.text
-        assert "edited" not in str([entry for entry in session.record.view.log if isinstance(entry, Summarized)])
+        assert "edited" not in str([entry for entry in session.agent.engine.view.log if isinstance(entry, Summarized)])
 
 
 async def test_its_outlook_is_exact(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path) as session:
         draft = await drafted(session)
-        outlook = session.agent.outlook(draft)
+        outlook = await session.agent.outlook(draft)
         assert outlook.exact
         assert (outlook.preview.before, outlook.preview.after) == (draft.before, draft.after)
         result = await session.agent.accept(draft)
-        boundary = session.record.view.log[result.seq]
+        boundary = session.agent.engine.view.log[result.seq]
         assert isinstance(boundary, Summarized)
         assert (boundary.before, boundary.after) == (result.before, result.after) == (draft.before, draft.after)
         states = {item.seq: item.state for item in session.agent.items()}
@@ -128,20 +127,20 @@ async def test_a_record_is_drafted_too(talked: Path, tmp_path: Path) -> None:
         draft = await session.agent.draft_checkpoint("the sums are right")
         assert isinstance(draft, Draft)
         assert draft.step == "checkpoint"
-        assert session.agent.outlook(draft).step == "checkpoint"
+        assert (await session.agent.outlook(draft)).step == "checkpoint"
         result = await session.agent.accept(draft)
-        boundary = session.record.view.log[result.seq]
+        boundary = session.agent.engine.view.log[result.seq]
         assert isinstance(boundary, Checkpointed)
         assert boundary.note == "the sums are right"
 
 
 async def test_an_accepted_draft_can_be_undone(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path) as session:
-        before = shown(session.record.view)
+        before = shown(session.agent.engine.view)
         await session.agent.accept(await drafted(session))
-        assert shown(session.record.view) != before
+        assert shown(session.agent.engine.view) != before
         assert not isinstance(await session.agent.undo(), Refusal)
-        assert shown(session.record.view) == before
+        assert shown(session.agent.engine.view) == before
 
 
 async def test_what_cannot_be_summarised_gives_no_draft(tmp_path: Path) -> None:
@@ -155,15 +154,15 @@ async def test_what_cannot_be_summarised_gives_no_draft(tmp_path: Path) -> None:
 
 def said(session: Session) -> int:
     """How many entries the conversation has; what a call cost is none of it."""
-    return sum(not isinstance(entry, UnattributedCall) for entry in session.record.view.log)
+    return sum(not isinstance(entry, UnattributedCall) for entry in session.agent.engine.view.log)
 
 
 async def test_a_dropped_draft_leaves_nothing(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path) as session:
-        before, calls = shown(session.record.view), session.agent.tracker.session.calls
+        before, calls = shown(session.agent.engine.view), session.agent.tracker.session.calls
         length = said(session)
         await drafted(session)
-        assert (shown(session.record.view), said(session)) == (before, length)
+        assert (shown(session.agent.engine.view), said(session)) == (before, length)
         assert archive(session) == ""
         assert session.agent.tracker.session.calls == calls + 1
 
@@ -171,14 +170,14 @@ async def test_a_dropped_draft_leaves_nothing(talked: Path, tmp_path: Path) -> N
 async def test_writing_that_is_stopped_anywhere_changes_nothing(talked: Path, tmp_path: Path) -> None:
     for ticks in range(0, 20_000, 23):
         async with resumed(talked, tmp_path / str(ticks)) as session:
-            before, length = shown(session.record.view), said(session)
+            before, length = shown(session.agent.engine.view), said(session)
             drafting = asyncio.ensure_future(session.agent.draft_compaction())
             for _ in range(ticks):
                 await asyncio.sleep(0)
             over = drafting.done()
             drafting.cancel()
             await asyncio.wait([drafting])
-            assert (shown(session.record.view), said(session)) == (before, length)
+            assert (shown(session.agent.engine.view), said(session)) == (before, length)
             assert archive(session) == ""
             assert (await session.agent.compact()).error == ""
         if over:
@@ -218,9 +217,9 @@ async def test_a_turn_between_writing_and_accepting_stays_after_the_summary(talk
         assert result.error == ""
         assert result.before == before > draft.before
         assert result.after < before
-        texts = shown(session.record.view)
+        texts = shown(session.agent.engine.view)
         assert texts.index(draft.text) < texts.index("find 'assert' in .")
-        assert broken_rules(session.record.view.messages()) == []
+        assert broken_rules(session.agent.engine.view.messages()) == []
         assert isinstance((await say(session, "read calc.py"))[-1], events.TurnFinished)
 
 
@@ -241,7 +240,7 @@ async def test_a_prompt_waits_on_disk_while_a_draft_is_held(talked: Path, tmp_pa
             assert not turn.done()
         told = await turn
         assert isinstance(told[-1], events.TurnFinished)
-        log = list(session.record.view.log)
+        log = list(session.agent.engine.view.log)
         kinds = [type(entry) for entry in log if isinstance(entry, Queued | Summarized | Delivered)]
         assert kinds == [Queued, Summarized, Delivered]
 
@@ -261,12 +260,12 @@ async def test_a_draft_of_what_changed_meanwhile_is_refused(talked: Path, tmp_pa
                     assert not isinstance(await agent.pin([first]), Refusal)
                 case _:
                     await agent.accept(draft)
-            before, kept = shown(session.record.view), archive(session)
+            before, kept = shown(session.agent.engine.view), archive(session)
             assert agent.revise(draft, "another text") == Refusal(CHANGED)
             result = await agent.accept(draft)
             assert (result.error, result.seq) == (CHANGED, 0)
             assert result.before == result.after == agent.context_stats().tokens
-            assert (shown(session.record.view), archive(session)) == (before, kept)
+            assert (shown(session.agent.engine.view), archive(session)) == (before, kept)
 
 
 async def test_nothing_is_accepted_while_a_turn_runs(talked: Path, tmp_path: Path) -> None:
@@ -327,7 +326,7 @@ async def test_an_edited_text_is_what_the_model_sees(tmp_path: Path, monkeypatch
         assert "All four pages are known. Only page_2.txt matters: item_2_7." in sent
         assert "The files are being read one by one." not in sent
         assert "# Facts kept verbatim" not in sent
-        boundary = session.record.view.log[result.seq]
+        boundary = session.agent.engine.view.log[result.seq]
         assert isinstance(boundary, Summarized)
         assert boundary.reason.endswith(", edited")
         assert server.violations == []
@@ -344,7 +343,7 @@ async def test_what_writing_it_has_cost_counts_whether_it_is_used_or_not(
         assert draft.spent_usd is not None
         assert draft.spent_usd > 0
         assert session.agent.tracker.session.cost_usd == pytest.approx(before + draft.spent_usd)
-        payback = session.agent.outlook(draft).payback
+        payback = (await session.agent.outlook(draft)).payback
         assert payback is not None
         assert payback.cost_usd >= draft.spent_usd
         assert payback.calls is not None
@@ -355,12 +354,12 @@ async def test_a_text_that_is_empty_or_frees_nothing_is_refused(
 ) -> None:
     async with reading_session(tmp_path, Reader(reading), monkeypatch) as (session, _):
         draft = await drafted(session)
-        length = len(session.record.view.log)
+        length = len(session.agent.engine.view.log)
         for text, why in (("  \n", "empty"), ("more words " * 40_000, "replaces only")):
             assert isinstance(session.agent.revise(draft, text), Refusal)
             result = await session.agent.accept(draft, text)
             assert why in result.error
-            assert len(session.record.view.log) == length
+            assert len(session.agent.engine.view.log) == length
         assert (await session.agent.accept(draft)).error == ""
 
 
@@ -374,6 +373,6 @@ async def test_a_summariser_that_fails_leaves_an_extract_that_says_so(
         assert "no summaries today" in draft.failures[-1]
         assert draft.spent_usd == 0
         result = await session.agent.accept(draft)
-        boundary = session.record.view.log[result.seq]
+        boundary = session.agent.engine.view.log[result.seq]
         assert isinstance(boundary, Summarized)
         assert boundary.model == ""

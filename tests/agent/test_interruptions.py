@@ -21,7 +21,7 @@ def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_an_answer_is_not_saved_twice(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         for ticks in range(25):
-            begin = len(session.record.view.log)
+            begin = len(session.agent.engine.view.log)
             async for event in session.agent.run("read calc.py"):
                 if isinstance(event, events.ToolCallDelta):
                     for _ in range(ticks):
@@ -29,7 +29,7 @@ async def test_an_answer_is_not_saved_twice(tmp_path: Path) -> None:
                     session.agent.interrupt()
             said = [
                 text_of(entry.blocks, Text)
-                for entry in list(session.record.view.log)[begin:]
+                for entry in list(session.agent.engine.view.log)[begin:]
                 if isinstance(entry, Message) and entry.role == "assistant"
             ]
             assert len(said) == len(set(said)), ticks

@@ -52,15 +52,15 @@ async def test_edits_are_kept_so_a_resume_does_not_clear_again(tmp_path: Path, m
         async with talking(tmp_path, settings) as session:
             for turn in range(6):
                 await say(session, f"Read on, {turn}.")
-            cleared = [entry for entry in session.record.view.log if isinstance(entry, Cleared)]
+            cleared = [entry for entry in session.agent.engine.view.log if isinstance(entry, Cleared)]
             assert cleared
-            before, name = session.record.view.messages(), session.id
+            before, name = session.agent.engine.view.messages(), session.id
         async with talking(tmp_path, settings, resume=name) as session:
             told = await say(session, "thanks, go on")
-            done = [entry for entry in session.record.view.log if isinstance(entry, Cleared)]
+            done = [entry for entry in session.agent.engine.view.log if isinstance(entry, Cleared)]
             again = [seq for entry in done for seq in entry.results]
             assert len(again) == len(set(again))
-            assert len(session.record.view.messages()) > len(before)
+            assert len(session.agent.engine.view.messages()) > len(before)
             assert isinstance(told[-1], events.TurnFinished)
         assert server.violations == []
 
@@ -127,10 +127,10 @@ async def test_the_context_is_the_size_of_the_last_request_and_not_what_was_used
             await say(session, "read calc.py")
         last = next(
             entry.usage
-            for entry in reversed(list(session.record.view.log))
+            for entry in reversed(list(session.agent.engine.view.log))
             if isinstance(entry, Message) and entry.usage is not None
         )
-        size = session.manager.tokens(session.record.view)
+        size = session.agent.engine.tokens
         assert size == last.input_tokens + last.output_tokens
         assert session.agent.tracker.session.usage.input_tokens > 3 * size
 
@@ -139,9 +139,9 @@ async def test_a_file_read_again_after_it_was_cleared_is_shown_whole(tmp_path: P
     async with talking(tmp_path, {"clearing.keep": "0"}) as session:
         await say(session, "read test_calc.py")
         await session.agent.clear_results()
-        assert "def test_double" not in str([m for m in session.record.view.messages() if m.role == "user"])
+        assert "def test_double" not in str([m for m in session.agent.engine.view.messages() if m.role == "user"])
         told = await say(session, "read test_calc.py")
         (read,) = (event for event in told if isinstance(event, events.ToolFinished))
         assert "def test_double" in read.text
         assert [event for event in told if isinstance(event, events.Alert)] == []
-        assert broken_rules(session.record.view.messages()) == []
+        assert broken_rules(session.agent.engine.view.messages()) == []

@@ -78,10 +78,10 @@ async def _long_session(
             assert server.violations == []
             for number, fact in enumerate(list(material.facts.values())[: material.read]):
                 printed = number % 3 == 0
-                if printed or any(fact in str(entry) for entry in session.record.view.log):
+                if printed or any(fact in str(entry) for entry in session.agent.engine.view.log):
                     found = await session.agent.recall(fact)
                     assert any(fact in hit.excerpt for hit in found.hits), f"file {number} is lost"
-            for entry in session.record.view.log:
+            for entry in session.agent.engine.view.log:
                 if isinstance(entry, Message) and entry.artifact is not None:
                     assert f'"{entry.artifact.path}"' in str(entry.blocks)
                     page = (session.folder / entry.artifact.path).read_text()

@@ -11,7 +11,7 @@ from tests.servers.running import in_thread
 from tests.servers.script import Fault, Script, Step
 from tests.servers.server import ProtocolServer
 from tui_agent.agent import events
-from tui_agent.context.refusal import Refusal
+from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import UnattributedCall
 from tui_agent.models.usage import Totals
 from tui_agent.session import Session
@@ -33,7 +33,7 @@ def use(server: ProtocolServer, monkeypatch: pytest.MonkeyPatch) -> ProtocolServ
 
 
 def unfinished(session: Session) -> list[UnattributedCall]:
-    return [entry for entry in session.record.view.log if isinstance(entry, UnattributedCall)]
+    return [entry for entry in session.agent.engine.view.log if isinstance(entry, UnattributedCall)]
 
 
 async def after_a_restart(folder: Path, session_id: str, settings: dict[str, str]) -> Totals:

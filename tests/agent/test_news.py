@@ -51,7 +51,7 @@ def add_skill(folder: Path, name: str, description: str) -> Path:
 
 def told(session: Session) -> list[str]:
     """The notices on the conversation's path."""
-    entries = session.record.view.log.path()
+    entries = session.agent.engine.view.log.path()
     return [
         getattr(block, "text", "")
         for entry in entries
@@ -145,7 +145,7 @@ async def test_a_new_conversation_begins_with_all_sections_and_no_bodies(tmp_pat
     for trusted in (False, True):
         async with talking(tmp_path, trusted=trusted) as session:
             await say(session, f"read {mine}")
-            prefix = session.record.view.prefix
+            prefix = session.agent.engine.view.prefix
             assert prefix is not None
             assert ("Always test." in prefix.system) is trusted
             assert ("- ours: Of the project." in prefix.system) is trusted
@@ -202,7 +202,7 @@ async def test_an_edit_reaches_the_model_as_a_notice_once(tmp_path: Path, resume
     ]
     async with talking(tmp_path, trusted=True) as session:
         await say(session, "hello")
-        name, prefix = session.id, session.record.view.prefix
+        name, prefix = session.id, session.agent.engine.view.prefix
     if not resumed:
         async with talking(tmp_path, trusted=True, resume=name) as session:
             for number, (change, words) in enumerate(steps, 1):
@@ -211,7 +211,7 @@ async def test_an_edit_reaches_the_model_as_a_notice_once(tmp_path: Path, resume
                     await say(session, "hello")
                     assert len(told(session)) == number
                 assert words in told(session)[-1]
-            assert session.record.view.prefix == prefix
+            assert session.agent.engine.view.prefix == prefix
         return
     for number, (change, words) in enumerate(steps, 1):
         change()
@@ -220,7 +220,7 @@ async def test_an_edit_reaches_the_model_as_a_notice_once(tmp_path: Path, resume
                 await say(session, "hello")
                 assert len(told(session)) == number
                 assert words in told(session)[-1]
-                assert session.record.view.prefix == prefix
+                assert session.agent.engine.view.prefix == prefix
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "gemini"])
@@ -297,7 +297,7 @@ async def test_a_note_of_the_models_own_is_told_to_the_next_conversation(tmp_pat
     notes.index.write_text("- [n](n.md): kept\n")
     async with talking(tmp_path, trusted=True) as session:
         await say(session, "hello")
-        prefix = session.record.view.prefix
+        prefix = session.agent.engine.view.prefix
         assert prefix is not None
         assert "- [n](n.md): kept" in prefix.system
         assert not told(session)

@@ -81,16 +81,16 @@ async def test_a_second_overflow_is_a_clear_error_and_nothing_is_lost(
         settings = {"model.id": "claude-opus-5-5", "context.preset": preset}
         async with talking(tmp_path, settings) as session:
             await say(session, "Read the pages.")
-            kept = list(session.record.view.log)
+            kept = list(session.agent.engine.view.log)
             server.inject(Fault(kind="context_overflow", times=2))
             told = await say(session, "Read the pages again, please.")
             (failed,) = (event for event in told if isinstance(event, events.TurnFailed))
             assert failed.kind == "context_overflow"
             assert failed.hint
-            log = list(session.record.view.log)
+            log = list(session.agent.engine.view.log)
             assert log[: len(kept)] == kept
             assert said_last(log) == "Read the pages again, please."
-            assert broken_rules(session.record.view.messages()) == []
+            assert broken_rules(session.agent.engine.view.messages()) == []
             again = await say(session)
             assert failures(again) == []
             assert server.violations == []
@@ -160,7 +160,9 @@ async def test_a_text_larger_than_the_window_becomes_a_file(tmp_path: Path, monk
             "The text is too large for the window"
         ]
         entered = next(
-            entry for entry in session.record.view.log if isinstance(entry, Message) and entry.artifact is not None
+            entry
+            for entry in session.agent.engine.view.log
+            if isinstance(entry, Message) and entry.artifact is not None
         )
         assert entered.artifact is not None
         assert entered.artifact.path in said_last([entered])

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.models import Silent
 from tests.agent.talking import say, talking
 from tui_agent.agent import events
-from tui_agent.agent.history import step_of
-from tui_agent.context.refusal import Refusal
+from tui_agent.agent.history import step_event
+from tui_agent.context.effects import Refusal, step_of
 from tui_agent.models.base import ModelProfile, Prices
 from tui_agent.session import Session
 
@@ -82,7 +83,7 @@ async def test_every_step_is_replayed_as_it_was_told(tmp_path: Path) -> None:
     assert {"cleared", "pinned", "unpinned", "restored", "summary", "undone"} <= {event.step for event in steps}
     async with talking(tmp_path, resume=name) as session:
         again = [event for event in session.agent.history() if isinstance(event, events.ContextStep)]
-        kept = [step_of(entry) for entry, _ in session.record.view.context_entries()]
+        kept = [step_event(step_of(entry)) for entry, _ in session.agent.engine.view.context_entries()]
     assert again == kept
     facts = [(event.step, event.seq, event.before, event.after, event.text, event.target) for event in again]
     assert facts == [(event.step, event.seq, event.before, event.after, event.text, event.target) for event in steps]
@@ -110,10 +111,10 @@ async def test_another_model_means_a_cold_cache_and_other_thresholds(tmp_path: P
             max_output=1_000,
             prices=Prices(2.0, 10.0, 0.2, 2.5),
         )
-        seen = session.agent.preview_switch(small)
+        seen = await session.agent.preview_switch(Silent(small))
         tokens = session.agent.context_stats().tokens
         assert (seen.tokens, seen.window_after, seen.fires) == (tokens, 4_000, "limit")
         assert seen.cost_usd == pytest.approx(tokens * 2.5 / 1e6)
         assert seen.call_usd == pytest.approx(tokens * 0.2 / 1e6)
-        large = session.agent.preview_switch(ModelProfile(provider="x", id="y", window=1_000_000))
+        large = await session.agent.preview_switch(Silent(ModelProfile(provider="x", id="y", window=1_000_000)))
         assert (large.fires, large.cost_usd) == ("", None)

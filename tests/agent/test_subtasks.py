@@ -21,7 +21,7 @@ from tests.servers.server import ProtocolServer
 from tests.tools.test_web import answer
 from tests.tools.test_web import server as web
 from tui_agent.agent import events
-from tui_agent.agent.subtasks import SubtaskSpec, past_progress
+from tui_agent.agent.subtasks import past_progress
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message, UnattributedCall, Usage
 from tui_agent.conversation.view import View
@@ -31,6 +31,7 @@ from tui_agent.storage.sessions import NoSuchSession, find_session, list_session
 from tui_agent.tools.agentic import INNER_TOOLS
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
+from tui_agent.tools.subtasks import SubtaskSpec
 
 SECRET = "the launch code is xyzzy"
 QUESTION = "What does add do?"
@@ -274,7 +275,7 @@ async def test_an_approval_nobody_can_give_ends_the_turn(server: AnthropicServer
     server.script = lambda request: Step(calls=(outside if is_subtask(request) else wrapper,))
     async with talking(tmp_path, OPUS, ask=nobody) as session:
         seen = await say(session, "Look.")
-        assert session.record.view.unanswered() == ()
+        assert session.agent.engine.view.unanswered() == ()
     assert [event.kind for event in seen if isinstance(event, events.TurnFailed)] == ["needs_approval"]
 
 
@@ -303,7 +304,7 @@ async def test_stopping_the_turn_stops_its_subtasks(server: AnthropicServer, tmp
         last = {event.call_id: event.text for event in seen if isinstance(event, events.ToolProgress)}
         assert len(last) == 2
         assert all(" · stopped · " in text and f"log {session.id}:sub:" in text for text in last.values())
-        assert session.record.view.unanswered() == ()
+        assert session.agent.engine.view.unanswered() == ()
         for folder in sub_folders(session):
             store = await LogStore.open(folder)
             try:
@@ -401,7 +402,7 @@ async def test_a_subtasks_call_that_would_break_the_ceiling_is_not_made(
     async with talking(tmp_path, bound) as session:
         seen = await say(session, "Look.")
         assert session.agent.tracker.session.cost_usd < 0.075
-        assert session.record.view.unanswered() == ()
+        assert session.agent.engine.view.unanswered() == ()
     (failed,) = [event for event in seen if isinstance(event, events.TurnFailed)]
     assert failed.kind == "cost_ceiling"
     assert "input alone" in failed.message

@@ -48,7 +48,7 @@ async def test_reasoning_stays_with_who_made_it_and_each_is_billed_its_own(
                     await session.agent.swap_model(create_model(MODELS[provider]))
                 told = await say(session, f"Look at calc.py, {turn}.")
                 assert [event for event in told if isinstance(event, events.TurnFailed)] == []
-                assert broken_rules(session.record.view.messages()) == []
+                assert broken_rules(session.agent.engine.view.messages()) == []
             tracker = session.agent.tracker
             expected = await billed(*servers.values())
             costs = {name: totals.cost_usd for name, totals in tracker.by_model().items()}
@@ -112,9 +112,9 @@ async def test_what_a_smaller_window_does_not_hold_is_fitted_before_the_next_cal
             for turn in range(PAGES // 4):
                 told = await say(session, f"Read four pages, {turn}.")
                 assert [event for event in told if isinstance(event, events.TurnFailed)] == []
-                if session.manager.tokens(session.record.view) > window_after:
+                if session.agent.engine.tokens > window_after:
                     break
-            assert session.manager.tokens(session.record.view) > window_after
+            assert session.agent.engine.tokens > window_after
             await session.agent.swap_model(create_model(after))
             asked = len(server.answers)
             told = await say(session, "What was on the last page?")

@@ -13,7 +13,7 @@ from tui_agent.agent.task_class import (
     small_model,
     task_class,
 )
-from tui_agent.context.thresholds import tier_share
+from tui_agent.context.budget import tier_share
 from tui_agent.settings import Settings, Tier, load_settings
 
 CLASSES = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.talking import saved, say, talking
+from tests.agent.talking import put, saved, say, talking
 from tests.conversation.logs import broken_rules
 from tui_agent.agent import events
 from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_note, read_note
@@ -54,13 +54,13 @@ async def test_the_output_is_in_the_next_request_and_outlives_the_program(tmp_pa
     async with talking(tmp_path) as session:
         told = listening(session)
         await session.agent.run_shell("echo from-the-shell; false")
-        assert any("from-the-shell" in text for text in texts(session.record.view))
+        assert any("from-the-shell" in text for text in texts(session.agent.engine.view))
         finished = told[-1]
         assert isinstance(finished, events.ToolFinished)
         assert (finished.name, finished.status) == (USER_SHELL, "error")
         assert "exit code 1" in finished.text
         await say(session, "read calc.py")
-        assert broken_rules(session.record.view.messages()) == []
+        assert broken_rules(session.agent.engine.view.messages()) == []
     assert any("from-the-shell" in text for text in texts(View(await saved(tmp_path))))
 
 
@@ -69,8 +69,8 @@ async def test_it_asks_nobody_and_sees_no_keys(tmp_path: Path, monkeypatch: pyte
     async with talking(tmp_path) as session:
         session.agent.mode = "plan"
         await session.agent.run_shell("env")
-        assert "sk-not-for-children" not in "\n".join(texts(session.record.view))
-        assert any("PATH=" in text for text in texts(session.record.view))
+        assert "sk-not-for-children" not in "\n".join(texts(session.agent.engine.view))
+        assert any("PATH=" in text for text in texts(session.agent.engine.view))
 
 
 async def test_stopped_it_notes_what_was_printed_so_far(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def test_stopped_it_notes_what_was_printed_so_far(tmp_path: Path) -> None:
             await running
         assert isinstance(told[-1], events.ToolFinished)
         assert told[-1].status == "interrupted"
-        (text,) = [text for text in texts(session.record.view) if "<user-command>" in text]
+        (text,) = [text for text in texts(session.agent.engine.view) if "<user-command>" in text]
         assert "begun\n[stopped by the user]" in text
         with pytest.raises(ProcessLookupError):
             os.kill(int((tmp_path / "project" / "pid").read_text()), 0)
@@ -104,13 +104,13 @@ async def test_while_a_turn_runs_it_joins_without_another_answer(tmp_path: Path)
         assert (noted, calls) == (True, 2)
         more = await say(session, "read calc.py")
         assert sum(isinstance(event, events.ModelCallStarted) for event in more) == 2
-        assert broken_rules(session.record.view.messages()) == []
-        assert any("meanwhile" in text for text in texts(session.record.view))
+        assert broken_rules(session.agent.engine.view.messages()) == []
+        assert any("meanwhile" in text for text in texts(session.agent.engine.view))
 
 
 async def test_what_was_not_delivered_waits_for_the_next_prompt_after_a_restart(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
-        await session.record.append(Queued(blocks=(Text(as_note(UserCommand("ls", "calc.py"))),)))
+        await put(session, Queued(blocks=(Text(as_note(UserCommand("ls", "calc.py"))),)))
         name = session.folder.name
     async with talking(tmp_path, resume=name) as session:
         told = await say(session, "read calc.py")

@@ -224,7 +224,7 @@ async def test_asked_and_refused_the_turn_ends_with_everything_kept(tmp_path: Pa
 
     async with talking(tmp_path, {"watchdog.mode": "prompt"}, ask=stop) as session:
         seen = await say(session, LOOP)
-        view = session.record.view
+        view = session.agent.engine.view
         assert view.unanswered() == ()
         assert broken_rules(view.messages()) == []
         answers = [

@@ -71,7 +71,7 @@ async def test_each_request_begins_with_the_one_before_it(
                 told = await say(session, f"Please read part {part} of the files.")
                 assert [event for event in told if isinstance(event, events.TurnFailed)] == []
                 steps += sum(isinstance(event, events.ContextStep) for event in told)
-                log, resumed = list(session.record.view.log), session.id
+                log, resumed = list(session.agent.engine.view.log), session.id
         assert server.violations == []
         assert server.dropped_thinking == []
         requests = [pieces(request.body) for request in reader.own]

@@ -11,15 +11,7 @@ from msgspec.json import encode
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    Message,
-    ModelSwitched,
-    Prefix,
-    Usage,
-    tool_result,
-    user_message,
-)
+from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix, Usage, tool_result, user_message
 from tui_agent.conversation.log import Log
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session

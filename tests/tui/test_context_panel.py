@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.arguments import Arguments
-from tui_agent.context.asked import Outlook
+from tui_agent.context.changes import Outlook
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
 from tui_agent.tui.context.context_panel import ContextPanel
@@ -220,7 +220,7 @@ async def test_an_accepted_preview_is_what_happens(arguments: Arguments) -> None
         await pilot.press("p")
         kept = result_number(app, 2)
         await until(pilot, lambda: state_of(app, kept)[1])
-        seen = agent.preview("clear")
+        seen = await agent.preview("clear")
         assert isinstance(seen, Outlook)
         await pilot.press("enter")
         await until(pilot, lambda: [b for b in boundaries(app) if "cleared" in b.kind])

@@ -10,13 +10,13 @@ from typing_extensions import override
 
 from tui_agent.agent import events
 from tui_agent.agent.overview import Overview, Step, SwitchOutlook
-from tui_agent.context.asked import Outlook
-from tui_agent.context.pricing import Payback
+from tui_agent.context.changes import Outlook, Preview
+from tui_agent.context.economics import Payback
 from tui_agent.context.stats import Activity, ContextStats, Mark, ModelUse, Subtasks, Upcoming
-from tui_agent.context.steering import Preview
+from tui_agent.conversation.fold import Point
+from tui_agent.conversation.items import Item
 from tui_agent.conversation.sizes import Category, Size
 from tui_agent.conversation.states import ItemState
-from tui_agent.conversation.view import Item, Point
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
 from tui_agent.tui.cards.palette import Look, Palette
 from tui_agent.tui.context.context_drawing import Bar, bar_line, course_lines, ticks_line

@@ -9,11 +9,12 @@ from typing import TypeVar
 import pytest
 from textual.pilot import Pilot
 
+from tests.agent.talking import put
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.drafts import Draft
 from tui_agent.arguments import Arguments
-from tui_agent.context.rebasing import CHANGED
+from tui_agent.context.summary.plan import CHANGED
+from tui_agent.context.summary.writing import Draft
 from tui_agent.conversation.entries import Checkpointed, Pinned, Summarized, UnattributedCall
 from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.tui.app.app import TuiAgent
@@ -69,7 +70,7 @@ def agent_of(app: TuiAgent) -> Agent:
 def log_of(app: TuiAgent) -> list[object]:
     """The entries of the conversation, without those that only tell what a call has cost."""
     assert app.conductor.session is not None
-    return [entry for entry in app.conductor.session.record.view.log if not isinstance(entry, UnattributedCall)]
+    return [entry for entry in app.conductor.session.agent.engine.view.log if not isinstance(entry, UnattributedCall)]
 
 
 def rows_of(app: TuiAgent) -> str:
@@ -191,7 +192,7 @@ async def test_what_prevents_it_is_shown_and_no_edit_is_lost(arguments: Argument
         # As nothing in the app can while the dialog is open.
         draft = first_screen._draft  # type: ignore[attr-defined]
         assert isinstance(draft, Draft)
-        await app.conductor.session.record.append(Pinned(items=(first,)))
+        await put(app.conductor.session, Pinned(items=(first,)))
         first_screen.dismiss(draft)
         await until(pilot, lambda: isinstance(app.screen, DraftScreen) and app.screen is not first_screen)
         await pilot.pause()
@@ -244,7 +245,7 @@ async def test_hostile_text_is_shown_safely_and_used_as_it_was_written(arguments
         draft = agent.revise(draft, hostile)
         assert isinstance(draft, Draft)
         used: list[Draft | None] = []
-        app.push_screen(DraftScreen(draft, agent, app.glyphs), used.append)
+        app.push_screen(DraftScreen(draft, await agent.outlook(draft), agent, app.glyphs), used.append)
         await until(pilot, lambda: isinstance(app.screen, DraftScreen) and app.screen.is_mounted)
         assert area_of(app).text == "# Current state\nred and turned [/] "
         await pilot.press("enter")

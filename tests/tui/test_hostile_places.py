@@ -8,6 +8,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from tests.agent.talking import put
 from tests.tui.test_hostile_text import _FORBIDDEN, HOSTILE, SIZES, app, check, opened
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Message, Pinned, Summarized, Usage, tool_result, user_message
@@ -77,14 +78,16 @@ async def test_in_the_context_panel_and_after_a_restart(app: TuiAgent, name: str
         assert session is not None
         calls = (ToolCall("1", text, arguments), ToolCall("2", "edit_file", arguments))
         said = (Reasoning(text), Text(text), *calls)
-        last = await session.record.append(
+        last = await put(
+            session,
             user_message(text),
             Message(role="assistant", blocks=said, model=text, usage=Usage(input_tokens=9), stop_reason=text),
             tool_result(ToolResult("1", text), summary=text),
             tool_result(ToolResult("2", text, is_error=True), summary=text, stop_reason=text),
             user_message(f"{text} again"),
         )
-        await session.record.append(
+        await put(
+            session,
             Pinned(items=(last,), reason=text),
             Summarized(first=1, last=last - 1, text=text, reason=text, model=text, before=9, after=5),
         )

@@ -167,8 +167,8 @@ async def test_live_output_is_shown_until_the_result_comes(screen: Screen) -> No
 
 
 async def test_a_queued_text_waits_beside_the_conversation_until_it_is_delivered(screen: Screen) -> None:
-    assert screen.show(events.Queued(seq=9, text="later")) == []
-    assert screen.waiting == {9: "later"}
+    screen.turns.show_waiting([(9, "later")])
+    assert (screen.transcript.blocks, screen.waiting) == ([], {9: "later"})
     (user,) = screen.show(events.UserMessage(seq=10, text="later", queued=9))
     assert isinstance(user, UserBlock)
     assert screen.waiting == {}

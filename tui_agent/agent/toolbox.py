@@ -20,8 +20,9 @@ from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
-from tui_agent.durable import to_completion
+from tui_agent.durable import being_cancelled, to_completion
 from tui_agent.storage.errors import StorageError
+from tui_agent.text import error_text
 from tui_agent.tools.base import (
     Access,
     Ask,
@@ -193,14 +194,19 @@ class Toolbox:
                 self._workspace, self._texts.folder, call.id, verdict.accesses, record.engine.page_bytes, emit
             )
             output = await tool.run(call.arguments, context)
+            if not isinstance(output, ToolOutput):
+                raise TypeError(f"it gave back {type(output).__name__}, not ToolOutput")  # noqa: TRY301
         except ToolFailure as failure:
             return "error", _refusal(str(failure))
-        except NobodyToAsk:
+        except (NobodyToAsk, KeyboardInterrupt, GeneratorExit):
             raise
         except OSError as error:
-            reason = error.strerror or error
+            reason = error.strerror or error_text(error)
             return "error", _refusal(f"{call.name} failed: {reason}. Try another way, or tell the user.")
-        except Exception as error:
+        except BaseException as error:
+            # Of the tool's own making, whatever it is: neither this program nor this turn is over for it.
+            if isinstance(error, asyncio.CancelledError) and being_cancelled():
+                raise
             record.trace.record("error", {"kind": "tool", "call_id": call.id, "traceback": traceback.format_exc()})
             return "error", _broke(call.name, error)
         return ("error" if output.is_error else "ok"), output
@@ -288,17 +294,17 @@ async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> None:
             task.cancel()
         await to_completion(_ended(tasks))
         raise
-    for task in tasks:
-        task.result()
+    errors = [error for task in tasks if (error := task.exception()) is not None]
+    if errors:
+        raise errors[0]
 
 
 async def _ended(tasks: Sequence[asyncio.Future[None]]) -> None:
     await asyncio.wait(tasks)
 
 
-def _broke(name: str, error: Exception) -> ToolOutput:
-    what = f"{type(error).__name__}: {error}"[:1_000]
-    return _refusal(f"{name} failed inside: {what}. Try another way, or tell the user.")
+def _broke(name: str, error: BaseException) -> ToolOutput:
+    return _refusal(f"{name} failed inside: {error_text(error)}. Try another way, or tell the user.")
 
 
 def _refusal(text: str) -> ToolOutput:

@@ -21,6 +21,7 @@ from tui_agent.agent.user_shell import is_note
 from tui_agent.context.engine import Prepared
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
+from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
 from tui_agent.durable import to_completion
 from tui_agent.models.base import (
@@ -33,9 +34,11 @@ from tui_agent.models.base import (
     TextDelta,
     ToolCallDelta,
 )
+from tui_agent.models.encoding import read_arguments
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.errors import StorageError
+from tui_agent.text import error_text
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
 PARTIAL_EVERY_S = 1.0
@@ -103,6 +106,9 @@ class Turn:
             self._fail(error.kind, error.message, retryable=True, hint=error.hint)
         except Exception as error:
             self._fail_unexpectedly(error)
+        except (KeyboardInterrupt, SystemExit):
+            self._stop_reason = "interrupted"
+            raise
         finally:
             self._tracker.end_turn()
             self._engine.turn_ended()
@@ -124,6 +130,11 @@ class Turn:
             await to_completion(self._failed(error))
         except NobodyToAsk as refusal:
             await to_completion(self._unapproved(refusal))
+        except StorageError:
+            raise
+        except Exception:
+            await to_completion(self._leave())
+            raise
 
     async def _step(self) -> bool:
         """One model call and the tool calls it asks for; whether the turn goes on."""
@@ -240,7 +251,7 @@ class Turn:
             duration_ms = int(1000 * (time.monotonic() - began))
             cost = cost_usd(completed.usage, profile.prices)
             self._tracker.record(profile.name, completed.usage, cost)
-        completed = msgspec.structs.replace(completed, blocks=with_new_ids(completed.blocks, self._record.view))
+        completed = msgspec.structs.replace(completed, blocks=entered_blocks(completed.blocks, self._record.view))
         message = Message(
             role="assistant",
             blocks=completed.blocks,
@@ -333,17 +344,19 @@ class Turn:
 
     # How it ends
 
-    async def _interrupted(self) -> None:
-        self._stop_reason = "interrupted"
+    async def _leave(self, answer: str = INTERRUPTED) -> None:
+        """Leave a valid log: what has streamed is kept, and `answer` answers the calls that were not done."""
         await self._account.broke_off()
         await self._keep_reply()
-        await self._record.answer_open_calls()
+        await self._record.answer_open_calls(answer)
+
+    async def _interrupted(self) -> None:
+        self._stop_reason = "interrupted"
+        await self._leave()
         await self._record.append(notice(INTERRUPTED_NOTICE))
 
     async def _failed(self, error: ModelError) -> None:
-        await self._account.broke_off()
-        await self._keep_reply()
-        await self._record.answer_open_calls(not_done(error))
+        await self._leave(not_done(error))
         if news := self._guards.ceiling.take_news():
             await self._record.append(news)
         told: dict[str, object] = {"kind": error.kind, "message": error.message}
@@ -364,7 +377,7 @@ class Turn:
 
     def _fail_unexpectedly(self, error: Exception) -> None:
         self._record.trace.record("error", {"kind": "internal", "traceback": traceback.format_exc()})
-        what = f"{type(error).__name__}: {error}"[:300]
+        what = error_text(error, 300)
         self._fail("internal", UNEXPECTED.format(what=what), retryable=True, hint=UNEXPECTED_HINT)
 
     def _fail(self, kind: str, message: str, *, retryable: bool, hint: str) -> None:
@@ -393,19 +406,28 @@ class Turn:
         )
 
 
-def with_new_ids(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:
-    """The blocks of an answer with every call's id unlike any before it: providers demand it, not all provide it."""
+def entered_blocks(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:
+    """The blocks of an answer as a log may hold them: valid text, arguments that are one JSON object, and every call's
+    id unlike any before it. Providers demand it, not all provide it.
+    """
     seen: set[str] = set()
     numbers: dict[str, int] = {}
     renamed: list[Block] = []
     for block in blocks:
-        if isinstance(block, ToolCall):
-            given = name = block.id or "call"
-            while name in seen or view.call(name) is not None:
-                numbers[given] = numbers.get(given, 1) + 1
-                name = f"{given}-{numbers[given]}"
-            seen.add(name)
-            block = block if name == block.id else msgspec.structs.replace(block, id=name)
+        match block:
+            case ToolCall():
+                given = name = valid_text(block.id) or "call"
+                while name in seen or view.call(name) is not None:
+                    numbers[given] = numbers.get(given, 1) + 1
+                    name = f"{given}-{numbers[given]}"
+                seen.add(name)
+                arguments, malformed = read_arguments(block.arguments)
+                malformed = valid_text(block.malformed) or malformed
+                block = ToolCall(name, valid_text(block.name), arguments, block.opaque, malformed)
+            case Text() | Reasoning():
+                block = msgspec.structs.replace(block, text=valid_text(block.text))
+            case _:
+                pass
         renamed.append(block)
     return tuple(renamed)
 

@@ -5,8 +5,22 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
+from tui_agent.conversation.blocks import Block
+from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.base import AdapterFailed, Completed, ConnectionLost, Model, ModelError, Retrying, StreamEvent
+from tui_agent.durable import being_cancelled
+from tui_agent.models.base import (
+    AdapterFailed,
+    Completed,
+    ConnectionLost,
+    Model,
+    ModelError,
+    ReasoningDelta,
+    Retrying,
+    StreamEvent,
+    TextDelta,
+)
+from tui_agent.text import error_text
 
 ATTEMPTS = 5
 """Calls in all. With delays of about 1, 2, 4 and 8 seconds they bridge a quarter of a minute of overload."""
@@ -59,14 +73,31 @@ async def _narrowed(model: Model, request: ModelRequest) -> AsyncGenerator[Strea
     """The model's stream, of which nothing comes but events and `ModelError`; a left one is closed at once, not when it
     is collected: its connection is what is being paid for.
     """
-    stream = model.stream(request)
+    stream = None
     try:
+        stream = model.stream(request)
         async for event in stream:
+            if not _is_event(event):
+                raise TypeError(f"it told {event!r:.200}, which is no event of a stream")  # noqa: TRY301
             yield event
-    except ModelError:
+    except (ModelError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:
-        raise AdapterFailed(f"{model.profile.name} failed: {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        # Of the model's own making, whatever it is: neither this program nor this turn is over for it.
+        if isinstance(error, asyncio.CancelledError) and being_cancelled():
+            raise
+        raise AdapterFailed(f"{model.profile.name} failed: {error_text(error)}") from error
     finally:
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()
+
+
+def _is_event(event: object) -> bool:
+    """Whether this is an event of a stream, with what it should have."""
+    match event:
+        case TextDelta() | ReasoningDelta():
+            return isinstance(event.text, str)
+        case Completed():
+            return isinstance(event.usage, Usage) and all(isinstance(block, Block) for block in event.blocks)
+        case _:
+            return isinstance(event, StreamEvent)

@@ -11,6 +11,7 @@ anchor or differs there was tampered with. Both are synced on commit, so a power
 """
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import (
     AnyEntry,
     Checkpointed,
@@ -156,6 +157,14 @@ class _Origin(msgspec.Struct):
     entry: str = ""
 
 
+def _encoded(body: object) -> str:
+    try:
+        return msgspec.json.encode(body).decode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair, say in what an exception says of itself.
+        return valid_text(json.dumps(msgspec.to_builtins(body), ensure_ascii=False))
+
+
 def _new(entry: AnyEntry, kind: Kind, body: object) -> NewEvent:
     return NewEvent(entry.time, kind, msgspec.json.encode(body).decode())
 
@@ -265,7 +274,7 @@ class Trace:
         """
         if self._database is None:
             return
-        event = NewEvent(time.time(), kind, msgspec.json.encode(body).decode())
+        event = NewEvent(time.time(), kind, _encoded(body))
         if self._pending_bytes + len(event.body) > PENDING_BYTES:
             self._lost += 1
             return

@@ -81,7 +81,7 @@ class PermissionGate:
         Raises ToolFailure for arguments that do not fit, and whatever `ask` raises, NobodyToAsk among it.
         """
         name = tool.definition.name
-        accesses = await asyncio.to_thread(tool.access, call.arguments, self._workspace)
+        accesses = await asyncio.to_thread(_accesses, tool, call, self._workspace)
         decided = await asyncio.to_thread(self._decide, name, accesses)
         if isinstance(decided, Verdict):
             return decided
@@ -100,7 +100,7 @@ class PermissionGate:
                 advice = f"{_REFUSED_ADVICE} They said: {answer.feedback}" if answer.feedback else _REFUSED_ADVICE
                 return Verdict(False, "You declined it.", "user", advice, asked=True, accesses=accesses)
             notice = await asyncio.to_thread(self._remember, rules) if answer.always and rules else ""
-        if await asyncio.to_thread(tool.access, call.arguments, self._workspace) != accesses:
+        if await asyncio.to_thread(_accesses, tool, call, self._workspace) != accesses:
             return Verdict(
                 False,
                 "What the call leads to changed while the question was open.",
@@ -214,3 +214,11 @@ def _explained(reason: str, access: Access, workspace: WorkspaceView, rules: lis
         return f"It runs a command that rules cannot see through: {line.opaque}."
     missing = uncovered(rules, access, workspace)
     return f"It runs a command, and {missing}." if missing else reason
+
+
+def _accesses(tool: Tool, call: ToolCall, workspace: WorkspaceView) -> tuple[Access, ...]:
+    try:
+        return tool.access(call.arguments, workspace)
+    except StopIteration as error:
+        # No future can carry one out of a thread: whoever waits for it would wait for ever.
+        raise RuntimeError("the tool raised StopIteration") from error

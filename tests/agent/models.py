@@ -1,0 +1,47 @@
+"""Models that are scripted in the test itself, for what no protocol server can make an SDK do."""
+
+from collections.abc import AsyncIterator, Callable
+
+from typing_extensions import override
+
+from tui_agent.conversation.request import ModelRequest
+from tui_agent.models.base import Model, ModelProfile, StreamEvent
+
+Stream = Callable[[ModelRequest], AsyncIterator[StreamEvent]]
+
+PROFILE = ModelProfile(provider="test", id="scripted", window=100_000, max_output=4_000, source="provider")
+
+
+class Scripted(Model):
+    """Answers each request by `streams` in turn, the last one for all that follow; keeps the requests."""
+
+    def __init__(self, *streams: Stream, profile: ModelProfile = PROFILE) -> None:
+        self._streams = streams
+        self._profile = profile
+        self.requests: list[ModelRequest] = []
+        self.closed = False
+
+    @property
+    @override
+    def profile(self) -> ModelProfile:
+        return self._profile
+
+    @override
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        self.requests.append(request)
+        return self._streams[min(len(self.requests), len(self._streams)) - 1](request)
+
+    @override
+    async def describe(self) -> ModelProfile:
+        return self._profile
+
+    @override
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Silent(Scripted):
+    """Is never asked; only its profile counts."""
+
+    def __init__(self, profile: ModelProfile) -> None:
+        super().__init__(profile=profile)
