@@ -3,11 +3,12 @@
 import statistics
 import time
 
+from tui_agent.context.manager import ContextManager, ModelFacts
+from tui_agent.context.situation import Rates
+
 from tests.bench.log import MESSAGES, SMALL, long_log
 from tests.bench.report import Figure
 from tests.context.talks import PROMPTS
-from tui_agent.context.manager import ContextManager, ModelFacts
-from tui_agent.context.situation import Rates
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Usage, tool_result
 from tui_agent.settings import Compaction, Settings
