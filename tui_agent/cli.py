@@ -108,7 +108,7 @@ def _report_session(parsed: Parsed, home: Path) -> int:
 
 def _replay(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
     from tui_agent.replay.command import replay_report
-    from tui_agent.replay.recording import UnreadableRecording
+    from tui_agent.replay.reading import UnreadableRecording
 
     options = parsed.options
     settings = _load(parsed, folder, home, environ)[1]

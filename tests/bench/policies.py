@@ -19,12 +19,10 @@ from tests.replay.sessions import write_session
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.catalogue import quick_profile
 from tui_agent.models.prices import look_up
-from tui_agent.replay.compared import COMPARED
-from tui_agent.replay.policies import preset_policy
-from tui_agent.replay.policy import MakePolicy
+from tui_agent.replay.policies import COMPARED, MakePolicy
 from tui_agent.replay.reading import read_file
-from tui_agent.replay.script import Script, prepare
-from tui_agent.replay.simulation import Outcome, simulate
+from tui_agent.replay.script import Script, make_script
+from tui_agent.replay.simulation import Outcome, preset_policy, simulate
 from tui_agent.settings import Settings
 
 MODELS = ("claude-opus-4-7", "claude-opus-5-5", "claude-haiku-5-5", "gemini-3.1-pro-preview")
@@ -114,13 +112,13 @@ def lines(name: str, script: Script) -> Iterator[str]:
 def scripts(paths: Sequence[str]) -> Iterator[tuple[str, Script]]:
     """The recordings named, else the made sessions."""
     for named in paths:
-        yield Path(named).name, prepare(read_file(Path(named)))
+        yield Path(named).name, make_script(read_file(Path(named)))
     if paths:
         return
     with tempfile.TemporaryDirectory() as folder:
         for seed, calls, size in SHAPES:
             path = write_session(Path(folder) / "session.jsonl", seed=seed, calls=calls, size=size)
-            yield f"made session {seed} (size {size})", prepare(read_file(path))
+            yield f"made session {seed} (size {size})", make_script(read_file(path))
 
 
 def show(paths: Sequence[str] = ()) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tui_agent.replay.reading import read_file
-from tui_agent.replay.script import Script, prepare
+from tui_agent.replay.script import Script, make_script
 
 
 def write_lines(path: Path, *lines: object) -> Path:
@@ -32,7 +32,7 @@ def result(call_id: str, text: str, **more: object) -> dict[str, object]:
 
 def script_of(path: Path, *lines: object) -> Script:
     """These lines as a script."""
-    return prepare(read_file(write_lines(path, *lines)))
+    return make_script(read_file(write_lines(path, *lines)))
 
 
 def _text(line: object) -> str:

@@ -21,8 +21,7 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.conversation.log import Log
-from tui_agent.replay.reading import read_file, read_recording
-from tui_agent.replay.recording import Problem, Recording, UnreadableRecording
+from tui_agent.replay.reading import Problem, Recording, UnreadableRecording, read_file, read_recording
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session

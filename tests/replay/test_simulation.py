@@ -10,10 +10,9 @@ from tests.replay.recordings import answer, call, result, script_of, user
 from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.models.base import ModelProfile, Prices
-from tui_agent.replay.compared import COMPARED
-from tui_agent.replay.ledger import FETCH_OUTPUT
-from tui_agent.replay.policy import Keeping, MakePolicy, Moment, Setup
-from tui_agent.replay.script import ModelCall, Said, Script
+from tui_agent.replay.billing import FETCH_OUTPUT
+from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Setup
+from tui_agent.replay.script import RecordedCall, RecordedMessage, Script
 from tui_agent.replay.simulation import simulate
 
 OPUS_47 = Prices(5, 25, 0.5, 6.25)
@@ -28,12 +27,12 @@ def profile(prices: Prices, provider: str = "anthropic") -> ModelProfile:
 def warm(calls: int, *, fixed: int, result: int, answer: int, output: int) -> Script:
     """Calls 20 s apart; each answer is followed by one result."""
     message = Message(role="assistant", blocks=(Text("x"),))
-    found: list[ModelCall] = []
-    arrived: tuple[Said, ...] = ()
+    found: list[RecordedCall] = []
+    arrived: tuple[RecordedMessage, ...] = ()
     for number in range(calls):
-        said = Said(2 * number, message, answer, "", frozenset())
-        found.append(ModelCall(number + 1, arrived, said, output, 20.0 * number, frozenset(), False))
-        arrived = (Said(2 * number + 1, message, result, "", frozenset(), ToolCall("1", "read_file", "{}")),)
+        spoken = RecordedMessage(2 * number, message, answer, "", frozenset())
+        found.append(RecordedCall(number + 1, arrived, spoken, output, 20.0 * number, frozenset(), False))
+        arrived = (RecordedMessage(2 * number + 1, message, result, "", frozenset(), ToolCall("1", "read_file", "{}")),)
     return Script(tuple(found), Prefix(system=""), fixed, ())
 
 
@@ -57,24 +56,24 @@ def test_a_price_cliff_holds_for_the_whole_request() -> None:
 
 class Slide(Keeping):
     @override
-    def prepare(self, moment: Moment) -> None:
+    def shrink(self, call: RecordedCall) -> None:
         self.clear(self.results()[:-3])
 
 
 def batches(free: int, protect: int) -> MakePolicy:
     class Batches(Keeping):
         @override
-        def prepare(self, moment: Moment) -> None:
+        def shrink(self, call: RecordedCall) -> None:
             passed, places, freed = 0, list[int](), 0
             for place in reversed(self.results()):
-                tokens = self.prompt.pieces[place].tokens
+                tokens = self.prompt.parts[place].tokens
                 passed += tokens
                 if passed > protect:
                     places.append(place)
                     freed += tokens
             if freed >= free:
                 self.clear(places)
-                self.prompt.edge = max(places) + 1
+                self.edge = max(places) + 1
 
     return Batches
 
@@ -89,10 +88,10 @@ def by_root(growth: int) -> MakePolicy:
             self.gain = 2 * ((prices.cache_write or prices.input) / prices.cache_read - 1) * growth
 
         @override
-        def prepare(self, moment: Moment) -> None:
+        def shrink(self, call: RecordedCall) -> None:
             places = self.results()[:-3]
             if places:
-                freed = sum(self.prompt.pieces[place].tokens for place in places)
+                freed = sum(self.prompt.parts[place].tokens for place in places)
                 tail = self.prompt.tokens - self.prompt.size(places[0]) - freed
                 if freed >= math.sqrt(self.gain * tail):
                     self.clear(places)

@@ -4,8 +4,7 @@ An entry is on disk before it is in the view, so whatever the program acts on is
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from tui_agent.context.economics import ModelFacts
@@ -34,13 +33,10 @@ _TOUCHING_MUCH = (ContextEntry, HeadMoved, Prefix)
 class Record:
     """Appends to the log of one conversation, one append at a time, each whole or not at all."""
 
-    def __init__(
-        self, engine: ContextEngine, store: Store, trace: TraceSink, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, engine: ContextEngine, store: Store, trace: TraceSink) -> None:
         self.engine = engine
         self.trace = trace
         self._store = store
-        self._clock = clock
         self._lock = asyncio.Lock()
         self._waiting: list[AnyEntry] = []
 
@@ -95,7 +91,7 @@ class Record:
 
     async def _append(self, entries: Sequence[AnyEntry]) -> int:
         async with self._lock:
-            now = self._clock()
+            now = self.engine.clock()
             stamped: list[AnyEntry] = []
             for entry in (*self._waiting, *entries):
                 stamped.append(self.view.log.stamp(entry, now, after=stamped[-1:]))

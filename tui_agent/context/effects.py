@@ -102,11 +102,16 @@ class Shrunk(NamedTuple):
 
 
 class StepStarted(NamedTuple):
-    """A step that asks a model begins; `tokens` is the size of the next request. Answered by None."""
+    """A step that asks a model begins; `tokens` is the size of the next request. Answered by None.
+
+    A summary or record is to replace the entries from `first` to `last`.
+    """
 
     step: StepName
     tokens: int
     reason: str
+    first: int = 0
+    last: int = 0
 
 
 class StepDone(NamedTuple):

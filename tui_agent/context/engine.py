@@ -148,7 +148,7 @@ class ContextEngine:
         self.own_writers = frozenset(own_writers)
         self._thread, self._history_path = thread, f"conversation_history/{thread}.md"
         self._task_threshold = task_threshold
-        self._clock = clock
+        self.clock = clock
         self._caps: dict[str, int] = {}
         self._warned: set[str] = set()
         self._edge: tuple[int, int] | None = None
@@ -168,7 +168,7 @@ class ContextEngine:
     def extend(self, entries: Iterable[AnyEntry]) -> None:
         """Stamp entries of one's own and take them in, for a caller that keeps no log elsewhere."""
         for entry in entries:
-            self.apply(self.view.log.stamp(entry, self._clock()))
+            self.apply(self.view.log.stamp(entry, self.clock()))
 
     def apply(self, entry: AnyEntry) -> None:
         """Take in an entry that is stamped and, where there is a store, committed. Raises `ValueError`."""
@@ -377,7 +377,7 @@ class ContextEngine:
 
     def write(self, plan: SummaryPlan, *, asked: bool = False) -> Steps[Draft | Refusal]:
         """Have the text of a plan written. One that was not `asked` for and fails lets the next one wait."""
-        yield StepStarted(plan.step, plan.before, plan.reason)
+        yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last)
         seen = len(self.view.log)
         material = material_of(plan, self.view, self.settings.compaction, self._prompts)
         written = yield from write_summary(
@@ -504,7 +504,7 @@ class ContextEngine:
         """Whether the provider still has the prefix of the next request."""
         call, prefix = self.view.last_call, self.view.prefix
         return cache_state(
-            now=self._clock(),
+            now=self.clock(),
             last_call=self.view.last_read(call) if call else None,
             ttl_s=self.model.cache_ttl_s,
             same_model=call is not None and call.model == self.model.name,

@@ -1,7 +1,8 @@
 """A recording prepared for replaying: its calls in order, each with what arrived before it and what it needs.
 
-What every policy shares is worked out once: how many tokens each piece takes, and which exact names and numbers it
-mentions. A call needs those that its answer uses and that were first seen in an earlier tool result.
+What every policy shares is worked out once: how many tokens each message takes, and which exact names and numbers it
+mentions. A call needs those that its answer uses and that were first seen in an earlier tool result. Such a mention is
+known by its number.
 """
 
 import math
@@ -15,7 +16,7 @@ from tui_agent.context.summary.rendering import strings_in
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.conversation.sizes import Size, size_of_block, size_of_text, size_of_tools
-from tui_agent.replay.recording import Recording
+from tui_agent.replay.reading import Recording
 
 CHARS_PER_TOKEN = 2.9
 """ASCII characters a token stands for in coding sessions; other characters count 1.5 tokens each."""
@@ -26,21 +27,25 @@ ASSUMED_GAP_S, ASSUMED_PAUSE_S = 20.0, 600.0
 ASSUMED_COLD_SHARE = 0.03
 """Where the recording keeps no times: seconds between calls, and the share of calls, each after a word of the user's,
 before which so long a pause is made that the cache has run out."""
+PAGING_TOOLS = frozenset(("read_file", "recall"))
+"""Our tools whose results are pages of a bounded size."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Said:
-    """One piece of the conversation as recorded: the user's words, an answer, or one tool's result.
+class RecordedMessage:
+    """The user's words, an answer, or one tool's result, as recorded. `index` counts them from 0.
 
-    `facts` are the numbers of those mentions in it that some call needs. `index` counts pieces from 0.
+    `text` is what is said in it, `mentions` those in it that some call needs. `call` is what a result answers;
+    `is_page`: it is one page of a larger text, which its tool has bounded itself.
     """
 
     index: int
     message: Message
     tokens: int
     text: str
-    facts: frozenset[int]
+    mentions: frozenset[int]
     call: ToolCall | None = None
+    is_page: bool = False
 
     @property
     def is_result(self) -> bool:
@@ -48,15 +53,15 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ModelCall:
-    """One call: what arrived since the last one, the answer, and when it was sent (seconds).
+class RecordedCall:
+    """One call of the model: what arrived since the last one, the answer, and when it was made (seconds).
 
     `output` is what the answer took, reasoning included; `needed` are mentions. `starts_turn`: the user has spoken.
     """
 
     number: int
-    arrived: tuple[Said, ...]
-    answer: Said
+    arrived: tuple[RecordedMessage, ...]
+    answer: RecordedMessage
     output: int
     time: float
     needed: frozenset[int]
@@ -65,25 +70,33 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Script:
-    """All calls. `sources` says which results hold a mention, oldest first; `names` what it is."""
+    """All calls. `fixed` is the size of system prompt and tools in tokens, `assumed` says what is not recorded.
 
-    calls: tuple[ModelCall, ...]
+    `numbers` are the mentions that some call needs; `sources` the results that hold each, oldest first.
+    """
+
+    calls: tuple[RecordedCall, ...]
     prefix: Prefix
     fixed: int
     assumed: tuple[str, ...]
     numbers: dict[str, int] = field(default_factory=dict)
-    sources: dict[int, tuple[Said, ...]] = field(default_factory=dict)
-    _blocks: dict[Block, frozenset[int]] = field(default_factory=dict)
+    sources: dict[int, tuple[RecordedMessage, ...]] = field(default_factory=dict)
+    _in_blocks: dict[Block, frozenset[int]] = field(default_factory=dict)
 
-    def facts_in(self, text: str) -> frozenset[int]:
+    @property
+    def tokens(self) -> int:
+        """The tokens of all that is said."""
+        return sum(message.tokens for call in self.calls for message in (*call.arrived, call.answer))
+
+    def mentions_in(self, text: str) -> frozenset[int]:
         """The needed mentions in a text that is not of the recording, such as a summary."""
         return frozenset(self.numbers[each] for each in mentions(text) if each in self.numbers)
 
-    def facts_of(self, block: Block) -> frozenset[int]:
+    def mentions_of(self, block: Block) -> frozenset[int]:
         """The needed mentions in a block of the recording."""
-        known = self._blocks.get(block)
+        known = self._in_blocks.get(block)
         if known is None:
-            known = self._blocks[block] = self.facts_in(spoken_text((block,)))
+            known = self._in_blocks[block] = self.mentions_in(_text_of((block,)))
         return known
 
 
@@ -92,49 +105,54 @@ def tokens_of(size: Size) -> int:
     return math.ceil(size.ascii / CHARS_PER_TOKEN + size.other * 1.5) + round(size.images * IMAGE_TOKENS)
 
 
-def text_tokens(text: str) -> int:
-    """The tokens of a text."""
-    return tokens_of(size_of_text(text))
+def text_tokens(*texts: str) -> int:
+    """The tokens of these texts together."""
+    return tokens_of(size_of_text(*texts))
 
 
-def spoken_text(blocks: Iterable[Block]) -> str:
-    """What is said in the blocks as one text: calls as their name and the texts of their arguments."""
-    parts: list[str] = []
-    for block in blocks:
-        match block:
-            case Text() | ToolResult():
-                parts.append(block.text)
-            case ToolCall():
-                parts += [block.name, *strings_in(block.arguments)]
-            case Reasoning() | Image():
-                pass
-    return "\n".join(parts)
+def block_tokens(blocks: Iterable[Block]) -> int:
+    """The tokens of these blocks, each counted alone."""
+    return sum(tokens_of(size_of_block(block)) for block in blocks)
 
 
-def prepare(recording: Recording) -> Script:
+def make_script(recording: Recording) -> Script:
     """The script of a recording."""
     messages = [_without_reasoning(message) for message in recording.messages]
-    thought = [_reasoning_tokens(message) for message in recording.messages]
-    texts = [spoken_text(message.blocks) for message in messages]
+    texts = [_text_of(message.blocks) for message in messages]
     used = set().union(*(mentions(text) for text, message in zip(texts, messages, strict=True) if _is_answer(message)))
     found = [mentions(text) & used for text in texts]
     needs, numbers = _needs(messages, found)
-    pieces, calls_by_id = [], _calls_by_id(messages)
-    for index, (message, text, names) in enumerate(zip(messages, texts, found, strict=True)):
-        facts = frozenset(numbers[name] for name in names if name in numbers)
-        tokens = sum(tokens_of(size_of_block(block)) for block in message.blocks)
-        pieces.append(Said(index, message, tokens, text, facts, _call_of(message, calls_by_id)))
-    sources: dict[int, list[Said]] = {}
-    for piece in pieces:
-        if piece.is_result:
-            for fact in piece.facts:
-                sources.setdefault(fact, []).append(piece)
+    calls = _calls_answered(messages)
+    recorded = [
+        RecordedMessage(
+            index,
+            message,
+            block_tokens(message.blocks),
+            text,
+            frozenset(numbers[name] for name in names if name in numbers),
+            calls[index],
+            is_page=_is_page(recording, calls[index]),
+        )
+        for index, (message, text, names) in enumerate(zip(messages, texts, found, strict=True))
+    ]
+    sources: dict[int, list[RecordedMessage]] = {}
+    for message in recorded:
+        if message.is_result:
+            for mention in message.mentions:
+                sources.setdefault(mention, []).append(message)
     prefix, fixed, assumed = _prefix(recording)
-    calls = tuple(_calls(pieces, thought, needs, recording.timed))
     if not recording.timed:
         cold = f"{ASSUMED_COLD_SHARE:.0%} of the calls after a pause of {ASSUMED_PAUSE_S / 60:.0f} minutes"
         assumed = (*assumed, f"no times recorded: {ASSUMED_GAP_S:.0f} s between calls, {cold}")
-    return Script(calls, prefix, fixed, assumed, numbers, {fact: tuple(said) for fact, said in sources.items()})
+    thought = [_reasoning_tokens(message) for message in recording.messages]
+    return Script(
+        calls=tuple(_model_calls(recorded, thought, needs, recording.timed)),
+        prefix=prefix,
+        fixed=fixed,
+        assumed=assumed,
+        numbers=numbers,
+        sources={mention: tuple(results) for mention, results in sources.items()},
+    )
 
 
 def _is_answer(message: Message) -> bool:
@@ -152,7 +170,21 @@ def _without_reasoning(message: Message) -> Message:
 def _reasoning_tokens(message: Message) -> int:
     if message.usage is not None and message.usage.reasoning_tokens:
         return message.usage.reasoning_tokens
-    return sum(tokens_of(size_of_text(block.text)) for block in message.blocks if isinstance(block, Reasoning))
+    return block_tokens(Text(block.text) for block in message.blocks if isinstance(block, Reasoning))
+
+
+def _text_of(blocks: Iterable[Block]) -> str:
+    """What is said in the blocks as one text: calls as their name and the texts of their arguments."""
+    parts: list[str] = []
+    for block in blocks:
+        match block:
+            case Text() | ToolResult():
+                parts.append(block.text)
+            case ToolCall():
+                parts += [block.name, *strings_in(block.arguments)]
+            case Reasoning() | Image():
+                pass
+    return "\n".join(parts)
 
 
 def _needs(messages: list[Message], found: list[set[str]]) -> tuple[list[frozenset[int]], dict[str, int]]:
@@ -171,21 +203,19 @@ def _needs(messages: list[Message], found: list[set[str]]) -> tuple[list[frozens
     return needs, numbers
 
 
-def _calls_by_id(messages: list[Message]) -> dict[int, ToolCall]:
-    """The call each result answers, by the index of the result."""
-    open_calls: dict[str, ToolCall] = {}
-    found: dict[int, ToolCall] = {}
-    for index, message in enumerate(messages):
-        for block in message.blocks:
-            if isinstance(block, ToolCall):
-                open_calls[block.id] = block
-            elif isinstance(block, ToolResult) and block.call_id in open_calls:
-                found[index] = open_calls[block.call_id]
-    return {id(messages[index]): call for index, call in found.items()}
+def _calls_answered(messages: list[Message]) -> list[ToolCall | None]:
+    """For each message, the call that it answers; None for what is no result."""
+    calls: dict[str, ToolCall] = {}
+    answered: list[ToolCall | None] = []
+    for message in messages:
+        calls.update({block.id: block for block in message.blocks if isinstance(block, ToolCall)})
+        results = [block for block in message.blocks if isinstance(block, ToolResult) and message.kind == "tool_result"]
+        answered.append(calls.get(results[0].call_id) if results else None)
+    return answered
 
 
-def _call_of(message: Message, calls: dict[int, ToolCall]) -> ToolCall | None:
-    return calls.get(id(message)) if message.kind == "tool_result" else None
+def _is_page(recording: Recording, call: ToolCall | None) -> bool:
+    return recording.format == "session" and call is not None and call.name in PAGING_TOOLS
 
 
 def _prefix(recording: Recording) -> tuple[Prefix, int, tuple[str, ...]]:
@@ -197,22 +227,24 @@ def _prefix(recording: Recording) -> tuple[Prefix, int, tuple[str, ...]]:
     return prefix, ASSUMED_FIXED, (f"no system prompt recorded: {ASSUMED_FIXED:,} tokens of it and of tools",)
 
 
-def _calls(pieces: list[Said], thought: list[int], needs: list[frozenset[int]], timed: bool) -> Iterator[ModelCall]:
-    arrived: list[Said] = []
+def _model_calls(
+    messages: list[RecordedMessage], thought: list[int], needs: list[frozenset[int]], timed: bool
+) -> Iterator[RecordedCall]:
+    arrived: list[RecordedMessage] = []
     number, clock, due = 0, 0.0, 0.0
-    for piece in pieces:
-        if not _is_answer(piece.message):
-            arrived.append(piece)
+    for message in messages:
+        if not _is_answer(message.message):
+            arrived.append(message)
             continue
         number += 1
         starts_turn = any(not each.is_result for each in arrived)
         if timed:
-            clock = max([clock, *(each.message.time for each in arrived)]) if arrived else piece.message.time
+            clock = max([clock, *(each.message.time for each in arrived)]) if arrived else message.message.time
         else:
             clock += ASSUMED_GAP_S
             due += ASSUMED_COLD_SHARE
             if starts_turn and number > 1 and due >= 1:
                 clock, due = clock + ASSUMED_PAUSE_S, due - 1
-        output = piece.tokens + thought[piece.index]
-        yield ModelCall(number, tuple(arrived), piece, output, clock, needs[piece.index], starts_turn)
+        output = message.tokens + thought[message.index]
+        yield RecordedCall(number, tuple(arrived), message, output, clock, needs[message.index], starts_turn)
         arrived = []

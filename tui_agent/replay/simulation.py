@@ -1,14 +1,53 @@
-"""Replaying a script under one policy: what is sent call by call, what it costs, and what could still be seen."""
+"""Every policy by name, and replaying a script under one: what is sent, what it costs, and what could still be seen."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+import msgspec
 
 from tui_agent.models.base import ModelProfile
-from tui_agent.replay.ledger import Bill, Ledger
-from tui_agent.replay.policy import MakePolicy, Moment, Policy, Setup
-from tui_agent.replay.script import ModelCall, Said, Script
+from tui_agent.replay.billing import Bill, Ledger
+from tui_agent.replay.engine_policy import EnginePolicy
+from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Policy, Setup
+from tui_agent.replay.reading import UnreadableRecording
+from tui_agent.replay.script import RecordedCall, RecordedMessage, Script
+from tui_agent.settings import Preset, Settings
 
 Step = Callable[[], None]
+
+PRESETS: tuple[Preset, ...] = ("layered", "digest", "summary-only", "off")
+NAMES: tuple[str, ...] = (*PRESETS, "none", *COMPARED)
+"""Every policy, ours first."""
+
+
+class UnknownPolicy(UnreadableRecording):
+    """A policy's name that is none."""
+
+
+def preset_policy(preset: Preset, settings: Settings) -> MakePolicy:
+    """A preset of ours under these settings."""
+    context = msgspec.structs.replace(settings.context, preset=preset)
+    chosen = msgspec.structs.replace(settings, context=context)
+    return lambda setup: EnginePolicy(setup, chosen)
+
+
+def policies(names: list[str], settings: Settings) -> dict[str, MakePolicy]:
+    """The policies with these names, all for none given. Raises `UnknownPolicy`."""
+    found: dict[str, MakePolicy] = {}
+    for name in names or NAMES:
+        preset = next((each for each in PRESETS if each == name), None)
+        if preset is not None:
+            found[name] = preset_policy(preset, settings)
+        elif name == "none":
+            found[name] = Keeping
+        elif name in COMPARED:
+            found[name] = COMPARED[name]
+        else:
+            close = get_close_matches(name, NAMES, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"
+            raise UnknownPolicy(f"--policy: there is no policy {name!r}; {hint}")
+    return found
 
 
 @dataclass(slots=True)
@@ -43,14 +82,6 @@ class Outcome:
     clearings: int
 
 
-@dataclass(slots=True)
-class _Fetched:
-    """What was fetched again since the view was last edited, and so need not be fetched twice."""
-
-    pieces: set[int] = field(default_factory=set)
-    edits: int = 0
-
-
 def simulate(
     script: Script,
     name: str,
@@ -65,46 +96,52 @@ def simulate(
     window = window or profile.window
     ledger = Ledger(profile, small, window)
     policy = make(Setup(script, ledger, window))
-    evidence, fetched = Evidence(), _Fetched()
+    search = _Search(script, policy, ledger)
     for call in script.calls:
-        for said in call.arrived:
-            policy.add(said)
-        policy.prepare(Moment(call.time, call.starts_turn))
-        ledger.call(policy.prompt, call.output, call.time)
-        _weigh(script, call, policy, ledger, evidence, fetched)
-        policy.add(call.answer)
+        policy.before(call)
+        used = ledger.call(policy.prompt, call.output, call.time)
+        search.look_for_what_is_needed(call)
+        policy.after(call, used)
         if step is not None:
             step()
-    return Outcome(name, profile.id, window, ledger.bill, evidence, policy.compactions, policy.clearings)
+    return Outcome(name, profile.id, window, ledger.bill, search.evidence, policy.compactions, policy.clearings)
 
 
-def _weigh(
-    script: Script, call: ModelCall, policy: Policy, ledger: Ledger, evidence: Evidence, fetched: _Fetched
-) -> None:
-    """Look for what the call needs; what has left the view but is pointed to is fetched again."""
-    edits = policy.compactions + policy.clearings
-    if edits != fetched.edits:
-        fetched.pieces.clear()
-        fetched.edits = edits
-    missing: list[Said] = []
-    for fact in sorted(call.needed):
-        evidence.needed += 1
-        if policy.prompt.holds(fact):
-            evidence.in_view += 1
-            continue
-        source = _source(script, fact, call, policy, fetched)
-        if source is None:
-            continue
-        evidence.pointed_to += 1
-        if source.index not in fetched.pieces:
-            fetched.pieces.add(source.index)
-            missing.append(source)
-    if missing:
-        ledger.fetch(missing, policy.prompt)
+@dataclass(slots=True)
+class _Search:
+    """Looks for what each call needs. What was fetched since the prompt was last edited need not be fetched twice."""
 
+    script: Script
+    policy: Policy
+    ledger: Ledger
+    evidence: Evidence = field(default_factory=Evidence)
+    fetched: set[int] = field(default_factory=set)
+    edits: int = 0
 
-def _source(script: Script, fact: int, call: ModelCall, policy: Policy, fetched: _Fetched) -> Said | None:
-    """The result to fetch for a mention: one fetched already, else the smallest that something in view leads to."""
-    found = [said for said in script.sources.get(fact, ()) if said.index < call.answer.index]
-    found = [said for said in found if said.index in fetched.pieces or policy.prompt.leads_to(said)]
-    return min(found, key=lambda said: (said.index not in fetched.pieces, said.tokens), default=None)
+    def look_for_what_is_needed(self, call: RecordedCall) -> None:
+        """Count what is in view; what has left it but is pointed to is fetched again."""
+        edits = self.policy.compactions + self.policy.clearings
+        if edits != self.edits:
+            self.fetched.clear()
+            self.edits = edits
+        missing: list[RecordedMessage] = []
+        for mention in sorted(call.needed):
+            self.evidence.needed += 1
+            if self.policy.prompt.holds(mention):
+                self.evidence.in_view += 1
+                continue
+            source = self._source_of(mention, call)
+            if source is None:
+                continue
+            self.evidence.pointed_to += 1
+            if source.index not in self.fetched:
+                self.fetched.add(source.index)
+                missing.append(source)
+        if missing:
+            self.ledger.fetch(missing, self.policy.prompt)
+
+    def _source_of(self, mention: int, call: RecordedCall) -> RecordedMessage | None:
+        """The result to fetch for a mention: one fetched already, else the smallest that something in view leads to."""
+        earlier = [each for each in self.script.sources.get(mention, ()) if each.index < call.answer.index]
+        found = [each for each in earlier if each.index in self.fetched or self.policy.prompt.leads_to(each)]
+        return min(found, key=lambda each: (each.index not in self.fetched, each.tokens), default=None)

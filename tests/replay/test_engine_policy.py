@@ -1,4 +1,4 @@
-"""Our own layers in a replay: the prompt is the view, nothing is lost from reach, and the settings count."""
+"""The shipped engine in a replay: the prompt is the view, nothing is lost from reach, and the settings count."""
 
 import msgspec
 import pytest
@@ -7,12 +7,11 @@ from typing_extensions import override
 from tests.replay.sessions import write_session
 from tui_agent.conversation.sizes import size_of_block
 from tui_agent.models.base import ModelProfile, Prices
-from tui_agent.replay.layers import Layers
-from tui_agent.replay.policies import PRESETS, policies
-from tui_agent.replay.policy import Moment, Setup
+from tui_agent.replay.engine_policy import EnginePolicy
+from tui_agent.replay.policies import Setup
 from tui_agent.replay.reading import read_file
-from tui_agent.replay.script import Script, prepare, tokens_of
-from tui_agent.replay.simulation import Outcome, simulate
+from tui_agent.replay.script import RecordedCall, Script, make_script, tokens_of
+from tui_agent.replay.simulation import PRESETS, Outcome, policies, simulate
 from tui_agent.settings import Preset, Settings
 
 OPUS = ModelProfile(
@@ -24,7 +23,7 @@ HAIKU = ModelProfile(provider="anthropic", id="haiku", window=200_000, prices=Pr
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
     path = write_session(tmp_path_factory.mktemp("session") / "s.jsonl", seed=7, calls=120, size=2.0)
-    return prepare(read_file(path))
+    return make_script(read_file(path))
 
 
 def settings_of(preset: Preset, **compaction: object) -> Settings:
@@ -36,19 +35,19 @@ def settings_of(preset: Preset, **compaction: object) -> Settings:
     )
 
 
-class Checked(Layers):
-    """Compares the prompt with the view before each call."""
+class Checked(EnginePolicy):
+    """Compares the prompt with what the engine would send, before each call."""
 
     @override
-    def prepare(self, moment: Moment) -> None:
-        super().prepare(moment)
-        blocks = [block for message in self._view.messages() for block in message.blocks]
-        assert [piece.tokens for piece in self.prompt.pieces[1:]] == [tokens_of(size_of_block(each)) for each in blocks]
-        assert self.prompt.tokens <= self.window
+    def before(self, call: RecordedCall) -> None:
+        super().before(call)
+        blocks = [block for message in self.engine.view.messages() for block in message.blocks]
+        assert [part.tokens for part in self.prompt.parts[1:]] == [tokens_of(size_of_block(each)) for each in blocks]
+        assert self.prompt.tokens <= self.engine.window.tokens
 
 
 def replay(script: Script, settings: Settings, window: int) -> Outcome:
-    def make(setup: Setup) -> Layers:
+    def make(setup: Setup) -> EnginePolicy:
         return Checked(setup, settings)
 
     return simulate(script, "ours", make, OPUS, small=HAIKU, window=window)

@@ -1,0 +1,254 @@
+"""The shipped context engine as a policy.
+
+Nothing is decided here: `ContextEngine` is driven as a turn drives it, what it asks for is carried out in memory, and
+what it would send is the prompt. A summary is written by rule and billed as the way to it that the engine chose. Each
+answer is recorded with what the simulated call has used, so that the engine measures as it does in a session.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TypeVar, assert_never
+
+import msgspec
+
+from tui_agent.agent.active_model import model_facts
+from tui_agent.context.economics import expected_summary
+from tui_agent.context.effects import (
+    Answer,
+    Append,
+    ArchiveTurns,
+    AskModel,
+    AskWriter,
+    Effect,
+    Outcome,
+    Refusal,
+    SaveText,
+    ShrinkImages,
+    Shrunk,
+    StepDone,
+    Steps,
+    StepStarted,
+    carry_out,
+)
+from tui_agent.context.engine import ContextEngine, Prepared
+from tui_agent.context.layers.limits import Evicted, Whole
+from tui_agent.context.summary.facts import Source
+from tui_agent.context.summary.rendering import fact_sources
+from tui_agent.conversation.blocks import Block, Text, ToolResult
+from tui_agent.conversation.entries import Artifact, Message, ModelSwitched, Usage
+from tui_agent.conversation.request import RequestMessage
+from tui_agent.models.pictures import halved
+from tui_agent.models.usage import cost_usd
+from tui_agent.replay.billing import Prompt, PromptPart
+from tui_agent.replay.policies import Setup, written_by_rule
+from tui_agent.replay.script import RecordedCall, RecordedMessage, block_tokens, text_tokens
+from tui_agent.settings import Settings
+
+T = TypeVar("T")
+
+
+class EnginePolicy:
+    """The engine under these settings. Owns it, the time, and the texts that the engine had kept.
+
+    `texts` are the kept texts by their paths, `summaries` the summaries written so far.
+    """
+
+    def __init__(self, setup: Setup, settings: Settings) -> None:
+        self._script, self._ledger, self._window = setup
+        context = msgspec.structs.replace(settings.context, context_window=setup.window)
+        self._now = 0.0
+        self.engine = ContextEngine(
+            msgspec.structs.replace(settings, context=context),
+            model=model_facts(self._ledger.profile, self._ledger.small),
+            clock=lambda: self._now,
+        )
+        self.prompt = Prompt(setup.script.fixed)
+        self.compactions = 0
+        self.clearings = 0
+        self.texts: dict[str, str] = {}
+        self.summaries: list[str] = []
+        self.prepared: Prepared | None = None
+        """The request of the newest call."""
+        self._parts: dict[Block, PromptPart] = {}
+        self._result_of_call: dict[str, RecordedMessage] = {}
+        self._result_of_entry: dict[int, RecordedMessage] = {}
+        self._covered = 0, 0
+        self._recoveries = 0
+        self.engine.extend([ModelSwitched(model=self._ledger.profile.name), setup.script.prefix])
+
+    def before(self, call: RecordedCall) -> None:
+        """Take in what arrived, and do before the call what a turn does (`agent.turn`)."""
+        for message in call.arrived:
+            if message.is_result:
+                self._pass_time(message.message.time)
+                self._enter_result(message)
+        self._pass_time(call.time)
+        if call.starts_turn:
+            self._recoveries = 0
+            self.engine.turn_ended()
+            self._carry_out(self.engine.prepare(between_turns=True))
+        for message in call.arrived:
+            if not message.is_result:
+                carried = _without_record(message.message)
+                self.engine.extend([self._carry_out(self.engine.fitted(carried))])
+        self._carry_out(self.engine.prepare())
+        self._request()
+
+    def after(self, call: RecordedCall, used: Usage) -> None:
+        """Record the answer, with what the call used; its reasoning is billed and not carried."""
+        self._pass_time(call.answer.message.time)
+        answer = msgspec.structs.replace(
+            _without_record(call.answer.message),
+            model=self._ledger.profile.name,
+            usage=msgspec.structs.replace(used, output_tokens=call.answer.tokens),
+            prefix_hash=self.prepared.prefix_hash if self.prepared is not None else "",
+        )
+        self.engine.extend([answer])
+
+    def _request(self) -> None:
+        """Make the request; one that would not fit is made smaller, as often as a turn does that."""
+        most = self.engine.settings.compaction.max_compaction_recoveries
+        while True:
+            if not self.engine.fits:
+                self._carry_out(self.engine.recover())
+            self.prepared = self.engine.request()
+            self._show(self.prepared.request.messages, self.prepared.request.cache_edges)
+            if self.prompt.tokens <= self._window or self._recoveries == most:
+                return
+            self._recoveries += 1
+            self.engine.learn_limit(self._window)
+            if not self._carry_out(self.engine.recover()):
+                return
+
+    def _enter_result(self, result: RecordedMessage) -> None:
+        message = _without_record(result.message)
+        for block in message.blocks:
+            if isinstance(block, ToolResult):
+                self._result_of_call[block.call_id] = result
+                shortened = self.engine.shorten(block.text, paged=result.is_page)
+                if not isinstance(shortened, Whole):
+                    artifact = self._save(block.call_id, block.text, evicted=isinstance(shortened, Evicted))
+                    entering = msgspec.structs.replace(block, text=shortened.text(artifact.path))
+                    message = msgspec.structs.replace(message, blocks=(entering,), artifact=artifact)
+        self.engine.extend([message])
+        self._result_of_entry[len(self.engine.view.log)] = result
+
+    def _pass_time(self, now: float) -> None:
+        self._now = max(self._now, now)
+
+    # What the engine asks for
+
+    def _carry_out(self, steps: Steps[T]) -> T:
+        return carry_out(steps, self._perform)
+
+    def _perform(self, effect: Effect) -> Outcome:
+        match effect:
+            case Append():
+                self.engine.extend(effect.entries)
+                return len(self.engine.view.log)
+            case AskModel():
+                return self._ask(effect)
+            case AskWriter():
+                return Refusal("a replay has no writers of its own")
+            case SaveText():
+                return self._save(effect.name, effect.text, evicted=True)
+            case ArchiveTurns():
+                path = f"conversation_history/{effect.thread}.md"
+                self.texts[path] = self.texts.get(path, "") + effect.text
+                return None
+            case ShrinkImages():
+                return Shrunk(tuple(map(halved, effect.images)))
+            case StepStarted():
+                self._covered = effect.first, effect.last
+                return None
+            case StepDone():
+                if effect.entry is not None:
+                    compacted = effect.step in ("summary", "checkpoint")
+                    self.compactions += compacted
+                    self.clearings += not compacted
+                return None
+            case _:
+                assert_never(effect)
+
+    def _save(self, name: str, text: str, *, evicted: bool) -> Artifact:
+        path = next((path for path, kept in self.texts.items() if kept == text), f"large_tool_results/{name}")
+        self.texts[path] = text
+        data = text.encode()
+        return Artifact(path, len(data), sha256(data).hexdigest(), evicted)
+
+    def _ask(self, asked: AskModel) -> Answer:
+        """Have a text written by rule, and bill it."""
+        ledger, request = self._ledger, asked.request
+        profile = ledger.small if asked.who == "small" and ledger.small is not None else ledger.profile
+        said = [block for message in request.messages for block in message.blocks]
+        if asked.purpose == "digest":
+            digests = self.engine.settings.digests
+            sources = [Source("tool", block.text) for block in said if isinstance(block, Text)]
+            tokens = text_tokens("x" * digests.output_chars)
+        else:
+            sources, tokens = self._covered_sources()
+        text = written_by_rule(sources, tokens)
+        writes = text_tokens(text)
+        if asked.cached:
+            self._show(request.messages, request.cache_edges)
+            used = ledger.summary(self.prompt, writes, self._now)
+        else:
+            used = ledger.separate(profile, text_tokens(request.system) + block_tokens(said), writes)
+        self.summaries.append(text)
+        return Answer(text, profile.name, used, cost_usd(used, profile.prices))
+
+    def _covered_sources(self) -> tuple[list[Source], int]:
+        """What the summary that is being written is to replace, and the tokens it may take."""
+        first, last = self._covered
+        view = self.engine.view
+        groups = [group for group in view.groups() if first <= group.first <= last and not group.pinned]
+        earlier = [boundary for boundary in view.boundaries() if first <= boundary.first <= last]
+        found = [(group.first, fact_sources([group])) for group in groups]
+        found += [(boundary.first, [Source("summary", boundary.text)]) for boundary in earlier]
+        blocks = [block for group in groups for segment in group.segments for block in segment.blocks]
+        replaced = block_tokens(blocks) + sum(text_tokens(boundary.text) for boundary in earlier)
+        ordered = sorted(found, key=lambda each: each[0])
+        return [source for _, sources in ordered for source in sources], expected_summary(replaced)
+
+    # The prompt
+
+    def _show(self, messages: Sequence[RequestMessage], edges: Sequence[int]) -> None:
+        """Make the prompt the one of this request."""
+        parts: list[PromptPart] = []
+        places: list[int] = []
+        for message in messages:
+            parts += [self._part_of(block) for block in message.blocks]
+            places.append(1 + len(parts))
+        self.prompt.show(parts)
+        self.prompt.edges = tuple(places[edge] for edge in edges)
+
+    def _part_of(self, block: Block) -> PromptPart:
+        part = self._parts.get(block)
+        if part is None:
+            part = self._parts[block] = self._new_part(block)
+        return part
+
+    def _new_part(self, block: Block) -> PromptPart:
+        tokens = block_tokens((block,))
+        match block:
+            case ToolResult() if (result := self._result_of_call.get(block.call_id)) is not None:
+                if block.text == result.text:
+                    return PromptPart("result", tokens, result.mentions, recorded=result)
+                mentions = self._script.mentions_in(block.text)
+                return PromptPart("cleared", tokens, mentions, (result,), result, block.text)
+            case Text() if (covered := self._covered_by(block.text)) is not None:
+                first, last = covered
+                results = tuple(result for seq, result in self._result_of_entry.items() if first <= seq <= last)
+                return PromptPart("summary", tokens, self._script.mentions_in(block.text), results, text=block.text)
+            case _:
+                return PromptPart("user", tokens, self._script.mentions_of(block))
+
+    def _covered_by(self, text: str) -> tuple[int, int] | None:
+        """The first and last entry that the summary with this text covers, if it is one."""
+        found = (boundary for boundary in self.engine.view.boundaries() if boundary.text == text)
+        return next(((boundary.first, boundary.last) for boundary in found), None)
+
+
+def _without_record(message: Message) -> Message:
+    """What was said, without what its own session recorded of it."""
+    return msgspec.structs.replace(message, usage=None, prefix_hash="", model="", artifact=None)
