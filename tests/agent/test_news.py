@@ -17,9 +17,17 @@ from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Script, Step, Turn
 from tests.servers.server import ProtocolServer
-from tui_agent.agent.briefing import Briefing
-from tui_agent.agent.knowledge import IndexLimits, Knowledge, Places, bounded
-from tui_agent.agent.system_prompt import NEWS_LIMIT, Sections, news, system_prompt
+from tui_agent.agent.briefing import (
+    NEWS_LIMIT,
+    Briefing,
+    IndexLimits,
+    Knowledge,
+    Places,
+    Sections,
+    bounded,
+    news,
+    system_prompt,
+)
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.entries import HeadMoved, Message, Prefix, notice, user_message
 from tui_agent.conversation.log import Log

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.talking import talking
-from tui_agent.agent.task_class import (
+from tui_agent.agent.model_choice import (
     compaction_threshold,
     model_name,
     model_of_tier,

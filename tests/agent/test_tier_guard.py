@@ -11,7 +11,7 @@ from tests.e2e.program import Program
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script, Step
-from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
+from tui_agent.agent.model_choice import SmallTierRefused, check_parent
 from tui_agent.models.catalogue import quick_profile
 from tui_agent.session import SessionError
 from tui_agent.settings import Safety, Settings

@@ -10,24 +10,22 @@ from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, Script, Step
 from tui_agent.agent import events
-from tui_agent.agent.observations import (
-    ModelAnswered,
-    Observation,
-    Observer,
-    ToolAnswered,
-    ToolCalled,
-    UserSpoke,
-    ViewEdited,
-)
 from tui_agent.agent.watchdog import (
     Alert,
     ContextGrowth,
     CostBurn,
     FilesNotTouched,
+    ModelAnswered,
+    Observation,
+    Observer,
     RepeatedCalls,
     Signal,
     SignalWatchdog,
+    ToolAnswered,
+    ToolCalled,
     ToolsWithoutText,
+    UserSpoke,
+    ViewEdited,
     Watchdog,
     default_watchdog,
 )

@@ -3,12 +3,11 @@
 import statistics
 import time
 
-from tui_agent.context.manager import ContextManager, ModelFacts
-from tui_agent.context.situation import Rates
-
 from tests.bench.log import MESSAGES, SMALL, long_log
 from tests.bench.report import Figure
 from tests.context.talks import PROMPTS
+from tui_agent.context.economics import ModelFacts, Rates
+from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Usage, tool_result
 from tui_agent.settings import Compaction, Settings
@@ -36,7 +35,7 @@ def figures() -> list[Figure]:
 
 def _look(messages: int, *, between_turns: bool) -> float:
     view = long_log(messages)
-    manager = ContextManager(Settings(compaction=Compaction(thrift=1e9)), PROMPTS)
+    manager = ContextEngine(Settings(compaction=Compaction(thrift=1e9)), PROMPTS)
     now = float(messages)
 
     def add(entry: AnyEntry) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.storage.entries import conversation
 from tui_agent.agent.record import Record
+from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import user_message
 from tui_agent.conversation.view import View
 from tui_agent.storage.store import MemoryStore, NoTrace
@@ -14,7 +15,7 @@ from tui_agent.storage.store import MemoryStore, NoTrace
 
 async def test_a_record_needs_no_files() -> None:
     store = MemoryStore(conversation(2))
-    record = Record(View(await store.load()), store, NoTrace())
+    record = Record(ContextEngine(view=View(await store.load())), store, NoTrace())
     assert await record.append(user_message("more"), user_message("and more")) == 7
     record.trace.record("alert", {"text": "x"})
     await record.trace.flush()

@@ -23,6 +23,7 @@ from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, vali
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
+from tui_agent.conversation.wire import read_arguments
 from tui_agent.durable import to_completion
 from tui_agent.models.base import (
     Completed,
@@ -34,7 +35,6 @@ from tui_agent.models.base import (
     TextDelta,
     ToolCallDelta,
 )
-from tui_agent.models.encoding import read_arguments
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.errors import StorageError

@@ -95,9 +95,9 @@ async def _narrowed(model: Model, request: ModelRequest) -> AsyncGenerator[Strea
 def _is_event(event: object) -> bool:
     """Whether this is an event of a stream, with what it should have."""
     match event:
-        case TextDelta() | ReasoningDelta():
-            return isinstance(event.text, str)
-        case Completed():
-            return isinstance(event.usage, Usage) and all(isinstance(block, Block) for block in event.blocks)
+        case TextDelta(text=object() as text) | ReasoningDelta(text=object() as text):
+            return isinstance(text, str)
+        case Completed(usage=object() as usage):
+            return isinstance(usage, Usage) and all(isinstance(block, Block) for block in event.blocks)
         case _:
             return isinstance(event, StreamEvent)

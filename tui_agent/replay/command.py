@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.agent.task_class import model_of_tier
+from tui_agent.agent.model_choice import model_of_tier
 from tui_agent.models.base import ModelProfile, UnknownModel
 from tui_agent.models.catalogue import quick_profile
 from tui_agent.models.prices import look_up

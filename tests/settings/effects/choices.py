@@ -5,8 +5,9 @@ from pathlib import Path
 
 from tests.settings.effects.context import FACTS, thresholds
 from tests.settings.effects.probe import Observe, Probe
-from tui_agent.agent.observations import ModelAnswered, Observation, ToolAnswered, ToolCalled, UserSpoke
-from tui_agent.agent.task_class import (
+from tui_agent.agent.model_choice import (
+    SmallTierRefused,
+    check_parent,
     configured_model,
     larger_model,
     local_models,
@@ -15,8 +16,7 @@ from tui_agent.agent.task_class import (
     small_model,
     tier_table,
 )
-from tui_agent.agent.tier_guard import SmallTierRefused, check_parent
-from tui_agent.agent.watchdog import default_watchdog
+from tui_agent.agent.watchdog import ModelAnswered, Observation, ToolAnswered, ToolCalled, UserSpoke, default_watchdog
 from tui_agent.models.catalogue import quick_profile
 from tui_agent.models.ollama.address import address_of
 from tui_agent.settings import GivenValue, Settings

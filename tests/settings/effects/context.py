@@ -8,7 +8,7 @@ from msgspec import structs
 from tests.context.performer import Performer, written
 from tests.context.sessions import MODEL, Session, comes
 from tests.settings.effects.probe import Observe, Probe
-from tui_agent.agent.task_class import compaction_threshold
+from tui_agent.agent.model_choice import compaction_threshold
 from tui_agent.context.budget import Thresholds
 from tui_agent.context.economics import ModelFacts, Rates
 from tui_agent.context.effects import AskModel, Refusal, StepDone
