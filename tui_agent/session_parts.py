@@ -162,7 +162,7 @@ def _known_ratios(path: Path) -> dict[str, list[float]]:
     """What earlier sessions learned; nothing where the file is missing or damaged, for it will be learned again."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, list[float]])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return {}
 
 

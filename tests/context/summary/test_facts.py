@@ -185,7 +185,7 @@ def test_any_text_is_read_the_same_twice_and_each_mention_stands_in_it(text: str
 
 _PARTS = (
     *("12", "1,048", "v1.2", "files", "ms", "°C", "a_b", "KeyError", "61cab27", "é", "漢", "٣"),
-    *("https://a.b/c?d", "C:\\Users\\me", "src/a.py:12", "~/x"),
+    *("12 ms", "1,048 files", "a_b 7 °C", "https://a.b/c?d", "C:\\Users\\me", "src/a.py:12", "~/x"),
     *(" ", "\n", "\t", "\xa0", "\u2028", "'", '"', "|", "<", "(", ".", ",", "%"),
 )
 _LIKELY = st.lists(st.sampled_from(_PARTS), max_size=60).map("".join)
