@@ -10,7 +10,7 @@ import pytest
 
 from tests.agent.talking import talking
 from tui_agent import settings as settings_module
-from tui_agent.arguments import parse
+from tui_agent.arguments import ExitCode, parse
 from tui_agent.settings_schema import leaves, shown
 from tui_agent.settings_sources import environment_name
 from tui_agent.tui.app.commands import default_commands
@@ -88,6 +88,11 @@ def test_every_option_is_listed(command: tuple[str, ...], capsys: pytest.Capture
     readme = README.read_text(encoding="utf-8")
     assert options
     assert [option for option in sorted(options) if not re.search(rf"{option}(?![a-z-])", readme)] == []
+
+
+def test_every_exit_code_is_listed() -> None:
+    table = README.read_text(encoding="utf-8").partition("| Exit code |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| (\d+) \|", table, re.MULTILINE) == [str(int(code)) for code in ExitCode]
 
 
 def test_every_setting_has_a_meaning_that_ends_as_a_sentence() -> None:
