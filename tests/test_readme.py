@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.talking import talking
-from tui_agent.arguments import parse
+from tui_agent.arguments import ExitCode, parse
 from tui_agent.settings import Settings, environment_name, json_text, schema, settings_by_key
 from tui_agent.tui.app.commands import default_commands
 from tui_agent.tui.app.keys import EVERYWHERE, PLACES
@@ -86,6 +86,11 @@ def test_every_option_is_listed(command: tuple[str, ...], capsys: pytest.Capture
     readme = README.read_text(encoding="utf-8")
     assert options
     assert [option for option in sorted(options) if not re.search(rf"{option}(?![a-z-])", readme)] == []
+
+
+def test_every_exit_code_is_listed() -> None:
+    table = README.read_text(encoding="utf-8").partition("| Exit code |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| (\d+) \|", table, re.MULTILINE) == [str(int(code)) for code in ExitCode]
 
 
 def test_every_setting_has_a_meaning_that_ends_as_a_sentence() -> None:

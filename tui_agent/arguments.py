@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NoReturn, get_args
 
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from tui_agent.settings import Override
 
 OutputFormat = Literal["text", "json", "stream-json"]
+
+
+class ExitCode(IntEnum):
+    """What the process ends with (README, reference: exit codes)."""
+
+    DONE = 0
+    FAILED = 1
+    BAD_USAGE = 2
+    NEEDS_APPROVAL = 3
+    INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,17 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_agent.arguments import Arguments, Parsed, UsageError, parse
+from tui_agent.arguments import Arguments, ExitCode, Parsed, UsageError, parse
 from tui_agent.text import printable
 
 if TYPE_CHECKING:
     from tui_agent.arguments import Arguments
     from tui_agent.settings import Override, Settings
-
-DONE = 0
-FAILED = 1
-BAD_USAGE = 2
-INTERRUPTED = 130
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 """Errors of what the output goes to; those of a session's files come as `StorageError`."""
@@ -36,27 +31,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(parse(sys.argv[1:] if argv is None else argv), os.environ)
     except UsageError as error:
         _say(str(error))
-        return BAD_USAGE
+        return ExitCode.BAD_USAGE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
         _give_up_output()
-        return FAILED
+        return ExitCode.FAILED
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             _give_up_output()
             _say(f"the output could not be written: {error.strerror}")
-            return FAILED
+            return ExitCode.FAILED
         if os.environ.get("TUI_AGENT_DEBUG") == "1":
             raise
         from tui_agent.crash_log import in_a_line, write_crash_log
 
         _say(f"stopped by an unexpected error ({in_a_line(error)}); {write_crash_log(error, os.environ)}")
-        return FAILED
+        return ExitCode.FAILED
 
 
 def _give_up_output() -> None:
-    """What reads the output has left, or takes no more; the interpreter must not complain about it while it exits."""
+    """Send the rest of the output nowhere: its reader takes no more, and the interpreter would complain at its exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -74,13 +69,13 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
 
             settings = _load(parsed, folder, home, environ)[1]
             _print(config_report(settings, as_json=options.json))
-            return DONE
+            return ExitCode.DONE
         case "doctor":
             from tui_agent.reports.installation import doctor_report
 
             text, healthy = doctor_report(home, folder, environ)
             _print(text)
-            return DONE if healthy else BAD_USAGE
+            return ExitCode.DONE if healthy else ExitCode.BAD_USAGE
         case "replay":
             return _replay(parsed, folder, home, environ)
         case _:
@@ -94,14 +89,14 @@ def _report_session(parsed: Parsed, home: Path) -> int:
     try:
         if parsed.command == "sessions":
             _print(sessions_report(home, as_json=options.json))
-            return DONE
+            return ExitCode.DONE
         if not options.verify:
             for line in trace_lines(home, options.session):
                 sys.stdout.write(f"{printable(line)}\n")
-            return DONE
+            return ExitCode.DONE
         text, unchanged = verification(home, options.session)
         _print(text)
-        return DONE if unchanged else FAILED
+        return ExitCode.DONE if unchanged else ExitCode.FAILED
     except ReportError as error:
         raise UsageError(str(error)) from error
 
@@ -125,7 +120,7 @@ def _replay(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]
     except UnreadableRecording as error:
         raise UsageError(str(error)) from error
     _print(report)
-    return DONE
+    return ExitCode.DONE
 
 
 def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:

@@ -11,7 +11,7 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.commands import Reply, is_command, run_command
-from tui_agent.arguments import Arguments, OutputFormat
+from tui_agent.arguments import Arguments, ExitCode, OutputFormat
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.catalogue import missing_key
 from tui_agent.models.usage import UsageTracker
@@ -21,12 +21,6 @@ from tui_agent.storage.errors import StorageError
 from tui_agent.text import clean
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
-
-DONE = 0
-FAILED = 1
-BAD_USAGE = 2
-NEEDS_APPROVAL = 3
-INTERRUPTED = 130
 
 
 class ErrorReport(msgspec.Struct, frozen=True):
@@ -81,12 +75,12 @@ async def _run(arguments: Arguments, settings: Settings) -> int:
         session = await open_session(settings, arguments, _nobody)
     except SessionError as error:
         _say(f"{error.message} {error.hint}".strip())
-        return BAD_USAGE
+        return ExitCode.BAD_USAGE
     try:
         missing = missing_key(session.agent.profile.name)
         if missing is not None:
             _say(f"{session.agent.profile.name} needs a key: set {missing}, or choose another model with --model.")
-            return BAD_USAGE
+            return ExitCode.BAD_USAGE
         for notice in session.notices:
             _say(" ".join(part for part in (notice.title + ":", notice.text, notice.hint) if part))
         return await _answered(session, arguments, began)
@@ -173,8 +167,12 @@ class _Outcome:
     @property
     def exit_code(self) -> int:
         if self.failure is not None:
-            return NEEDS_APPROVAL if self.failure.kind == "needs_approval" else FAILED
-        return INTERRUPTED if self.finished is None or self.finished.stop_reason == "interrupted" else DONE
+            return ExitCode.NEEDS_APPROVAL if self.failure.kind == "needs_approval" else ExitCode.FAILED
+        return (
+            ExitCode.INTERRUPTED
+            if self.finished is None or self.finished.stop_reason == "interrupted"
+            else ExitCode.DONE
+        )
 
 
 def _report(session: Session, outcome: _Outcome, began: float) -> Report:

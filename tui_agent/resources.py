@@ -12,5 +12,5 @@ def styles_folder() -> Path:
 
 
 def prompt_text(name: str) -> str:
-    """The text of `prompts/<name>.md`. Raises FileNotFoundError for a name that does not ship."""
+    """The text of `prompts/<name>.md`. Raises FileNotFoundError where no such file ships."""
     return (_PACKAGE / "prompts" / f"{name}.md").read_text(encoding="utf-8")

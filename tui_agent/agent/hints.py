@@ -1,4 +1,4 @@
-"""What to do next, for each kind of error a turn can end in; everything up to it is kept."""
+"""What the user can do next, for each kind of error that ends a turn; everything before the error is kept."""
 
 from typing import Final
 
@@ -18,9 +18,10 @@ HINTS: Final = {
 }
 
 UNASKED: Final = "Allow it with --ask allow or a rule in permissions.allow, or run it in the full-screen app."
-"""Where a call needs an approval and there is nobody to ask."""
+"""Where a tool call needs an approval and there is nobody to ask."""
 
 UNASKED_WATCHDOG: Final = (
     "Everything so far is kept. --watchdog warn only tells of it, --watchdog auto goes on with a larger model; with "
     "--watchdog prompt somebody must be there: go on in the full-screen app with -c."
 )
+"""Where the watchdog wants to ask and there is nobody."""

@@ -1,4 +1,4 @@
-"""A log as the events that would have shown it: how a front end paints a conversation that goes on."""
+"""Entries of the log turned back into the events that told of them, for a front end that shows an old conversation."""
 
 from collections.abc import Iterable, Iterator
 
@@ -21,7 +21,7 @@ from tui_agent.conversation.states import INTERRUPTED
 
 
 def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
-    """The events of these entries, oldest first."""
+    """The events that told of these entries, oldest first."""
     queued: dict[int, Queued] = {}
     calls: dict[str, ToolCall] = {}
     for entry in entries:
@@ -89,18 +89,18 @@ def _status(message: Message, result: ToolResult) -> str:
 
 
 def said(seq: int, blocks: tuple[Block, ...], queued: int = 0) -> events.UserMessage:
-    """The user's words as an event."""
+    """The event that tells of a user message; `queued`: the number it waited under."""
     images = tuple(block for block in blocks if isinstance(block, Image))
     return events.UserMessage(seq=seq, text=text_of(blocks, Text), images=images, queued=queued)
 
 
 def user_blocks(blocks: tuple[Block, ...]) -> tuple[Text | Image, ...]:
-    """What a user message may contain: its texts and pictures."""
+    """Of these blocks, what a user message may contain: texts and pictures."""
     return tuple(block for block in blocks if isinstance(block, Text | Image))
 
 
 def text_of(blocks: tuple[Block, ...], kind: type[Text] | type[Reasoning]) -> str:
-    """The text of all blocks of a kind."""
+    """The texts of all blocks of this kind, an empty line between two."""
     return "\n\n".join(block.text for block in blocks if isinstance(block, kind) and block.text)
 
 

@@ -1,4 +1,4 @@
-"""Commands the user runs themselves: what the model is shown of one, and how that is read back for the screen."""
+"""Shell commands that the user runs: the text the model is shown of one, and how the screen reads it back."""
 
 import re
 from typing import Final, NamedTuple
@@ -8,10 +8,10 @@ import msgspec
 from tui_agent.tools.base import ToolOutput
 
 USER_SHELL: Final = "your shell"
-"""The name such a command goes by in events; no tool of the model is called so."""
+"""The name such a command has in events; no tool of the model has it."""
 
 TIMEOUT_S: Final = 86_400
-"""Seconds a command of the user's own may take: they can stop it themselves."""
+"""Seconds such a command may take; the user can stop it at any time."""
 
 STOPPED: Final = "[stopped by the user]"
 
@@ -19,7 +19,7 @@ _NOTE: Final = re.compile(r"<user-command>\n(.*?)\n</user-command>\n<output>\n(.
 
 
 class UserCommand(NamedTuple):
-    """A command line and what it printed, its end (exit code, time) included."""
+    """A command line and what it printed; the last line tells the exit code and the time it took."""
 
     command: str
     output: str
@@ -36,7 +36,7 @@ class UserCommand(NamedTuple):
 
     @property
     def ending(self) -> str:
-        """How it ended, as it says on its last line; empty: it does not say."""
+        """How it ended, taken from its last line; empty where that does not tell."""
         last = self.output.rstrip().rpartition("\n")[2]
         return last.strip("[]") if last.startswith("[") and last.endswith("]") else ""
 
@@ -47,31 +47,31 @@ class _Arguments(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def as_shown(command: str) -> str:
-    """The arguments that people are shown, as JSON text."""
+    """The arguments shown on the command's card, as JSON text."""
     return msgspec.json.encode(_Arguments(command)).decode()
 
 
 def as_arguments(command: str) -> str:
-    """The arguments of ``run_command`` for a command of the user's own, as JSON text."""
+    """The arguments ``run_command`` is called with, as JSON text."""
     return msgspec.json.encode(_Arguments(command, TIMEOUT_S)).decode()
 
 
 def as_note(run: UserCommand) -> str:
-    """The text that joins the conversation as the user's."""
+    """The text of the user message that tells the model of the command."""
     return f"<user-command>\n{run.command}\n</user-command>\n<output>\n{run.output}\n</output>"
 
 
 def read_note(text: str) -> UserCommand | None:
-    """The command and output that a user's text tells of; None where it is something they wrote."""
+    """The command that a user message tells of; None where the user wrote the text."""
     found = _NOTE.fullmatch(text)
     return UserCommand(found[1], found[2]) if found else None
 
 
 def is_note(text: str) -> bool:
-    """Whether a user's text tells of a command they ran, which waits for no answer."""
+    """Whether a user message tells of a command; the model does not have to answer it."""
     return read_note(text) is not None
 
 
 def stopped(shown: str) -> ToolOutput:
-    """The answer of a command that the user stopped, of which `shown` was the last to be seen."""
+    """The output of a command that the user stopped; `shown` is what it had printed."""
     return ToolOutput(f"{shown.rstrip()}\n{STOPPED}".lstrip(), is_error=True, summary=STOPPED.strip("[]"))

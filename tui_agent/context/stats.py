@@ -1,4 +1,4 @@
-"""What people see of the context: one frozen snapshot."""
+"""How full the window is and what happens next: one frozen snapshot, and its text form for `/context`."""
 
 from collections.abc import Callable, Mapping
 from textwrap import wrap
@@ -142,7 +142,7 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def counts(view: View) -> Counts:
-    """What context work has done to this conversation so far; costs the number of context steps."""
+    """What context work has done to this conversation so far. Takes time in proportion to the context entries."""
     hidden = view.counts()
     active = [entry for entry, counting in view.context_entries() if counting]
     summaries = [entry for entry in active if isinstance(entry, Summarized)]
@@ -167,7 +167,7 @@ def counts(view: View) -> Counts:
 
 
 def marks(thresholds: Thresholds, window: int) -> tuple[Mark, ...]:
-    """The thresholds as they are shown, lowest first."""
+    """The thresholds as people are shown them, lowest first."""
     return tuple(
         Mark(
             layer=each.layer,

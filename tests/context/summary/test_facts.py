@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tui_agent.context.counting import estimate
 from tui_agent.context.summary.facts import (
     HEADING,
+    PIECE_CHARS,
     Kind,
     Mention,
     Source,
@@ -18,6 +19,7 @@ from tui_agent.context.summary.facts import (
     listing,
     mentions,
     missing,
+    piece_bounds,
     without_listing,
 )
 from tui_agent.conversation.sizes import size_of_text
@@ -179,3 +181,28 @@ def test_any_text_is_read_the_same_twice_and_each_mention_stands_in_it(text: str
     found = mentions(text)
     assert found == mentions(text)
     assert all(mention in text for mention in found)
+
+
+_PARTS = (
+    *("12", "1,048", "v1.2", "files", "ms", "°C", "a_b", "KeyError", "61cab27", "é", "漢", "٣"),
+    *("12 ms", "1,048 files", "a_b 7 °C", "https://a.b/c?d", "C:\\Users\\me", "src/a.py:12", "~/x"),
+    *(" ", "\n", "\t", "\xa0", "\u2028", "'", '"', "|", "<", "(", ".", ",", "%"),
+)
+_LIKELY = st.lists(st.sampled_from(_PARTS), max_size=60).map("".join)
+
+
+@given(_LIKELY | st.text(), st.integers(1, 40))
+@settings(max_examples=500)
+def test_pieces_of_a_text_mention_what_the_whole_does(text: str, size: int) -> None:
+    whole = count_mentions(text, len(text) + 1)
+    assert list(count_mentions(text, size).items()) == list(whole.items())
+
+
+def test_a_long_text_is_read_in_pieces_that_end_where_no_mention_does() -> None:
+    text = 'it took 12 ms, "a_b" ' * 20_000 + "x" * 200_000 + "'" + "y\n" * 100
+    bounds = list(piece_bounds(text, PIECE_CHARS))
+    assert "".join(text[start:end] for start, end in bounds) == text
+    sizes = [end - start for start, end in bounds]
+    assert max(sizes[:5]) <= PIECE_CHARS + 20
+    assert len(sizes) >= 7
+    assert not any(text[end - 3 : end] == "12 " for _, end in bounds)

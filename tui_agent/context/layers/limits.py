@@ -1,4 +1,4 @@
-"""What of one tool result enters the conversation: the whole, both ends of it, or a preview.
+"""How much of one tool result, or of one text of the user, enters the conversation: all, both ends, or a preview.
 
 Eviction is decided first, on the raw text; what is not evicted is cut to lines, then characters, then UTF-8 bytes, in
 this order. Either way the whole is stored by the caller, and what enters says how to read the rest. Success and error
@@ -19,9 +19,9 @@ NOTICE_LINES = 3
 NOTICE_CHARS = 640
 """Characters, and bytes, kept free of a cut result for its marker and its notice."""
 STUB_CHARS = 700
-"""A result is only evicted where that is larger than its preview and this."""
+"""Characters that the notice beside a preview takes; a text that is hardly longer than its preview stays whole."""
 PROMPT_SHARE = 0.5
-"""The largest share of the history budget that one text of the user takes whole."""
+"""The largest share of the history budget that one text of the user may take; a longer one enters as a preview."""
 LONGEST_CLUSTER = 32
 """A grapheme of more characters than this is cut all the same."""
 
@@ -219,7 +219,7 @@ def _quoted(path: str) -> str:
     return f'"{escaped}"'
 
 
-# Cutting where a reader sees no break: never inside a grapheme that is made of several characters.
+# A cut inside a grapheme of several characters would show half a sign, so text is only cut between two.
 
 
 def head(text: str, characters: int) -> str:

@@ -1,6 +1,6 @@
-"""A summary that no model has to write: what was asked, touched, run, failed and decided, taken from the turns as is.
+"""A summary without a model: what was asked, touched, run, failed and decided, quoted from the turns.
 
-It is always there: the last step when a summariser fails, and the source of a section that a summary left out.
+It is what remains when every summariser fails, and it fills a section that a model's summary left out.
 """
 
 import re
@@ -49,10 +49,10 @@ _LINE_CHARS: Final = 300
 
 
 def extract(form: Form, groups: Sequence[Group], *, earlier: Sequence[str] = (), note: str = "", limit: int) -> str:
-    """A text of exactly the form's sections, of about `limit` characters at most, its headings aside.
+    """A text with exactly the form's sections, of at most about `limit` characters without the headings.
 
-    `earlier`: the bodies of the summaries and records that are summarised along, oldest first; `note`: what was said of
-    the task's end.
+    `earlier`: the bodies of older summaries and records among the groups, oldest first; `note`: what was said when the
+    task was done.
     """
     found = _Findings()
     for group in groups:
@@ -78,7 +78,7 @@ def extract(form: Form, groups: Sequence[Group], *, earlier: Sequence[str] = (),
 
 
 class _Findings:
-    """What a pass over the turns has found, each list oldest first."""
+    """What was found in the turns so far, each list oldest first."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []

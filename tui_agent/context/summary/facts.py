@@ -13,7 +13,7 @@ import errno
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
@@ -35,6 +35,9 @@ Speaker: TypeAlias = Literal["user", "assistant", "tool", "summary"]
 
 HEADING: Final = "# Facts kept verbatim"
 DEMANDS: Final = "The user said:"
+
+PIECE_CHARS: Final = 65_536
+"""Characters that one regular expression is given at a time: while it runs, no other thread of the program does."""
 
 _LABELS: Final[dict[Kind, str]] = {
     "path": "Paths",
@@ -195,13 +198,21 @@ def _demands_of(source: Source) -> list[str]:
     if source.speaker != "user":
         return []
     found = []
-    for sentence in _SENTENCE_END.split(source.text):
+    for sentence in _sentences(source.text):
         sentence = sentence.strip().lstrip("-*> ").strip()
         if len(sentence) >= 8 and _DEMAND.search(sentence[:_LONGEST_DEMAND]):
             found.append(sentence if len(sentence) <= _LONGEST_DEMAND else sentence[:_LONGEST_DEMAND] + "…")
             if len(found) == _DEMANDS_PER_TEXT:
                 break
     return found
+
+
+def _sentences(text: str) -> Iterator[str]:
+    start = 0
+    for end in _SENTENCE_END.finditer(text):
+        yield text[start : end.start()]
+        start = end.end()
+    yield text[start:]
 
 
 def _listed_demands(text: str) -> list[str]:
@@ -226,6 +237,8 @@ _MEASURE: Final = re.compile(
     r"|rows|files|tests|px|[kMG]?Hz|°C|percent|USD|EUR|retries|workers|threads|connections)\b"
 )
 _THOUSANDS: Final = re.compile(r"\d(?<!\d\d)\d{0,2}(?:,\d{3})+(?![\d,])")
+_BREAK: Final = re.compile(r"[\s\"'`<>|]")
+"""What no mention holds, but for the space between the digit and the unit of a measure."""
 _DIGIT: Final = re.compile(r"\d")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _NUMBER: Final = re.compile(r"[-+$]?\d[\d_.,]*(?:%|[A-Za-zµ]{1,3})?")
@@ -247,22 +260,52 @@ _LONGEST_WORD: Final = 200
 _LONGEST_NAME: Final = 80
 
 
-def count_mentions(text: str) -> Counter[Mention]:
-    """Everything in `text` that can be mentioned exactly, and how often it occurs."""
+def count_mentions(text: str, piece_chars: int = PIECE_CHARS) -> Counter[Mention]:
+    """Everything in `text` that can be mentioned exactly, and how often it occurs.
+
+    A long text is read in pieces of about `piece_chars` characters, which makes no difference to what is found.
+    """
+    bounds = tuple(piece_bounds(text, piece_chars))
     found: Counter[Mention] = Counter()
     if "://" in text:
-        for link in _LINK.findall(text):
+        for link in _matches(_LINK, text, bounds):
             found[Mention("link", link.rstrip(".,;:!?"))] += 1
     if ":\\" in text:
-        for path in _WINDOWS_PATH.findall(text):
+        for path in _matches(_WINDOWS_PATH, text, bounds):
             found[Mention("path", path.rstrip(".,;!"))] += 1
     for pattern in (_MEASURE, _THOUSANDS):
-        for number in pattern.findall(text):
+        for number in _matches(pattern, text, bounds):
             found[Mention("number", number)] += 1
-    for word, times in Counter(_WORD.findall(text)).items():
+    words: Counter[str] = Counter()
+    for start, end in bounds:
+        words.update(_WORD.findall(text, start, end))
+    for word, times in words.items():
         for mention in _mentions_of(word):
             found[mention] += times
     return found
+
+
+def piece_bounds(text: str, size: int) -> Iterator[tuple[int, int]]:
+    """Where pieces of `size` characters start and end, each running on to the next place no mention reaches across."""
+    start = 0
+    while start < len(text):
+        end = len(text)
+        if start + size < end:
+            breaks = _BREAK.finditer(text, start + size - 1)
+            end = next((found.end() for found in breaks if not _is_in_measure(text, found.start())), end)
+        yield start, end
+        start = end
+
+
+def _is_in_measure(text: str, place: int) -> bool:
+    """Whether a space at `place` may stand between the digit and the unit of a measure, such as ``12 ms``."""
+    after = text[place + 1 : place + 2]
+    return text[place] == " " and text[max(0, place - 1) : place].isdecimal() and (after.isalpha() or after == "°")
+
+
+def _matches(pattern: re.Pattern[str], text: str, bounds: Iterable[tuple[int, int]]) -> Iterator[str]:
+    for start, end in bounds:
+        yield from pattern.findall(text, start, end)
 
 
 def mentions(text: str) -> set[str]:

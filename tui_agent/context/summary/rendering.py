@@ -1,4 +1,4 @@
-"""Groups of a conversation as text: for a model that summarises them, for the search for facts, and for the archive."""
+"""Groups of a conversation as text: for the model that summarises them, for the search for facts, for the archive."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ _BACKTICKS: Final = re.compile(r"`{3,}")
 
 
 def cut(text: str, limit: int) -> str:
-    """`text`, or its head and tail of together `limit` characters with what was left out counted between them."""
+    """`text`, or where it is longer than `limit` characters its two ends and between them how much was left out."""
     if len(text) <= limit:
         return text
     mark = f"\n[… {len(text) - limit:,} characters …]\n"
@@ -35,13 +35,13 @@ def transcript(groups: Iterable[Group], *, result_chars: int) -> tuple[str, ...]
 
 
 def material(parts: Sequence[str]) -> str:
-    """Parts of a transcript, marked off as material."""
+    """Parts of a transcript between marks that tell the model it is material, not a request."""
     inside = "\n\n".join(parts).replace(CLOSE, "</ transcript>")
     return f"{OPEN}\n{inside}\n{CLOSE}"
 
 
 def fact_sources(groups: Iterable[Group]) -> list[Source]:
-    """What each speaker says in the groups, whole; of a call, the texts of its arguments."""
+    """What each speaker said in the groups, uncut; of a tool call, the texts in its arguments."""
     sources: list[Source] = []
     for group in groups:
         for segment in group.segments:
@@ -63,7 +63,7 @@ def fact_sources(groups: Iterable[Group]) -> list[Source]:
 
 
 def strings_in(arguments: str) -> list[str]:
-    """The texts and numbers in a call's arguments, their JSON undone."""
+    """The texts and numbers in a call's arguments, which are JSON text."""
     found: list[str] = []
     waiting: list[object] = [msgspec.json.decode(arguments)]
     while waiting:

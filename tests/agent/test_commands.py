@@ -1,0 +1,38 @@
+"""The table of the commands in text form: cheap to read, and each name and mark means one thing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.agent.talking import talking
+from tui_agent.agent.commands import AT_ONCE, COMMANDS, IN_TEXT, available_commands, run_command
+
+
+def test_help_and_completion_import_nothing_heavy() -> None:
+    code = "import sys, tui_agent.agent.commands; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"textual", "rich", "anthropic", "google", "msgspec", "sqlite3", "aiosqlite", "httpx", "tiktoken"}
+    assert heavy & set(done.stdout.split()) == set()
+
+
+def test_no_name_is_used_twice() -> None:
+    names = [name for command in (*COMMANDS, *IN_TEXT) for name in command.names]
+    assert len(names) == len(set(names))
+
+
+async def test_only_what_has_a_preview_can_be_asked_for_without_one(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        for command in (*COMMANDS, *IN_TEXT):
+            for name in command.names:
+                reply = await run_command(session.agent, f"/{name.upper()}{AT_ONCE}")
+                assert reply.failed
+                assert ("There is no command" in reply.title) is not command.previewed
+
+
+async def test_without_checkpoints_there_is_no_done(tmp_path: Path) -> None:
+    async with talking(tmp_path, {"checkpoints.enabled": "false"}) as session:
+        names = [name for command in available_commands(session.agent) for name in command.names]
+        assert "done" not in names
+        assert "compact" in names
+        assert (await run_command(session.agent, "/done!")).title == "There is no command /done!"
+        assert "/done" not in (await run_command(session.agent, "/help")).text

@@ -1,0 +1,171 @@
+"""The examples in the README and in `docs/` do what they show: Python runs, command lines have flags that exist."""
+
+import contextlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.e2e.program import KEYS
+from tui_agent.arguments import UsageError, parse
+
+ROOT = Path(__file__).parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+SHELLS = ("console", "sh", "bash", "shell")
+NOT_RUN = re.compile(r"<!-- not run: (.+) -->\s*")
+MOST_NOT_RUN = 3
+"""Examples that may be left unrun, over all pages."""
+TIME_LIMIT_S = 30
+
+
+class Block(NamedTuple):
+    """A fenced block of a page; `not_run` is why it is not run, or empty."""
+
+    place: str
+    language: str
+    text: str
+    not_run: str = ""
+
+
+def blocks_in(page: str, markdown: str) -> Iterator[Block]:
+    """The fenced blocks; a comment `<!-- not run: reason -->` right before one says that it cannot run alone."""
+    reason = ""
+    for token in MarkdownIt().parse(markdown):
+        if token.type == "fence":
+            line = token.map[0] + 1 if token.map else 0
+            yield Block(f"{page}:{line}", token.info.partition(" ")[0], token.content, reason)
+        marked = NOT_RUN.fullmatch(token.content) if token.type == "html_block" else None
+        reason = marked[1] if marked else ""
+
+
+def command_lines(block: Block) -> Iterator[list[str]]:
+    """The arguments of every `tui-agent` that a shell block runs, each up to the next pipe or operator."""
+    lines = block.text.replace("\\\n", " ").splitlines()
+    prompted = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    for line in prompted or lines:  # where there are prompts, the other lines are what was printed
+        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        arguments: list[str] | None = None
+        for word in words:
+            if set(word) <= set("();<>|&"):
+                if arguments is not None:
+                    yield arguments
+                arguments = None
+            elif arguments is not None:
+                arguments.append(word)
+            elif Path(word).name == "tui-agent":
+                arguments = []
+        if arguments is not None:
+            yield arguments
+
+
+BLOCKS = [block for page in PAGES for block in blocks_in(page.name, page.read_text(encoding="utf-8"))]
+PYTHON = [block for block in BLOCKS if block.language in ("python", "py") and not block.not_run]
+COMMANDS = [block for block in BLOCKS if block.language in SHELLS and any(command_lines(block))]
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.place)
+def test_an_example_runs(block: Block, tmp_path: Path) -> None:
+    """In a folder of its own with a README, at home nowhere, with the offline model and no way out to a network."""
+    here = tmp_path / "project"
+    here.mkdir()
+    (here / "README.md").write_text("# A demonstration\n\nIt adds numbers.\n")
+    (tmp_path / "example.py").write_text(block.text, encoding="utf-8")
+    own = {name: value for name, value in os.environ.items() if name not in KEYS and not name.startswith("TUI_AGENT")}
+    nowhere = "http://127.0.0.1:9"
+    done = subprocess.run(
+        [sys.executable, "-P", str(tmp_path / "example.py")],
+        cwd=here,
+        env={
+            **own,
+            "HOME": str(tmp_path),
+            "TUI_AGENT_HOME": str(tmp_path / "home"),
+            "TUI_AGENT_OFFLINE_DELAY_S": "0",
+            "PYTHONPATH": str(ROOT),
+            "HTTP_PROXY": nowhere,
+            "HTTPS_PROXY": nowhere,
+            "NO_PROXY": "127.0.0.1,localhost",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+@pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.place)
+def test_a_command_line_can_be_read(block: Block) -> None:
+    for arguments in command_lines(block):
+        with contextlib.suppress(SystemExit):  # --help and --version
+            parse(arguments)
+
+
+def test_few_examples_are_not_run_and_each_says_why() -> None:
+    left = [block for block in BLOCKS if block.not_run]
+    assert len(left) <= MOST_NOT_RUN, "\n".join(f"{block.place}: {block.not_run}" for block in left)
+    assert [block.place for block in left if block.language not in ("python", "py")] == []
+    marks = sum(page.read_text(encoding="utf-8").count("<!-- not run") for page in PAGES)
+    assert marks == len(left), "a mark must stand right before its block, with a reason"
+
+
+def test_there_is_something_to_try() -> None:
+    assert PYTHON
+    assert COMMANDS
+
+
+PAGE = """\
+Text.
+
+```python
+print(1)
+```
+
+<!-- not run: it needs a key -->
+```python
+ask()
+```
+
+- A list:
+
+  ```console
+  $ git diff | .venv/bin/tui-agent -p "a | b" --model offline > answer.txt && tui-agent sessions --json
+  $ tui-agent \\
+      -c
+  what's printed, such as `tui-agent --no-such-flag`
+  ```
+
+```text
+tui-agent --no-such-flag
+```
+"""
+
+
+def test_blocks_are_found_with_their_language_and_mark() -> None:
+    found = list(blocks_in("page.md", PAGE))
+    assert [(block.place, block.language, block.not_run) for block in found] == [
+        ("page.md:3", "python", ""),
+        ("page.md:8", "python", "it needs a key"),
+        ("page.md:14", "console", ""),
+        ("page.md:21", "text", ""),
+    ]
+    assert list(command_lines(found[2])) == [
+        ["-p", "a | b", "--model", "offline"],
+        ["sessions", "--json"],
+        ["-c"],
+    ]
+
+
+def test_a_flag_that_does_not_exist_is_found() -> None:
+    (block,) = blocks_in("page.md", "```sh\n$ tui-agent --modle offline\n```\n")
+    (arguments,) = command_lines(block)
+    with pytest.raises(UsageError, match="did you mean --model"):
+        parse(arguments)
