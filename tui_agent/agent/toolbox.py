@@ -39,8 +39,6 @@ from tui_agent.tools.registry import ToolRegistry
 PARALLEL = 8
 """Read-only calls of one step that run at the same time."""
 
-MOST_CALLS = 100
-"""Calls of one answer that are done; the others are answered with an error."""
 
 NOT_APPROVED = "[not done: it needs an approval, and nobody could be asked; go on without it, or say what to allow]"
 """What answers the calls of a turn that a question without a person to answer it ended."""
@@ -96,10 +94,11 @@ class Toolbox:
         for call in calls:
             emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         try:
-            for batch in self._batches(calls[:MOST_CALLS]):
+            most = record.engine.settings.agent.max_calls
+            for batch in self._batches(calls[:most]):
                 await _all_of([asyncio.ensure_future(self._answer(call, record, tell)) for call in batch])
-            for call in calls[MOST_CALLS:]:
-                output = _refusal(f"One answer may ask for {MOST_CALLS} calls; this one was not done. Call it again.")
+            for call in calls[most:]:
+                output = _refusal(f"One answer may ask for {most} calls (agent.max_calls); this one was not done. Call it again.")
                 await self._finish(call, "error", output, time.monotonic(), record, tell)
         except NobodyToAsk:
             await to_completion(self._leave(unfinished.values(), NOT_APPROVED, record, tell))

@@ -95,9 +95,11 @@ async def _narrowed(model: Model, request: ModelRequest) -> AsyncGenerator[Strea
 def _is_event(event: object) -> bool:
     """Whether this is an event of a stream, with what it should have."""
     match event:
-        case TextDelta(text=object() as text) | ReasoningDelta(text=object() as text):
+        case TextDelta() | ReasoningDelta():
+            text: object = event.text
             return isinstance(text, str)
-        case Completed(usage=object() as usage):
+        case Completed():
+            usage: object = event.usage
             return isinstance(usage, Usage) and all(isinstance(block, Block) for block in event.blocks)
         case _:
             return isinstance(event, StreamEvent)

@@ -184,8 +184,10 @@ class Agentic(Struct, frozen=True, kw_only=True):
 
 
 class Agent(Struct, frozen=True, kw_only=True):
-    """Cost ceilings, subtasks included."""
+    """Bounds of a turn and of a session; costs include subtasks."""
 
+    max_calls: Positive = 100
+    """Calls of one answer that are done; the others are answered with an error."""
     max_turn_cost_usd: Dollars | None = None
     """US dollars one turn may cost; null: no ceiling."""
     max_session_cost_usd: Dollars | None = None

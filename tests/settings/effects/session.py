@@ -124,6 +124,7 @@ PROBES: Mapping[str, Probe] = {
     "compaction.max_compaction_recoveries": Probe(0, asking("Read.", "Again.", overflow=True), OPUS),
     "checkpoints.enabled": Probe(False, tools, OFFLINE),
     "agentic.enabled": Probe(False, tools, OFFLINE),
+    "agent.max_calls": Probe(1, doing("list . and list ."), OFFLINE),
     "agent.max_turn_cost_usd": Probe(0.0001, asking("Read."), OPUS),
     "agent.max_session_cost_usd": Probe(0.0001, asking("Read."), OPUS),
     "permissions.mode": Probe("allow", doing("run echo hello"), OFFLINE),
