@@ -97,8 +97,9 @@ class Toolbox:
             most = record.engine.settings.agent.max_calls
             for batch in self._batches(calls[:most]):
                 await _all_of([asyncio.ensure_future(self._answer(call, record, tell)) for call in batch])
+            left_out = f"One answer may ask for {most} calls (agent.max_calls); this one was not done. Call it again."
             for call in calls[most:]:
-                output = _refusal(f"One answer may ask for {most} calls (agent.max_calls); this one was not done. Call it again.")
+                output = _refusal(left_out)
                 await self._finish(call, "error", output, time.monotonic(), record, tell)
         except NobodyToAsk:
             await to_completion(self._leave(unfinished.values(), NOT_APPROVED, record, tell))

@@ -92,6 +92,25 @@ def reading(request: ParsedRequest) -> Step:
     return Step(text="All pages are read.")
 
 
+def reading_all_at_once(request: ParsedRequest) -> Step:
+    if request.position:
+        return Step(text="All pages are read.")
+    return Step(calls=tuple(Call("read_file", {"path": f"page_{number}.txt"}) for number in range(4)))
+
+
+async def calls_at_once(settings: Settings, folder: Path) -> object:
+    """How the calls of one answer ended."""
+    (folder / "project").mkdir()
+    for number in range(4):
+        (folder / "project" / f"page_{number}.txt").write_text("a line\n")
+    with in_thread(AnthropicServer(Reader(reading_all_at_once))) as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        async with talking(folder, settings) as session:
+            told = await say(session, "Read.")
+    return [event.status for event in told if isinstance(event, events.ToolFinished)]
+
+
 def asking(*prompts: str, overflow: bool = False) -> Observe:
     """The failures of turns with a server, and how often it was asked; the last request may be refused as too large."""
 
@@ -124,7 +143,7 @@ PROBES: Mapping[str, Probe] = {
     "compaction.max_compaction_recoveries": Probe(0, asking("Read.", "Again.", overflow=True), OPUS),
     "checkpoints.enabled": Probe(False, tools, OFFLINE),
     "agentic.enabled": Probe(False, tools, OFFLINE),
-    "agent.max_calls": Probe(1, doing("list . and list ."), OFFLINE),
+    "agent.max_calls": Probe(1, calls_at_once, OPUS),
     "agent.max_turn_cost_usd": Probe(0.0001, asking("Read."), OPUS),
     "agent.max_session_cost_usd": Probe(0.0001, asking("Read."), OPUS),
     "permissions.mode": Probe("allow", doing("run echo hello"), OFFLINE),
