@@ -44,6 +44,8 @@ def append(view: View, entries: Sequence[Message]) -> None:
 def requested(view: View, form: Form = "anthropic") -> list[RequestMessage]:
     messages = view.messages(ReasoningPolicy(MODELS[form], bound=False))
     assert broken_rules(messages) == []
+    calls = [block.id for message in messages for block in message.blocks if isinstance(block, ToolCall)]
+    assert len(set(calls)) == len(calls)
     return messages
 
 
