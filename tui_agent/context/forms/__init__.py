@@ -53,13 +53,22 @@ def read(
 
     A system or developer message of an OpenAI list becomes a notice in its place; see `split_system`.
 
-    Raises `UnknownForm`.
+    Raises `UnknownForm`; ValueError where there is no such form.
     """
-    reader = _FORMS[form][0](model, open_calls, taken_ids)
+    reader = _of(form)[0](model, open_calls, taken_ids)
     return [entry for number, message in enumerate(messages) for entry in reader.read(Place(number), message)]
 
 
 def write(form: Form, messages: Iterable[RequestMessage]) -> list[Json]:
-    """The messages of a request in this form; the system prompt is no part of them."""
-    writer = _FORMS[form][1]()
+    """The messages of a request in this form; the system prompt is no part of them.
+
+    Raises ValueError where there is no such form.
+    """
+    writer = _of(form)[1]()
     return [written for message in apart(form, messages) for written in writer.write(message.role, message.blocks)]
+
+
+def _of(form: Form) -> tuple[type[Reader], type[Writer]]:
+    if form not in _FORMS:
+        raise ValueError(f"there is no form {form!r}; the forms are {', '.join(_FORMS)}")
+    return _FORMS[form]

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, run
 from msgspec import structs
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
-from tui_agent.conversation.entries import Message, Role, tool_result
+from tui_agent.conversation.entries import Kind, Message, Role, tool_result
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.states import NO_OUTPUT
 from tui_agent.conversation.wire import fresh_id, is_object, read_opaque, safe_id, safe_name, write_opaque
@@ -100,7 +100,7 @@ def apart(form: Form, messages: Iterable[RequestMessage]) -> Iterator[RequestMes
 
 def mapping(value: object, place: Place) -> Fields:
     """`value` as an object; one of an SDK as what was set of it."""
-    if isinstance(value, _Dumpable) and not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) and isinstance(value, _Dumpable):
         value = value.model_dump(mode="json", exclude_unset=True)
     if not isinstance(value, Mapping):
         raise place.unknown("is missing" if value is None else f"expected an object, got {value!r:.80}")
@@ -243,7 +243,8 @@ class Reader:
             self._open = [call for call in self._open if call.own_id in made]
         if said:
             model = self.model if role == "assistant" else ""
-            found.append(Message(role=role, blocks=said, kind="notice" if named else "", model=model))
+            kind: Kind = "notice" if named else ""
+            found.append(Message(role=role, blocks=said, kind=kind, user_visible=not named, model=model))
         return found
 
 
