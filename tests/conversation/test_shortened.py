@@ -32,7 +32,7 @@ class Large:
         self.add(user_message("look " * 500, Image("image/png", "AAAA")))
         calls = tuple(ToolCall(f"c{number}", "read_file", f'{{"path":"{number}.py"}}') for number in range(4))
         self.view.messages(ReasoningPolicy(MODELS[0]))
-        said = (Reasoning("hm", "signed"), Text("I read them all."), *calls)
+        said: tuple[Block, ...] = (Reasoning("hm", "signed"), Text("I read them all."), *calls)
         prefix = self.view.prefix_hash()
         self.add(Message(role="assistant", blocks=said, model=MODELS[0], prefix_hash=prefix))
         for number in range(results):
