@@ -146,6 +146,9 @@ def test_every_kind_of_block_counts() -> None:
     image = Image("image/png", "A" * 50_000)
     assert counter.block(image) == 1_200
     assert counter.block(ToolResult("c1", "x" * 300, images=(image,))) == 99 + 1_200
+    smaller = Image("image/png", "A" * 500, weight=0.25)
+    assert counter.block(smaller) == 300
+    assert counter.block(ToolResult("c1", "x" * 300, images=(image, smaller))) == 99 + 1_500
     assert counter.block(ToolCall("c1", "read_file", "x" * 300)) >= math.ceil(309 * 0.33)
     assert counter.block(Reasoning("x" * 100, "s" * 200)) == 99
     assert counter.block(Text("x" * 300)) == 99

@@ -45,9 +45,9 @@ texts = st.text(alphabet=st.sampled_from("ab \n\té漢😀[]"), max_size=12)
 class Writer:
     """Appends what hypothesis draws, reading the view in between so that every increment is exercised."""
 
-    def __init__(self, draw: st.DrawFn) -> None:
+    def __init__(self, draw: st.DrawFn, view: View | None = None) -> None:
         self.draw = draw
-        self.view = View()
+        self.view = view or View()
         self.calls = 0
 
     def append(self, entry: AnyEntry) -> None:

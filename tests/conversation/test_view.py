@@ -21,6 +21,7 @@ from tui_agent.conversation.entries import (
     Restored,
     Summarized,
     Undone,
+    Usage,
     decode,
     encode,
     tool_result,
@@ -88,6 +89,59 @@ def test_the_running_counts_are_those_of_the_items_which_can_be_looked_at_one_by
     )
     assert [outline[place] for place in range(-len(outline), 0)] == items
     assert [outline.place_of(item.seq) for item in items] == list(range(len(items)))
+
+
+@given(logs(steps=40), st.sampled_from(MODELS), st.booleans(), st.data())
+@settings(deadline=None)
+def test_a_moved_head_shows_what_stood_there_byte_for_byte(
+    view: View, model: str, bound: bool, data: st.DataObject
+) -> None:
+    entries, policy = list(view.log), ReasoningPolicy(model, bound)
+    to = data.draw(st.integers(0, len(entries)))
+    if to and isinstance(entries[to - 1], HeadMoved):
+        return
+    if data.draw(st.booleans()):
+        view.messages(policy)
+    view.apply(view.log.stamp(HeadMoved(to=to, reason="rewind"), 0.0))
+    assert everything(view, policy) == everything(View(entries[:to]), policy)
+    assert len(view.log) == len(entries) + 1
+
+
+@given(logs(steps=30), st.sampled_from(MODELS), st.booleans(), st.data())
+@settings(deadline=None)
+def test_a_copy_is_the_same_and_goes_on_by_itself(view: View, model: str, bound: bool, data: st.DataObject) -> None:
+    policy = ReasoningPolicy(model, bound)
+    other = view.copy()
+    before = everything(view, policy)
+    assert everything(other, policy) == before
+    for grown, still in ((other, view), (view, other)):
+        untouched = everything(still, policy)
+        writer = Writer(cast(st.DrawFn, data.draw), grown)
+        for _ in range(data.draw(st.integers(1, 6))):
+            writer.step()
+        assert everything(still, policy) == untouched
+        assert everything(grown, policy) == everything(View(grown.log), policy)
+
+
+@given(logs(steps=30), st.data())
+@settings(deadline=None)
+def test_what_a_copy_shows_otherwise_is_told_item_by_item(view: View, data: st.DataObject) -> None:
+    then = view.copy()
+    writer = Writer(cast(st.DrawFn, data.draw), then)
+    for _ in range(data.draw(st.integers(1, 4))):
+        if then.moves == view.moves:
+            writer.step()
+    if then.moves != view.moves:
+        return
+    shown = {item.seq: item for item in then.items()}
+    told = {old.seq: (old, new) for old, new in view.changed_items(then)}
+    for item in view.items():
+        if item.seq in shown and shown[item.seq] != item:
+            assert told[item.seq] == (item, shown[item.seq])
+    before, after, rest = view.messages(), then.messages(), then.messages_after_shared(view)
+    same = len(after) - len(rest) if rest else min(len(before), len(after))
+    assert before[:same] == after[:same]
+    assert not rest or before[same] != after[same]
 
 
 @given(logs())
@@ -237,6 +291,35 @@ def test_moving_the_head_leaves_the_other_branch_in_the_log() -> None:
     talk.add(HeadMoved(to=talk.third))
     assert "two" in talk.text()
     assert talk.view.log.fork_point(talk.third, talk.third + 2) == talk.result1
+
+
+def test_a_request_that_another_branch_repeated_was_read_then() -> None:
+    view = View()
+
+    def add(entry: AnyEntry, time: float) -> Message:
+        view.apply(view.log.stamp(entry, time))
+        last = view.last_call
+        return last if last is not None else Message(role="user", blocks=())
+
+    def answer(time: float) -> Message:
+        return add(Message(role="assistant", blocks=(Text("yes"),), model=MODELS[0], usage=Usage(9)), time)
+
+    add(user_message("one"), 1)
+    first = answer(10)
+    assert view.last_read(first) == 10
+    add(user_message("two"), 40)
+    second = answer(50)
+    assert view.last_call == second
+    assert (view.last_read(second), view.last_read(first)) == (50, 50)
+    add(HeadMoved(to=first.seq, reason="rewind"), 60)
+    assert view.last_call == first
+    assert view.last_read(first) == 50
+    add(HeadMoved(to=1, reason="rewind"), 70)
+    add(user_message("another"), 80)
+    third = answer(90)
+    assert view.last_read(third) == 90
+    add(HeadMoved(to=second.seq, reason="switch"), 100)
+    assert view.last_read(second) == 50
 
 
 def test_a_queued_text_is_a_message_where_it_was_delivered() -> None:

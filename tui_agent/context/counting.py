@@ -152,7 +152,8 @@ class Counter:
             case Text():
                 return self.text(block.text)
             case ToolResult():
-                return self.text(block.text, "results") + len(block.images) * self._image_tokens
+                images = sum(image.weight for image in block.images)
+                return self.text(block.text, "results") + round(images * self._image_tokens)
             case ToolCall():
                 return self.text(block.name, "calls") + self.text(block.arguments, "calls")
             case _:

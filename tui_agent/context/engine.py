@@ -602,22 +602,16 @@ class ContextEngine:
             smaller = dict(zip(pictures, made.images, strict=True)) if isinstance(made, Shrunk) else {}
         blocks = []
         for target in targets:
-            kept, path = text_to_keep(target), ""
+            kept, path = text_to_keep(target), target.path
             if kept:
-                path = (
-                    self._path_of(target.seq) or expect(Artifact, (yield SaveText(f"message-{target.seq}", kept))).path
-                )
+                path = expect(Artifact, (yield SaveText(f"message-{target.seq}", kept))).path
             blocks.append(shortened(target, path=path, smaller=smaller))
         entry = Shortened(
             items=tuple(target.seq for target in targets), blocks=tuple(blocks), reason=TOO_LARGE, before=here.tokens
         )
         after = what_if(self.view, [entry], here).after
-        yield from self._change(structs.replace(entry, after=after))
-
-    def _path_of(self, seq: int) -> str:
-        """Where the whole of a message or result lies already; empty where it lies in no file."""
-        entry = self.view.log[seq]
-        return entry.artifact.path if isinstance(entry, Message) and entry.artifact is not None else ""
+        if after < here.tokens:
+            yield from self._change(structs.replace(entry, after=after))
 
     def _asked_change(self, plan: AnyContextEntry | Refusal) -> Steps[StepDone | Refusal]:
         return plan if isinstance(plan, Refusal) else (yield from self._change(plan))

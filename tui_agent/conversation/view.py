@@ -163,7 +163,7 @@ class View:
             if mine.sizes is theirs.sizes and mine.covered_by == theirs.covered_by and mine.pinned == theirs.pinned:
                 continue
             if mine.shown and theirs.shown:
-                found += zip(items_of(self._fold, mine), items_of(then._fold, theirs), strict=True)
+                found += zip(items_of(self._fold, mine), items_of(then._fold, theirs), strict=False)
         return found
 
     def messages_after_shared(self, before: "View") -> list[RequestMessage]:

@@ -48,7 +48,7 @@ class Cut(NamedTuple):
         lines = _lines(self.source) - _lines(self.head) - _lines(self.tail)
         notice = (
             f"[Cut at {' and '.join(self.limits)}: {_lines(self.source):,} lines, {len(self.source):,} characters, "
-            f"{len(self.source.encode()):,} bytes in all. read_file(path={_quoted(path)}) "
+            f"{len(self.source.encode()):,} bytes in all. read_file(path={quoted(path)}) "
             "shows the whole, page by page.]"
         )
         if not self.tail:
@@ -72,7 +72,7 @@ class Evicted(NamedTuple):
         notice = (
             f"[This {self.what} is too large to show: {_lines(self.source):,} lines, {len(self.source):,} characters, "
             f"{len(data):,} bytes, SHA-256 {sha256(data).hexdigest()}. "
-            f"read_file(path={_quoted(path)}) shows the whole, page by page. Its beginning and end:]"
+            f"read_file(path={quoted(path)}) shows the whole, page by page. Its beginning and end:]"
         )
         if not self.head and not self.tail:
             return notice
@@ -214,7 +214,8 @@ def _ended(text: str) -> str:
     return text if not text or text.endswith("\n") else f"{text}\n"
 
 
-def _quoted(path: str) -> str:
+def quoted(path: str) -> str:
+    """A path as a text argument of a call."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

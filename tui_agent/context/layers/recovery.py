@@ -5,15 +5,15 @@ model has not answered yet is shortened last: a long text keeps its ends and lie
 smaller one and then a note, and of a very long list of calls only the first are shown. Nothing in the log changes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import structs
 
 from tui_agent.context.economics import Situation
-from tui_agent.context.layers.limits import Evicted, head, tail
+from tui_agent.context.layers.limits import head, quoted, tail
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import AnyEntry, Delivered, Digested, Message, Queued
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.sizes import NOTHING, Size, size_of_block
 from tui_agent.conversation.view import View
@@ -58,31 +58,58 @@ LEVELS: Final = (
 
 
 class Target(NamedTuple):
-    """A message or result that is to be shown shortened: as it is shown now, and how far to go."""
+    """A message or result that is to be shown shortened: what it says, and how far to go.
+
+    `path` is where the whole of it lies already; empty where it lies in the log alone.
+    """
 
     seq: int
     blocks: tuple[Block, ...]
     level: Level
+    path: str = ""
+
+
+class _Item(NamedTuple):
+    """A message or result that could be shortened: what it says whole, how many tokens are shown of it now, and of a
+    message with calls, the numbers and tokens of its results by their calls' ids.
+    """
+
+    seq: int
+    blocks: tuple[Block, ...]
+    tokens: int
+    path: str
+    results: dict[str, tuple[int, int]]
 
 
 def plan_shortening(view: View, situation: Situation) -> tuple[Target, ...]:
     """What to shorten so that the request fits, the largest first; empty where nothing can be."""
     tokens_of, limit = situation.mixed_tokens_of, situation.budget.limit
     excess = situation.tokens - int(limit * AIM_SHARE) if limit else situation.tokens // 2
-    items = sorted(
-        (item for group in view.groups() for item in _items_of(group)),
-        key=lambda item: tokens_of(_size(item[1])),
-        reverse=True,
-    )
+    if excess <= 0:
+        # The estimate says that it fits, and the provider that it does not: the estimate is too low.
+        excess = situation.tokens // 4
+    items = sorted(_items(view, tokens_of), key=lambda item: item.tokens, reverse=True)
     chosen: dict[int, Target] = {}
     freed: dict[int, int] = {}
+    not_shown: set[int] = set()
+    total = 0
     for level in LEVELS:
-        for seq, blocks in items:
-            if sum(freed.values()) >= excess:
+        for item in items:
+            if total >= excess:
                 return tuple(chosen.values())
-            saved = tokens_of(_size(blocks)) - tokens_of(_size_at(blocks, level))
-            if saved > freed.get(seq, 0) + tokens_of(Size(ascii=_LEAST_FREED_CHARS)):
-                chosen[seq], freed[seq] = Target(seq, blocks, level), saved
+            if item.seq in not_shown:
+                continue
+            left_out = [item.results[call.id] for call in _calls(item.blocks)[level.calls :] if call.id in item.results]
+            saved = item.tokens - tokens_of(_size_at(item.blocks, level)) + sum(tokens for _, tokens in left_out)
+            if saved <= freed.get(item.seq, 0) + tokens_of(Size(ascii=_LEAST_FREED_CHARS)):
+                continue
+            chosen[item.seq] = Target(item.seq, item.blocks, level, item.path)
+            total += saved - freed.get(item.seq, 0)
+            freed[item.seq] = saved
+            for seq, _ in left_out:
+                not_shown.add(seq)
+                chosen.pop(seq, None)
+                total -= freed.pop(seq, 0)
     return tuple(chosen.values())
 
 
@@ -92,22 +119,19 @@ def pictures_in(targets: Iterable[Target]) -> tuple[Image, ...]:
     for target in targets:
         if target.level.pictures == "smaller":
             for block in target.blocks:
-                images = block.images if isinstance(block, ToolResult) else (block,)
-                found |= {image: None for image in images if isinstance(image, Image) and image.weight == 1.0}
+                found |= {image: None for image in _images(block) if image.weight == 1.0}
     return tuple(found)
 
 
 def text_to_keep(target: Target) -> str:
-    """The user's text or the tool's result that is to lie in a file; empty where nothing of it is cut."""
-    for block in target.blocks:
-        if isinstance(block, Text | ToolResult) and len(block.text) > target.level.characters:
-            return block.text
-    return ""
+    """What is to lie in a file: the texts that are cut; empty where there are none, or they lie in one already."""
+    texts = [block.text for block in target.blocks if isinstance(block, Text | ToolResult)]
+    return "" if target.path else "\n\n".join(text for text in texts if len(text) > target.level.characters)
 
 
 def shortened(target: Target, *, path: str, smaller: dict[Image, Image]) -> tuple[Block, ...]:
     """The blocks to show. `path`: where the text lies whole (empty: in the log alone); `smaller`: pictures to use."""
-    calls = [block for block in target.blocks if isinstance(block, ToolCall)]
+    calls = _calls(target.blocks)
     kept_calls = calls[: target.level.calls]
     told: list[Block] = []
     for block in target.blocks:
@@ -118,9 +142,10 @@ def shortened(target: Target, *, path: str, smaller: dict[Image, Image]) -> tupl
                 if block in kept_calls:
                     told.append(_short_call(block, max(target.level.characters // len(kept_calls), 60)))
             case Text():
-                told.append(structs.replace(block, text=_short_text(block.text, target.level, path, "text")))
+                short = _short_text(block.text, target.level, path)
+                told.append(block if short == block.text else Text(short))
             case ToolResult():
-                text = _short_text(block.text, target.level, path, "result")
+                text = _short_text(block.text, target.level, path)
                 images = _pictures(block.images, target, smaller)
                 if len(images) < len(block.images):
                     text = f"{text}\n{NO_PICTURE}".lstrip()
@@ -134,19 +159,54 @@ def shortened(target: Target, *, path: str, smaller: dict[Image, Image]) -> tupl
     return tuple(told)
 
 
-def _items_of(group: Group) -> Iterable[tuple[int, tuple[Block, ...]]]:
+def _items(view: View, tokens_of: Callable[[Size], int]) -> Iterable[_Item]:
+    """Each message and result that the next request shows."""
+    shortened_before = (
+        {item.seq for item in view.items() if item.state == "shortened"} if view.counts().shortened else ()
+    )
+    for group in view.groups():
+        for seq, shown in _shown_of(group):
+            entry = view.log[seq]
+            path = entry.artifact.path if isinstance(entry, Message) and entry.artifact is not None else ""
+            # What was shortened once is shortened anew from the whole: else its notice would tell of the first cut.
+            whole = _said_in(entry, view) if seq in shortened_before else shown
+            results: dict[str, tuple[int, int]] = {}
+            if seq == group.first:
+                answers = (block for segment in group.segments for block in segment.blocks)
+                results = {
+                    block.call_id: (group.results[block.call_id], tokens_of(size_of_block(block)))
+                    for block in answers
+                    if isinstance(block, ToolResult) and block.call_id in group.results
+                }
+            yield _Item(seq, whole, tokens_of(_size(shown)), path, results)
+
+
+def _shown_of(group: Group) -> Iterable[tuple[int, tuple[Block, ...]]]:
     """Each message and result of a group by number, as it is shown now."""
-    if group.role == "user":
-        for segment in group.segments:
-            yield group.first, segment.blocks
-        return
     for segment in group.segments:
-        if segment.role == "assistant":
+        if segment.role == group.role:
             yield group.first, segment.blocks
             continue
         for block in segment.blocks:
             if isinstance(block, ToolResult) and block.call_id in group.results:
                 yield group.results[block.call_id], (block,)
+
+
+def _said_in(entry: AnyEntry, view: View) -> tuple[Block, ...]:
+    """What an entry says, as it stands in the log."""
+    match entry:
+        case Message():
+            return entry.blocks
+        case Delivered() if isinstance(queued := view.log[entry.queued], Queued):
+            return queued.blocks
+        case Digested():
+            return (Text(entry.text),)
+        case _:
+            return ()
+
+
+def _calls(blocks: Iterable[Block]) -> list[ToolCall]:
+    return [block for block in blocks if isinstance(block, ToolCall)]
 
 
 def _size(blocks: Sequence[Block]) -> Size:
@@ -158,8 +218,7 @@ def _size(blocks: Sequence[Block]) -> Size:
 
 def _size_at(blocks: Sequence[Block], level: Level) -> Size:
     """About how large the blocks are at a level."""
-    total = NOTHING
-    calls = [block for block in blocks if isinstance(block, ToolCall)]
+    total, calls = NOTHING, _calls(blocks)
     for block in (*(each for each in blocks if not isinstance(each, ToolCall | Reasoning)), *calls[: level.calls]):
         size = size_of_block(block)
         most = level.characters
@@ -169,7 +228,8 @@ def _size_at(blocks: Sequence[Block], level: Level) -> Size:
             share = min(1.0, (most + _NOTICE_CHARS) / size.characters)
             size = Size(int(size.ascii * share), int(size.other * share), size.images)
         if size.images and level.pictures != "whole":
-            size = size._replace(images=size.images * SMALLER_PICTURE if level.pictures == "smaller" else 0)
+            small = (min(image.weight, SMALLER_PICTURE) for image in _images(block))
+            size = size._replace(images=sum(small) if level.pictures == "smaller" else 0)
         total = total.plus(size)
     return total
 
@@ -179,18 +239,29 @@ def _pictures(images: Sequence[Image], target: Target, smaller: dict[Image, Imag
         case "whole":
             return tuple(images)
         case "smaller":
-            return tuple(smaller.get(image, image) for image in images)
+            made = (smaller.get(image, image) for image in images)
+            # One that could not be made smaller, being damaged, is not shown any more.
+            return tuple(image for image in made if image.weight < 1.0)
         case "none":
             return ()
 
 
-def _short_text(text: str, level: Level, path: str, what: str) -> str:
+def _images(block: Block) -> tuple[Image, ...]:
+    match block:
+        case Image():
+            return (block,)
+        case ToolResult():
+            return block.images
+        case _:
+            return ()
+
+
+def _short_text(text: str, level: Level, path: str) -> str:
     if len(text) <= level.characters:
         return text
     first, last = head(text, level.characters // 2), tail(text, level.characters // 2)
-    if path:
-        return Evicted(text, first, last, what).text(path)
-    return f"{first}\n[... {len(text) - len(first) - len(last):,} characters left out; recall finds them ...]\n{last}"
+    where = f"read_file(path={quoted(path)}) shows the whole" if path else "recall finds them"
+    return f"{first}\n[... {len(text) - len(first) - len(last):,} characters left out; {where} ...]\n{last}"
 
 
 def _short_call(call: ToolCall, characters: int) -> ToolCall:
@@ -200,7 +271,8 @@ def _short_call(call: ToolCall, characters: int) -> ToolCall:
     names = arguments if isinstance(arguments, dict) else {}
     room = max(20, characters // max(1, len(names)))
     short = {name[:80]: _short_value(value, room) for name, value in list(names.items())[:20]}
-    return ToolCall(call.id, call.name, msgspec.json.encode(short).decode(), call.opaque)
+    # Without what its provider signed it with: a signature holds for the arguments as they were.
+    return ToolCall(call.id, call.name, msgspec.json.encode(short).decode())
 
 
 def _short_value(value: object, characters: int) -> object:
