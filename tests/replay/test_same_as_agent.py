@@ -81,6 +81,7 @@ class Clock:
 def recorded_script(folder: Path) -> Script:
     """A session of 110 calls in 10 turns, in the neutral format: results of every size, pauses, a large paste."""
     lines = list(Session(seed=37, calls=100, size=1.6).lines())
+    _pause(lines)
     results = [line for line in lines if line["role"] == "tool"]
     results[40]["text"] = "\n".join(f"src/core/generated_{number}.py: note_{number}" for number in range(4_000))
     prompts = [line for line in lines if line["role"] == "user"]
@@ -90,6 +91,15 @@ def recorded_script(folder: Path) -> Script:
     recording = read_file(path)
     prefix = Prefix(system=SYSTEM, tools=tuple(RecordedTool(name, Clock(), {}).definition for name in TOOLS))
     return make_script(msgspec.structs.replace(recording, prefix=prefix))
+
+
+def _pause(lines: list[dict[str, Any]]) -> None:
+    """Before every third prompt, a pause that a cache outlives by its last answer's end, but not by its beginning."""
+    prompts = [index for index, line in enumerate(lines) if line["role"] == "user"]
+    for index in prompts[1::3]:
+        later = lines[index - 1]["time"] + 295 - lines[index]["time"]
+        for line in lines[index:]:
+            line["time"] += later
 
 
 class RecordedTool:
