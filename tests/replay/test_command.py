@@ -65,6 +65,15 @@ def test_json_for_chosen_policies_and_models(session: Path) -> None:
     assert (first["evidence"], first["compactions"], told["malformed_lines"]) == (1.0, 0, [])
 
 
+def test_the_window_of_the_settings_holds_for_every_policy(session: Path) -> None:
+    names = ("--policy", "none", "--policy", "layered")
+    done = start(session.parent, str(session), *names, "--json", "--set", "context.context_window=60000")
+    replays = json.loads(done.stdout)["replays"]
+    assert [each["window"] for each in replays] == [60_000, 60_000]
+    assert replays[0]["calls_over_window"] > 0
+    assert replays[1]["calls_over_window"] == 0
+
+
 def test_malformed_lines_are_counted_and_named(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.jsonl", user("go"), "oops", answer("", call("1")), result("1", "x"), "\x1b[31m")
     done = start(tmp_path, "a.jsonl", "--policy", "none", "--model", "claude-opus-5-5")

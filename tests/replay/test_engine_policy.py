@@ -5,8 +5,10 @@ import pytest
 from typing_extensions import override
 
 from tests.replay.sessions import write_session
+from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.sizes import size_of_block
 from tui_agent.models.base import ModelProfile, Prices
+from tui_agent.replay.billing import Ledger
 from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import Setup
 from tui_agent.replay.reading import read_file
@@ -62,6 +64,35 @@ def test_the_prompt_is_the_view_and_fits(script: Script, preset: Preset, window:
     assert bill.overflows == 0
     assert evidence.in_view + evidence.pointed_to == evidence.needed
     assert evidence.share > 0.6
+
+
+def test_a_compaction_that_failed_rests_as_many_turns_as_in_a_session(script: Script) -> None:
+    policy = EnginePolicy(Setup(script, Ledger(OPUS), 200_000), Settings())
+    policy.engine.compaction.backoff = policy.engine.compaction.backoff.failed()
+    resting = []
+    for call in script.calls:
+        policy.before(call)
+        policy.after(call, Usage())
+        if call.starts_turn:
+            resting.append(policy.engine.compaction.backoff.resting)
+    assert resting[:3] == [True, False, False]
+
+
+def test_what_a_summary_leads_to_was_kept(script: Script) -> None:
+    """All that the simulation fetches again lies in a text that the engine had kept, or is in the history."""
+    made: list[EnginePolicy] = []
+
+    def make(setup: Setup) -> EnginePolicy:
+        made.append(EnginePolicy(setup, settings_of("layered")))
+        return made[0]
+
+    simulate(script, "ours", make, OPUS, small=HAIKU, window=100_000)
+    prompt, kept = made[0].prompt, "\n".join(made[0].texts.values())
+    summaries = [part for part in prompt.parts if part.kind == "summary"]
+    assert len(summaries) == 1
+    assert len(summaries[0].fetchable) > 50
+    for result in summaries[0].fetchable:
+        assert result.text.strip() in kept
 
 
 def test_a_summary_is_written_by_the_cheaper_model_and_billed(script: Script) -> None:

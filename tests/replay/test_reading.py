@@ -18,7 +18,6 @@ from tui_agent.conversation.entries import (
     Queued,
     notice,
     tool_result,
-    user_message,
 )
 from tui_agent.conversation.log import Log
 from tui_agent.replay.reading import Problem, Recording, UnreadableRecording, read_file, read_recording
@@ -161,11 +160,12 @@ async def _write_session(home: Path) -> Path:
     folder = create_session(home)
     store = await LogStore.open(folder)
     artifact = await Artifacts(folder).save("c1", "the whole text", evicted=True)
+    pasted = await Artifacts(folder).save("prompt-2", "hello, all of it", evicted=True)
     read = ToolCall("c1", "read_file", '{"path":"a"}')
     log = Log()
     for entry in (
         Prefix(system="rules"),
-        user_message("hello"),
+        Message(role="user", blocks=(Text("hello, [preview]"),), artifact=pasted),
         Message(role="assistant", blocks=(read,), model="anthropic:claude-opus-5-5"),
         tool_result(ToolResult("c1", "[preview]"), artifact=artifact),
         Queued(blocks=(Text("and this"),)),
@@ -186,7 +186,7 @@ def test_our_own_session_by_id_by_folder_and_by_file(tmp_path: Path) -> None:
     for named in (folder.name, str(folder), str(folder / "checkpoints.sqlite")):
         recording = read_recording(named, tmp_path)
         assert said(recording) == [
-            "user: hello",
+            "user: hello, all of it",
             'assistant: read_file({"path":"a"})=c1',
             "user: c1->the whole text",
             "user: and this",

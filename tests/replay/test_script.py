@@ -3,8 +3,11 @@
 from itertools import pairwise
 from pathlib import Path
 
-from tests.replay.recordings import answer, call, result, script_of, user
-from tui_agent.replay.script import ASSUMED_FIXED
+import msgspec
+
+from tests.replay.recordings import answer, call, result, script_of, user, write_lines
+from tui_agent.replay.reading import Recording, read_file
+from tui_agent.replay.script import ASSUMED_FIXED, make_script
 
 
 def test_a_call_needs_what_a_result_told_first(tmp_path: Path) -> None:
@@ -52,3 +55,15 @@ def test_the_prefix_is_the_recorded_one_or_assumed(tmp_path: Path) -> None:
     told = script_of(tmp_path / "a.jsonl", {"role": "system", "text": "x" * 290}, user("go"), answer("done"))
     assert (told.fixed, told.prefix.system) == (100, "x" * 290)
     assert script_of(tmp_path / "b.jsonl", user("go"), answer("done")).fixed == ASSUMED_FIXED
+
+
+def test_only_our_own_tools_give_pages(tmp_path: Path) -> None:
+    lines = (user("go"), answer("", call("1"), call("2", "run_command")), result("1", "x"), result("2", "y"))
+    recording = read_file(write_lines(tmp_path / "a.jsonl", *lines, answer("done")))
+    ours = msgspec.structs.replace(recording, format="session")
+
+    def pages(recording: Recording) -> list[bool]:
+        return [each.is_page for each in make_script(recording).calls[1].arrived]
+
+    assert pages(recording) == [False, False]
+    assert pages(ours) == [True, False]

@@ -169,7 +169,7 @@ class Answering:
         if step.text:
             blocks.append({"type": "text", "text": step.text, "citations": None})
         for i, call in enumerate(step.calls):
-            identifier = f"toolu_{self._id(f'call {i}')}"
+            identifier = call.id or f"toolu_{self._id(f'call {i}')}"
             blocks.append({"type": "tool_use", "id": identifier, "name": call.name, "input": call.args})
         return blocks
 

@@ -42,10 +42,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One tool call. Several in a step are parallel calls."""
+    """One tool call. Several in a step are parallel calls. ``id`` is what Anthropic's server calls it (empty: an id of
+    its own).
+    """
 
     name: str
     args: dict[str, Any] = {}
+    id: str = ""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -265,7 +265,7 @@ class Choice(NamedTuple):
 
 
 def choose_summariser(same: Summariser, separate: Summariser | None) -> Choice:
-    """The cheaper of a call on the conversation's own model that re-uses its prefix, and another model on its own.
+    """The cheaper of a call on the conversation's own model that re-uses its prefix, and the small model on its own.
 
     Where prices do not tell, the conversation's own model writes, since it knows the whole. A way whose request does
     not fit its window is only taken where neither does: the separate model then, whose input can be split.
@@ -283,12 +283,12 @@ def choose_summariser(same: Summariser, separate: Summariser | None) -> Choice:
         return _choice(
             "same_prefix",
             same,
-            f"{same.model} {how}: {money_text(same.usd)}, {separate.model} {money_text(separate.usd)}",
+            f"{same.model} {how}: {money_text(same.usd)}, {separate.model} on its own {money_text(separate.usd)}",
         )
     return _choice(
         "separate",
         separate,
-        f"{separate.model} costs {money_text(separate.usd)}, {same.model} {how}: {money_text(same.usd)}",
+        f"{separate.model} on its own costs {money_text(separate.usd)}, {same.model} {how}: {money_text(same.usd)}",
     )
 
 

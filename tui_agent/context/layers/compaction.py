@@ -106,7 +106,8 @@ class Compaction:
             why = "not by itself: compaction.auto is off"
         elif here.rates is not None:
             needed = pays_from(here, settings, here.rates, worth, growth=here.growth_of_all)
-            why = pays_or_waits(worth.freed, needed) if needed is not None else ""
+            least = _smallest_gain(here.budget.window, here.limits.compact.tokens)
+            why = pays_or_waits(worth.freed, max(least, needed)) if needed is not None else ""
         return forecast(worth.freed, worth.cost, here.rates, why)
 
     def _reason(self, view: View, here: Situation, freed: int) -> str:
@@ -118,7 +119,7 @@ class Compaction:
                 f"the view reached {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source
             )
         worth = compaction_now(here, self._settings)
-        if worth is None or here.rates is None:
+        if worth is None or here.rates is None or worth.freed < _smallest_gain(here.budget.window, trigger.tokens):
             return ""
         return reason_it_pays(here, self._settings, here.rates, worth, growth=here.growth_of_all)
 

@@ -212,8 +212,12 @@ def write_summary(
 
 
 def choose_writer(plan: SummaryPlan, material: Material, writers: Writers) -> Choice:
-    """Who writes at less cost: the conversation's own model over its cached prefix, or a cheaper one on its own."""
-    model, small = writers.model, writers.small
+    """Who writes at less cost: the conversation's own model over its cached prefix, or the small one on its own.
+
+    Where the conversation's model is the small one, the same model may read what is to be summarised on its own, which
+    is less than the prefix that no cache holds any more.
+    """
+    model, small = writers.model, writers.model.small
     instruction = math.ceil(len(material.questions.same_prefix) / 3)
     same = Summariser(
         model=model.name,
