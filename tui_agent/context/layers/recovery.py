@@ -69,6 +69,9 @@ def plan_shortening(view: View, situation: Situation) -> tuple[Target, ...]:
     """What to shorten so that the request fits, the largest first; empty where nothing can be."""
     tokens_of, limit = situation.mixed_tokens_of, situation.budget.limit
     excess = situation.tokens - int(limit * AIM_SHARE) if limit else situation.tokens // 2
+    if excess <= 0:
+        # The estimate says that it fits, and the provider that it does not: the estimate is too low.
+        excess = situation.tokens // 4
     items = sorted(
         (item for group in view.groups() for item in _items_of(group)),
         key=lambda item: tokens_of(_size(item[1])),
@@ -118,7 +121,8 @@ def shortened(target: Target, *, path: str, smaller: dict[Image, Image]) -> tupl
                 if block in kept_calls:
                     told.append(_short_call(block, max(target.level.characters // len(kept_calls), 60)))
             case Text():
-                told.append(structs.replace(block, text=_short_text(block.text, target.level, path, "text")))
+                short = _short_text(block.text, target.level, path, "text")
+                told.append(block if short == block.text else Text(short))
             case ToolResult():
                 text = _short_text(block.text, target.level, path, "result")
                 images = _pictures(block.images, target, smaller)
@@ -179,7 +183,9 @@ def _pictures(images: Sequence[Image], target: Target, smaller: dict[Image, Imag
         case "whole":
             return tuple(images)
         case "smaller":
-            return tuple(smaller.get(image, image) for image in images)
+            made = (smaller.get(image, image) for image in images)
+            # One that could not be made smaller, being damaged, is not shown any more.
+            return tuple(image for image in made if image.weight < 1.0)
         case "none":
             return ()
 
@@ -200,7 +206,8 @@ def _short_call(call: ToolCall, characters: int) -> ToolCall:
     names = arguments if isinstance(arguments, dict) else {}
     room = max(20, characters // max(1, len(names)))
     short = {name[:80]: _short_value(value, room) for name, value in list(names.items())[:20]}
-    return ToolCall(call.id, call.name, msgspec.json.encode(short).decode(), call.opaque)
+    # Without what its provider signed it with: a signature holds for the arguments as they were.
+    return ToolCall(call.id, call.name, msgspec.json.encode(short).decode())
 
 
 def _short_value(value: object, characters: int) -> object:

@@ -182,7 +182,7 @@ def draft_rows(draft: Draft, outlook: Outlook) -> list[Row]:
         Row(partial(before_after_line, "after", after, largest, f"{after:,}")),
         plain_row(),
         fact_row("Frees", f"{before - after:,} tokens{worth}"),
-        fact_row("UnattributedCall", f"{spent} on writing it{in_all}"),
+        fact_row("Spent", f"{spent} on writing it{in_all}"),
         fact_row("Facts", _facts(draft)),
         fact_row("Written by", draft.model.partition(":")[2] or "no model: these are extracts of the turns"),
     ]
