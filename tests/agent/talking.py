@@ -37,7 +37,7 @@ async def talking(
 ) -> AsyncIterator[Session]:
     """An open session below `folder`; `settings` are loaded ones, or what is to be set with the offline model."""
     home, project = folder / "home", folder / "project"
-    home.mkdir(exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
     if not project.exists():
         make_coding_workspace(project)
     loaded = settings

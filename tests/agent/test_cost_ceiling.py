@@ -200,13 +200,42 @@ async def test_the_bound_of_a_session_holds_over_turns_and_restarts(server: Anth
         assert failure(seen).kind == "cost_ceiling"
         asked = len(server.model_requests)
         assert "more" in session.agent.reset_cost_ceiling()
-    async with talking(tmp_path, {**OPUS, "agent.max_session_cost_usd": f"{price:.6f}"}, resume=name) as session:
-        refused = await say(session)
-        assert failure(refused).kind == "cost_ceiling"
-        assert len(server.model_requests) == asked
-        session.agent.reset_cost_ceiling()
+    # What was granted is granted in the next process too, and is used up there.
+    async with talking(tmp_path, given, resume=name) as session:
         answered = await say(session)
         assert any(isinstance(event, events.AssistantMessage) for event in answered)
+        assert len(server.model_requests) == asked + 1
+        server.script = Script.of(Step(text="A dear answer. " * 400))
+        last = await say(session, "Go on.")
+        assert failure(last).kind == "cost_ceiling"
+    async with talking(tmp_path, given, resume=name) as session:
+        assert failure(await say(session)).message == failure(last).message
+    assert cost(session) > 2 * price
+
+
+async def test_a_compaction_between_turns_is_no_part_of_the_turn_before(
+    server: AnthropicServer, tmp_path: Path
+) -> None:
+    dear = Step(text="Heard. " + "A long and winding answer. " * 900)
+    server.script = lambda request: Step(text=HANDOVER) if asks_for_summary(request) else dear
+    async with talking(tmp_path / "measured", OPUS) as session:
+        turns = [await turn_cost(session, f"Tell me more, {turn}.") for turn in range(4)]
+        before = cost(session)
+        assert (await session.agent.compact()).error == ""
+        summary = cost(session) - before
+    # Each turn stays below it, and so does the summary, but not the two together.
+    most = max(*turns, turns[-1] + summary / 2)
+    assert summary < most < turns[-1] + summary
+    async with talking(tmp_path / "bound", {**OPUS, "agent.max_turn_cost_usd": f"{most:.6f}"}) as session:
+        turns = [await turn_cost(session, f"Tell me more, {turn}.") for turn in range(4)]
+        assert (await session.agent.compact()).error == ""
+        assert session.agent.tracker.turn.cost_usd == turns[-1]
+        await turn_cost(session, "Go on.")
+
+
+async def turn_cost(session: Session, prompt: str) -> float:
+    assert not [event for event in await say(session, prompt) if isinstance(event, events.TurnFailed)]
+    return session.agent.tracker.turn.cost_usd
 
 
 async def test_a_call_that_would_break_it_by_its_input_alone_is_not_sent(

@@ -67,6 +67,46 @@ def test_a_turn_at_its_ceiling_says_what_to_do(tmp_path: Path) -> None:
         assert server.model_requests == []
 
 
+@pytest.mark.parametrize("bound", ["turn", "session"])
+@pytest.mark.parametrize("repeated", [True, False], ids=["flag repeated", "flag left out"])
+def test_a_ceiling_that_was_reached_holds_in_the_next_process_until_it_is_reset(
+    bound: str, repeated: bool, tmp_path: Path
+) -> None:
+    answer = Step(text="A dear answer. " * 200)
+    with in_thread(AnthropicServer(lambda _: answer)) as server:
+        program = Program.in_folder(tmp_path, server.environment)
+        named = ("--model", MODELS["anthropic"], f"--max-{bound}-cost-usd", "0.02")
+        first = program.ask("-p", "hello", *named)
+        assert first["error"]["kind"] == "cost_ceiling"
+        asked = len(server.model_requests)
+        again = program.ask("-c", "-p", "go on", *named)
+        assert (again["exit"], again["error"]) == (1, first["error"])
+        assert "/resume-after-cost-ceiling" in again["stderr"]
+        assert len(server.model_requests) == asked
+        reset = program.run("-c", "-p", "/resume-after-cost-ceiling", *(named if repeated else ()))
+        assert reset.returncode == 0
+        assert "may cost" in reset.stdout
+        assert len(server.model_requests) == asked
+        program.ask("-c", "-p", "go on now", *named)
+        assert len(server.model_requests) == asked + 1
+        told = str(server.model_requests[-1].json)
+        assert "go on now" in told
+        twice = program.run("-c", "-p", "/resume-after-cost-ceiling", *named)
+        assert "may cost" in twice.stdout
+        assert "nothing was reset" in program.run("-c", "-p", "/resume-after-cost-ceiling", *named).stdout
+
+
+@pytest.mark.parametrize("bound", ["turn", "session"])
+def test_a_raised_ceiling_lets_the_session_go_on(bound: str, tmp_path: Path) -> None:
+    with in_thread(AnthropicServer(lambda _: Step(text="A dear answer. " * 200))) as server:
+        program = Program.in_folder(tmp_path, server.environment)
+        assert program.ask("-p", "hello", "--model", MODELS["anthropic"], f"--max-{bound}-cost-usd", "0.02")["is_error"]
+        asked = len(server.model_requests)
+        raised = program.ask("-c", "-p", "go on", f"--max-{bound}-cost-usd", "5")
+        assert (raised["exit"], raised["is_error"]) == (0, False)
+        assert len(server.model_requests) == asked + 1
+
+
 def test_a_watchdog_with_nobody_to_ask_says_what_else_it_can_do(tmp_path: Path) -> None:
     program = Program.in_folder(tmp_path, {"TUI_AGENT_OFFLINE_DELAY_S": "0"})
     answer = program.ask("-p", LOOP, "--watchdog", "prompt")

@@ -180,7 +180,7 @@ class Answering:
     def _input_usage(self) -> dict[str, Any]:
         use = self._use
         return {
-            "input_tokens": use.uncached,
+            "input_tokens": self._step.input_tokens or use.uncached,
             "cache_creation_input_tokens": use.written,
             "cache_read_input_tokens": use.read,
             "cache_creation": {

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
 from typing import Any
+
+from PIL import Image
 
 from tests.servers import signing
 from tests.servers.anthropic_schema import (
@@ -25,6 +30,7 @@ from tests.servers.faults import RuleBroken
 from tests.servers.server import compact, parse_body, tokens_in
 
 IMAGE_TOKENS = 1600
+"""A large picture's; a smaller one has a token per 750 pixels."""
 BODY_LIMIT = 32 * 1024 * 1024
 
 
@@ -81,7 +87,7 @@ def overflow_message(tokens: int, window: int) -> str:
 
 
 def estimate_tokens(body: dict[str, Any]) -> int:
-    """The size the server gives a request: a token per three characters of its JSON, 1,600 for an image."""
+    """The size the server gives a request: a token per three characters of its JSON, 1,600 for a large picture."""
     return sum(segment.tokens for segment in render(body).cached(set(), None))
 
 
@@ -151,8 +157,17 @@ def _segment(block: Any, role: str) -> Segment:
     parts = inner if isinstance(inner, list) else [block]
     images = [part["source"]["data"] for part in parts if part.get("type") == "image"]
     text = compact([role, block])
-    size = -(-(len(text) - sum(map(len, images))) // 3) + IMAGE_TOKENS * len(images)
+    size = -(-(len(text) - sum(map(len, images))) // 3) + sum(map(_image_tokens, images))
     return Segment(text.encode(), size, mark.get("ttl", "5m") if mark else None)
+
+
+@lru_cache
+def _image_tokens(data: str) -> int:
+    try:
+        with Image.open(BytesIO(b64decode(data))) as image:
+            return min(IMAGE_TOKENS, -(-image.width * image.height // 750))
+    except (OSError, ValueError):
+        return IMAGE_TOKENS
 
 
 def _check_headers(headers: dict[str, str], raw: bytes) -> tuple[str, frozenset[str]]:

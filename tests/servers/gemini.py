@@ -231,8 +231,9 @@ class Answering:
         step = self._step
         thoughts = tokens_in(step.reasoning)
         answered = tokens_in(step.text + "".join(call.name + compact(call.args) for call in step.calls))
-        usage = {"promptTokenCount": self._use.total, "candidatesTokenCount": answered}
-        usage["totalTokenCount"] = self._use.total + answered + thoughts
+        read = self._step.input_tokens or self._use.total
+        usage = {"promptTokenCount": read, "candidatesTokenCount": answered}
+        usage["totalTokenCount"] = read + answered + thoughts
         # Counts of zero are left out, as the API's JSON leaves out default values.
         optional = {"thoughtsTokenCount": thoughts, "cachedContentTokenCount": self._use.read}
         return usage | {name: count for name, count in optional.items() if count}

@@ -57,7 +57,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     ``delay`` is in seconds before each delta of ``chunk`` characters. ``stop_reason`` None means ``tool_use`` with
     calls and ``end_turn`` without; Anthropic's names are translated for Gemini (max_tokens -> MAX_TOKENS, refusal ->
     SAFETY), upper-case names are sent by Gemini as they are; ``blocked`` is Gemini's ``promptFeedback.blockReason``.
-    ``redacted`` sends the reasoning as an Anthropic ``redacted_thinking`` block.
+    ``redacted`` sends the reasoning as an Anthropic ``redacted_thinking`` block. ``boundless``: the server does not
+    keep to the most tokens that were asked for. ``input_tokens`` is what it says it has read, whatever that was (0: as
+    it is).
     """
 
     text: str = ""
@@ -67,6 +69,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     delay: float = 0.0
     chunk: int = 16
     redacted: bool = False
+    boundless: bool = False
+    input_tokens: int = 0
     fault: Fault | None = None
 
 

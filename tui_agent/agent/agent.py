@@ -356,6 +356,7 @@ class Agent:
 
     async def preview(self, step: PreviewedStep, focus: str = "") -> Outlook | Refusal:
         """What ``compact``, ``clear`` or ``checkpoint`` would do, before it is done."""
+        await self.connect()
         async with self._exclusively():
             return await self._steps.compute(lambda: self._engine.preview(step, focus))
 

@@ -86,6 +86,7 @@ class CostCeiling:
         self._tracker = tracker
         self._reached: CostCeilingReached | None = None
         self._told: CeilingReached | None = None
+        self._unreset: CeilingReached | None = None
         self._unwatched: set[str] = set()
         self._under_way: list[float] = []
 
@@ -98,8 +99,10 @@ class CostCeiling:
                     # A ceiling that was raised or taken away since lets the session go on.
                     still = now is not None and now <= entry.limit_usd
                     self._reached = CostCeilingReached(entry.message, entry.bound) if still else None
+                    # One that this process was not told of may still be reset for the next one.
+                    self._unreset = entry if still or now is None else None
                 case CeilingReset():
-                    self._reached = None
+                    self._reached = self._unreset = None
                     if entry.session_usd is not None and self._limit.session is not None:
                         self._session_bound = max(self._limit.session, entry.session_usd)
                 case _:
@@ -164,20 +167,21 @@ class CostCeiling:
         """Let the session go on, by decision of the user: a sentence that says what it may cost from here on, and the
         entry for the log (None: nothing was reset).
         """
-        if self._reached is None:
+        reached = self._unreset
+        if reached is None:
             return "The cost ceiling is not reached; nothing was reset.", None
-        reached, self._reached = self._reached, None
-        if reached.bound == "session" and self._limit.session is not None:
-            spent = self._tracker.session.cost_usd
-            self._session_bound = spent + self._limit.session
+        self._reached = self._unreset = None
+        if reached.bound == "session":
+            spent, more = self._tracker.session.cost_usd, self._limit.session or reached.limit_usd
+            self._session_bound = spent + more if self._limit.session is not None else None
             told = (
-                f"The session may cost {money_text(self._limit.session)} more: it has cost {money_text(spent)}, "
-                f"its ceiling is now {money_text(self._session_bound)}."
+                f"The session may cost {money_text(more)} more: it has cost {money_text(spent)}, "
+                f"its ceiling is now {money_text(spent + more)}."
             )
-            return told, CeilingReset(session_usd=self._session_bound)
+            return told, CeilingReset(session_usd=spent + more)
         # The rest of what was asked is a turn of its own, also where it goes on with the same question.
         self._tracker.start_turn()
-        return f"The next turn may cost {money_text(self._limit.turn or 0)} again.", CeilingReset()
+        return f"The next turn may cost {money_text(self._limit.turn or reached.limit_usd)} again.", CeilingReset()
 
     def _bounds(self) -> list[tuple[Bound, float, float]]:
         """Each bound there is: its name, what was spent, what may be."""
@@ -190,7 +194,7 @@ class CostCeiling:
 
     def _shut(self, message: str, bound: Bound, limit_usd: float) -> CostCeilingReached:
         self._reached = CostCeilingReached(message, bound)
-        self._told = CeilingReached(bound=bound, message=message, limit_usd=limit_usd)
+        self._told = self._unreset = CeilingReached(bound=bound, message=message, limit_usd=limit_usd)
         return self._reached
 
 

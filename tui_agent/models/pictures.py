@@ -24,7 +24,8 @@ def halved(image: Image) -> Image:
                 return image
             size = (max(1, opened.width // 2), max(1, opened.height // 2))
             flat = opened.convert("RGBA" if opened.has_transparency_data else "RGB").resize(size)
-    except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError):
+    except Exception:
+        # What Pillow raises for a damaged picture depends on its format: struct.error, EOFError, KeyError and others.
         return image
     target = BytesIO()
     if flat.mode == "RGBA":

@@ -104,7 +104,7 @@ def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinne
     if pinned:
         here.extend([Pinned(items=tuple(item.seq for item in here.view.items()))])
     caller, before, entries = Performer(here, shrinks=shrinks), here.tokens, list(here.view.log)
-    assert not here.fits
+    assert not here.budget.fits(here.tokens)
 
     assert caller.run(here.recover())
     assert here.fits
@@ -200,7 +200,7 @@ def test_a_result_that_lies_in_a_file_points_there_and_is_not_kept_twice() -> No
         here.extend([tool_result(ToolResult(call.id, f"[{call.id}] " + "x" * 4_500), artifact=kept)])
     here.extend([Pinned(items=tuple(item.seq for item in here.view.items()))])
     caller = Performer(here)
-    assert not here.fits
+    assert not here.budget.fits(here.tokens)
     assert caller.run(here.recover())
     assert caller.texts == {}
     short = [
@@ -254,7 +254,7 @@ def test_the_mildest_way_that_is_enough_is_taken() -> None:
             answer(here, ToolCall(f"c{number}", "read_file", f'{{"path":"{number}.py"}}'))
             here.extend([tool_result(ToolResult(f"c{number}", LINE * 100))])
         caller = Performer(here)
-        assert not here.fits
+        assert not here.budget.fits(here.tokens)
         assert caller.run(here.recover())
         return here, caller
 
