@@ -33,6 +33,7 @@ from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
+from tui_agent.aside import aside
 from tui_agent.context.counting import Ratios
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import AnyEntry
@@ -171,7 +172,7 @@ async def _open(
 ) -> Session:
     check_names(settings)
     entries = await store.load()
-    view = await asyncio.to_thread(_folded, entries)
+    view = await aside(lambda: _folded(entries))
     model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
     trace = await Trace.open(store)

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
+from tui_agent.aside import aside
 from tui_agent.context.economics import ModelFacts
 from tui_agent.context.engine import ContextEngine, policy_of
 from tui_agent.conversation.blocks import ToolCall, ToolResult
@@ -77,7 +78,7 @@ class Record:
         """Let the engine decide for this model from here on."""
         async with self._lock:
             if self.engine.is_long and policy_of(model) != self.view.policy:
-                then = await asyncio.to_thread(self.view.after, (), policy_of(model))
+                then = await aside(lambda: self.view.after((), policy_of(model)))
                 self.engine.become(then, ())
             self.engine.use(model)
 
@@ -99,7 +100,7 @@ class Record:
             self._waiting.clear()
             if self.engine.is_long and any(isinstance(entry, _TOUCHING_MUCH) for entry in stamped):
                 # What touches many messages takes long: the view goes on as a copy of it that was worked out aside.
-                self.engine.become(await asyncio.to_thread(self.view.after, stamped), stamped)
+                self.engine.become(await aside(lambda: self.view.after(stamped)), stamped)
             else:
                 for entry in stamped:
                     self.engine.apply(entry)

@@ -17,6 +17,7 @@ from tui_agent.agent.active_model import ActiveModel
 from tui_agent.agent.guards import CostCeiling, CostCeilingReached, probably_cached
 from tui_agent.agent.history import step_event
 from tui_agent.agent.record import CallAccount, Record
+from tui_agent.aside import aside
 from tui_agent.context.effects import (
     Answer,
     Append,
@@ -36,7 +37,6 @@ from tui_agent.context.effects import (
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Artifact, Usage
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.durable import to_completion
 from tui_agent.models.base import Completed, Metered, Model, ModelError, Retrying
 from tui_agent.models.pictures import halved
 from tui_agent.models.retry import stream_with_retries
@@ -137,8 +137,7 @@ class StepRunner:
         if not self._engine.is_long:
             return work()
         self._engine.view.sizes()
-        # To its end also when cancelled: nothing may change the view while it is read.
-        return await to_completion(asyncio.to_thread(work))
+        return await aside(work)
 
     async def _advance(self, steps: Steps[T], outcome: Outcome) -> "Effect | _Over[T]":
         def advance() -> Effect | _Over[T]:

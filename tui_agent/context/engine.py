@@ -84,8 +84,8 @@ LONGEST_ANSWER = 16_384
 PAGE_BYTES_PER_TOKEN = 2
 """Bytes a token is taken for where a page is sized: few enough for any script."""
 
-LONG_VIEW_CHARS = 60_000
-"""Characters of a view from which on planning takes longer than a key press may wait."""
+LONG_VIEW_CHARS, LONG_LOG = 60_000, 1_000
+"""Characters of a view, or entries of a log, from which on planning takes longer than a key press may wait."""
 
 
 class Layer(Protocol):
@@ -219,7 +219,7 @@ class ContextEngine:
     @property
     def is_long(self) -> bool:
         """Whether reading or rendering all of the view may take longer than a key press may wait: do it in a thread."""
-        return self.view.characters > LONG_VIEW_CHARS
+        return self.view.characters > LONG_VIEW_CHARS or len(self.view.log) > LONG_LOG
 
     def learn_limit(self, tokens: int) -> None:
         """The provider told, in an overflow, how many tokens it takes."""
