@@ -132,7 +132,7 @@ async def session_to_resume(home: Path, text: str) -> Path:
     folder = await find_session(home, text)
     if await asyncio.to_thread(_has_log, folder):
         return folder
-    raise Damaged(_lost(folder, _NO_LOG), _look(folder))
+    raise Damaged(_lost(folder, _NO_LOG), _advice(folder))
 
 
 async def session_to_continue(home: Path, cwd: Path) -> Path:
@@ -165,7 +165,7 @@ def _to_continue(home: Path, cwd: str) -> Path:
             return newest.folder
         raise Damaged(
             f"The session last used in {cwd} cannot be continued. {_lost(later[0].folder, later[0].problem)}",
-            f"Go on with the one before it: tui-agent -r {newest.id}. {_look(later[0].folder)}".rstrip(),
+            f"Go on with the one before it: tui-agent -r {newest.id}. {_advice(later[0].folder)}".rstrip(),
         )
     none = f"There is no session to continue in {cwd}."
     if not lost:
@@ -173,7 +173,7 @@ def _to_continue(home: Path, cwd: str) -> Path:
     last = next((info for info in lost if info.cwd), lost[0])
     whose = "" if last.cwd else " It may have been of this folder."
     more = f" {len(lost) - 1} more cannot be read." if len(lost) > 1 else ""
-    raise Damaged(f"{none} {_lost(last.folder, last.problem)}{whose}{more}", f"{_look(last.folder)} {_LIST}".lstrip())
+    raise Damaged(f"{none} {_lost(last.folder, last.problem)}{whose}{more}", f"{_advice(last.folder)} {_LIST}".lstrip())
 
 
 def _lost(folder: Path, problem: str) -> str:
@@ -183,7 +183,7 @@ def _lost(folder: Path, problem: str) -> str:
     return f"Session {folder.name} cannot be read: {problem} {left}"
 
 
-def _look(folder: Path) -> str:
+def _advice(folder: Path) -> str:
     """What can be done with a session that cannot be read."""
     steps: list[str] = []
     if _has_log(folder):
@@ -195,8 +195,10 @@ def _look(folder: Path) -> str:
 
 def _contents(folder: Path) -> list[str]:
     """The names in a session's folder, without its lock and what sqlite leaves beside a database."""
-    with explained(folder):
+    try:
         names = sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return []
     return [name for name in names if name != LOCK_NAME and not name.endswith(("-wal", "-shm"))]
 
 
@@ -223,7 +225,8 @@ def _changed(folder: Path) -> float:
 
 def _list(home: Path) -> list[SessionInfo]:
     subtasks = _subtask_costs(home)
-    found = [_with_size(_with_subtasks(_info(folder), subtasks)) for folder in _folders(home)]
+    # The size first: reading a database leaves a file beside it.
+    found = [_with_subtasks(_info(folder, size=_size(folder)), subtasks) for folder in _folders(home)]
     return sorted(found, key=lambda info: (info.updated or info.created, info.id), reverse=True)
 
 
@@ -245,8 +248,7 @@ def _all_folders(home: Path) -> Iterator[Path]:
                 yield folder
 
 
-def _info(folder: Path) -> SessionInfo:
-    """All but the size."""
+def _info(folder: Path, *, size: int = 0) -> SessionInfo:
     path, problem = log_file(folder), ""
     try:
         summary = read_summary(path)
@@ -261,6 +263,7 @@ def _info(folder: Path) -> SessionInfo:
         cwd=summary.meta.get("cwd", "") or (read_starting_folder(folder) if problem else ""),
         created=created,
         updated=summary.updated or created,
+        size=size,
         model=summary.model,
         messages=summary.messages,
         cost_usd=summary.cost_usd,
@@ -280,13 +283,13 @@ def _with_subtasks(info: SessionInfo, costs: Mapping[str, float]) -> SessionInfo
     return msgspec.structs.replace(info, cost_usd=info.cost_usd + costs.get(info.id, 0.0))
 
 
-def _with_size(info: SessionInfo) -> SessionInfo:
+def _size(folder: Path) -> int:
     total = 0
-    for path in info.folder.rglob("*"):
+    for path in folder.rglob("*"):
         # Gone since it was listed: a session in use makes and removes files beside its databases.
         with suppress(OSError):
             total += path.lstat().st_size
-    return msgspec.structs.replace(info, size=total)
+    return total
 
 
 def _subtask_costs(home: Path) -> dict[str, float]:
