@@ -1,6 +1,5 @@
 """Making a request that is too large smaller, whatever a user, a model or a tool has put into it."""
 
-import itertools
 import json
 from collections.abc import Callable
 
@@ -104,7 +103,7 @@ def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinne
     if pinned:
         here.extend([Pinned(items=tuple(item.seq for item in here.view.items()))])
     caller, before, entries = Performer(here, shrinks=shrinks), here.tokens, list(here.view.log)
-    assert not here.fits
+    assert before > here.budget.limit
 
     assert caller.run(here.recover())
     assert here.fits
@@ -113,8 +112,6 @@ def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinne
     assert caller.asked == []
     assert list(here.view.log)[: len(entries)] == entries
     assert all(done.after < done.before and TOO_LARGE in done.reason for done in caller.done)
-    sizes = [size for done in caller.done for size in (done.before, done.after)]
-    assert sizes == sorted(sizes, reverse=True) or max(map(abs, steps_off(sizes))) <= 20
     again = View(here.view.log)
     assert again.messages(here.view.policy) == here.view.messages()
 
@@ -126,11 +123,6 @@ def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinne
         if not smaller:
             break
     assert len(here.view.log) == length, "a recovery that makes nothing smaller leaves no trace"
-
-
-def steps_off(sizes: list[int]) -> list[int]:
-    """How much more each size is than the one before it, where it is more."""
-    return [max(0, later - sooner) for sooner, later in itertools.pairwise(sizes)]
 
 
 def test_no_more_is_taken_away_than_has_to_be() -> None:
