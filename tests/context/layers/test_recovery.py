@@ -1,5 +1,6 @@
 """Making a request that is too large smaller, whatever a user, a model or a tool has put into it."""
 
+import itertools
 import json
 from collections.abc import Callable
 
@@ -103,7 +104,7 @@ def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinne
     if pinned:
         here.extend([Pinned(items=tuple(item.seq for item in here.view.items()))])
     caller, before, entries = Performer(here, shrinks=shrinks), here.tokens, list(here.view.log)
-    assert before > here.budget.limit
+    assert not here.budget.fits(here.tokens)
 
     assert caller.run(here.recover())
     assert here.fits
@@ -112,6 +113,8 @@ def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinne
     assert caller.asked == []
     assert list(here.view.log)[: len(entries)] == entries
     assert all(done.after < done.before and TOO_LARGE in done.reason for done in caller.done)
+    sizes = [size for done in caller.done for size in (done.before, done.after)]
+    assert sizes == sorted(sizes, reverse=True) or max(map(abs, steps_off(sizes))) <= 20
     again = View(here.view.log)
     assert again.messages(here.view.policy) == here.view.messages()
 
@@ -123,6 +126,11 @@ def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinne
         if not smaller:
             break
     assert len(here.view.log) == length, "a recovery that makes nothing smaller leaves no trace"
+
+
+def steps_off(sizes: list[int]) -> list[int]:
+    """How much more each size is than the one before it, where it is more."""
+    return [max(0, later - sooner) for sooner, later in itertools.pairwise(sizes)]
 
 
 def test_no_more_is_taken_away_than_has_to_be() -> None:
@@ -192,7 +200,7 @@ def test_a_result_that_lies_in_a_file_points_there_and_is_not_kept_twice() -> No
         here.extend([tool_result(ToolResult(call.id, f"[{call.id}] " + "x" * 4_500), artifact=kept)])
     here.extend([Pinned(items=tuple(item.seq for item in here.view.items()))])
     caller = Performer(here)
-    assert not here.fits
+    assert not here.budget.fits(here.tokens)
     assert caller.run(here.recover())
     assert caller.texts == {}
     short = [
@@ -246,7 +254,7 @@ def test_the_mildest_way_that_is_enough_is_taken() -> None:
             answer(here, ToolCall(f"c{number}", "read_file", f'{{"path":"{number}.py"}}'))
             here.extend([tool_result(ToolResult(f"c{number}", LINE * 100))])
         caller = Performer(here)
-        assert not here.fits
+        assert not here.budget.fits(here.tokens)
         assert caller.run(here.recover())
         return here, caller
 
