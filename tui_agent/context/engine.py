@@ -271,12 +271,11 @@ class ContextEngine:
         checkpoint = None if self.compaction.backoff.resting else self.checkpoints.plan(self.view, here)
         cleared = None if checkpoint else self.clearing.plan(self.view, here)
         summary = checkpoint or self.compaction.plan_with(self.view, here, cleared)
-        if summary is not None:
-            draft = yield from self.write(summary)
-            if isinstance(draft, Draft):
-                yield from self.enter(draft)
-            return
-        yield from self._digest_and_clear(self.digests.plan(self.view, here), cleared)
+        draft = (yield from self.write(summary)) if summary is not None else None
+        if isinstance(draft, Draft):
+            yield from self.enter(draft)
+        else:
+            yield from self._digest_and_clear(self.digests.plan(self.view, here), cleared)
         for layer in self.more:
             entry = layer.plan(self.view, self.situation(between_turns=between_turns))
             if entry is not None:

@@ -259,7 +259,7 @@ def _may_be_due(
         return False
     if threshold.reached(situation.tokens):
         return True
-    return _is_priced(situation, settings) and not waits and (situation.cold or situation.growth > 0)
+    return _is_priced(situation, settings) and (situation.cold or (not waits and situation.growth > 0))
 
 
 def _paying(

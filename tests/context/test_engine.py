@@ -1,0 +1,811 @@
+"""The engine as a whole, driven as an agent, a replay or a library's user drives it."""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, NamedTuple, TypeVar
+
+import pytest
+from msgspec import structs
+
+from tests.context.performer import COST_USD, Performer, Writing, failing, written
+from tests.conversation.logs import broken_rules
+from tui_agent.context.counting import Ratios
+from tui_agent.context.economics import ModelFacts, Rates, Situation
+from tui_agent.context.effects import (
+    Append,
+    ArchiveTurns,
+    AskModel,
+    AskWriter,
+    Effect,
+    Outcome,
+    Refusal,
+    SaveText,
+    StepDone,
+    Steps,
+    StepStarted,
+    carry_out,
+)
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.layers.compaction import Backoff
+from tui_agent.context.layers.digests import PLACEHOLDER
+from tui_agent.context.stats import text as stats_text
+from tui_agent.context.summary.plan import CHANGED
+from tui_agent.context.summary.writing import Draft
+from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import (
+    AnyContextEntry,
+    Checkpointed,
+    Cleared,
+    Digested,
+    Message,
+    ModelSwitched,
+    Prefix,
+    Summarized,
+    UnattributedCall,
+    Usage,
+    encode,
+    tool_result,
+    user_message,
+)
+from tui_agent.conversation.view import View
+from tui_agent.settings import Clearing, Compaction, Context, Digests, Settings
+
+T = TypeVar("T")
+NAME = "anthropic:claude-opus-5-5"
+SMALL = "anthropic:claude-haiku-5-5"
+RATES = Rates(read=0.05, write=1.25, output=5.0, input_usd=4.0)
+SUMMARY = "# Current state\nThe files are read one after the other.\n\n# Exact next steps\n1. Go on."
+LINE = "a line of output that says little and is long enough\n"
+SUMMARIES = Settings(context=Context(preset="summary-only"), compaction=Compaction(thrift=0))
+UNPRICED = Settings(clearing=Clearing(by_price=False, protect_tokens=2_000), compaction=Compaction(thrift=0))
+
+
+class Chat:
+    """A conversation over an engine whose model counts exactly as the engine estimates."""
+
+    def __init__(
+        self,
+        window: int = 40_000,
+        settings: Settings = UNPRICED,
+        *,
+        writing: Writing = failing,
+        priced: bool = False,
+        small: ModelFacts | None = None,
+        engine: ContextEngine | None = None,
+    ) -> None:
+        prices = ((0, RATES),) if priced else ()
+        self.now = 1_000.0
+        self.model = ModelFacts(
+            name=NAME, window=window, told_by_provider=True, tier="frontier", prices=prices, small=small
+        )
+        self.engine = engine or ContextEngine(settings, clock=lambda: self.now)
+        self.engine.use(self.model)
+        self.caller = Performer(self.engine, writing)
+        self.engine.extend([ModelSwitched(model=NAME), Prefix(system="rules " * 100)])
+        self.calls = 0
+
+    def ask(self, text: str) -> int:
+        self.engine.extend([user_message(text)])
+        return len(self.engine.view.log)
+
+    def say(self, text: str) -> None:
+        self.answer(Text(text))
+
+    def answer(self, block: Text | ToolCall) -> None:
+        used = Usage(input_tokens=self.engine.tokens, output_tokens=self.engine.meter.counter.block(block))
+        self.engine.extend([Message(role="assistant", blocks=(block,), model=NAME, usage=used)])
+
+    def read(self, lines: int = 60, name: str = "read_file", **more: str) -> int:
+        self.calls += 1
+        call = ToolCall(f"c{self.calls}", name, json.dumps({"path": f"src/part_{self.calls}.py", **more}))
+        self.answer(call)
+        self.engine.extend([tool_result(ToolResult(call.id, LINE * lines + f"value_{self.calls} = 1"))])
+        return len(self.engine.view.log)
+
+    def grow(self, reads: int = 12, lines: int = 60) -> "Chat":
+        """So many turns of a question, a read and an answer."""
+        for number in range(reads):
+            self.ask(f"Look at part {number}, please.")
+            self.read(lines)
+            self.say(f"Part {number} is fine.")
+        return self
+
+    def talk(self, turns: int = 14) -> "Chat":
+        """So many turns of a long question and a long answer."""
+        for number in range(turns):
+            self.ask(f"Question {number}. " + LINE * 30)
+            self.say(f"Answer {number}. " + LINE * 30)
+        return self
+
+    def run(self, steps: Steps[T]) -> T:
+        return self.caller.run(steps)
+
+    @property
+    def tokens(self) -> int:
+        return self.engine.tokens
+
+    @property
+    def shown(self) -> str:
+        return "\n".join(
+            block.text
+            for message in self.engine.view.messages()
+            for block in message.blocks
+            if isinstance(block, Text | ToolResult)
+        )
+
+    def results(self) -> list[int]:
+        return [item.seq for item in self.engine.view.items() if item.category == "results"]
+
+    def changed_since(self, then: View) -> set[int]:
+        """The items that are shown otherwise than they were."""
+        before = {item.seq: (item.state, item.size) for item in then.items()}
+        now = {item.seq: (item.state, item.size) for item in self.engine.view.items()}
+        return {seq for seq, shown in before.items() if now[seq] != shown}
+
+
+# Before a call
+
+
+def test_a_compaction_that_is_due_is_written_archived_entered_and_told_in_this_order() -> None:
+    chat = Chat(20_000, SUMMARIES, writing=written(SUMMARY)).grow(17)
+    before, request = chat.tokens, chat.engine.view.messages()
+    chat.run(chat.engine.prepare())
+    kinds = [type(effect) for effect in chat.caller.effects]
+    assert kinds[:5] == [StepStarted, AskModel, ArchiveTurns, Append, StepDone]
+    started, asked = chat.caller.effects[:2]
+    assert isinstance(started, StepStarted)
+    assert (started.step, started.tokens) == ("summary", before)
+    assert isinstance(asked, AskModel)
+    assert (asked.who, asked.purpose, asked.cached) == ("session", "summary", True)
+    assert [*asked.request.messages[:-1]] == request[: len(asked.request.messages) - 1]
+    done = chat.caller.done[0]
+    assert (done.step, done.before) == ("summary", before)
+    assert done.after < before
+    assert done.cost_usd == COST_USD
+    assert isinstance(done.entry, Summarized)
+    assert done.entry.seq
+    assert chat.engine.view.boundaries() == [done.entry]
+    assert "value_1 = 1" in chat.caller.history
+    assert f"{LINE}value_1 = 1" not in chat.shown
+    assert chat.tokens == pytest.approx(done.after, abs=len(chat.engine.view.log))
+    assert broken_rules(chat.engine.view.messages()) == []
+    chat.caller.effects.clear()
+    chat.run(chat.engine.prepare())
+    assert chat.caller.effects == []
+
+
+def test_the_cost_of_writing_is_in_the_log_apart_from_the_summary() -> None:
+    chat = Chat(20_000, SUMMARIES, writing=written(SUMMARY)).grow(17)
+    chat.run(chat.engine.prepare())
+    spent = [entry for entry in chat.engine.view.log if isinstance(entry, UnattributedCall)]
+    assert [entry.purpose for entry in spent] == ["summary"]
+
+
+def test_old_results_are_cleared_at_once_where_a_summary_has_made_the_cache_worthless() -> None:
+    clearing = Clearing(protect_tokens=500, min_batch_share=0.01, keep=1)
+    chat = Chat(20_000, structs.replace(UNPRICED, clearing=clearing), writing=written(SUMMARY), priced=True)
+    chat.talk(15).grow(6)
+    chat.run(chat.engine.prepare())
+    assert [done.step for done in chat.caller.done] == ["summary", "cleared"]
+    assert chat.caller.done[1].reason == "cache is cold: clearing is free"
+    assert chat.caller.done[1].after < chat.caller.done[1].before <= chat.caller.done[0].after + 30
+
+
+def test_a_cold_cache_is_used_also_right_after_a_look_at_which_clearing_did_not_pay() -> None:
+    settings = Settings(clearing=Clearing(protect_tokens=10_000), compaction=Compaction(thrift=0))
+    chat = Chat(200_000, settings, priced=True).grow(24)
+    chat.run(chat.engine.prepare())
+    assert chat.caller.effects == []
+    chat.now += 10_000
+    chat.run(chat.engine.prepare(between_turns=True))
+    (done,) = chat.caller.done
+    assert (done.step, done.reason) == ("cleared", "cache is cold: clearing is free")
+
+
+def test_a_renewed_prefix_is_sent_from_the_next_summary_on() -> None:
+    chat = Chat(20_000, SUMMARIES, writing=written(SUMMARY)).grow(17)
+    chat.engine.renewed_prefix = Prefix(system="new rules")
+    assert chat.engine.request().request.system == "rules " * 100
+    chat.run(chat.engine.prepare())
+    assert chat.engine.request().request.system == "new rules"
+    assert isinstance(chat.caller.done[0].entry, Summarized)
+    chat.grow(17)
+    chat.run(chat.engine.prepare())
+    assert sum(isinstance(entry, Prefix) for entry in chat.engine.view.log) == 2
+
+
+def test_what_a_summary_could_not_do_clearing_does_in_the_same_pass() -> None:
+    def ceiling(asked: AskModel | AskWriter) -> Refusal:
+        return Refusal("The ceiling is reached.", final=True)
+
+    chat = Chat(20_000, writing=ceiling).grow(6).talk(16)
+    before = chat.tokens
+    chat.run(chat.engine.prepare())
+    assert [(done.step, bool(done.error)) for done in chat.caller.done] == [("summary", True), ("cleared", False)]
+    assert chat.tokens < before
+
+
+class Trimming:
+    """A layer of one's own: clears the oldest result as soon as there are more than `most`."""
+
+    name = "trimming"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.seen: list[int] = []
+
+    def plan(self, view: View, situation: Situation, /) -> AnyContextEntry | None:
+        self.seen.append(situation.tokens)
+        live = view.live_results()
+        if len(live) <= self.most:
+            return None
+        freed = situation.tokens_of(live[-1].size)
+        return Cleared(
+            results=(live[-1].seq,),
+            texts=("[trimmed]",),
+            reason="there were too many",
+            before=situation.tokens,
+            after=situation.tokens - freed,
+        )
+
+
+def test_a_layer_of_ones_own_is_asked_last_and_its_step_is_told() -> None:
+    layer = Trimming(5)
+    chat = Chat(engine=ContextEngine(UNPRICED, more=[layer], clock=lambda: 1_000.0))
+    chat.grow(5)
+    chat.run(chat.engine.prepare())
+    assert chat.caller.effects == []
+    chat.read()
+    before = chat.tokens
+    chat.run(chat.engine.prepare())
+    (done,) = chat.caller.done
+    assert (done.step, done.reason, done.before, done.text) == ("cleared", "there were too many", before, "[trimmed]")
+    assert done.after < done.before
+    assert isinstance(done.entry, Cleared)
+    assert done.entry == chat.engine.view.log[len(chat.engine.view.log)]
+    assert "[trimmed]" in chat.shown
+
+
+@pytest.mark.parametrize("writing", [written(SUMMARY), failing])
+def test_a_layer_of_ones_own_sees_what_the_built_in_ones_have_left(writing: Writing) -> None:
+    layer = Trimming(1_000)
+    chat = Chat(20_000, engine=ContextEngine(UNPRICED, more=[layer], clock=lambda: 1_000.0))
+    chat.caller.writing = writing
+    chat.grow(17)
+    before = chat.tokens
+    chat.run(chat.engine.prepare())
+    assert layer.seen == [chat.tokens]
+    assert chat.tokens < before
+
+
+@pytest.mark.parametrize(
+    ("writing", "text"), [(written("Eleven files were read."), "Eleven files"), (failing, "- read_file")]
+)
+@pytest.mark.parametrize("small", [None, ModelFacts(name=SMALL, window=100_000)])
+def test_a_digest_frees_what_it_says(writing: Writing, text: str, small: ModelFacts | None) -> None:
+    settings = structs.replace(UNPRICED, context=Context(preset="digest"))
+    chat = Chat(60_000, settings, writing=writing, small=small).grow(15)
+    before = chat.tokens
+    chat.run(chat.engine.prepare())
+    (done,) = chat.caller.done
+    (asked,) = chat.caller.asked
+    assert isinstance(asked, AskModel)
+    assert (asked.who, asked.purpose) == ("small" if small is not None else "session", "digest")
+    assert (done.step, done.items, done.before) == ("digest", 5, before)
+    assert done.after < done.before - 3_000
+    assert done.after == pytest.approx(chat.tokens, abs=len(chat.engine.view.log))
+    assert isinstance(done.entry, Digested)
+    assert (done.entry.before, done.entry.after) == (done.before, done.after)
+    assert done.text.startswith("[Tool digest]\n")
+    assert text in done.text
+    assert chat.shown.count(PLACEHOLDER) == 5
+
+
+def test_a_digest_by_rule_asks_nobody() -> None:
+    settings = structs.replace(UNPRICED, context=Context(preset="digest"), digests=Digests(strategy="heuristic"))
+    chat = Chat(60_000, settings).grow(15)
+    chat.run(chat.engine.prepare())
+    assert chat.caller.asked == []
+    assert chat.caller.done[0].step == "digest"
+
+
+def test_a_task_that_was_declared_done_is_recorded_at_the_next_turn() -> None:
+    chat = Chat(200_000, writing=written("# Task\nThe parser was repaired by hand."))
+    chat.grow(4)
+    chat.read(1, "mark_task_done", detail="parser repaired")
+    chat.run(chat.engine.prepare())
+    assert chat.caller.effects == []
+    chat.run(chat.engine.prepare(between_turns=True))
+    (done,) = chat.caller.done
+    assert done.step == "checkpoint"
+    assert isinstance(done.entry, Checkpointed)
+    assert done.entry.note == "parser repaired"
+    chat.run(chat.engine.prepare(between_turns=True))
+    assert len(chat.caller.done) == 1
+
+
+# What is sent
+
+
+def test_a_request_only_grows_and_marks_where_the_cache_may_end() -> None:
+    chat = Chat(200_000, structs.replace(UNPRICED, clearing=Clearing(by_price=False, protect_tokens=3_000)))
+    chat.grow(6)
+    chat.ask("And this?")
+    first = chat.engine.request()
+    assert first.tokens == chat.tokens
+    assert first.prefix_hash == chat.engine.view.prefix_hash()
+    assert first.request.max_tokens == chat.engine.budget.reserve
+    (edge,) = first.request.cache_edges
+    assert 0 < edge < len(first.request.messages) - 1
+    chat.read()
+    second = chat.engine.request()
+    assert second.request.messages[: len(first.request.messages)] == first.request.messages
+    assert second.request.cache_edges == (edge, len(first.request.messages) - 1)
+    assert chat.engine.request().request.cache_edges == (edge,)
+    chat.run(chat.engine.clear_results())
+    third = chat.engine.request()
+    assert third.request.cache_edges
+    assert third.request.cache_edges[0] > edge
+
+
+def test_of_a_text_too_large_for_the_window_both_ends_are_heard_and_the_whole_is_kept() -> None:
+    chat = Chat(40_000)
+    text = "word " * 20_000 + "the end"
+    picture = Image("image/png", "AAAA")
+    heard = chat.run(chat.engine.fitted(user_message(text, picture)))
+    (saved,) = (effect for effect in chat.caller.effects if isinstance(effect, SaveText))
+    assert saved.text == text
+    assert heard.artifact is not None
+    short, kept = heard.blocks
+    assert isinstance(short, Text)
+    assert kept == picture
+    assert heard.artifact.path in short.text
+    assert short.text.endswith("the end")
+    assert len(short.text) < 6_000
+    asked = user_message("a short question")
+    assert chat.run(chat.engine.fitted(asked)) is asked
+    unknown = Chat(0, structs.replace(UNPRICED, context=Context(context_window=-1)))
+    whole = user_message(text)
+    assert unknown.run(unknown.engine.fitted(whole)) is whole
+
+
+def test_an_entry_that_is_not_the_next_one_is_refused_and_changes_nothing() -> None:
+    chat = Chat().grow(2)
+    before, length = chat.tokens, len(chat.engine.view.log)
+    with pytest.raises(ValueError, match="cannot follow"):
+        chat.engine.apply(structs.replace(user_message("late"), seq=3, parent=2))
+    assert (chat.tokens, len(chat.engine.view.log)) == (before, length)
+
+
+# Looking ahead
+
+
+def test_a_preview_of_a_clearing_is_what_the_clearing_does() -> None:
+    chat = Chat(priced=True).grow()
+    seen = chat.engine.preview("clear")
+    assert not isinstance(seen, Refusal)
+    assert seen.exact
+    before = chat.engine.view.copy()
+    done = chat.run(chat.engine.clear_results())
+    assert isinstance(done, StepDone)
+    assert (seen.preview.before, seen.preview.after) == (done.before, done.after)
+    assert seen.reason == done.reason
+    assert chat.tokens == pytest.approx(seen.preview.after, abs=len(chat.engine.view.log))
+    assert {item.seq for item in seen.preview.leaving} == chat.changed_since(before)
+    assert seen.preview.returning == ()
+    assert seen.payback is not None
+    assert seen.payback.saving_usd == pytest.approx(seen.preview.freed * 0.05 * 4e-6)
+    assert isinstance(chat.engine.preview("clear"), Refusal)
+    assert isinstance(chat.run(chat.engine.clear_results()), Refusal)
+
+
+@pytest.mark.parametrize("step", ["compact", "checkpoint"])
+def test_a_preview_of_a_summary_names_what_leaves_and_its_size(
+    step: Literal["compact", "checkpoint"],
+) -> None:
+    chat = Chat(priced=True, writing=written(SUMMARY)).grow()
+    before, length = chat.engine.view.copy(), len(chat.engine.view.log)
+    seen = chat.engine.preview(step, "the parser")
+    assert not isinstance(seen, Refusal)
+    assert not seen.exact
+    assert len(chat.engine.view.log) == length
+    assert seen.preview.before == chat.tokens
+    result = chat.run(chat.engine.compact(step, "the parser"))
+    assert result.error == ""
+    assert result.before == seen.preview.before
+    assert result.after <= seen.preview.after < seen.preview.before
+    assert {item.seq for item in seen.preview.leaving} == chat.changed_since(before)
+    assert seen.payback is not None
+    assert seen.payback.cost_usd > 0
+
+
+def test_a_draft_changes_nothing_until_it_is_entered_and_then_does_what_was_said() -> None:
+    chat = Chat(priced=True, writing=written(SUMMARY)).grow()
+    before, request = chat.tokens, chat.engine.view.messages()
+    draft = chat.run(chat.engine.draft("compact", "the parser"))
+    assert isinstance(draft, Draft)
+    assert (chat.tokens, chat.engine.view.messages()) == (before, request)
+    assert [type(entry) for entry in list(chat.engine.view.log)[-1:]] == [UnattributedCall]
+    assert (draft.step, draft.before, draft.model, draft.spent_usd) == ("summary", before, SMALL, COST_USD)
+    seen, then = chat.engine.outlook(draft), chat.engine.view.copy()
+    assert seen.exact
+    assert (seen.preview.before, seen.preview.after) == (draft.before, draft.after)
+    result = chat.run(chat.engine.enter(draft))
+    assert (result.before, result.after, result.error) == (draft.before, draft.after, "")
+    assert chat.tokens == pytest.approx(draft.after, abs=len(chat.engine.view.log))
+    assert {item.seq for item in seen.preview.leaving} == chat.changed_since(then)
+    boundary = chat.engine.view.context_entry(result.seq)
+    assert isinstance(boundary, Summarized)
+    assert (boundary.focus, boundary.text) == ("the parser", result.text)
+
+
+def test_a_draft_is_entered_with_the_text_of_whoever_edits_it() -> None:
+    chat = Chat(writing=written(SUMMARY)).grow()
+    draft = chat.run(chat.engine.draft("compact"))
+    assert isinstance(draft, Draft)
+    edited = chat.engine.current(draft, "Only this is to be kept in mind.")
+    assert isinstance(edited, Draft)
+    assert edited.after < draft.after
+    result = chat.run(chat.engine.enter(draft, "Only this is to be kept in mind."))
+    assert result.after == edited.after
+    assert "Only this is to be kept in mind." in chat.shown
+    assert isinstance(chat.engine.current(draft, " "), Refusal)
+
+
+def test_a_draft_waits_while_the_conversation_goes_on_but_not_while_it_is_changed() -> None:
+    chat = Chat(writing=written(SUMMARY)).grow()
+    draft = chat.run(chat.engine.draft("compact"))
+    assert isinstance(draft, Draft)
+    chat.ask("One thing more.")
+    chat.say("Of course.")
+    now = chat.engine.current(draft)
+    assert isinstance(now, Draft)
+    assert now.before == chat.tokens > draft.before
+    again = chat.engine.view.copy()
+    chat.run(chat.engine.clear_items(chat.results()[:1]))
+    refused = chat.run(chat.engine.enter(draft))
+    assert refused.error == CHANGED
+    assert refused.seq == 0
+    other = Chat(engine=ContextEngine(UNPRICED, view=again, clock=lambda: 1_000.0))
+    assert "One thing more." in other.shown
+    result = other.run(other.engine.enter(draft))
+    assert result.error == ""
+    assert other.shown.index("[Previous conversation summary]") < other.shown.index("One thing more.")
+
+
+# What the user asks for
+
+
+class Asked(NamedTuple):
+    """Something the user may ask for, on a chat that has been compacted once."""
+
+    name: str
+    steps: Callable[[Chat], Steps[StepDone | Refusal]]
+
+
+REQUESTS = [
+    Asked("pinned", lambda chat: chat.engine.pin([chat.results()[0]])),
+    Asked("restored", lambda chat: chat.engine.restore([chat.results()[1]])),
+    Asked("restored", lambda chat: chat.engine.restore([chat.results()[-1]], ["the text in its file"])),
+    Asked("undone", lambda chat: chat.engine.undo()),
+    Asked("cleared", lambda chat: chat.engine.clear_items([chat.results()[-1]])),
+    Asked("cleared", lambda chat: chat.engine.clear_results()),
+]
+
+
+@pytest.mark.parametrize("asked", REQUESTS, ids=lambda asked: asked.name)
+def test_what_the_user_asks_for_is_done_and_told_with_its_sizes(asked: Asked) -> None:
+    chat = Chat(writing=written(SUMMARY)).grow(24)
+    chat.run(chat.engine.compact())
+    chat.caller.effects.clear()
+    before = chat.tokens
+    done = chat.run(asked.steps(chat))
+    assert isinstance(done, StepDone)
+    assert chat.caller.done == [done]
+    assert (done.step, done.before) == (asked.name, before)
+    assert done.after == pytest.approx(chat.tokens, abs=len(chat.engine.view.log))
+    assert done.entry == chat.engine.view.log[len(chat.engine.view.log)]
+    assert done.reason
+    assert broken_rules(chat.engine.view.messages()) == []
+
+
+def test_what_cannot_be_done_is_refused_with_a_sentence_and_leaves_no_trace() -> None:
+    chat = Chat().grow(2)
+    length = len(chat.engine.view.log)
+    for steps in (
+        chat.engine.pin([999]),
+        chat.engine.pin([999], pinned=False),
+        chat.engine.restore([999]),
+        chat.engine.undo(),
+        chat.engine.undo(999),
+        chat.engine.clear_results(),
+        chat.engine.clear_items([1]),
+    ):
+        refused = chat.run(steps)
+        assert isinstance(refused, Refusal)
+        assert refused.reason.endswith(".")
+    assert chat.caller.effects == []
+    assert len(chat.engine.view.log) == length
+
+
+def test_the_newest_step_undone_leaves_the_view_as_it_was() -> None:
+    chat = Chat(writing=written(SUMMARY)).grow()
+    before, tokens = chat.engine.view.messages(), sum(chat.engine.meter.categories(chat.engine.view).values())
+    chat.run(chat.engine.compact())
+    done = chat.run(chat.engine.undo())
+    assert isinstance(done, StepDone)
+    assert chat.engine.view.messages() == before
+    assert chat.tokens == tokens == pytest.approx(done.after, abs=30)
+    chat.run(chat.engine.prepare())
+    assert chat.caller.done[-1] == done
+
+
+# Failures
+
+
+def hard_to_summarise(settings: Settings, window: int) -> Chat:
+    """A talk that is so short and dense that its extract is longer than it."""
+    chat = Chat(window, settings)
+    chat.engine.extend([Prefix(system="rules"), user_message("请修复解析器" * 15)])
+    said = "1. 因为解析器坏了 because " + "它坏了" * 30 + "\n2. next " + "再看看" * 30
+    chat.engine.extend([Message(role="assistant", blocks=(Text(said),), model=NAME), user_message("go on")])
+    return chat
+
+
+def test_a_compaction_that_the_user_asked_for_and_that_failed_rests_nothing() -> None:
+    chat = hard_to_summarise(UNPRICED, 200_000)
+    result = chat.run(chat.engine.compact())
+    assert "replaces only" in result.error
+    assert (result.seq, result.before, result.after) == (0, chat.tokens, chat.tokens)
+    (done,) = chat.caller.done
+    assert done.error == result.error
+    assert done.before == done.after
+    refused = Chat().run(Chat().engine.compact())
+    assert "nothing to summarise" in refused.error
+    assert chat.engine.compaction.backoff == Backoff()
+
+
+def test_a_compaction_that_came_by_itself_and_failed_rests_the_next_ones_but_none_that_is_asked_for() -> None:
+    settings = structs.replace(UNPRICED, compaction=Compaction(thrift=0, keep_recent_tokens=0))
+    chat = hard_to_summarise(settings, 500)
+    rested = []
+    for _ in range(3):
+        chat.caller.effects.clear()
+        chat.run(chat.engine.prepare())
+        assert [bool(done.error) for done in chat.caller.done] == [True]
+        turns = 0
+        while chat.engine.compaction.backoff.resting:
+            chat.caller.effects.clear()
+            chat.run(chat.engine.prepare())
+            assert chat.caller.effects == []
+            chat.run(chat.engine.compact())
+            assert any(isinstance(effect, StepStarted) for effect in chat.caller.effects)
+            chat.engine.turn_ended()
+            turns += 1
+        rested.append(turns)
+    assert rested == [2, 4, 8]
+
+
+def test_a_ceiling_is_no_failure_of_a_compaction() -> None:
+    chat = Chat(20_000, SUMMARIES, writing=lambda asked: Refusal("The ceiling is reached.", final=True)).grow(17)
+    chat.run(chat.engine.prepare())
+    assert chat.caller.done[0].error == "The ceiling is reached."
+    assert not chat.engine.compaction.backoff.resting
+
+
+def test_a_success_ends_the_pause() -> None:
+    chat = Chat(writing=written(SUMMARY)).grow()
+    chat.engine.compaction.backoff = chat.engine.compaction.backoff.failed()
+    chat.run(chat.engine.compact())
+    assert chat.engine.compaction.backoff == Backoff()
+
+
+def test_a_summary_comes_about_also_where_every_model_fails() -> None:
+    chat = Chat(20_000, SUMMARIES, small=ModelFacts(name=SMALL, window=100_000)).grow(17)
+    chat.run(chat.engine.prepare())
+    done = chat.caller.done[0]
+    assert done.reason.endswith("an extract, without a model")
+    assert dict(done.details)["failures"]
+    assert chat.tokens < done.before
+
+
+def test_a_writer_of_ones_own_is_asked_in_place_of_a_model() -> None:
+    chat = Chat(writing=written("# Current state\nWritten by hand, and better so.")).grow()
+    chat.engine.own_writers = frozenset({"summary"})
+    result = chat.run(chat.engine.compact())
+    (asked,) = chat.caller.asked
+    assert isinstance(asked, AskWriter)
+    assert "Written by hand, and better so." in result.text
+    chat.caller.effects.clear()
+    chat.grow(4)
+    chat.run(chat.engine.compact("checkpoint"))
+    assert [type(each) for each in chat.caller.asked] == [AskModel]
+
+
+@pytest.mark.parametrize(("ratio", "parts"), [(1.0, 1), (2.5, 3)])
+def test_another_model_that_writes_a_summary_counts_by_its_own_ratio(ratio: float, parts: int) -> None:
+    """What fits it as the session's model counts may be too large as it counts itself."""
+    ratios = Ratios()
+    for name, learned in ((NAME, 1.0), (SMALL, ratio)):
+        assert ratios.learn(name, "rule", "prose", measured=1_000 * learned, estimated=1_000)
+    small = ModelFacts(name=SMALL, window=12_000, prices=((0, Rates(0.1, 1.25, 5.0, 0.01)),))
+    engine = ContextEngine(UNPRICED, ratios=ratios, clock=lambda: 1_000.0)
+    chat = Chat(40_000, engine=engine, priced=True, small=small, writing=written(SUMMARY)).grow(14)
+    chat.now += 10_000
+    result = chat.run(chat.engine.compact())
+    assert result.error == ""
+    asked = [each for each in chat.caller.asked if isinstance(each, AskModel)]
+    assert {each.who for each in asked} == {"small"}
+    assert len(asked) == parts + (parts > 1), "the parts, and one request that puts them together"
+    assert all(ratio * each.tokens <= 12_000 - 3_000 for each in asked)
+
+
+# Limits
+
+
+def test_a_limit_is_learned_from_what_a_provider_told_and_from_nothing_else() -> None:
+    chat = Chat(16_000).grow(14)
+    limit = chat.engine.budget.limit
+    assert not chat.engine.fits
+    for _ in range(6):
+        chat.run(chat.engine.recover())
+        assert chat.engine.budget.limit == limit
+    chat.engine.learn_limit(0)
+    assert chat.engine.window.tokens == 16_000
+    chat.engine.learn_limit(12_000)
+    assert (chat.engine.window.tokens, chat.engine.window.source) == (12_000, "provider")
+    chat.engine.learn_limit(14_000)
+    assert chat.engine.window.tokens == 12_000
+    chat.engine.use(structs.replace(chat.model, name="gemini:other"))
+    assert chat.engine.window.tokens == 16_000
+    chat.engine.use(chat.model)
+    assert chat.engine.window.tokens == 12_000
+
+
+def test_a_setting_makes_no_window_larger_than_what_is_loaded_or_was_told() -> None:
+    settings = structs.replace(UNPRICED, context=Context(context_window=50_000))
+    chat = Chat(16_000, settings)
+    assert chat.engine.window.tokens == 50_000
+    chat.engine.use(structs.replace(chat.model, fixed_window=True))
+    assert chat.engine.window.tokens == 16_000
+    chat.engine.use(chat.model)
+    chat.engine.learn_limit(20_000)
+    assert chat.engine.window.tokens == 20_000
+
+
+def test_a_warning_is_said_once() -> None:
+    chat = Chat(20_000)
+    chat.engine.extend([Prefix(system="rules " * 8_000)])
+    said = chat.engine.warnings()
+    assert any("Nothing fits" in each for each in said)
+    assert chat.engine.warnings() == ()
+    chat.engine.use(structs.replace(chat.model, window=19_000))
+    assert chat.engine.warnings()
+    assert chat.engine.warnings() == ()
+
+
+def test_another_models_window_and_thresholds_are_told_before_it_answers() -> None:
+    chat = Chat(40_000).grow(3)
+    other = ModelFacts(name="gemini:other", window=100_000, tier="small")
+    window, limits = chat.engine.thresholds_with(other)
+    assert (window.tokens, limits.compact.tokens) == (100_000, 35_000)
+    assert chat.engine.window.tokens == 40_000
+    chat.engine.use(other)
+    assert chat.engine.thresholds == limits
+
+
+# Figures
+
+
+def test_the_snapshot_adds_up_and_names_what_comes_next() -> None:
+    chat = Chat(priced=True, writing=written(SUMMARY)).grow(8)
+    seen = chat.engine.stats()
+    assert seen.measured
+    assert sum(seen.categories.values()) == seen.tokens == chat.tokens
+    rows = [line for line in stats_text(seen, 1_000.0).splitlines() if line.endswith("%") and "~" not in line]
+    counted = [int(line[20:30].replace(",", "")) for line in rows if line.startswith("  ") and line[20:30].strip()]
+    assert sum(counted[: len([tokens for tokens in seen.categories.values() if tokens])]) == seen.tokens
+    assert seen.upcoming is not None
+    assert seen.upcoming.layer == "clear"
+    assert seen.upcoming.distance == chat.engine.thresholds.clear.tokens - chat.tokens
+    chat.run(chat.engine.compact())
+    seen = chat.engine.stats()
+    assert not seen.measured
+    assert sum(seen.categories.values()) == seen.tokens
+    assert (seen.compactions, seen.checkpoints) == (1, 0)
+
+
+@pytest.mark.parametrize("change", ["nothing", "time", "model", "prefix"])
+def test_the_cache_is_cold_after_its_time_a_switch_or_a_new_prefix(change: str) -> None:
+    chat = Chat().grow(2)
+    match change:
+        case "time":
+            chat.now += 301
+        case "model":
+            chat.engine.use(structs.replace(chat.model, name="anthropic:other"))
+        case "prefix":
+            chat.engine.extend([Prefix(system="others")])
+        case _:
+            chat.now += 299
+    assert chat.engine.cache.cold is (change != "nothing")
+    assert chat.engine.cache.reason
+
+
+# Where it runs
+
+
+def in_threads(steps: Steps[T], perform: Callable[[Effect], Outcome]) -> T:
+    """Carry out steps as `carry_out` does, the engine thinking in a thread of its own each time."""
+
+    outcome: Outcome = None
+    results: list[T] = []
+
+    def advance() -> Effect | None:
+        try:
+            return steps.send(outcome)
+        except StopIteration as done:
+            results.append(done.value)
+            return None
+
+    with ThreadPoolExecutor(4) as pool:
+        while (effect := pool.submit(advance).result()) is not None:
+            outcome = perform(effect)
+    return results[0]
+
+
+def story(run: Callable[[Steps[object], Performer], object]) -> list[bytes]:
+    """All that an engine does in a long session, as the bytes of its log."""
+    settings = structs.replace(UNPRICED, context=Context(preset="digest"))
+    chat = Chat(30_000, settings, writing=written(SUMMARY), priced=True)
+    assert not chat.engine.is_long
+    for number in range(3):
+        chat.grow(14, lines=70)
+        run(chat.engine.prepare(between_turns=True), chat.caller)
+        run(chat.engine.pin(chat.results()[-2:-1]), chat.caller)
+        run(chat.engine.clear_results(), chat.caller)
+        if number == 1:
+            run(chat.engine.undo(), chat.caller)
+            run(chat.engine.compact("checkpoint", "done"), chat.caller)
+        chat.ask("paste " * 30_000)
+        run(chat.engine.recover(), chat.caller)
+    assert {done.step for done in chat.caller.done} >= {
+        "summary",
+        "cleared",
+        "digest",
+        "pinned",
+        "undone",
+        "checkpoint",
+    }
+    return [encode(entry) for entry in chat.engine.view.log]
+
+
+def test_in_a_thread_the_engine_does_the_same_as_inline() -> None:
+    assert story(in_threads) == story(lambda steps, caller: caller.run(steps))
+
+
+@pytest.mark.parametrize(("characters", "is_long"), [(50_000, False), (70_000, True)])
+def test_a_long_view_says_so(characters: int, is_long: bool) -> None:
+    chat = Chat(200_000)
+    chat.ask("x" * characters)
+    chat.engine.view.messages()
+    assert chat.engine.is_long is is_long
+
+
+def test_steps_that_are_given_up_leave_the_view_as_it_was() -> None:
+    chat = Chat(20_000, SUMMARIES, writing=written(SUMMARY)).grow(17)
+    before, length = chat.engine.view.messages(), len(chat.engine.view.log)
+
+    class Stopped(Exception):
+        pass
+
+    def stopping(effect: Effect) -> Outcome:
+        if isinstance(effect, AskModel):
+            raise Stopped
+        return None
+
+    with pytest.raises(Stopped):
+        carry_out(chat.engine.prepare(), stopping)
+    assert (chat.engine.view.messages(), len(chat.engine.view.log)) == (before, length)
+    chat.run(chat.engine.prepare())
+    assert chat.caller.done[0].step == "summary"
