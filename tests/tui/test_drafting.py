@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 
 from tests.agent.talking import put
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.arguments import Arguments
 from tui_agent.context.summary.plan import CHANGED
@@ -218,6 +219,26 @@ async def test_a_prompt_sent_meanwhile_waits_for_the_decision(arguments: Argumen
         await until(pilot, lambda: len(blocks(app, ToolBlock)) == 5 and not app.conductor.busy)
         kinds = [type(block) for block in app.pane.transcript if isinstance(block, BoundaryBlock | ToolBlock)]
         assert kinds == [*[ToolBlock] * 4, BoundaryBlock, ToolBlock]
+
+
+async def test_a_prompt_stopped_while_it_waits_is_given_back_and_not_sent_twice(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await agent_of(app).swap_model(OfflineModel(delay_s=0.02))
+        told: list[events.AgentEvent] = []
+        agent_of(app).listen(told.append)
+        await send(app, pilot, "/compact!")
+        await until(pilot, lambda: told)
+        await send(app, pilot, "read part1.txt")
+        await until(pilot, lambda: agent_of(app).queued())
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.conductor.busy and app.entry.prompt.text)
+        assert app.entry.prompt.text == "read part1.txt"
+        assert agent_of(app).queued() == ()
+        app.entry.prompt.focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: len(blocks(app, ToolBlock)) == 5 and not app.conductor.busy)
+        heard = [event.text for event in agent_of(app).history() if isinstance(event, events.UserMessage)]
+        assert heard[4:] == ["read part1.txt"]
 
 
 async def test_a_record_goes_the_same_way(arguments: Arguments) -> None:

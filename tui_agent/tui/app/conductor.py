@@ -152,8 +152,12 @@ class Conductor:
             await self._give_back_unsent(session, view, text)
 
     async def _give_back_unsent(self, session: "Session", view: "TurnView", text: str) -> None:
-        unsent = [] if view.answered else [text]
-        unsent += [waiting for seq in sorted(self._waiting) if (waiting := await self._withdraw(session, seq))]
+        from tui_agent.agent.user_shell import is_note
+
+        waiting = {seq for seq, queued in session.agent.queued() if not is_note(queued)}
+        # What began the turn waits in the conversation too, where the turn was stopped before it could be heard.
+        unsent = [] if view.answered or waiting - self._waiting.keys() else [text]
+        unsent += [queued for seq in sorted(waiting) if (queued := await self._withdraw(session, seq))]
         if unsent:
             self._stage.give_back("\n".join(unsent))
 
