@@ -22,6 +22,18 @@ class Branch(NamedTuple):
     present: bool
 
 
+class Prompt(NamedTuple):
+    """A message of the user, by its number: its text, untrusted, and when it was said (seconds).
+
+    `messages`: how many of the user and the model a rewind to it would take back, itself among them.
+    """
+
+    seq: int
+    text: str
+    time: float
+    messages: int
+
+
 def branches(log: Log) -> tuple[Branch, ...]:
     """Every branch, the present one first, then the newest."""
     moves = [entry for entry in log if isinstance(entry, HeadMoved)]
@@ -46,9 +58,15 @@ def turn_start(log: Log, seq: int) -> tuple[int, str]:
     return entry.parent, text
 
 
-def prompts(log: Log) -> tuple[tuple[int, str], ...]:
-    """The user's messages on the present branch, oldest first: number and text."""
-    return tuple((entry.seq, text) for entry in log.path() if (text := _said_by_user(entry, log)) is not None)
+def prompts(log: Log) -> tuple[Prompt, ...]:
+    """The user's messages on the present branch, oldest first."""
+    found: list[Prompt] = []
+    messages = 0
+    for entry in reversed(log.path()):
+        messages += isinstance(entry, Delivered) or _is_said(entry)
+        if (text := _said_by_user(entry, log)) is not None:
+            found.append(Prompt(entry.seq, text, entry.time, messages))
+    return tuple(reversed(found))
 
 
 def _branch(log: Log, tip: int) -> Branch:
