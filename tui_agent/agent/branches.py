@@ -1,5 +1,6 @@
 """The branches of a conversation: where the head was moved, each way it once went can be gone again."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Text
@@ -37,7 +38,7 @@ class Prompt(NamedTuple):
 def branches(log: Log) -> tuple[Branch, ...]:
     """Every branch, the present one first, then the newest."""
     moves = [entry for entry in log if isinstance(entry, HeadMoved)]
-    kept = {entry.to for entry in moves if entry.reason == "fork"}
+    kept = _kept(moves)
     ends = {entry.parent for entry in moves if entry.parent} | kept
     tips = {
         end
@@ -67,6 +68,17 @@ def prompts(log: Log) -> tuple[Prompt, ...]:
         if (text := _said_by_user(entry, log)) is not None:
             found.append(Prompt(entry.seq, text, entry.time, messages))
     return tuple(reversed(found))
+
+
+def _kept(moves: Iterable[HeadMoved]) -> set[int]:
+    """The ends that a fork left as they were, to which nobody has gone back since."""
+    kept: set[int] = set()
+    for move in moves:
+        if move.reason == "fork" and move.to == move.parent:
+            kept.add(move.to)
+        elif move.reason == "switch":
+            kept.discard(move.to)
+    return kept
 
 
 def _branch(log: Log, tip: int) -> Branch:
