@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel, SmallModel
-from tui_agent.agent.branches import Branch, branches, prompts, turn_start
+from tui_agent.agent.branches import Branch, Prompt, branches, prompts, turn_start
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.guards import CostCeiling, Guards, Limit
 from tui_agent.agent.history import replay, step_event, text_of, user_blocks
@@ -393,12 +393,12 @@ class Agent:
     async def switch_branch(self, tip: int) -> None:
         """Go on with the branch that ends at entry `tip`; see `branches`. Raises as `rewind`."""
         async with self.held():
-            if tip not in {branch.tip for branch in self.branches()}:
+            if tip not in {branch.tip for branch in await asyncio.to_thread(self.branches)}:
                 raise ValueError(f"no branch ends at entry {tip}")
             await self._move(tip, "switch")
 
-    def prompts(self) -> tuple[tuple[int, str], ...]:
-        """The user's messages on the present branch, oldest first: number and text."""
+    def prompts(self) -> tuple[Prompt, ...]:
+        """The user's messages on the present branch, oldest first."""
         return prompts(self._record.view.log)
 
     def branches(self) -> tuple[Branch, ...]:
@@ -408,6 +408,8 @@ class Agent:
     async def _move(self, to: int, reason: "events.MoveReason") -> None:
         before = self._engine.tokens
         await self._record.answer_open_calls()
+        if self.busy:
+            raise AgentBusy("a turn waits to go on here")
         seq = await self._record.move_head(to, reason)
         self._tell(events.HeadMoved(seq=seq, to=to, reason=reason, before=before, after=self._engine.tokens))
 

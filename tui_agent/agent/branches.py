@@ -1,5 +1,6 @@
 """The branches of a conversation: where the head was moved, each way it once went can be gone again."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Text
@@ -22,10 +23,22 @@ class Branch(NamedTuple):
     present: bool
 
 
+class Prompt(NamedTuple):
+    """A message of the user, by its number: its text, untrusted, and when it was said (seconds).
+
+    `messages`: how many of the user and the model a rewind to it would take back, itself among them.
+    """
+
+    seq: int
+    text: str
+    time: float
+    messages: int
+
+
 def branches(log: Log) -> tuple[Branch, ...]:
     """Every branch, the present one first, then the newest."""
     moves = [entry for entry in log if isinstance(entry, HeadMoved)]
-    kept = {entry.to for entry in moves if entry.reason == "fork"}
+    kept = _kept(moves)
     ends = {entry.parent for entry in moves if entry.parent} | kept
     tips = {
         end
@@ -46,9 +59,26 @@ def turn_start(log: Log, seq: int) -> tuple[int, str]:
     return entry.parent, text
 
 
-def prompts(log: Log) -> tuple[tuple[int, str], ...]:
-    """The user's messages on the present branch, oldest first: number and text."""
-    return tuple((entry.seq, text) for entry in log.path() if (text := _said_by_user(entry, log)) is not None)
+def prompts(log: Log) -> tuple[Prompt, ...]:
+    """The user's messages on the present branch, oldest first."""
+    found: list[Prompt] = []
+    messages = 0
+    for entry in reversed(log.path()):
+        messages += isinstance(entry, Delivered) or _is_said(entry)
+        if (text := _said_by_user(entry, log)) is not None:
+            found.append(Prompt(entry.seq, text, entry.time, messages))
+    return tuple(reversed(found))
+
+
+def _kept(moves: Iterable[HeadMoved]) -> set[int]:
+    """The ends that a fork left as they were, to which nobody has gone back since."""
+    kept: set[int] = set()
+    for move in moves:
+        if move.reason == "fork" and move.to == move.parent:
+            kept.add(move.to)
+        elif move.reason == "switch":
+            kept.discard(move.to)
+    return kept
 
 
 def _branch(log: Log, tip: int) -> Branch:

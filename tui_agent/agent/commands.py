@@ -271,7 +271,7 @@ def _changed(step: "ContextStep | Refusal", done: str) -> Reply:
 async def _rewind(agent: "Agent", number: str) -> Reply:
     said = agent.prompts()
     if not number:
-        lines = [f"{seq:>6}  {_words(text)}" for seq, text in said]
+        lines = [f"{prompt.seq:>6}  {_words(prompt.text)}" for prompt in said]
         return Reply("Take back which message, with all that came after it? /rewind NUMBER", "\n".join(lines))
     seq = _number(number)
     if seq is None:

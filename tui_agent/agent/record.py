@@ -28,7 +28,7 @@ from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.store import Store, TraceSink
 
-_TOUCHING_MUCH = (ContextEntry, HeadMoved, Prefix)
+_TOUCHING_MUCH = (ContextEntry, Prefix)
 
 
 class Record:
@@ -67,11 +67,12 @@ class Record:
     async def move_head(self, to: int, reason: Literal["rewind", "fork", "switch"]) -> int:
         """Let the conversation go on after entry `to`; the number of the entry that says so. Raises `StorageError`.
 
-        What waits for delivery at that place of the log was dealt with on another branch: it is taken back.
+        What waited for delivery at that place of the log was dealt with on another branch: it is taken back. What was
+        sent since belongs here.
         """
         seq = await self.append(HeadMoved(to=to, reason=reason))
-        if waiting := self.view.queued():
-            await self.append(*(Withdrawn(queued=queued.seq) for queued in waiting))
+        if waiting := [queued.seq for queued in self.view.queued() if queued.seq < seq]:
+            await self.append(*(Withdrawn(queued=queued) for queued in waiting))
         return seq
 
     async def use_model(self, model: ModelFacts) -> None:
@@ -98,8 +99,10 @@ class Record:
                 stamped.append(self.view.log.stamp(entry, now, after=stamped[-1:]))
             await self._store.append(stamped)
             self._waiting.clear()
-            if self.engine.is_long and any(isinstance(entry, _TOUCHING_MUCH) for entry in stamped):
-                # What touches many messages takes long: the view goes on as a copy of it that was worked out aside.
+            moves = any(isinstance(entry, HeadMoved) for entry in stamped)
+            if moves or (self.engine.is_long and any(isinstance(entry, _TOUCHING_MUCH) for entry in stamped)):
+                # What touches many messages takes long, and where the head goes there may be more than here: the view
+                # goes on as a copy of it that was worked out aside.
                 self.engine.become(await aside(lambda: self.view.after(stamped)), stamped)
             else:
                 for entry in stamped:

@@ -1,8 +1,11 @@
-"""How paths, sizes and times are said on the screen."""
+"""How paths, sizes, times and refusals are said on the screen."""
 
 from pathlib import Path
 from time import time
 from typing import Final
+
+WHILE_A_TURN_RUNS: Final = "not while a turn runs; Esc stops it"
+"""Why something cannot be done now."""
 
 _UNITS: Final = ((1024**3, "GB"), (1024**2, "MB"), (1024, "KB"))
 

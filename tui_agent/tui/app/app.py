@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -20,6 +21,7 @@ from tui_agent.crash_log import in_a_line
 from tui_agent.settings import Settings
 from tui_agent.text import one_line
 from tui_agent.tui.app.base_app import BaseApp
+from tui_agent.tui.app.branches import Branches
 from tui_agent.tui.app.conductor import Conductor, SessionUnavailable
 from tui_agent.tui.app.keys import Place
 from tui_agent.tui.app.opening import learn_model, open_for_screen, show_past, welcome
@@ -30,7 +32,7 @@ from tui_agent.tui.context.context_control import ContextControl
 from tui_agent.tui.dialogs.permission import PermissionPanel
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.prompt.prompt import Prompt
-from tui_agent.tui.wording import short_path
+from tui_agent.tui.wording import WHILE_A_TURN_RUNS, short_path
 from tui_agent.version import __version__
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class TuiAgent(BaseApp):
         self._break_at = 0.0
         self._actions = PromptActions(self, self._commands, self.run_command)
         self.steering = ContextControl(self)
+        self.branches = Branches(self, self._occupied)
 
     def on_mount(self) -> None:
         """Show the first picture; everything slow comes after it."""
@@ -124,7 +127,7 @@ class TuiAgent(BaseApp):
         SubtaskSteps(self._transcript, session.agent)
         session.agent.listen(view.show)
         await show_past(session.agent.history(), view, self.pane)
-        view.changed = lambda event: self._context_changed(session.agent, event)
+        view.changed = lambda event: self._context_changed(session.agent, view, event)
         for notice in session.notices:
             view.show(notice)
         self._show_agent(session.agent)
@@ -152,12 +155,7 @@ class TuiAgent(BaseApp):
 
     async def run_command(self, text: str) -> None:
         """Do what `/name argument` says."""
-        try:
-            await self.steering.run(text, lambda text: self._commands.run(self, text))
-        except SessionUnavailable:
-            self.say(Level.WARNING, "There is no session, so this cannot be done")
-        except Exception as error:
-            self.report(error)
+        await self._reporting(self.steering.run(text, lambda text: self._commands.run(self, text)))
 
     async def on_prompt_recalled(self) -> None:
         """Give back the newest text that waits."""
@@ -282,6 +280,32 @@ class TuiAgent(BaseApp):
         """The user wants a context step undone."""
         self.run_worker(self.steering.undo(message.block), name="change", exit_on_error=True)
 
+    def on_conversation_pane_rewind_asked(self, message: ConversationPane.RewindAsked) -> None:
+        """The user wants to go on before a message of theirs."""
+        self._go(self.branches.rewind(str(message.seq)))
+
+    def on_conversation_pane_fork_asked(self, message: ConversationPane.ForkAsked) -> None:
+        """The user wants to go on after a message of theirs, in another branch."""
+        self._go(self.branches.fork(str(message.seq)))
+
+    def _go(self, going: Coroutine[None, None, None]) -> None:
+        self.run_worker(self._reporting(going), name="branch", exit_on_error=True)
+
+    async def _reporting(self, doing: Awaitable[None]) -> None:
+        """Do something the user wants, and show what prevents it."""
+        try:
+            await doing
+        except SessionUnavailable:
+            self.say(Level.WARNING, "There is no session, so this cannot be done")
+        except Exception as error:
+            self.report(error)
+
+    def _occupied(self) -> str:
+        """Why the conversation cannot go on elsewhere now; empty: it can."""
+        if self.conductor.busy:
+            return WHILE_A_TURN_RUNS
+        return "not while a summary is written; Esc stops it" if self.steering.drafting.writing else ""
+
     async def may_switch(self, agent: "Agent", model: "Model") -> bool:
         """Whether another model may go on, after a look at what that means."""
         return await self.steering.may_switch(agent, model)
@@ -350,10 +374,12 @@ class TuiAgent(BaseApp):
         super()._show_agent(agent)
         self.steering.changed()
 
-    def _context_changed(self, agent: "Agent", event: "AgentEvent") -> None:
-        from tui_agent.agent.events import ContextStep, ModelChanged
+    def _context_changed(self, agent: "Agent", view: "TurnView", event: "AgentEvent") -> None:
+        from tui_agent.agent.events import ContextStep, HeadMoved, ModelChanged
 
-        if isinstance(event, ContextStep | ModelChanged):
+        if isinstance(event, HeadMoved):
+            self.branches.moved(agent, view, event)
+        if isinstance(event, ContextStep | HeadMoved | ModelChanged):
             self._show_agent(agent)
         self.status.show(cache_share=agent.cache_share)
         self.steering.changed()

@@ -60,10 +60,9 @@ class BaseApp(App[object]):
         self.crash = ""
         self.refusal = ""
         self.glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
-        self._transcript = Transcript()
         self._commands = default_commands()
         self._files = ProjectFiles(arguments.folder)
-        self.pane = ConversationPane(self._transcript, glyphs=self.glyphs)
+        self.pane = ConversationPane(Transcript(), glyphs=self.glyphs)
         self.entry = PromptArea(PromptHistory(arguments.home / "history.jsonl"), self._commands.complete, self._files)
         self.permission = PermissionPanel(lambda: self.entry.prompt.last_key)
         self.status = StatusBar(self.glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
@@ -84,6 +83,11 @@ class BaseApp(App[object]):
     async def agent(self) -> "Agent":
         """The agent, once the session is open. Raises SessionUnavailable."""
         return await self.conductor.agent()
+
+    @property
+    def _transcript(self) -> Transcript:
+        """What is on the screen."""
+        return self.pane.transcript
 
     # Telling and asking
 

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from tui_agent.agent.commands import COMMANDS
 from tui_agent.settings import PermissionMode
+from tui_agent.tui.app.branches import Branches
 from tui_agent.tui.app.keys import keys_text
 from tui_agent.tui.app.model_commands import ModelHost, choose_model, enter_key
 from tui_agent.tui.cards.blocks import Level
@@ -25,6 +26,9 @@ _USAGE_WIDTH: Final = 24
 
 class Host(ModelHost, Protocol):
     """What a command may use of the app."""
+
+    branches: Branches
+    """Goes about the branches of the conversation."""
 
     def theme_names(self) -> tuple[str, ...]:
         """The themes there are."""
@@ -166,6 +170,22 @@ def _steering(name: str) -> Handler:
     return handler
 
 
+async def _rewind(host: Host, argument: str) -> None:
+    await host.branches.rewind(argument)
+
+
+async def _fork(host: Host, argument: str) -> None:
+    await host.branches.fork(argument)
+
+
+async def _tree(host: Host, argument: str) -> None:
+    await host.branches.tree(argument)
+
+
+_OWN_FORMS: Final[dict[str, Handler]] = {"rewind": _rewind, "fork": _fork, "tree": _tree}
+"""Commands of the agent that the app has in a form of its own."""
+
+
 async def _quit(host: Host, argument: str) -> None:
     host.quit()
 
@@ -185,7 +205,13 @@ def default_commands() -> Commands:
             Command("tools", "what the model can use", _steering("tools")),
             Command("escalate", "go on with the provider's frontier model", _steering("escalate")),
             *(
-                Command(each.name, each.description, _steering(each.name), each.argument, each.aliases)
+                Command(
+                    each.name,
+                    each.description,
+                    _OWN_FORMS.get(each.name) or _steering(each.name),
+                    each.argument,
+                    each.aliases,
+                )
                 for each in COMMANDS
             ),
             Command("theme", "choose the colours", _theme, argument="[name]"),

@@ -137,6 +137,16 @@ class Conductor:
         if self._waiting.pop(seq, None) is not None:
             self._show_waiting()
 
+    def forget_waiting(self) -> None:
+        """The conversation goes on elsewhere: what waited for a step there goes back to the prompt."""
+        if self.session is None:
+            return
+        waits = {seq for seq, _ in self.session.agent.queued()}
+        unsent = [self._waiting.pop(seq) for seq in sorted(self._waiting) if seq not in waits]
+        if unsent:
+            self._show_waiting()
+            self._stage.give_back("\n".join(unsent))
+
     async def _run(self, session: "Session", view: "TurnView", text: str) -> None:
         view.begin()
         self._stage.turn_changed()

@@ -41,6 +41,7 @@ PLACES: Final[dict[Place, tuple[str, Keys]]] = {
             ("Enter", "open or close it"),
             ("y, c", "copy it; copy the code in it"),
             ("u", "undo it, where it is a context step"),
+            ("r, f", "rewind to before it, fork after it, where it is yours"),
             ("/, n, N", "search; the next and the previous hit"),
             ("[ ]", "to the prompt before, or after"),
             ("PgUp, PgDn", "turn pages"),

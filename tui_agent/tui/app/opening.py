@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
@@ -72,16 +72,21 @@ async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: Transc
     """Bring an earlier conversation to the screen, however long: in slices, between which keys are answered."""
     pane.hold()
     try:
-        began = monotonic()
-        for event in past:
-            view.show(event)
-            if monotonic() - began > SLICE_S:
-                pane.take_in()
-                await asyncio.sleep(0)
-                began = monotonic()
-        view.end()
+        await in_slices(past, view, pane.take_in)
     finally:
         pane.flush()
+
+
+async def in_slices(past: Iterable["AgentEvent"], view: "TurnView", take_in: Callable[[], object]) -> None:
+    """Show an earlier conversation to a view. `take_in` measures what has come, after each slice."""
+    began = monotonic()
+    for event in past:
+        view.show(event)
+        if monotonic() - began > SLICE_S:
+            take_in()
+            await asyncio.sleep(0)
+            began = monotonic()
+    view.end()
 
 
 async def learn_model(agent: "Agent", questions: Questions) -> None:

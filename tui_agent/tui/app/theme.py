@@ -173,6 +173,7 @@ class Glyphs:
     dot: str = "·"
     ellipsis: str = "…"
     nested: str = "└"
+    limb: str = "├"
     checked: str = "☑"
     unchecked: str = "☐"
 
@@ -202,6 +203,7 @@ ASCII: Final = Glyphs(
     dot="-",
     ellipsis="...",
     nested="`",
+    limb="|",
     checked="x",
     unchecked="o",
 )

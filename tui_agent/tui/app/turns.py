@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final, Protocol
 
+from typing_extensions import Unpack
+
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
 from tui_agent.agent.user_shell import USER_SHELL, as_shown, is_note, read_note
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.text import call_summary, one_line
-from tui_agent.tui.app.status_bar import StatusBar
+from tui_agent.tui.app.status_bar import Changes, Status
 from tui_agent.tui.cards.blocks import Level, ProseBlock, ReasoningBlock, ResultSize, ToolBlock, ToolState
 from tui_agent.tui.cards.subtask_steps import is_subtask
 from tui_agent.tui.pane.transcript import Transcript, compact_count
@@ -41,14 +43,43 @@ class Waiting(Protocol):
         ...
 
 
+class StatusLine(Protocol):
+    """Where it is told what goes on now; `StatusBar` is one."""
+
+    @property
+    def status(self) -> Status:
+        """What is told."""
+        ...
+
+    def show(self, **changes: Unpack[Changes]) -> None:
+        """Change some of what is told."""
+        ...
+
+
+class Unseen:
+    """In place of the status bar and of what waits, where a conversation is shown that is not the present one yet."""
+
+    status = Status()
+
+    def show(self, **changes: Unpack[Changes]) -> None:
+        """Nothing is told."""
+
+    def add(self, seq: int, text: str) -> None:
+        """Nothing waits."""
+
+    def remove(self, seq: int) -> None:
+        """Nothing has waited."""
+
+
 class TurnView:
     """Shows a conversation as it happens, and, from its history, as it happened.
 
     `changed` is told of each event after which the context is another.
     """
 
-    def __init__(self, transcript: Transcript, status: StatusBar, waiting: Waiting) -> None:
+    def __init__(self, transcript: Transcript, status: StatusLine, waiting: Waiting) -> None:
         self._transcript = transcript
+        self._moved_at = 0
         self._status = status
         self._waiting = waiting
         self._prose: ProseBlock | None = None
@@ -58,9 +89,29 @@ class TurnView:
         self._running: dict[str, ToolBlock] = {}
         self._undone: dict[int, int] = {}
         self.changed: Callable[[AgentEvent], None] | None = None
-        self._own_shown: set[int] = set()
+        self._own_shown: dict[int, ToolBlock] = {}
         self.answered = False
         self.interrupted = False
+
+    @property
+    def transcript(self) -> Transcript:
+        """What has been shown so far."""
+        return self._transcript
+
+    def aside(self) -> "TurnView":
+        """A view that shows another conversation, which is not on the screen until this view goes on with it."""
+        return TurnView(self._transcript.successor(), Unseen(), Unseen())
+
+    def go_on_with(self, other: "TurnView") -> None:
+        """Show from here on what `other` shows, and below it what came here since the head of the log moved."""
+        running = [block for block in self._running.values() if block.index < self._moved_at]
+        since = self._transcript.blocks[self._moved_at :]
+        self._transcript, undone = other._transcript, self._undone
+        self._transcript.take_over([*running, *since])
+        self._undone = dict(other._undone)
+        for seq, target in undone.items():
+            self._undone[seq] = target
+            self._mark(target, undone=True)
 
     def begin(self) -> None:
         """A turn is about to run."""
@@ -110,6 +161,10 @@ class TurnView:
                 self._active(_STEPS_RUNNING.get(event.step, event.step))
             case events.ContextStep():
                 self._on_context_step(event)
+            case events.HeadMoved():
+                self._moved_at = len(self._transcript)
+                self._undone = {}
+                self._status.show(tokens=event.after, measured=False)
             case events.ModelChanged():
                 self._status.show(model=event.model, window=event.window or self._status.status.window)
             case events.Notice():
@@ -133,7 +188,6 @@ class TurnView:
         for seq, text in queued:
             if is_note(text):
                 self._on_user(events.UserMessage(seq=seq, text=text))
-                self._own_shown.add(seq)
             else:
                 self._waiting.add(seq, text)
 
@@ -145,12 +199,16 @@ class TurnView:
     def _on_user(self, event: events.UserMessage) -> None:
         own = read_note(event.text)
         if own is None:
-            self._transcript.add_user(_shown_prompt(event.text, len(event.images)))
-        elif event.queued not in self._own_shown:
+            self._transcript.add_user(_shown_prompt(event.text, len(event.images)), seq=event.seq)
+        elif (shown := self._own_shown.get(event.queued)) is not None:
+            self._transcript.set_number(shown, event.seq)
+        else:
+            card = self._transcript.add_tool(
+                f"user-{event.seq}", USER_SHELL, summary=one_line(own.command), arguments=as_shown(own.command)
+            )
+            self._number_own(card, event.seq)
             self._transcript.finish_tool(
-                self._transcript.add_tool(
-                    f"user-{event.seq}", USER_SHELL, summary=one_line(own.command), arguments=as_shown(own.command)
-                ),
+                card,
                 ToolState.INTERRUPTED if own.stopped else ToolState.OK if own.succeeded else ToolState.ERROR,
                 own.output,
                 note=own.ending,
@@ -252,16 +310,21 @@ class TurnView:
                 restores=True,
             )
         if event.name == USER_SHELL:
-            self._own_shown.add(event.seq)
+            self._number_own(block, event.seq)
         else:
             self._active_tools()
+
+    def _number_own(self, card: ToolBlock, seq: int) -> None:
+        """A command of the user's own became message `seq`, or waits under that number to become one."""
+        self._own_shown[seq] = card
+        self._transcript.set_number(card, seq)
 
     def _on_context_step(self, event: events.ContextStep) -> None:
         name = _STEPS.get(event.step, event.step)
         if event.error:
             self._transcript.add_notice(Level.WARNING, f"{name}: nothing was changed", event.error)
             return
-        counted = f"{event.items:,} {name}" if event.step in ("cleared", "digest") else name
+        counted = _counted(event.items, name) if event.step in _COUNTED else name
         self._transcript.add_boundary(
             counted, before=event.before, after=event.after, reason=event.reason, text=event.text, seq=event.seq
         )
@@ -331,6 +394,7 @@ _CHANGES: Final = (
     events.ToolFinished,
     events.ContextChanged,
     events.ContextStep,
+    events.HeadMoved,
     events.ModelChanged,
     events.TurnFinished,
 )
@@ -344,13 +408,21 @@ _STEPS: Final = {
     "pinned": "pinned",
     "unpinned": "unpinned",
     "restored": "brought back",
+    "shortened": "messages shortened",
     "undone": "undone",
 }
+_COUNTED: Final = frozenset(("cleared", "digest", "shortened"))
+"""Steps whose name follows how many results or messages they cover."""
 _STEPS_RUNNING: Final = {
     "summary": "summarising older turns",
     "checkpoint": "writing the task's record",
     "digest": "digesting results",
 }
+
+
+def _counted(count: int, name: str) -> str:
+    things, done = name.split(maxsplit=1)
+    return f"{count:,} {things if count != 1 else things.removesuffix('s')} {done}"
 
 
 def _tool_state(status: str) -> ToolState:

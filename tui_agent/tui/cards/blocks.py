@@ -132,9 +132,10 @@ class Card(Block):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class UserBlock(Block):
-    """What the user asked."""
+    """What the user asked; `seq` is the number of that message, 0 where it is not known."""
 
     text: str
+    seq: int = 0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -182,7 +183,7 @@ class ToolBlock(Card):
     tail: the last lines printed while it runs. result: what the model was given.
     steps: of a subtask, where it stands and what it calls, a line each; kept when it is over.
     diff: a unified diff, for edits. note: one line on why it was denied or failed.
-    seconds: how long it ran.
+    seconds: how long it ran. seq: of a command of the user's own, the number of the message it became; else 0.
     """
 
     call_id: str
@@ -198,6 +199,7 @@ class ToolBlock(Card):
     note: str = ""
     seconds: float | None = None
     depth: int = 0
+    seq: int = 0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

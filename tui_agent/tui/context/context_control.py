@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from tui_agent.tui.app.conductor import SessionUnavailable
 from tui_agent.tui.cards.blocks import BoundaryBlock, Level
 from tui_agent.tui.context.drafting import UNCHANGED, Drafting
+from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -71,7 +72,7 @@ class ContextControl:
         try:
             done = await change()
         except AgentBusy:
-            self._app.hint("not while a turn runs; Esc stops it")
+            self._app.hint(WHILE_A_TURN_RUNS)
         except StorageError as error:
             self._app.say(Level.ERROR, error.message, hint=error.hint)
         else:
@@ -161,7 +162,7 @@ class ContextControl:
         try:
             await self.drafting.run(agent, step, accepted.focus)
         except AgentBusy:
-            self._app.hint("not while a turn runs; Esc stops it")
+            self._app.hint(WHILE_A_TURN_RUNS)
         return None
 
 

@@ -14,6 +14,7 @@ from tui_agent.context.economics import spoken_time
 from tui_agent.context.stats import LABELS, Activity, ContextStats, Mark, price_text
 from tui_agent.conversation.items import Item, place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category
+from tui_agent.conversation.states import ItemState
 from tui_agent.text import clean, displayed, money_text, one_line
 from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.cards.palette import Look
@@ -22,7 +23,7 @@ from tui_agent.tui.dialogs.row_list import Row, Rows
 from tui_agent.tui.pane.transcript import compact_count
 
 LAYERS: Final = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}
-STEP_NAMES: Final = {
+STEP_NAMES: Final[dict[str, str]] = {
     "cleared": "cleared",
     "digest": "digested",
     "summary": "summarised",
@@ -30,9 +31,10 @@ STEP_NAMES: Final = {
     "pinned": "pinned",
     "unpinned": "unpinned",
     "restored": "brought back",
+    "shortened": "shortened",
     "undone": "undone",
 }
-STATES: Final = {
+STATES: Final[dict[ItemState, str]] = {
     "verbatim": "",
     "preview": "preview",
     "cleared": "cleared",
@@ -40,6 +42,7 @@ STATES: Final = {
     "summarized": "summarised",
     "checkpointed": "recorded",
     "restored": "restored",
+    "shortened": "shortened",
 }
 ITEM_NAMES: Final[dict[Category, str]] = {
     "user": "you",
@@ -284,7 +287,7 @@ def _draw_item(item: Item, now: float, excerpt: Callable[[int], str], width: int
     gone = item.size.characters < item.full.characters and item.state != "verbatim"
     style = palette.faint if gone else palette.base
     name = fit(one_line(item.name) or ITEM_NAMES.get(item.category, item.category), NAME_CELLS, glyphs.ellipsis)
-    state = "pinned" if item.pinned else STATES.get(item.state, item.state)
+    state = "pinned" if item.pinned else STATES[item.state]
     right = f"{state and '  ' + state}{item_size(item):>{SIZE_CELLS + 1}}{age(now - item.time):>{AGE_CELLS + 1}}"
     room = max(0, width - 2 - NAME_CELLS - 2 - len(right))
     told = fit(one_line(excerpt(item.seq), 200), room, glyphs.ellipsis) if room >= 4 else ""

@@ -87,9 +87,19 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     class Moved(Message):
         """The cursor is on another row."""
 
-    def __init__(self, glyphs: Glyphs, *, in_dialog: bool = False, id: str | None = None) -> None:  # noqa: A002
-        """`in_dialog`: it stands on the ground of a dialog, not on that of the screen."""
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        *,
+        in_dialog: bool = False,
+        keys_elsewhere: bool = False,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        """`in_dialog`: it stands on the ground of a dialog, not on that of the screen. `keys_elsewhere`: another widget
+        has the focus and moves the cursor, which is always seen.
+        """
         super().__init__(id=id)
+        self.can_focus = not keys_elsewhere
         self._in_dialog = in_dialog
         self._look = Look(Palette.from_theme({}), glyphs)
         self._rows = Rows()
@@ -194,7 +204,8 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
             return Strip.blank(width, base)
         line = crop(self._rows[place].draw(self.measure, self._look), width)
         segments = line.segments
-        if place != self._cursor or not self.has_focus or not segments or not segments[0].text.startswith(" "):
+        unmarked = place != self._cursor or (self.can_focus and not self.has_focus)
+        if unmarked or not segments or not segments[0].text.startswith(" "):
             return Strip(segments, line.width).adjust_cell_length(width, base)
         first, *others = segments
         cursor = Segment(self._look.glyphs.cursor, self._look.palette.accent)

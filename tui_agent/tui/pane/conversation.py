@@ -16,9 +16,9 @@ from tui_agent.tui.app.theme import UNICODE, Glyphs
 from tui_agent.tui.cards.blocks import BoundaryBlock
 from tui_agent.tui.pane.pane_extras import PaneExtras
 from tui_agent.tui.pane.selecting import encode_line, selected_text
-from tui_agent.tui.pane.transcript import Transcript, can_open, plain_text
+from tui_agent.tui.pane.transcript import Transcript, can_open, message_number, plain_text
 from tui_agent.tui.pane.transcript_view import TranscriptView
-from tui_agent.tui.pane.viewport import Row
+from tui_agent.tui.pane.viewport import Follower, Row
 
 
 class ConversationPane(TranscriptView, inherit_bindings=False):
@@ -31,6 +31,8 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         Binding("enter", "toggle_card", "Open or close", show=False),
         Binding("y", "copy_block", "Copy block", show=False),
         Binding("u", "undo_step", "Undo the context step", show=False),
+        Binding("r", "rewind", "Rewind to before the message", show=False),
+        Binding("f", "fork", "Fork after the message", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown", "page(1)", "Page down", show=False),
         Binding("home", "top", "First line", show=False),
@@ -58,6 +60,20 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
             super().__init__()
             self.block = block
 
+    class RewindAsked(Message):
+        """The user wants to go on before the message with this number."""
+
+        def __init__(self, seq: int) -> None:
+            super().__init__()
+            self.seq = seq
+
+    class ForkAsked(Message):
+        """The user wants to go on after the message with this number, in another branch."""
+
+        def __init__(self, seq: int) -> None:
+            super().__init__()
+            self.seq = seq
+
     def __init__(self, transcript: Transcript, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:  # noqa: A002
         super().__init__(transcript, glyphs=glyphs, id=id)
         self._extras = PaneExtras(self)
@@ -68,6 +84,12 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         return self._extras.spinning
 
     # What the app asks for
+
+    @override
+    def show(self, shown: Transcript | Follower) -> None:
+        """Show another transcript from its end."""
+        self._extras.forget()
+        super().show(shown)
 
     def toggle_all(self) -> None:
         """Open every card, or collapse every card."""
@@ -115,6 +137,16 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         block = self.cursor_block
         if isinstance(block, BoundaryBlock) and block.seq and not block.undone:
             self.post_message(self.UndoAsked(block))
+
+    def action_rewind(self) -> None:
+        """Go on before the message of the user under the cursor."""
+        if seq := message_number(self.cursor_block):
+            self.post_message(self.RewindAsked(seq))
+
+    def action_fork(self) -> None:
+        """Go on after the message of the user under the cursor, in another branch."""
+        if seq := message_number(self.cursor_block):
+            self.post_message(self.ForkAsked(seq))
 
     def action_copy_code(self) -> None:
         """Copy the code in the block under the cursor; pressed again, the next piece of it."""
@@ -209,6 +241,11 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         self._extras.leave_search()
         self._refresh_block(self._cursor)
 
+    @override
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        super().watch_has_focus(_has_focus)
+        self._extras.cursor_moved()
+
     # Selection
 
     @override
@@ -221,6 +258,11 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
     @override
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return selected_text(self._viewport, selection), "\n"
+
+    @override
+    def _set_cursor(self, index: int) -> None:
+        super()._set_cursor(index)
+        self._extras.cursor_moved()
 
     # What stands over the lines
 

@@ -1,4 +1,6 @@
-"""What the pane shows over its lines: matches of a search, spinners of running calls, and how much is new below."""
+"""What the pane shows over its lines: matches of a search, spinners of running calls, how much is new below, and what
+can be done with a message of the user's.
+"""
 
 from collections.abc import Sequence
 from time import monotonic
@@ -16,7 +18,7 @@ from tui_agent.tui.cards.blocks import Block, ProseBlock, ReasoningBlock, ToolBl
 from tui_agent.tui.cards.fences import fenced_code
 from tui_agent.tui.pane.decorating import SPIN_S, SPINNER, SPINNER_ASCII, with_label, with_spinner, with_words
 from tui_agent.tui.pane.searching import Search, Typed
-from tui_agent.tui.pane.transcript import plain_text
+from tui_agent.tui.pane.transcript import message_number, plain_text
 from tui_agent.tui.pane.transcript_view import TranscriptView
 from tui_agent.tui.pane.viewport import Row
 
@@ -30,7 +32,17 @@ class PaneExtras:
         self._timer: Timer | None = None
         self._left_at: tuple[int, int] | None = None
         self._label = ""
+        self._leads_to_end = False
         self._copied = (0, -1)
+
+    def forget(self) -> None:
+        """Another transcript is shown."""
+        self._left_at = None
+        self.leave_search()
+
+    def cursor_moved(self) -> None:
+        """The block cursor is on another block, or came or went."""
+        self._show_label()
 
     # Lines
 
@@ -127,7 +139,7 @@ class PaneExtras:
 
     def on_pill(self, offset: Offset) -> bool:
         """Whether a place on the pane is on the label that leads to the end."""
-        if self._searching or not self._label or offset.y != self._last_row:
+        if not self._label or not self._leads_to_end or offset.y != self._last_row:
             return False
         return offset.x >= self._pane.size.width - cell_len(self._label)
 
@@ -149,12 +161,13 @@ class PaneExtras:
 
     def _show_label(self) -> None:
         glyphs = self._pane.look.glyphs
+        label, self._leads_to_end = "", False
         if self._searching:
             label = self.search.label(glyphs)
         elif count := self._new_lines():
-            label = f" {count:,} new line{'s' if count > 1 else ''} {glyphs.dot} End "
-        else:
-            label = ""
+            label, self._leads_to_end = f" {count:,} new line{'s' if count > 1 else ''} {glyphs.dot} End ", True
+        elif self._pane.has_focus and message_number(self._pane.cursor_block):
+            label = f" r rewinds to before it {glyphs.dot} f forks after it "
         if label != self._label:
             self._label = label
             self._pane.refresh(Region(0, self._last_row, self._pane.size.width, 1))

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypedDict, TypeVar
 
@@ -69,9 +69,23 @@ class Transcript:
         return self.folding.open
 
     def when_opened(self, told: Callable[[ToolBlock], None], about: Callable[[str], bool]) -> None:
-        """Tell `told` of each card that is opened of a tool that `about` says yes to."""
+        """Tell `told` of each card of a tool that `about` says yes to, when it is opened or where it stands open."""
         self._opened, self._is_told = told, about
         self._told = [block for block in self.blocks if isinstance(block, ToolBlock) and about(block.name)]
+        for block in self._told:
+            self._tell_opened(block)
+
+    def successor(self) -> "Transcript":
+        """An empty one, to be filled and shown in this one's place: its cards stand as they do here."""
+        return Transcript(folding=self.folding, _next_id=self._next_id)
+
+    def take_over(self, blocks: Iterable[Block]) -> None:
+        """Append blocks that stood in another transcript until now."""
+        for block in blocks:
+            block.id, block.index = self._next_id, len(self.blocks)
+            if isinstance(block, ToolBlock):
+                self._by_call[block.call_id] = block
+            self._append(block)
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -81,9 +95,9 @@ class Transcript:
 
     # What was said
 
-    def add_user(self, text: str) -> UserBlock:
-        """Append what the user asked."""
-        return self._append(UserBlock(**self._place(), text=clean(text)))
+    def add_user(self, text: str, *, seq: int = 0) -> UserBlock:
+        """Append what the user asked; `seq` is the number of that message."""
+        return self._append(UserBlock(**self._place(), text=clean(text), seq=seq))
 
     def start_prose(self, text: str = "") -> ProseBlock:
         """Append an answer that will stream."""
@@ -160,6 +174,10 @@ class Transcript:
     def tool(self, call_id: str) -> ToolBlock | None:
         """The newest block of a tool call, or None when the call was never shown."""
         return self._by_call.get(call_id)
+
+    def set_number(self, block: ToolBlock, seq: int) -> None:
+        """The user's own command became the message with this number."""
+        block.seq = seq
 
     def set_tool_state(self, block: ToolBlock, state: ToolState, note: str = "") -> None:
         """Move a call to another state; `note` says why it was denied or interrupted."""
@@ -301,6 +319,21 @@ class Transcript:
         later = range(index + 1, len(self.blocks))
         return next((place for place in later if isinstance(self.blocks[place], UserBlock)), None)
 
+    def said_after(self, seq: int) -> Block | None:
+        """The oldest block of what the user said in a message after number `seq`."""
+        found: Block | None = None
+        for block in reversed(self.blocks):
+            number = message_number(block)
+            if number > seq:
+                found = block
+            elif number:
+                break
+        return found
+
+    def said_up_to(self, seq: int) -> Block | None:
+        """The newest block of what the user said up to message number `seq`."""
+        return next((block for block in reversed(self.blocks) if 0 < message_number(block) <= seq), None)
+
     def search(self, words: str, *, limit: int = 1000) -> list[Match]:
         """Where `words` occur, letter case ignored, oldest first; at most `limit` places."""
         if not words:
@@ -341,6 +374,18 @@ def can_open(block: Block) -> bool:
             return bool(block.text)
         case _:
             return False
+
+
+def message_number(block: Block | None) -> int:
+    """The number of the message that the user said in a block; 0: they said nothing there."""
+    return block.seq if isinstance(block, (UserBlock, ToolBlock)) else 0
+
+
+def words_said(block: Block | None) -> str:
+    """What the user said in a block, as they typed it."""
+    if isinstance(block, ToolBlock):
+        return f"!{block.summary}"
+    return block.text if isinstance(block, UserBlock) else ""
 
 
 def plain_text(block: Block) -> str:

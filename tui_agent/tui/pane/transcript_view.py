@@ -23,7 +23,7 @@ from tui_agent.tui.cards.palette import Look, Palette
 from tui_agent.tui.pane.decorating import with_cursor
 from tui_agent.tui.pane.selecting import encode_line, with_selection
 from tui_agent.tui.pane.transcript import Transcript
-from tui_agent.tui.pane.viewport import Position, Row, Viewport
+from tui_agent.tui.pane.viewport import Follower, Position, Row, Viewport
 
 MAX_MEASURE: Final = 112
 """Cells of the column of text at most: longer lines are hard to read."""
@@ -50,17 +50,14 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
     def __init__(self, transcript: Transcript, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._glyphs = glyphs
-        self._viewport = Viewport(transcript, Look(Palette.from_theme({}), glyphs))
+        self._follower = Follower(Viewport(transcript, Look(Palette.from_theme({}), glyphs)), self._on_change)
         self._cursor: int | None = None
-        self._changed: set[int] = set()
-        self._rebuild = True
         self._flush_timer: Timer | None = None
         self._flushed_at = 0.0
         self._held = False
         self._shown: list[Row] = []
         self._strips: dict[Position, tuple[Line, Strip]] = {}
         self._was_following = True
-        transcript.listen(self._on_change)
 
     @property
     def transcript(self) -> Transcript:
@@ -98,14 +95,25 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         """Painted lines held in memory."""
         return self._viewport.painted_lines
 
-    def show(self, transcript: Transcript) -> None:
+    def follower(self, transcript: Transcript) -> Follower:
+        """Measures another transcript while it is filled, so that showing it then costs what is in view."""
+        viewport = Viewport(transcript, self._viewport.look)
+        viewport.resize(*self._measure)
+        return Follower(viewport)
+
+    def show(self, shown: Transcript | Follower) -> None:
         """Show another transcript from its end."""
         self.transcript.listen(None)
-        self._viewport = Viewport(transcript, self._viewport.look)
+        look = self._viewport.look
+        self._follower = self.follower(shown) if isinstance(shown, Transcript) else shown
+        self._follower.told = self._on_change
+        if self._viewport.look is not look:
+            self._viewport.restyle(look)
         self._viewport.resize(*self._measure)
         self._cursor = None
-        transcript.listen(self._on_change)
-        self._on_change(None)
+        if self.text_selection is not None:
+            self.screen.clear_selection()
+        self.flush()
 
     def set_glyphs(self, glyphs: Glyphs) -> None:
         """Draw with other symbols."""
@@ -215,11 +223,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
 
     # Changes
 
-    def _on_change(self, index: int | None) -> None:
-        if index is None:
-            self._rebuild = True
-        else:
-            self._changed.add(index)
+    def _on_change(self) -> None:
         if self._flush_timer is None and self.is_mounted and not self._held:
             waited = monotonic() - self._flushed_at
             self._flush_timer = self.set_timer(max(0.001, 1 / UPDATES_PER_SECOND - waited), self.flush)
@@ -250,16 +254,15 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
     @property
     def _view(self) -> Viewport:
         """The viewport, after every change of the transcript so far has reached it."""
-        if self._rebuild:
-            self._viewport.rebuild()
-            if self._cursor is not None and self._cursor >= len(self.transcript):
-                self._cursor = None
-        else:
-            for index in sorted(self._changed):
-                self._viewport.update(index)
-        self._rebuild = False
-        self._changed.clear()
-        return self._viewport
+        viewport = self._follower.take_in()
+        if self._cursor is not None and self._cursor >= len(viewport.transcript):
+            self._cursor = None
+        return viewport
+
+    @property
+    def _viewport(self) -> Viewport:
+        """The viewport as it was last looked at."""
+        return self._follower.viewport
 
     def _show(self) -> None:
         """Move the scrollbar to where the viewport is, and paint the rows that differ from those on the screen."""

@@ -1,6 +1,7 @@
 """Which painted lines are in view: scrolling, anchoring and following the tail, without a widget."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -364,3 +365,33 @@ class Viewport:
             only = next(iter(self._paintings.values()))
             self._kept -= only.painted
             only.forget()
+
+
+class Follower:
+    """Brings the changes of a transcript to a viewport, all that have come at once; `told` hears of each."""
+
+    def __init__(self, viewport: Viewport, told: Callable[[], None] | None = None) -> None:
+        self.viewport = viewport
+        self.told = told
+        self._changed: set[int] = set()
+        self._rebuild = True
+        viewport.transcript.listen(self._on_change)
+
+    def take_in(self) -> Viewport:
+        """The viewport, after every change so far has reached it."""
+        if self._rebuild:
+            self.viewport.rebuild()
+        else:
+            for index in sorted(self._changed):
+                self.viewport.update(index)
+        self._rebuild = False
+        self._changed.clear()
+        return self.viewport
+
+    def _on_change(self, index: int | None) -> None:
+        if index is None:
+            self._rebuild = True
+        else:
+            self._changed.add(index)
+        if self.told is not None:
+            self.told()

@@ -95,6 +95,12 @@ class Prompt(TextArea):
         self._replace_all(text if shown else self._pastes.fold(text))
         self._completions.show(None)
 
+    def begin(self, text: str) -> None:
+        """Let a text stand here to be gone on with; what stood here can be had back from the history."""
+        self.clear_draft()
+        self.replace_draft(text)
+        self.focus()
+
     def put(self, text: str) -> None:
         """Give a text back to the user, above what they have written since; a long one as a chip."""
         written = self.text

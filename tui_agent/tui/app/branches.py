@@ -1,0 +1,205 @@
+"""The branches of the conversation: going to another place of it, and showing it as it is there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from tui_agent.text import one_line
+from tui_agent.tui.app.opening import in_slices
+from tui_agent.tui.cards.blocks import Block, Level
+from tui_agent.tui.pane.transcript import Transcript, message_number, words_said
+from tui_agent.tui.wording import WHILE_A_TURN_RUNS
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.agent.events import AgentEvent, HeadMoved
+    from tui_agent.tui.app.base_app import BaseApp
+    from tui_agent.tui.app.turns import TurnView
+
+WORDS: Final = 40
+"""Characters of a message by which a notice names it."""
+LOT: Final = 500
+"""Blocks of a conversation that are freed at once; freeing all of a long one would hold up a key."""
+ON_THE_WAY: Final = "going there"
+
+
+class Branches:
+    """How the user of one app goes about the branches. `occupied` says why nothing can be done now; empty: it can."""
+
+    def __init__(self, app: "BaseApp", occupied: Callable[[], str]) -> None:
+        self._app = app
+        self._occupied = occupied
+        self._moving = False
+
+    # What the user asks for
+
+    async def rewind(self, number: str = "") -> None:
+        """Take a message of the user back, with all that came after it; its text goes to the prompt.
+
+        Without a number the user chooses among their messages. Raises `SessionUnavailable`, `StorageError`.
+        """
+        agent = await self._app.agent()
+        if self._refused():
+            return
+        if not number:
+            from tui_agent.tui.dialogs.branch_pickers import rewind_picker
+
+            prompts = await asyncio.to_thread(agent.prompts)
+            if not prompts:
+                self._app.say(Level.INFO, "There is nothing to take back")
+                return
+            chosen = await self._app.question(rewind_picker(prompts, self._app.glyphs))
+            if chosen is None:
+                return
+            number = chosen
+        seq = _number(number)
+        if seq is None:
+            self._app.say(
+                Level.WARNING, "/rewind takes the number of a message of yours", hint="/rewind alone lists them"
+            )
+            return
+
+        async def move() -> None:
+            whole = await _as_written(agent, seq)
+            text = await agent.rewind(seq)
+            self._app.entry.prompt.begin(_as_typed(whole or text))
+
+        await self._move(move, "Nothing was taken back", "/rewind alone lists your messages")
+
+    async def fork(self, number: str = "") -> None:
+        """Begin another branch after a message, without a number after the newest. Raises as `rewind`."""
+        agent = await self._app.agent()
+        if self._refused():
+            return
+        seq = _number(number)
+        if number and seq is None:
+            self._app.say(Level.WARNING, "/fork takes the number of a message, or nothing for the newest")
+            return
+
+        async def move() -> None:
+            await agent.fork(seq)
+
+        await self._move(move, "No branch was begun", "/items lists the messages")
+
+    async def tree(self, number: str = "") -> None:
+        """Go on with another branch, without a number the one the user chooses. Raises as `rewind`."""
+        agent = await self._app.agent()
+        if self._refused():
+            return
+        if not number:
+            from tui_agent.tui.dialogs.branch_pickers import tree_picker
+
+            branches = await asyncio.to_thread(agent.branches)
+            if len(branches) < 2:
+                self._app.say(Level.INFO, "There is one branch", hint="/rewind and /fork begin others")
+                return
+            chosen = await self._app.question(tree_picker(branches, self._app.glyphs))
+            if chosen is None or chosen == str(branches[0].tip):
+                return
+            number = chosen
+
+        async def move() -> None:
+            await agent.switch_branch(_number(number) or 0)
+
+        await self._move(move, "The conversation stays on its branch", "/tree alone lists them")
+
+    def _refused(self) -> bool:
+        why = self._occupied()
+        if why:
+            self._app.hint(why)
+        return bool(why)
+
+    async def _move(self, move: Callable[[], Awaitable[None]], unchanged: str, hint: str) -> None:
+        """Go there, once however often a key was pressed; where that cannot be, say why."""
+        from tui_agent.agent.agent import AgentBusy
+
+        if self._moving:
+            return
+        self._moving = True
+        self._app.status.show(hint=ON_THE_WAY)
+        try:
+            await move()
+        except AgentBusy:
+            self._app.hint(WHILE_A_TURN_RUNS)
+        except ValueError as error:
+            self._app.say(Level.WARNING, unchanged, f"{error}.", hint)
+        finally:
+            self._moving = False
+            self._there()
+
+    # What is shown
+
+    def moved(self, agent: "Agent", view: "TurnView", event: "HeadMoved") -> None:
+        """The conversation goes on elsewhere, whoever wanted that: show it as it is there."""
+        self._app.conductor.forget_waiting()
+        # What is said from now on is shown as it comes, and is no part of the past.
+        shown = self._show(agent, view, event, agent.history())
+        self._app.run_worker(shown, name="branch", group="branch", exclusive=True, exit_on_error=True)
+
+    async def _show(self, agent: "Agent", view: "TurnView", event: "HeadMoved", past: "Iterable[AgentEvent]") -> None:
+        """Fill another transcript beside the one on the screen, and show it when it is whole."""
+        from tui_agent.tui.cards.subtask_steps import SubtaskSteps
+
+        self._app.status.show(hint=ON_THE_WAY)
+        before, filling = view.transcript, view.aside()
+        follower = self._app.pane.follower(filling.transcript)
+        await in_slices(past, filling, follower.take_in)
+        title, hint = _told(event, before, filling.transcript)
+        filling.transcript.add_notice(Level.INFO, title, hint=hint)
+        view.go_on_with(filling)
+        self._app.pane.show(follower)
+        SubtaskSteps(view.transcript, agent)
+        self._app.refresh_status()
+        self._there()
+        while len(before):
+            before.truncate(max(0, len(before) - LOT))
+            await asyncio.sleep(0)
+
+    def _there(self) -> None:
+        if self._app.status.status.hint == ON_THE_WAY:
+            self._app.status.show(hint="")
+
+
+def _number(word: str) -> int | None:
+    """The number of an entry; no log has one of more than 18 digits."""
+    return int(word) if word.isdecimal() and len(word) <= 18 else None
+
+
+async def _as_written(agent: "Agent", seq: int) -> str:
+    """All of a message, also where it entered the conversation as a preview; empty where its file is gone."""
+    from tui_agent.storage.errors import StorageError
+
+    with suppress(StorageError):
+        return await agent.original(seq)
+    return ""
+
+
+def _as_typed(text: str) -> str:
+    from tui_agent.agent.user_shell import read_note
+    from tui_agent.tui.app.own_commands import SIGN
+
+    own = read_note(text)
+    return text if own is None else f"{SIGN}{own.command}"
+
+
+def _told(event: "HeadMoved", before: Transcript, now: Transcript) -> tuple[str, str]:
+    """What happened, and what leads back."""
+    match event.reason:
+        case "rewind":
+            words = _words(before.said_after(event.to))
+            return f"Rewound to before {words}" if words else "Rewound", "/tree leads back"
+        case "fork":
+            words = _words(before.said_up_to(event.to))
+            told = f"Another branch begins after {words}" if words else "Another branch begins here"
+            return told, "/tree leads back to the other one"
+        case "switch":
+            known = {message_number(block) for block in before}
+            own = (block for block in now if message_number(block) not in known)
+            words = _words(next(own, None) or now.said_up_to(event.to))
+            return f"Back on the branch with {words}" if words else "Back on the other branch", "/tree leads back"
+
+
+def _words(block: Block | None) -> str:
+    said = one_line(words_said(block), WORDS)
+    return f"“{said}”" if said else ""
