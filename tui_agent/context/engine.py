@@ -63,7 +63,7 @@ from tui_agent.context.stats import ContextStats, counts, marks, upcoming
 from tui_agent.context.summary.plan import Accepted, Material, SummaryPlan, accept, accept_anew, material_of, rebased
 from tui_agent.context.summary.questions import Prompts
 from tui_agent.context.summary.writing import ANSWER_TOKENS, CompactionResult, Draft, Writers, Written, write_summary
-from tui_agent.conversation.blocks import Image, Text
+from tui_agent.conversation.blocks import Image, Reasoning, Text
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     AnyEntry,
@@ -156,6 +156,7 @@ class ContextEngine:
         self._set_tiers = [
             tier for tier in ("frontier", "mid", "small") if settings.is_set(f"compaction.threshold_by_tier.{tier}")
         ]
+        self.use(self.model)
 
     # The conversation
 
@@ -166,8 +167,14 @@ class ContextEngine:
         self.view.policy = policy_of(model)
 
     def extend(self, entries: Iterable[AnyEntry]) -> None:
-        """Stamp entries of one's own and take them in, for a caller that keeps no log elsewhere."""
+        """Stamp entries of one's own and take them in, for a caller that keeps no log elsewhere.
+
+        An answer with reasoning that does not say so was made by the model in use, for the request as it stood then.
+        """
         for entry in entries:
+            if isinstance(entry, Message) and not entry.prefix_hash and _has_reasoning(entry):
+                made_by = entry.model or self.model.name
+                entry = structs.replace(entry, model=made_by, prefix_hash=self.view.prefix_hash())
             self.apply(self.view.log.stamp(entry, self.clock()))
 
     def apply(self, entry: AnyEntry) -> None:
@@ -685,6 +692,10 @@ class ContextEngine:
             tokens_of, protected = self.meter.mixed_tokens_of(self.view), self.protected_tokens
             self._edge = (edited, self.view.before_tail(lambda size: tokens_of(size) <= protected).messages - 1)
         return self._edge[1]
+
+
+def _has_reasoning(message: Message) -> bool:
+    return any(isinstance(block, Reasoning) for block in message.blocks)
 
 
 def policy_of(model: ModelFacts) -> ReasoningPolicy:
