@@ -325,6 +325,20 @@ def test_a_task_that_was_declared_done_is_recorded_at_the_next_turn() -> None:
     assert len(chat.caller.done) == 1
 
 
+def test_a_request_that_was_too_large_stays_short_when_a_summary_brings_it_back() -> None:
+    chat = Chat(20_000, SUMMARIES, writing=written(SUMMARY))
+    chat.ask("Do as it says here. " + "paste " * 9_000)
+    chat.run(chat.engine.recover())
+    for _ in range(16):
+        chat.read()
+    chat.run(chat.engine.prepare())
+    (*_, done) = chat.caller.done
+    assert done.step == "summary"
+    assert "Do as it says here." in chat.shown
+    assert chat.engine.fits
+    assert chat.tokens == pytest.approx(done.after, abs=len(chat.engine.view.log))
+
+
 # What is sent
 
 

@@ -165,6 +165,19 @@ def test_a_summary_hides_what_was_shortened_too() -> None:
     assert talk.states()[ASK] == "summarized"
 
 
+def test_what_comes_back_from_behind_a_summary_is_as_short_as_it_was() -> None:
+    talk = Large()
+    whole = talk.blocks("user")[0]
+    talk.shorten(ASK, Text("short"))
+    talk.add(Summarized(first=ASK, last=FIRST + 3, text="the summary"))
+    talk.add(Restored(items=(ASK,), texts=("",)))
+    assert talk.view.messages() == [RequestMessage("user", (Text("the summary"), Text("short")))]
+    assert talk.states()[ASK] == "shortened"
+    talk.add(Restored(items=(ASK,), texts=("",)))
+    assert talk.blocks("user")[:2] == [Text("the summary"), whole]
+    assert View(talk.view.log).messages(talk.view.policy) == talk.view.messages()
+
+
 def test_it_is_the_same_after_a_save_and_load_and_says_where_the_whole_lies() -> None:
     talk = Large()
     kept = Artifact("large_tool_results/c0", 1_600, "0", evicted=True)

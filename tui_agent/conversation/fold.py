@@ -149,6 +149,8 @@ class Fold:
                     state = self._state_at(seq)
                     if state is not None:
                         state.restorations += (entry.seq,)
+                        if not state.covered_by:
+                            state.unshortened += (entry.seq,)
                         self._recompute(state)
             case Shortened():
                 for seq in entry.items:

@@ -80,6 +80,8 @@ class MessageState:
     """A message of the view: the user's, a digest, or an assistant's together with its calls' results.
 
     One state is one group: a cut never falls inside it. `covered_by` is the number of the boundary that hides it, or 0.
+    `restorations` are the entries that brought it back; of these, `unshortened` are those at which no boundary hid it:
+    what comes back from behind one comes back as it was.
     """
 
     seq: int
@@ -105,6 +107,7 @@ class MessageState:
     sizes: dict[Category, Size] = field(default_factory=dict)
     reasonings: int = 0
     counts: Counts = NO_COUNTS
+    unshortened: tuple[int, ...] = ()
 
     def copy(self) -> "MessageState":
         """Another one, with results of its own, that changes on its own."""
@@ -132,6 +135,7 @@ class MessageState:
             self.sizes,
             self.reasonings,
             self.counts,
+            self.unshortened,
         )
 
     @property
@@ -206,7 +210,7 @@ def shown_result(place: ResultState, *, pinned: bool, active: set[int]) -> tuple
 def shown_blocks(state: MessageState, active: set[int]) -> tuple[Block, ...]:
     """The message's own blocks as the model sees them: shortened, where the newest entry that counts says so."""
     for shortened in reversed(state.shortenings):
-        if shortened.seq in active and not any(seq > shortened.seq and seq in active for seq in state.restorations):
+        if shortened.seq in active and not any(seq > shortened.seq and seq in active for seq in state.unshortened):
             return shortened.blocks[shortened.items.index(state.seq)]
     return state.blocks
 
