@@ -194,13 +194,13 @@ async def record_session(home: Path, cwd: Path, prompt: str, *, age_s: float) ->
     return await record_entries(home, cwd, list(_conversation(prompt)), age_s=age_s)
 
 
-async def record_entries(home: Path, cwd: Path, entries: list[AnyEntry], *, age_s: float) -> str:
-    """These entries, `age_s` seconds old, on disk as a session; its id."""
+async def record_entries(home: Path, cwd: Path, entries: list[AnyEntry], *, age_s: float, apart_s: float = 0.0) -> str:
+    """These entries on disk as a session, the first `age_s` seconds old, each `apart_s` after the other; its id."""
     folder = create_session(home)
     store = await LogStore.open(folder)
     try:
         await store.set_meta({"cwd": str(cwd)})
-        await store.append(_stamped(entries, time() - age_s))
+        await store.append(_stamped(entries, time() - age_s, apart_s))
     finally:
         await store.close()
     return folder.name
@@ -231,8 +231,8 @@ def _conversation(prompt: str) -> Iterator[AnyEntry]:
     )
 
 
-def _stamped(entries: list[AnyEntry], when: float) -> list[AnyEntry]:
+def _stamped(entries: list[AnyEntry], when: float, apart: float) -> list[AnyEntry]:
     log = Log()
-    for entry in entries:
-        log.append(log.stamp(entry, when))
+    for number, entry in enumerate(entries):
+        log.append(log.stamp(entry, when + number * apart))
     return list(log)

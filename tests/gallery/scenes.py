@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from tests.gallery import context_scenes, pane_scenes, texts
+from tests.gallery import branch_scenes, context_scenes, pane_scenes, texts
 from tests.gallery.conversations import MODEL, PROMPT, Script, coding_turn, edited, reading, record_session
 from tests.gallery.stage import Stage
 from tests.gallery.states import STATES, state
@@ -332,4 +332,4 @@ async def resumed(stage: Stage) -> None:
     stage.fill()
 
 
-__all__ = ["STATES", "context_scenes", "pane_scenes"]
+__all__ = ["STATES", "branch_scenes", "context_scenes", "pane_scenes"]

@@ -434,7 +434,7 @@ COMMANDS: Final = (
     Command("undo-compact", "undo the newest context step", _undo, "[number]", ("undo",), uses_profile=True),
     Command("rewind", "take back a message and what followed", _rewind, "[number]"),
     Command("fork", "begin another branch at a message", _fork, "[number]"),
-    Command("tree", "the branches, or go on with another", _tree, "[number]", ("branches",)),
+    Command("tree", "the branches, or go to one", _tree, "[number]", ("branches",)),
     Command("recall", "search all that was ever said", _recall, "<text>"),
     Command("skills", "the skills the model can read", _skills),
     Command("memory", "the notes kept about this project", _memory),

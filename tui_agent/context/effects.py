@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable
 from hashlib import sha256
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from tui_agent.conversation.blocks import Image
+from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     AnyEntry,
@@ -149,10 +149,30 @@ def step_of(entry: AnyContextEntry) -> StepDone:
         case Restored():
             step, items = "restored", len(entry.items)
         case Shortened():
-            step, items = "shortened", len(entry.items)
+            step, items, text = "shortened", len(entry.items), _shown_of(entry)
         case Undone():
             step = "undone"
     return StepDone(step, entry.before, entry.after, entry.reason, entry=entry, items=items, text=text, cost_usd=cost)
+
+
+def _shown_of(entry: Shortened) -> str:
+    """What is shown in place of each message and result, by its number."""
+    return "\n\n".join(
+        f"Message {seq}:\n" + "\n".join(filter(None, map(_shown_block, blocks)))
+        for seq, blocks in zip(entry.items, entry.blocks, strict=True)
+    )
+
+
+def _shown_block(block: Block) -> str:
+    match block:
+        case Text() | ToolResult():
+            return block.text
+        case ToolCall():
+            return f"{block.name} {block.arguments}"
+        case Image():
+            return "[a smaller picture]"
+        case _:
+            return ""
 
 
 class Answer(NamedTuple):

@@ -1,8 +1,9 @@
 """The branches of the conversation: going to another place of it, and showing it as it is there."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+import gc
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.text import one_line
@@ -31,6 +32,7 @@ class Branches:
         self._app = app
         self._occupied = occupied
         self._moving = False
+        self._at_work = 0
 
     # What the user asks for
 
@@ -117,16 +119,15 @@ class Branches:
         if self._moving:
             return
         self._moving = True
-        self._app.status.show(hint=ON_THE_WAY)
         try:
-            await move()
+            with self._on_the_way():
+                await move()
         except AgentBusy:
             self._app.hint(WHILE_A_TURN_RUNS)
         except ValueError as error:
             self._app.say(Level.WARNING, unchanged, f"{error}.", hint)
         finally:
             self._moving = False
-            self._there()
 
     # What is shown
 
@@ -141,24 +142,39 @@ class Branches:
         """Fill another transcript beside the one on the screen, and show it when it is whole."""
         from tui_agent.tui.cards.subtask_steps import SubtaskSteps
 
-        self._app.status.show(hint=ON_THE_WAY)
-        before, filling = view.transcript, view.aside()
-        follower = self._app.pane.follower(filling.transcript)
-        await in_slices(past, filling, follower.take_in)
-        title, hint = _told(event, before, filling.transcript)
-        filling.transcript.add_notice(Level.INFO, title, hint=hint)
-        view.go_on_with(filling)
-        self._app.pane.show(follower)
-        SubtaskSteps(view.transcript, agent)
-        self._app.refresh_status()
-        self._there()
-        while len(before):
-            before.truncate(max(0, len(before) - LOT))
+        with self._on_the_way():
+            before, filling = view.transcript, view.aside()
+            follower = self._app.pane.follower(filling.transcript)
+            await in_slices(past, filling, follower.take_in)
+            follower.take_in()
             await asyncio.sleep(0)
+            title, hint = _told(event, before, filling.transcript)
+            filling.transcript.add_notice(Level.INFO, title, hint=hint)
+            await asyncio.sleep(0)
+            view.go_on_with(filling)
+            self._app.pane.show(follower)
+            self._app.refresh_status()
+            await asyncio.sleep(0)
+            SubtaskSteps(view.transcript, agent)
+            while len(before):
+                before.truncate(max(0, len(before) - LOT))
+                await asyncio.sleep(0)
 
-    def _there(self) -> None:
-        if self._app.status.status.hint == ON_THE_WAY:
-            self._app.status.show(hint="")
+    @contextmanager
+    def _on_the_way(self) -> Iterator[None]:
+        """Say so while it lasts; what a long conversation is made of meanwhile is not looked through for garbage."""
+        self._at_work += 1
+        gc.disable()
+        self._app.status.show(hint=ON_THE_WAY)
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+            if not self._at_work:
+                gc.freeze()
+                gc.enable()
+                if self._app.status.status.hint == ON_THE_WAY:
+                    self._app.status.show(hint="")
 
 
 def _number(word: str) -> int | None:

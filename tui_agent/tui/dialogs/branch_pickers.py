@@ -1,6 +1,6 @@
 """Lists to choose a place of the conversation from: the user's messages, and the branches."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from tui_agent.text import one_line
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.lines import Line, Run, fit, make_line
 from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.dialogs.row_list import Draw, Row, RowList
+from tui_agent.tui.dialogs.row_list import Row, RowList, Rows
 from tui_agent.tui.wording import age
 
 SEARCHED_CHARS: Final = 400
@@ -29,16 +29,46 @@ OTHER_LINES: Final = 10
 """Lines of the dialog beside its rows, and of air around it."""
 
 
-class Place(NamedTuple):
-    """A place to go to: `value` is its number, `words` what it can be found by; `draw` paints its row."""
+class Columns(NamedTuple):
+    """Cells of the columns beside the words."""
 
-    value: str
-    words: str
-    draw: Draw
+    number: int
+    messages: int
+    age: int = len("59 min ago")
+
+    @classmethod
+    def wide_enough(cls, numbers: Iterable[int], messages: Iterable[int]) -> "Columns":
+        """As wide as the largest of each."""
+        return cls(len(str(max(numbers, default=0))), len(f"{max(messages, default=0):,}"))
+
+
+class PlaceRows(Rows):
+    """A row for each of some places, by their numbers, made when it is looked at."""
+
+    def __init__(self, places: Sequence[int], row: Callable[[int], Row]) -> None:
+        super().__init__()
+        self._places = places
+        self._row = row
+
+    @override
+    def place_of(self, key: object) -> int | None:
+        return None
+
+    @override
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @override
+    def row(self, place: int) -> Row:
+        return self._row(self._places[place])
 
 
 class PlacePicker(ModalScreen[str | None]):
-    """Any number of places over the screen; typing narrows them. It ends with the value of one, or None."""
+    """Any number of places over the screen; typing narrows them. It ends with the key of a row, or None.
+
+    Of each of `count` places, by its number from 0 on, `row` makes the row, and `words` is what it can be found by, in
+    lower case. `keys` says what Enter does.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+c", "cancel", "Cancel", show=False, priority=True),
@@ -50,10 +80,21 @@ class PlacePicker(ModalScreen[str | None]):
         Binding("ctrl+end", "edge(1)", "Last", show=False),
     ]
 
-    def __init__(self, title: str, places: Iterable[Place], keys: str, glyphs: Glyphs) -> None:
+    def __init__(
+        self,
+        title: str,
+        count: int,
+        row: Callable[[int], Row],
+        words: Callable[[int], str],
+        *,
+        keys: str,
+        glyphs: Glyphs,
+    ) -> None:
         super().__init__()
         self._title = title
-        self._places = tuple(places)
+        self._count = count
+        self._row = row
+        self._words = words
         self._keys = keys
         self._rows = RowList(glyphs, in_dialog=True, keys_elsewhere=True)
 
@@ -69,18 +110,19 @@ class PlacePicker(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """Begin at the first place."""
-        self._show(self._places)
+        self._show(range(self._count))
         self.query_one(Input).focus()
 
     def on_resize(self) -> None:
         """As high as the list is, where there is room."""
         room = max(1, self.app.size.height - OTHER_LINES)
-        self._rows.styles.height = min(max(1, len(self._places)), room)
+        self._rows.styles.height = min(max(1, self._count), room)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Keep what holds every word that was typed."""
-        words = event.value.lower().split()
-        self._show([place for place in self._places if all(word in place.words for word in words)])
+        asked = event.value.lower().split()
+        fits = (place for place in range(self._count) for words in (self._words(place),) if _holds(words, asked))
+        self._show(list(fits) if asked else range(self._count))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Go to the marked place."""
@@ -112,8 +154,8 @@ class PlacePicker(ModalScreen[str | None]):
         """Leave everything as it is."""
         self.dismiss(None)
 
-    def _show(self, places: Sequence[Place]) -> None:
-        self._rows.show([Row(place.draw, place.value) for place in places] or [Row(_draw_nothing)])
+    def _show(self, places: Sequence[int]) -> None:
+        self._rows.show(PlaceRows(places, self._row) if places else [Row(_draw_nothing)])
         self._rows.action_edge(-1)
 
     def _choose(self, value: object) -> None:
@@ -123,22 +165,36 @@ class PlacePicker(ModalScreen[str | None]):
 
 def rewind_picker(prompts: Sequence[Prompt], glyphs: Glyphs) -> PlacePicker:
     """The user's messages, the newest first; it ends with the number of one."""
-    places = [
-        Place(str(prompt.seq), f"{prompt.seq} {words.lower()}", partial(_draw_prompt, prompt, words))
-        for prompt in reversed(prompts)
-        for words in (_typed(prompt.text),)
-    ]
-    return PlacePicker("Rewind to before: messages taken back, how long ago", places, "Enter rewinds", glyphs)
+    newest_first = prompts[::-1]
+    columns = Columns.wide_enough((prompt.seq for prompt in prompts), (prompt.messages for prompt in prompts))
+
+    def row(place: int) -> Row:
+        return Row(partial(_draw_prompt, newest_first[place], columns), str(newest_first[place].seq))
+
+    def words(place: int) -> str:
+        return f"{newest_first[place].seq} {_typed(newest_first[place].text).lower()}"
+
+    title = "Rewind to before: messages taken back, how long ago"
+    return PlacePicker(title, len(prompts), row, words, keys="Enter rewinds", glyphs=glyphs)
 
 
 def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
     """The branches, the present one first and the others below it; it ends with the tip of one."""
-    places = [
-        Place(str(branch.tip), words.lower(), partial(_draw_branch, branch, words, branch is branches[-1]))
-        for branch in branches
-        for words in (_typed(branch.text),)
-    ]
-    return PlacePicker("Go on with a branch: messages, last used", places, "Enter goes there", glyphs)
+    columns = Columns.wide_enough((), (branch.messages for branch in branches))
+
+    def row(place: int) -> Row:
+        branch, is_last = branches[place], place == len(branches) - 1
+        return Row(partial(_draw_branch, branch, columns, is_last), str(branch.tip))
+
+    def words(place: int) -> str:
+        return _typed(branches[place].text).lower()
+
+    title = "Go on with a branch: messages, last used"
+    return PlacePicker(title, len(branches), row, words, keys="Enter goes there", glyphs=glyphs)
+
+
+def _holds(words: str, asked: Iterable[str]) -> bool:
+    return all(word in words for word in asked)
 
 
 def _typed(text: str) -> str:
@@ -147,33 +203,29 @@ def _typed(text: str) -> str:
     return (f"!{own.command}" if own is not None else text)[:SEARCHED_CHARS]
 
 
-def _draw_prompt(prompt: Prompt, words: str, width: int, look: Look) -> Line:
+def _draw_prompt(prompt: Prompt, columns: Columns, width: int, look: Look) -> Line:
     palette = look.palette
-    start = [Run("  ", palette.base), Run(f"{prompt.seq:>6}  ", palette.muted)]
-    return _row(start, words, f"{prompt.messages:>6,}", prompt.time, width, look)
+    start = [Run("  ", palette.base), Run(f"{prompt.seq:>{columns.number}}  ", palette.muted)]
+    right = f"{prompt.messages:>{columns.messages},}  {age(prompt.time):>{columns.age}}"
+    return _row(start, prompt.text, right, width, look)
 
 
-def _draw_branch(branch: Branch, words: str, last: bool, width: int, look: Look) -> Line:
+def _draw_branch(branch: Branch, columns: Columns, last: bool, width: int, look: Look) -> Line:
     palette, glyphs = look.palette, look.glyphs
-    sign = Run(glyphs.ok, palette.accent) if branch.present else Run(_limb(last, glyphs), palette.faint)
-    start = [Run("  ", palette.base), sign, Run("  ", palette.base)]
-    return _row(start, words, f"{branch.messages:>6,}", branch.time, width, look, marked=branch.present)
+    limb = glyphs.nested if last else glyphs.limb
+    sign = Run(glyphs.ok, palette.accent) if branch.present else Run(limb, palette.faint)
+    right = f"{branch.messages:>{columns.messages},}  {age(branch.time):>{columns.age}}"
+    start = [Run("  ", palette.base), sign, Run(" ", palette.base)]
+    return _row(start, branch.text, right, width, look, marked=branch.present)
 
 
-def _limb(last: bool, glyphs: Glyphs) -> str:
-    return glyphs.nested if last else glyphs.limb
-
-
-def _row(
-    start: Sequence[Run], words: str, count: str, time: float, width: int, look: Look, *, marked: bool = False
-) -> Line:
+def _row(start: Sequence[Run], text: str, right: str, width: int, look: Look, *, marked: bool = False) -> Line:
     """A row of a list of places: what it is about on the left, figures in columns on the right."""
     palette = look.palette
-    right = f"{count}  {age(time):>10}"
     room = width - sum(cell_len(run.text) for run in start) - 2 - len(right)
     if room < 8:
         right, room = "", width - sum(cell_len(run.text) for run in start)
-    told = fit(one_line(words) or "(no words)", max(1, room), look.glyphs.ellipsis)
+    told = fit(one_line(_typed(text)) or "(no words)", max(1, room), look.glyphs.ellipsis)
     pad = " " * max(0, room - cell_len(told) + 2)
     style = palette.strong if marked else palette.base
     return make_line([*start, Run(told, style), *([Run(pad + right, palette.muted)] if right else [])])

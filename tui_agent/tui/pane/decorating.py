@@ -10,6 +10,9 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from tui_agent.tui.cards.lines import GUTTER
+from tui_agent.tui.cards.palette import Look
+
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPINNER_ASCII: Final = "-\\|/"
 SPIN_S: Final = 0.12
@@ -65,6 +68,15 @@ def with_label(strip: Strip, label: str, style: Style, *, right: bool) -> Strip:
     if right:
         return Strip.join([strip.crop(0, width - cells), drawn])
     return Strip.join([drawn, strip.crop(cells, width)])
+
+
+def with_hint(strip: Strip, hint: str, look: Look) -> Strip:
+    """A blank line with a hint of what a key would do."""
+    palette = look.palette
+    told = [Segment(" " * GUTTER, palette.base), Segment(f"{look.glyphs.arrow} ", palette.accent)]
+    told.append(Segment(hint, palette.muted))
+    drawn = Strip(told)
+    return Strip.join([drawn, strip.crop(drawn.cell_length, strip.cell_length)]).crop(0, strip.cell_length)
 
 
 def _pattern(words: str) -> re.Pattern[str]:

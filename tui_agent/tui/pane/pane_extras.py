@@ -16,7 +16,15 @@ from textual.timer import Timer
 from tui_agent.tui.app.theme import ASCII
 from tui_agent.tui.cards.blocks import Block, ProseBlock, ReasoningBlock, ToolBlock, ToolState, UserBlock
 from tui_agent.tui.cards.fences import fenced_code
-from tui_agent.tui.pane.decorating import SPIN_S, SPINNER, SPINNER_ASCII, with_label, with_spinner, with_words
+from tui_agent.tui.pane.decorating import (
+    SPIN_S,
+    SPINNER,
+    SPINNER_ASCII,
+    with_hint,
+    with_label,
+    with_spinner,
+    with_words,
+)
 from tui_agent.tui.pane.searching import Search, Typed
 from tui_agent.tui.pane.transcript import message_number, plain_text
 from tui_agent.tui.pane.transcript_view import TranscriptView
@@ -33,6 +41,7 @@ class PaneExtras:
         self._left_at: tuple[int, int] | None = None
         self._label = ""
         self._leads_to_end = False
+        self._hint_at: int | None = None
         self._copied = (0, -1)
 
     def forget(self) -> None:
@@ -60,7 +69,9 @@ class PaneExtras:
         return segments
 
     def labelled(self, strip: Strip, y: int) -> Strip:
-        """The last line of the view with the search, or with how much is new below it."""
+        """The last line of the view with the search, or with how much is new below it; and the line below a message."""
+        if y == self._hint_at:
+            strip = with_hint(strip, self._message_keys, self._pane.look)
         if not self._label or y != self._last_row:
             return strip
         return with_label(strip, self._label, self._pane.look.palette.inline_code, right=not self._searching)
@@ -162,15 +173,36 @@ class PaneExtras:
     def _show_label(self) -> None:
         glyphs = self._pane.look.glyphs
         label, self._leads_to_end = "", False
+        own = self._pane.has_focus and bool(message_number(self._pane.cursor_block))
+        hint_at = self._line_below_cursor() if own else None
+        if hint_at != self._hint_at:
+            for row in (self._hint_at, hint_at):
+                if row is not None:
+                    self._pane.refresh(Region(0, row, self._pane.size.width, 1))
+            self._hint_at = hint_at
         if self._searching:
             label = self.search.label(glyphs)
         elif count := self._new_lines():
             label, self._leads_to_end = f" {count:,} new line{'s' if count > 1 else ''} {glyphs.dot} End ", True
-        elif self._pane.has_focus and message_number(self._pane.cursor_block):
-            label = f" r rewinds to before it {glyphs.dot} f forks after it "
+        elif own and hint_at is None:
+            label = f" {self._message_keys} "
         if label != self._label:
             self._label = label
             self._pane.refresh(Region(0, self._last_row, self._pane.size.width, 1))
+
+    @property
+    def _message_keys(self) -> str:
+        """What can be done with a message of the user's."""
+        return f"r rewinds to before it {self._pane.look.glyphs.dot} f forks after it"
+
+    def _line_below_cursor(self) -> int | None:
+        """The row of the blank line below the block under the cursor; None: it is not in view."""
+        block, rows = self._pane.cursor_block, self._pane.viewport.rows
+        own = [number for number, row in enumerate(rows) if block is not None and row.position.block == block.index]
+        below = own[-1] + 1 if own else len(rows)
+        if not own or below > self._last_row:
+            return None
+        return below if below == len(rows) or not rows[below].line.text.strip() else None
 
     @property
     def _last_row(self) -> int:

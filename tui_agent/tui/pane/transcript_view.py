@@ -155,7 +155,10 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
 
     @override
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        # Only the wheel, the scrollbar and a dragged selection set this; the pane's own moves go the other way.
+        # Only the wheel, the scrollbar and a dragged selection set this; the pane's own moves go the other way. And a
+        # layout does that finds it past the end, by heights that are not measured yet: the end is followed still.
+        if self._viewport.following and new_value >= self.max_scroll_y:
+            return
         self._view.move_to_line(round(new_value))
         self._show()
 
