@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.files.threads import Stop
 from tui_agent.tools.gate.workspace import missing, shown
+from tui_agent.tools.threads import Stop
 
 _WALK = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _KERNEL_FOLDERS = (Path("/proc"), Path("/sys"))

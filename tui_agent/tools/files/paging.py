@@ -9,7 +9,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 import msgspec
 
 from tui_agent.tools.files.encodings import Kind, codec
-from tui_agent.tools.files.threads import Stop
+from tui_agent.tools.threads import Stop
 
 _CHUNK = 1 << 20
 COUNTED = 64 << 20

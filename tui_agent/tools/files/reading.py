@@ -13,9 +13,9 @@ from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailu
 from tui_agent.tools.files.confined import open_file, open_folder
 from tui_agent.tools.files.encodings import HEAD, Kind, sniff
 from tui_agent.tools.files.paging import Page, PageLimits, PastTheEnd, count_lines, read_page
-from tui_agent.tools.files.threads import Stop, in_thread
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, shown
 from tui_agent.tools.schema import Signature
+from tui_agent.tools.threads import Stop, in_thread
 
 MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4
 """Encoded in base64 it stays below 5 MiB, the most the Anthropic API takes for one picture."""

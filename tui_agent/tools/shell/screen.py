@@ -20,9 +20,10 @@ Line: TypeAlias = str | list[str]
 
 TAB: Final = 8
 """Columns from one tab stop to the next."""
-WIDEST: Final = 8_192
-"""Columns of a row that is written over. Text may be appended to the last row beyond that: what is in front of these
-columns becomes a line of its own when the cursor leaves the end of the row. Other rows are cut."""
+WIDEST: Final = 16_384
+"""Columns of a row that is written over. The last row may be wider while text is appended to it: when the cursor leaves
+its end, what does not fit becomes a line of its own. Other rows are cut, and longer lines are out of the cursor's reach.
+"""
 OPERATION: Final = 150
 """What one operation counts as work."""
 
@@ -55,6 +56,7 @@ class Screen:
         "_settled",
         "_settled_size",
         "_visible",
+        "_widest",
         "dropped_bytes",
         "dropped_lines",
         "work",
@@ -64,6 +66,7 @@ class Screen:
         self._height = height
         self._columns = columns
         self._limit = limit
+        self._widest = min(WIDEST, limit)
         self._settled: deque[str] = deque()  # each piece ends with a line break
         self._settled_size = 0
         self._visible = 0  # how many of the settled lines are still in the window
@@ -244,7 +247,7 @@ class Screen:
         cells = self._cells_from(column)
         if column < len(cells):
             cells[column:column] = repeat(" ", min(count, self._columns))
-            del cells[WIDEST:]
+            del cells[self._widest :]
         self._column = column
 
     def insert_rows(self, count: int) -> None:
@@ -269,8 +272,8 @@ class Screen:
     def _append(self, text: str) -> None:
         """Write at the end of the last row."""
         self._column = None
-        if not isinstance(row := self._rows[-1], str):
-            self._rows[-1] = "".join(row)
+        if isinstance(row := self._rows[-1], list):
+            text = self._fill(row, text)
         head, line_break, last = text.rpartition("\n")
         if line_break:
             self._join(exactly=False)
@@ -283,6 +286,18 @@ class Screen:
             self._parts_size += len(text)
             if self._parts_size > self._limit:
                 self._join(exactly=False)
+
+    def _fill(self, cells: list[str], text: str) -> str:
+        """Add text to the last row while that is a list of cells; what is left of the text once it is not, or ends."""
+        first, line_break, rest = text.partition("\n")
+        while first and len(cells) <= self._widest:
+            part = first[: max((self._widest - len(cells)) // TAB, 1)]  # the row turns into text at the same character,
+            _extend(cells, part)  # whatever the pieces
+            self.work += _PER_CELL * len(part)
+            first = first[len(part) :]
+        if len(cells) > self._widest:
+            self._rows[-1] = "".join(cells)
+        return first + line_break + rest
 
     def _join(self, *, exactly: bool = True) -> None:
         if self._parts:
@@ -316,7 +331,7 @@ class Screen:
         self.dropped_lines += text.count("\n")
 
     def _pull(self, count: int) -> None:
-        """Take up to `count` settled lines of the window back as rows."""
+        """Take up to `count` settled lines of the window back as rows, as far as the cursor can reach."""
         count = min(count, self._visible)
         if not count:
             return
@@ -326,7 +341,11 @@ class Screen:
             piece = self._settled.pop()
             start = len(piece)
             while start > 0 and found < count:
-                start = piece.rfind("\n", 0, start - 1) + 1
+                before = piece.rfind("\n", 0, start - 1) + 1
+                if start - before > self._widest:
+                    self._visible = count = found
+                    break
+                start = before
                 found += 1
             if start:
                 self._settled.append(piece[:start])
@@ -351,14 +370,17 @@ class Screen:
         self._column = column
 
     def _leave_end(self) -> None:
-        """Make the cursor's row what it is while the cursor is elsewhere than at its end."""
+        """Join what was appended to the row, and break it where it is too wide to be written over."""
         self._join()
         row = self._rows[self._row]
-        if isinstance(row, str) and len(row) > WIDEST and self._row == len(self._rows) - 1:
-            lines = [*map(_text_of, self._rows[:-1]), row[:-WIDEST]]
+        if isinstance(row, list) or self._row < len(self._rows) - 1:
+            return
+        most = self._widest if self._is_simple(row) else self._widest // TAB
+        if len(row) > most:
+            lines = [*map(_text_of, self._rows[:-1]), row[: -most // 2]]
             self._visible = min(self._height - 1, self._visible + len(lines))
             self._settle("\n".join(lines) + "\n")
-            self._rows = [row[-WIDEST:]]
+            self._rows = [row[-most // 2 :]]
             self._row = 0
 
     def _x(self) -> int:
@@ -385,7 +407,7 @@ class Screen:
         if isinstance(row, list):
             return row
         cells: list[str] = []
-        _extend(cells, row[:WIDEST])
+        _extend(cells, row[: self._widest])
         self.work += _PER_CELL * len(row)
         self._rows[self._row] = cells
         return cells
@@ -404,9 +426,7 @@ class Screen:
         if isinstance(row, str) and self._is_simple(row) and (text.isascii() or not _NOT_ONE_CELL.search(text)):
             end = column + len(text)
             row = row[:column].ljust(column) + text + row[end:]
-            if len(row) > WIDEST and self._row < len(self._rows) - 1:
-                row = row[:WIDEST]
-            self._rows[self._row] = row
+            self._rows[self._row] = row if self._row == len(self._rows) - 1 else row[: self._widest]
             self.work += _PER_CHARACTER * len(text)
             self._column = None if end >= len(row) else end
             return
@@ -419,8 +439,12 @@ class Screen:
         end = column + len(written) - before
         _split(cells, end)
         cells[column - before : end] = written
-        del cells[WIDEST:]
         self.work += _PER_CELL * len(text)
+        if len(cells) > self._widest:
+            if self._row == len(self._rows) - 1:
+                self._rows[-1] = "".join(cells)
+            else:
+                del cells[self._widest :]
         self._column = None if end >= len(cells) else end
 
 

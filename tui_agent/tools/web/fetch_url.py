@@ -11,8 +11,7 @@ from tui_agent.tools.schema import Signature
 from tui_agent.tools.web.addresses import WebAddress, named_by, read_address
 from tui_agent.tools.web.content import Content, read_content
 from tui_agent.tools.web.fetching import FetchLimits, Reach, Reply, check_private, get
-from tui_agent.tools.web.html import WebPage
-from tui_agent.tools.web.html_process import convert
+from tui_agent.tools.web.html import WebPage, convert
 
 NAME = "fetch_url"
 

@@ -163,7 +163,7 @@ async def main():
         await asyncio.sleep(0.01)
 asyncio.run(main())
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30, cwd=Path(__file__).parents[3])
     family = pids(tmp_path, 2)
     assert len(family) == 2
     assert not [pid for pid in family if alive(pid)]

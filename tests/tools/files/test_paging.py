@@ -13,7 +13,7 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.encodings import Kind, decode, encode, sniff
 from tui_agent.tools.files.paging import PageLimits, PastTheEnd, count_lines, read_page
 from tui_agent.tools.files.reading import ReadFile
-from tui_agent.tools.files.threads import Stop
+from tui_agent.tools.threads import Stop
 
 LINES = st.lists(
     st.one_of(st.text(max_size=12), st.text(alphabet="aé漢😀\r\u2028\x0b\x85", max_size=80), st.just("x" * 900)),

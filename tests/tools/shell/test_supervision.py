@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tui_agent.tools.shell.supervision import Supervisor
+from tui_agent.tools.shell.processes import Supervisor
 
 PROGRAM = """
 import asyncio, os, pathlib, sys
@@ -30,7 +30,7 @@ async def main():
     await command.ended()
 asyncio.run(main())
 """
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -74,7 +74,7 @@ def test_killed_outright(tmp_path: Path, whole_group: bool) -> None:
 STARTING = """
 import os, subprocess, sys
 from tui_agent.tools.shell.run_command import families
-from tui_agent.tools.shell.supervision import Supervisor
+from tui_agent.tools.shell.processes import Supervisor
 supervisor = Supervisor()
 def start():
     mark = "test" + os.urandom(8).hex()
