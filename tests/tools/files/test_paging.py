@@ -46,15 +46,15 @@ def test_pages_together_are_the_file(text: str, kind: Kind, limits: PageLimits) 
     with stored(encode(text, kind)) as stream:
         while place is not None:
             page = read_page(stream, kind, *place, limits, Stop())
-            assert page.pieces
-            assert (page.pieces[0].line, page.pieces[0].start) == place
-            joined += "".join(piece.text + piece.ending for piece in page.pieces)
-            assert len(page.pieces) <= limits.lines
-            if len(page.pieces) > 1 or len(page.pieces[0].text) > 1:
+            assert page.parts
+            assert (page.parts[0].line, page.parts[0].start) == place
+            joined += "".join(part.text + part.ending for part in page.parts)
+            assert len(page.parts) <= limits.lines
+            if len(page.parts) > 1 or len(page.parts[0].text) > 1:
                 assert len(page.text) <= limits.characters
                 assert len(page.text.encode()) <= limits.bytes
-            for piece in page.pieces:
-                assert "\n" not in piece.text
+            for part in page.parts:
+                assert "\n" not in part.text
             place = page.following
         assert joined == text
         assert count_lines(stream, kind, Stop()) == text.count("\n") + (not text.endswith("\n"))
@@ -72,7 +72,7 @@ def test_any_start_is_that_place_or_refused(text: str, line: int, character: int
             assert body is None or character > len(body) or (last and not body)
             return
     rest = "\n".join(lines[line - 1 :])[character:]
-    assert "".join(piece.text + piece.ending for piece in page.pieces) == rest
+    assert "".join(part.text + part.ending for part in page.parts) == rest
 
 
 @given(st.binary(max_size=400))

@@ -85,8 +85,7 @@ ESCAPES = [
     b"\v",
     b"\f",
     b"\x1bE",
-    b"\x1b7",
-    b"\x1b8",
+    b"\x1b7\x1b[2Bz\x1b8",
     b"\x1b[L",
     b"\x1b[2L",
     b"\x1b[2a",
@@ -97,7 +96,7 @@ ESCAPES = [
     "\x9b2A".encode(),
     b"\xff",
 ]
-"""Where the semantics are the same; a tab, a wide character or a string of another kind is where they are not."""
+"""What both take alike. They differ on tabs, wide characters, other strings, and a cursor restored twice."""
 FULL, LINE = "\u2588", "\u2501"
 WORDS = [b"hello", b"x", b"ab cd", b"12%", "\u2588\u2588".encode(), "\u00e9".encode()]
 WILD = [

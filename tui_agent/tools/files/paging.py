@@ -24,7 +24,7 @@ class PageLimits(msgspec.Struct, frozen=True):
     characters: int = 200 * 1024
 
 
-class Piece(msgspec.Struct, frozen=True):
+class LinePart(msgspec.Struct, frozen=True):
     """A line, or a stretch of it from character `start` on; `ending` is empty where the line goes on."""
 
     line: int
@@ -38,15 +38,15 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Consecutive pieces, and where the next page starts: a line (from 1) and a character in it; None at the end."""
+    """Consecutive parts, and where the next page starts: a line (from 1) and a character in it; None at the end."""
 
-    pieces: tuple[Piece, ...]
+    parts: tuple[LinePart, ...]
     following: tuple[int, int] | None
 
     @property
     def text(self) -> str:
-        """The pieces with their line numbers, without line endings at their ends."""
-        return "\n".join(piece.shown for piece in self.pieces)
+        """The parts with their line numbers, without line endings at their ends."""
+        return "\n".join(part.shown for part in self.parts)
 
 
 class PastTheEnd(ValueError):
@@ -65,28 +65,28 @@ def read_page(stream: BinaryIO, kind: Kind, line: int, character: int, limits: P
     """
     with _text_from(stream, kind, line, stop) as text:
         _skip_characters(text, character, stop)
-        pieces: list[Piece] = []
+        parts: list[LinePart] = []
         bytes_left, characters_left = limits.bytes, limits.characters
-        while len(pieces) < limits.lines:
+        while len(parts) < limits.lines:
             stop.check()
-            overhead = len(Piece(line, character, "", "").shown) + 1
-            room = _Room(bytes_left - overhead, characters_left - overhead)
-            asked = max(room.characters_at_most, 1) + 2
+            overhead = len(LinePart(line, character, "", "").shown) + 1
+            left = _Remaining(bytes_left - overhead, characters_left - overhead)
+            asked = max(left.characters_at_most, 1) + 2
             raw = text.readline(asked)
             if not raw:
-                return Page(tuple(pieces), None)
+                return Page(tuple(parts), None)
             body, ending = _split_ending(raw)
             whole = bool(ending) or len(raw) < asked
-            if not whole or not (room.holds(body) or (not pieces and len(body) <= 1)):
-                if pieces:
-                    return Page(tuple(pieces), (line, character))
-                stretch = room.cut(body)
-                return Page((Piece(line, character, stretch, ""),), (line, character + len(stretch)))
-            pieces.append(Piece(line, character, body, ending))
+            if not whole or not (left.holds(body) or (not parts and len(body) <= 1)):
+                if parts:
+                    return Page(tuple(parts), (line, character))
+                stretch = left.cut(body)
+                return Page((LinePart(line, character, stretch, ""),), (line, character + len(stretch)))
+            parts.append(LinePart(line, character, body, ending))
             bytes_left -= overhead + len(body.encode())
             characters_left -= overhead + len(body)
             line, character = (line + 1, 0) if ending else (line, character + len(body))
-        return Page(tuple(pieces), (line, character) if text.read(1) else None)
+        return Page(tuple(parts), (line, character) if text.read(1) else None)
 
 
 def count_lines(stream: BinaryIO, kind: Kind, stop: Stop, most: int | None = COUNTED) -> int | None:
@@ -109,7 +109,7 @@ def count_lines(stream: BinaryIO, kind: Kind, stop: Stop, most: int | None = COU
     return count + (last != "\n")
 
 
-class _Room(NamedTuple):
+class _Remaining(NamedTuple):
     """How much more text a page takes."""
 
     bytes: int

@@ -183,7 +183,7 @@ def _picture(stream: BinaryIO, kind: Kind, size: int) -> ToolOutput:
 
 def _span(page: Page, total: int | None) -> str:
     """Which lines a page holds: ``lines 1-200 of 512``."""
-    first, last = page.pieces[0], page.pieces[-1]
+    first, last = page.parts[0], page.parts[-1]
     of = f" of {total}" if total is not None else ""
     if page.following == (last.line, last.start + len(last.text)):
         return f"line {first.line}{of}, characters {last.start}-{page.following[1]}"
@@ -194,21 +194,21 @@ def _notices(page: Page, kind: Kind, span: str) -> list[str]:
     notices = [f"{span[0].upper()}{span[1:]}."]
     if page.following is None:
         notices.append(
-            "This is the end of the file." if page.pieces[-1].ending else "No newline at the end of the file."
+            "This is the end of the file." if page.parts[-1].ending else "No newline at the end of the file."
         )
     elif page.following[1]:
         notices.append(f"Line {page.following[0]} is longer than a page.")
     if page.following is not None:
         line, character = page.following
         notices.append(f"Continue with offset={line}{f', chars={character}' if character else ''}.")
-    endings = {piece.ending for piece in page.pieces} - {""}
+    endings = {part.ending for part in page.parts} - {""}
     if "\r\n" in endings:
         notices.append("Line endings: CRLF." if len(endings) == 1 else "Line endings: CRLF and LF, mixed.")
     if kind.encoding != "utf-8":
         notices.append(
             f"Encoding: {'UTF-8 with a byte order mark' if kind.encoding == 'utf-8-sig' else kind.encoding}."
         )
-    elif any("\ufffd" in piece.text for piece in page.pieces):
+    elif any("\ufffd" in part.text for part in page.parts):
         notices.append("Bytes that are not UTF-8 are shown as \ufffd.")
     return notices
 

@@ -1,4 +1,4 @@
-"""A project's memory: notes, each a Markdown file, and ``MEMORY.md``, the index that names them.
+"""A project's memory: notes, each a Markdown file, ``MEMORY.md``, the index that names them, and the tool `memory`.
 
 The folder is the user's as much as the model's: what is written in the index besides its own lines stays as it is, and
 a note that somebody added, removed or renamed by hand is found again.
@@ -25,70 +25,7 @@ from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import Stop, in_thread
 
 NAME = "memory"
-
-
-class Memory:
-    """Writes and removes notes. They are no part of the workspace, and a change of one is a change of a file."""
-
-    effect: Effect = "write"
-
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
-        self._signature = Signature.of(self._change, NAME)
-        self.definition = self._signature.definition
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        given = self._signature.parse(arguments)
-        return (Access("write", str(self._notes.file(str(given["name"])))),)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        given = self._signature.parse(arguments)
-        if given["action"] == "remove":
-            return Preview(f"Remove the note {shown(str(given['name']), 100)}")
-        text = f"{one_line(str(given['description']))}\n\n{given['text']}"
-        return Preview(f"Remember {shown(str(given['name']), 100)}", text=text)
-
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await in_thread(lambda stop: self._signature.call(self._change, arguments, stop))
-
-    def _change(
-        self,
-        stop: Stop,
-        /,
-        action: Literal["write", "remove"],
-        name: str,
-        description: str = "",
-        text: str = "",
-    ) -> ToolOutput:
-        """Keep a note about this project for later sessions, or remove one.
-
-        Note what will matter again and is not plain from the files: decisions and their reasons, what the person
-        wants, pitfalls, commands that work. Never a secret. One subject a note; writing a note again replaces it.
-        Later sessions see each note's name and description, and read the note itself with read_file.
-
-        Args:
-            action: write (new, or in place of an old note) or remove.
-            name: Lower-case words joined by hyphens, such as release-steps.
-            description: For write: what the note holds and when it helps, on one line.
-            text: For write: the whole note, in Markdown.
-        """
-        if action == "remove":
-            self._notes.remove(name, stop)
-            return ToolOutput(f"Removed the note {name}.", summary=f"removed {name}")
-        described = one_line(description)
-        if not described or not text.strip():
-            raise ToolFailure("A note needs a description (one line) and a text.", "Nothing was written; give both.")
-        if len(text) > MAX_TEXT:
-            raise ToolFailure(
-                f"The note is too long: {len(text):,} characters, at most {MAX_TEXT:,}.",
-                "Nothing was written; keep what matters, or make several notes.",
-            )
-        is_new = self._notes.write(name, described, text, stop)
-        done = "Wrote" if is_new else "Replaced"
-        where = shown(str(self._notes.file(name)))
-        return ToolOutput(f"{done} the note {name}: {where}", summary=f"{done.lower()} {name}")
-
-
+"""The tool's name."""
 INDEX_FILE = "MEMORY.md"
 MAX_NAME = 60
 MAX_DESCRIPTION = 200
@@ -289,6 +226,68 @@ class Notes:
             yield
         finally:
             os.close(lock)
+
+
+class Memory:
+    """Writes and removes notes. They are no part of the workspace, and a change of one is a change of a file."""
+
+    effect: Effect = "write"
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._signature = Signature.of(self._change, NAME)
+        self.definition = self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        given = self._signature.parse(arguments)
+        return (Access("write", str(self._notes.file(str(given["name"])))),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        given = self._signature.parse(arguments)
+        if given["action"] == "remove":
+            return Preview(f"Remove the note {shown(str(given['name']), 100)}")
+        text = f"{one_line(str(given['description']))}\n\n{given['text']}"
+        return Preview(f"Remember {shown(str(given['name']), 100)}", text=text)
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await in_thread(lambda stop: self._signature.call(self._change, arguments, stop))
+
+    def _change(
+        self,
+        stop: Stop,
+        /,
+        action: Literal["write", "remove"],
+        name: str,
+        description: str = "",
+        text: str = "",
+    ) -> ToolOutput:
+        """Keep a note about this project for later sessions, or remove one.
+
+        Note what will matter again and is not plain from the files: decisions and their reasons, what the person
+        wants, pitfalls, commands that work. Never a secret. One subject a note; writing a note again replaces it.
+        Later sessions see each note's name and description, and read the note itself with read_file.
+
+        Args:
+            action: write (new, or in place of an old note) or remove.
+            name: Lower-case words joined by hyphens, such as release-steps.
+            description: For write: what the note holds and when it helps, on one line.
+            text: For write: the whole note, in Markdown.
+        """
+        if action == "remove":
+            self._notes.remove(name, stop)
+            return ToolOutput(f"Removed the note {name}.", summary=f"removed {name}")
+        described = one_line(description)
+        if not described or not text.strip():
+            raise ToolFailure("A note needs a description (one line) and a text.", "Nothing was written; give both.")
+        if len(text) > MAX_TEXT:
+            raise ToolFailure(
+                f"The note is too long: {len(text):,} characters, at most {MAX_TEXT:,}.",
+                "Nothing was written; keep what matters, or make several notes.",
+            )
+        is_new = self._notes.write(name, described, text, stop)
+        done = "Wrote" if is_new else "Replaced"
+        where = shown(str(self._notes.file(name)))
+        return ToolOutput(f"{done} the note {name}: {where}", summary=f"{done.lower()} {name}")
 
 
 def one_line(text: str) -> str:

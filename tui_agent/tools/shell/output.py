@@ -1,4 +1,4 @@
-"""The output of a command: its raw bytes in a private file, and how the model is told of it and of the command's end."""
+"""A command's output: its raw bytes in a private file, and what the model is told of it and of the command's end."""
 
 import os
 import re

@@ -1,8 +1,9 @@
 """Commands as processes, each in a session of its own, and an end of them that leaves nothing behind.
 
-Whatever a command has started (its family, see `families`) ends with this program at the latest. When the program exits,
-`kill_all` ends it; when the program is killed outright, the `Supervisor` does. That is a small process which holds the
-reading end of a pipe whose other end only this program has: the system closes the pipe when the program is gone.
+Whatever a command has started (its family, see `families`) ends with this program at the latest. When the program
+exits, `kill_all` ends it; when the program is killed outright, the `Supervisor` does. That is a small process which
+holds the reading end of a pipe whose other end only this program has: the system closes the pipe when the program is
+gone.
 """
 
 import asyncio
@@ -34,8 +35,8 @@ _PATIENCE_S = 2.0
 class Ended(msgspec.Struct, frozen=True):
     """How a command ended.
 
-    `exit_code` is minus the signal's number where a signal ended it. `left` are the processes it started that were still
-    running then; `left_open`: one of them kept the command's output open.
+    `exit_code` is minus the signal's number where a signal ended it. `left` are the processes it started that were
+    still running then; `left_open`: one of them kept the command's output open.
     """
 
     exit_code: int
@@ -46,9 +47,9 @@ class Ended(msgspec.Struct, frozen=True):
 class Command:
     """A running command.
 
-    `on_output` is called on the event loop with each piece of the output (standard output and errors in one stream), and
-    with an empty piece when no more will come. Raises OSError where the command cannot be started, and ValueError for
-    arguments with NUL or half a surrogate pair in them.
+    `on_output` is called on the event loop with each piece of the output (standard output and errors in one stream),
+    and with an empty piece when no more will come. Raises OSError where the command cannot be started, and ValueError
+    for arguments with NUL or half a surrogate pair in them.
     """
 
     def __init__(

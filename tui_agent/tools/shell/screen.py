@@ -22,7 +22,7 @@ TAB: Final = 8
 """Columns from one tab stop to the next."""
 WIDEST: Final = 16_384
 """Columns of a row that is written over. The last row may be wider while text is appended to it: when the cursor leaves
-its end, what does not fit becomes a line of its own. Other rows are cut, and longer lines are out of the cursor's reach.
+its end, what does not fit becomes a line of its own. Other rows are cut; longer lines are out of the cursor's reach.
 """
 OPERATION: Final = 150
 """What one operation counts as work."""

@@ -10,7 +10,7 @@ from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.web.addresses import WebAddress, named_by, read_address
 from tui_agent.tools.web.content import Content, read_content
-from tui_agent.tools.web.fetching import FetchLimits, Reach, Reply, check_private, get
+from tui_agent.tools.web.fetching import FetchLimits, FetchPolicy, Reply, check_private, get
 from tui_agent.tools.web.html import WebPage, convert
 
 NAME = "fetch_url"
@@ -52,7 +52,7 @@ class FetchUrl:
 
     def __init__(self, gate: Gate, limits: FetchLimits | None = None) -> None:
         self._limits = limits or FetchLimits()
-        self._reach = Reach(
+        self._policy = FetchPolicy(
             private=lambda address: named_by(gate.granting(NAME), address),
             onward=lambda address: gate.passes(NAME, _access(address)),
         )
@@ -61,7 +61,7 @@ class FetchUrl:
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         address = read_address(str(self._signature.parse(arguments)["url"]))
-        check_private(address, self._reach)
+        check_private(address, self._policy)
         return (_access(address),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
@@ -83,7 +83,7 @@ class FetchUrl:
         address = read_address(url)
         if all(access.target != address.text for access in context.accesses):
             raise ToolFailure("That is not the address the call was let through for.", "Call again.")
-        reply = await get(address, self._reach, self._limits)
+        reply = await get(address, self._policy, self._limits)
         if reply.status >= 400:
             raise await _refused(reply)
         kind = reply.headers.get("content-type", "")

@@ -53,7 +53,7 @@ class Reply(NamedTuple):
     redirects: int
 
 
-class Reach(NamedTuple):
+class FetchPolicy(NamedTuple):
     """Where a fetch may go: `private` names hosts off the public network that are allowed all the same, `onward` the
     other sites a redirect may lead to.
     """
@@ -62,18 +62,18 @@ class Reach(NamedTuple):
     onward: Callable[[WebAddress], bool]
 
 
-async def get(address: WebAddress, reach: Reach, limits: FetchLimits) -> Reply:
+async def get(address: WebAddress, policy: FetchPolicy, limits: FetchLimits) -> Reply:
     """Fetch what is at `address`, redirects followed. Raises ToolFailure that says what went wrong."""
-    check_private(address, reach)
+    check_private(address, policy)
     tls = await asyncio.to_thread(_tls)
     try:
         async with asyncio.timeout(limits.seconds):
             for followed in range(limits.redirects + 1):
-                reply = await _Exchange(address, reach, limits, tls).run(followed)
+                reply = await _Exchange(address, policy, limits, tls).run(followed)
                 location = reply.headers.get("location", "")
                 if reply.status not in _REDIRECTS or not location:
                     return reply
-                address = _onward(address, location, reach)
+                address = _onward(address, location, policy)
     except TimeoutError:
         raise ToolFailure(
             f"{shown(address.text, 300)} did not arrive within {limits.seconds:g} seconds.",
@@ -86,9 +86,9 @@ async def get(address: WebAddress, reach: Reach, limits: FetchLimits) -> Reply:
     )
 
 
-def check_private(address: WebAddress, reach: Reach) -> None:
+def check_private(address: WebAddress, policy: FetchPolicy) -> None:
     """Raises ToolFailure for a host that says itself that it is not of the public network, and is not allowed."""
-    if address.is_local and not reach.private(address):
+    if address.is_local and not policy.private(address):
         raise _private(address, "")
 
 
@@ -101,16 +101,16 @@ def _private(address: WebAddress, found: str) -> ToolFailure:
     )
 
 
-def _onward(address: WebAddress, location: str, reach: Reach) -> WebAddress:
+def _onward(address: WebAddress, location: str, policy: FetchPolicy) -> WebAddress:
     target = redirected(address, location)
-    check_private(target, reach)
+    check_private(target, policy)
     if address.scheme == "https" and target.scheme == "http":
         raise ToolFailure(
             f"{shown(address.text, 300)} redirects to an address without encryption, {shown(target.text, 300)}; that "
             "was not followed.",
             "Call fetch_url with it if that is meant.",
         )
-    if not same_site(address, target) and not reach.onward(target):
+    if not same_site(address, target) and not policy.onward(target):
         raise ToolFailure(
             f"{shown(address.text, 300)} redirects to another site, which was not asked for: "
             f"{shown(target.text, 1_000)}.",
@@ -122,9 +122,9 @@ def _onward(address: WebAddress, location: str, reach: Reach) -> WebAddress:
 class _Exchange:
     """One request and its answer, on connections of its own."""
 
-    def __init__(self, address: WebAddress, reach: Reach, limits: FetchLimits, tls: ssl.SSLContext) -> None:
+    def __init__(self, address: WebAddress, policy: FetchPolicy, limits: FetchLimits, tls: ssl.SSLContext) -> None:
         self._address = address
-        self._reach = reach
+        self._policy = policy
         self._limits = limits
         self._tls = tls
 
@@ -190,7 +190,7 @@ class _Exchange:
                 f"The host {shown(self._address.host)} was not found ({reason}).",
                 "Check the spelling; without a network connection nothing can be fetched.",
             ) from error
-        allowed = found if self._reach.private(self._address) else tuple(filter(is_public, found))
+        allowed = found if self._policy.private(self._address) else tuple(filter(is_public, found))
         if not allowed:
             raise _private(self._address, ", ".join(map(str, found[:3])))
         return (self._address.host,) if proxied else tuple(map(str, allowed[:_TRIED]))

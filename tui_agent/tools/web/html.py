@@ -2,93 +2,39 @@
 
 The parser and the Markdown are justhtml's. What it leaves as HTML (tables, pictures) or drops the shape of (definition
 lists, figures, layout tables) is brought into a shape it knows before it writes.
+
+A page is converted in a process of its own (this module, run as a script): a page made to be slow can be given up, and
+holds up nothing meanwhile.
 """
-
-import re
-from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, cast
-from urllib.parse import urljoin
-
-if TYPE_CHECKING:
-    from justhtml import Node
 
 import asyncio
 import os
+import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+from urllib.parse import urljoin
 
 import msgspec
 
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.shell.environment import child_environment
 
+if TYPE_CHECKING:
+    from justhtml import Node
+
 PATIENCE_S = 30.0
 """Seconds a page may take; 5 MB of an ordinary one take about three."""
 MEMORY = 2_000_000_000
 """Bytes of address space the process may take."""
 
-_PACKAGES = str(Path(__file__).resolve().parents[3])
-
-
-async def convert(source: str, url: str, patience_s: float = PATIENCE_S) -> WebPage:
-    """A page that was found at `url` as Markdown. When cancelled, the process is gone too. Raises ToolFailure."""
-    environment = child_environment(os.environ)
-    inherited = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
-    try:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            __name__,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise _unfit(error.strerror or str(error)) from error
-    try:
-        async with asyncio.timeout(patience_s):
-            answer, _ = await process.communicate(msgspec.json.encode((url, source)))
-    except TimeoutError:
-        raise _unfit(f"that took longer than {patience_s:g} seconds") from None
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await asyncio.shield(process.wait())
-    try:
-        return msgspec.json.decode(answer, type=WebPage)
-    except msgspec.DecodeError as error:
-        raise _unfit("its markup is too much for the converter") from error
-
-
-def _unfit(reason: str) -> ToolFailure:
-    return ToolFailure(
-        f"The page could not be turned into text: {reason}.", "Save it with a command such as curl if it is needed."
-    )
-
-
-def main() -> None:
-    """Read an address and a page from standard input, and write the title and the Markdown to standard output."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    url, source = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[str, str])
-    sys.stdout.buffer.write(msgspec.json.encode(to_markdown(source, url)))
-
-
-if __name__ == "__main__":
-    main()
-
 MAX_TITLE = 300
 """Characters kept of a page's title."""
 
+_PACKAGES = str(Path(__file__).resolve().parents[3])
 _UNSEEN = re.compile(
     "script|style|noscript|template|svg|canvas|iframe|object|embed|audio|video|map|select|button|input|textarea|datalist"
 )
@@ -119,6 +65,41 @@ class WebPage(NamedTuple):
 
     title: str
     text: str
+
+
+async def convert(source: str, url: str, patience_s: float = PATIENCE_S) -> WebPage:
+    """A page that was found at `url` as Markdown. When cancelled, the process is gone too. Raises ToolFailure."""
+    environment = child_environment(os.environ)
+    inherited = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            "tui_agent.tools.web.html",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _unfit(error.strerror or str(error)) from error
+    try:
+        async with asyncio.timeout(patience_s):
+            answer, _ = await process.communicate(msgspec.json.encode((url, source)))
+    except TimeoutError:
+        raise _unfit(f"that took longer than {patience_s:g} seconds") from None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await asyncio.shield(process.wait())
+    try:
+        return msgspec.json.decode(answer, type=WebPage)
+    except msgspec.DecodeError as error:
+        raise _unfit("its markup is too much for the converter") from error
 
 
 def to_markdown(source: str, url: str) -> WebPage:
@@ -297,3 +278,23 @@ def _joined(base: str, reference: str) -> str:
 
 def _destination(address: str) -> str:
     return f"<{address}>" if re.search(r"[\s()]", address) else address
+
+
+def _unfit(reason: str) -> ToolFailure:
+    return ToolFailure(
+        f"The page could not be turned into text: {reason}.", "Save it with a command such as curl if it is needed."
+    )
+
+
+def main() -> None:
+    """Read an address and a page from standard input, and write the title and the Markdown to standard output."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    url, source = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[str, str])
+    sys.stdout.buffer.write(msgspec.json.encode(to_markdown(source, url)))
+
+
+if __name__ == "__main__":
+    main()
