@@ -20,6 +20,7 @@ Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | Non
 Result = TypeVar("Result")
 
 _REFERENCE = "#/$defs/"
+_NAMED_FAULTS = 10
 
 
 class Parameter(msgspec.Struct, frozen=True):
@@ -109,7 +110,9 @@ class Signature(msgspec.Struct, frozen=True):
                 except msgspec.ValidationError as error:
                     faults.append(f"the argument `{parameter.name}` does not fit: {_lowered(str(error))}.")
         if faults:
-            raise ToolFailure(f"{self.definition.name}: {' Also, '.join(faults)}", f"Expected: {self.shape}")
+            more = f" There are {len(faults) - _NAMED_FAULTS:,} more faults." if len(faults) > _NAMED_FAULTS else ""
+            named = " Also, ".join(faults[:_NAMED_FAULTS])
+            raise ToolFailure(f"{self.definition.name}: {named}{more}", f"Expected: {self.shape}")
         return values
 
     def call(self, function: Callable[..., Result], arguments: str, *ours: object) -> Result:
@@ -122,7 +125,7 @@ class Signature(msgspec.Struct, frozen=True):
     def _object(self, arguments: str) -> Mapping[str, object]:
         try:
             decoded = msgspec.json.decode(arguments.encode())
-        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise ToolFailure(
                 f"{self.definition.name}: the arguments are not valid JSON ({_lowered(str(error))}).",
                 f"Expected: {self.shape}",

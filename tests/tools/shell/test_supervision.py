@@ -15,7 +15,7 @@ from tui_agent.tools.shell.processes import Supervisor
 
 PROGRAM = """
 import asyncio, os, pathlib, sys
-from tui_agent.tools.shell.processes import Command
+from tui_agent.tools.shell.processes import RunningCommand
 folder = pathlib.Path(sys.argv[1])
 SCRIPT = '''
 echo $$ > shell.pid
@@ -24,7 +24,7 @@ echo $$ > shell.pid
 sleep 1000
 '''
 async def main():
-    command = Command(["/bin/bash", "-c", SCRIPT], folder=folder, environment={"PATH": "/usr/bin:/bin"},
+    command = RunningCommand(["/bin/bash", "-c", SCRIPT], folder=folder, environment={"PATH": "/usr/bin:/bin"},
                       on_output=lambda _: None)
     print(command.pid, flush=True)
     await command.ended()

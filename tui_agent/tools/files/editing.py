@@ -10,7 +10,7 @@ import msgspec
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.confined import identity, open_file, write_atomically
 from tui_agent.tools.files.diffs import unified
-from tui_agent.tools.files.encodings import Kind, decode, encode
+from tui_agent.tools.files.encodings import FileKind, decode, encode
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, shown
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import Stop, in_thread
@@ -23,7 +23,7 @@ class _Found(msgspec.Struct, frozen=True):
     """A text file as it was read, and the identity it had then."""
 
     text: str
-    kind: Kind
+    kind: FileKind
     identity: tuple[int, int, int, int]
 
 
@@ -105,7 +105,7 @@ class EditFile:
         return ToolOutput(done, summary=f"{where}{more}", diff=unified(found.text, text, name))
 
 
-_UNREADABLE = _Found("", Kind(), (0, 0, 0, 0))
+_UNREADABLE = _Found("", FileKind(), (0, 0, 0, 0))
 """Stands for a file that is there but has no text to compare with."""
 
 
@@ -171,7 +171,7 @@ def _text_of(real: Path) -> _Found:
     return _Found(text, kind, before)
 
 
-def _encoded(text: str, kind: Kind, name: str) -> bytes:
+def _encoded(text: str, kind: FileKind, name: str) -> bytes:
     try:
         return encode(text, kind)
     except UnicodeEncodeError as error:

@@ -31,7 +31,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 
 
-class Kind(msgspec.Struct, frozen=True):
+class FileKind(msgspec.Struct, frozen=True):
     """`encoding` for text, with its byte order mark `mark`; otherwise `media` says what the bytes are."""
 
     encoding: Encoding | None = None
@@ -43,7 +43,7 @@ class Kind(msgspec.Struct, frozen=True):
         return self.media.startswith("image/")
 
 
-def sniff(head: bytes, whole: bool) -> Kind:
+def sniff(head: bytes, whole: bool) -> FileKind:
     """What a file is whose first bytes are `head`; `whole`: there are no more.
 
     A byte order mark decides; without one, NUL bytes mean binary, and what is not UTF-8 is taken for Latin-1, in which
@@ -51,22 +51,22 @@ def sniff(head: bytes, whole: bool) -> Kind:
     """
     media = _media(head)
     if media:
-        return Kind(media=media)
+        return FileKind(media=media)
     if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return Kind(media="UTF-32 text")
+        return FileKind(media="UTF-32 text")
     for mark, encoding in _MARKS:
         if head.startswith(mark):
-            return Kind(encoding, mark)
+            return FileKind(encoding, mark)
     if b"\0" in head or len(head) - len(head.translate(None, _CONTROLS)) > _MOST_CONTROLS * len(head):
-        return Kind(media="binary")
+        return FileKind(media="binary")
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, final=whole)
     except UnicodeDecodeError:
-        return Kind("latin-1")
-    return Kind("utf-8")
+        return FileKind("latin-1")
+    return FileKind("utf-8")
 
 
-def decode(content: bytes) -> tuple[str, Kind]:
+def decode(content: bytes) -> tuple[str, FileKind]:
     """A whole text file's text, without its byte order mark, and how to write it back: see `encode`.
 
     Raises ValueError for what is not text.
@@ -77,12 +77,12 @@ def decode(content: bytes) -> tuple[str, Kind]:
     return content[len(kind.mark) :].decode(codec(kind)), kind
 
 
-def encode(text: str, kind: Kind) -> bytes:
+def encode(text: str, kind: FileKind) -> bytes:
     """The bytes of `text` as a file of this kind. Raises UnicodeEncodeError where the encoding lacks a character."""
     return kind.mark + text.encode(codec(kind))
 
 
-def codec(kind: Kind) -> str:
+def codec(kind: FileKind) -> str:
     """The codec for what follows the byte order mark."""
     return "utf-8" if kind.encoding in {None, "utf-8-sig"} else str(kind.encoding)
 

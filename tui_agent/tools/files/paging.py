@@ -8,7 +8,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 import msgspec
 
-from tui_agent.tools.files.encodings import Kind, codec
+from tui_agent.tools.files.encodings import FileKind, codec
 from tui_agent.tools.threads import Stop
 
 _CHUNK = 1 << 20
@@ -57,7 +57,7 @@ class PastTheEnd(ValueError):
         self.last = last
 
 
-def read_page(stream: BinaryIO, kind: Kind, line: int, character: int, limits: PageLimits, stop: Stop) -> Page:
+def read_page(stream: BinaryIO, kind: FileKind, line: int, character: int, limits: PageLimits, stop: Stop) -> Page:
     """The page that starts at `line` (from 1) and `character` (from 0) of it; at least one character long.
 
     A line that does not fit on what is left of a page starts the next one; one that fits on no page is cut. Raises
@@ -73,6 +73,8 @@ def read_page(stream: BinaryIO, kind: Kind, line: int, character: int, limits: P
             left = _Remaining(bytes_left - overhead, characters_left - overhead)
             asked = max(left.characters_at_most, 1) + 2
             raw = text.readline(asked)
+            if not raw and not parts:
+                raise PastTheEnd(character or line - 1)
             if not raw:
                 return Page(tuple(parts), None)
             body, ending = _split_ending(raw)
@@ -89,7 +91,7 @@ def read_page(stream: BinaryIO, kind: Kind, line: int, character: int, limits: P
         return Page(tuple(parts), (line, character) if text.read(1) else None)
 
 
-def count_lines(stream: BinaryIO, kind: Kind, stop: Stop, most: int | None = COUNTED) -> int | None:
+def count_lines(stream: BinaryIO, kind: FileKind, stop: Stop, most: int | None = COUNTED) -> int | None:
     """How many lines a file has, a last one without a newline included; None for a file of more than `most` bytes."""
     if most is not None and os.fstat(stream.fileno()).st_size > most:
         return None
@@ -135,12 +137,12 @@ def _split_ending(raw: str) -> tuple[str, str]:
     return raw, ""
 
 
-def _is_wide(kind: Kind) -> bool:
+def _is_wide(kind: FileKind) -> bool:
     return kind.encoding in {"utf-16-le", "utf-16-be"}
 
 
 @contextmanager
-def _text_from(stream: BinaryIO, kind: Kind, line: int, stop: Stop) -> Iterator[TextIO]:
+def _text_from(stream: BinaryIO, kind: FileKind, line: int, stop: Stop) -> Iterator[TextIO]:
     """`stream` as text that starts at `line`; broken bytes become U+FFFD. Only the newline character ends a line."""
     stream.seek(len(kind.mark))
     found = _is_wide(kind) or _skip_lines(stream, line - 1, stop)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tui_agent.conversation.blocks import Image
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.confined import open_file, open_folder
-from tui_agent.tools.files.encodings import HEAD, Kind, sniff
+from tui_agent.tools.files.encodings import HEAD, FileKind, sniff
 from tui_agent.tools.files.paging import Page, PageLimits, PastTheEnd, count_lines, read_page
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, shown
 from tui_agent.tools.schema import Signature
@@ -93,7 +93,7 @@ class ReadFile:
         return replace(self._limits, bytes=min(self._limits.bytes, room), characters=min(self._limits.characters, room))
 
     def _page(
-        self, stream: BinaryIO, kind: Kind, wanted: tuple[int, int, int], most: PageLimits, stop: Stop
+        self, stream: BinaryIO, kind: FileKind, wanted: tuple[int, int, int], most: PageLimits, stop: Stop
     ) -> ToolOutput:
         offset, limit, chars = wanted
         total = count_lines(stream, kind, stop, most=None) if offset < 0 else count_lines(stream, kind, stop)
@@ -169,7 +169,7 @@ def _entry(entry: "os.DirEntry[str]", folder: int, stop: Stop) -> _Entry:
     return _Entry(entry.name, False, f"  {_size(found.st_size)}" if stat.S_ISREG(found.st_mode) else "  (special file)")
 
 
-def _picture(stream: BinaryIO, kind: Kind, size: int) -> ToolOutput:
+def _picture(stream: BinaryIO, kind: FileKind, size: int) -> ToolOutput:
     what = f"{kind.media}, {_size(size)}"
     if size > MAX_IMAGE_BYTES:
         raise ToolFailure(
@@ -190,7 +190,7 @@ def _span(page: Page, total: int | None) -> str:
     return f"line {first.line}{of}" if first.line == last.line else f"lines {first.line}-{last.line}{of}"
 
 
-def _notices(page: Page, kind: Kind, span: str) -> list[str]:
+def _notices(page: Page, kind: FileKind, span: str) -> list[str]:
     notices = [f"{span[0].upper()}{span[1:]}."]
     if page.following is None:
         notices.append(

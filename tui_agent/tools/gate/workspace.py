@@ -176,10 +176,7 @@ def _as_on_disk(real: Path) -> Path:
         existing = existing.parent
     found = existing
     for name in real.relative_to(existing).parts:
-        entry = _same_name(found, name)
-        if entry is None:
-            return real
-        found = found / entry
+        found /= _same_name(found, name) or name
     return _real(found)
 
 

@@ -10,7 +10,7 @@ from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailu
 from tui_agent.tools.files.confined import open_file, open_folder
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, missing, shown
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.search.ripgrep import Search, search
+from tui_agent.tools.search.ripgrep import RunningSearch, search
 
 MAX_FILES = 1_000
 """File names that are listed."""
@@ -170,7 +170,7 @@ class _Matches:
         self._files_cut = 0
         self._cut_file: bytes | None = None
 
-    async def take(self, rg: Search) -> None:
+    async def take(self, rg: RunningSearch) -> None:
         """Take in all of its output, up to a bound. Raises ToolFailure when it refused the search."""
         name = b""
         async for line in rg.records(b"\n"):
@@ -262,7 +262,7 @@ async def _files(folder: int, glob: str) -> set[bytes]:
         return {name async for name in rg.records(b"\0") if name in matching}
 
 
-async def _names(rg: Search) -> set[bytes]:
+async def _names(rg: RunningSearch) -> set[bytes]:
     names: set[bytes] = set()
     async for name in rg.records(b"\0"):
         names.add(name)

@@ -23,7 +23,7 @@ _MOST_ERRORS = 8_000
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "XDG_CONFIG_HOME")
 
 
-class Search:
+class RunningSearch:
     """A running ``rg``: its output in pieces, and how it ended."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -74,7 +74,7 @@ class Search:
 
 
 @asynccontextmanager
-async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None = None) -> AsyncIterator[Search]:
+async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None = None) -> AsyncIterator[RunningSearch]:
     """Run ``rg`` in the folder that the descriptor `folder` is open on, for at most `TIMEOUT` seconds.
 
     Whatever happens inside, cancellation included, the process is gone afterwards. Raises ToolFailure.
@@ -93,7 +93,7 @@ async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None =
         )
     except (OSError, ValueError) as error:
         raise ToolFailure(f"The search could not be started: {error}.", "Use a command such as grep.") from error
-    running = Search(process)
+    running = RunningSearch(process)
     try:
         async with asyncio.timeout(TIMEOUT):
             yield running

@@ -12,7 +12,7 @@ from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailu
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.output import RawStream, answer, how_it_ended, what_still_runs
-from tui_agent.tools.shell.processes import Command
+from tui_agent.tools.shell.processes import RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
 
 MAX_RUNNING = 16
@@ -29,7 +29,9 @@ _LINE = 120
 class BackgroundCommand:
     """A command that was left running, and its output since somebody last looked (the end of it, where it is long)."""
 
-    def __init__(self, line: str, command: Command, raw: RawStream, terminal: Terminal, stream_bytes: int) -> None:
+    def __init__(
+        self, line: str, command: RunningCommand, raw: RawStream, terminal: Terminal, stream_bytes: int
+    ) -> None:
         """Take over `command`: from now on its output comes here. `line` is the command as it was written."""
         self.line = line
         self.command = command
@@ -126,7 +128,7 @@ class BackgroundCommands:
                 f"End one that is no longer needed with stop_command:\n{self.listed()}",
             )
 
-    def adopt(self, line: str, command: Command, raw: RawStream, terminal: Terminal) -> None:
+    def adopt(self, line: str, command: RunningCommand, raw: RawStream, terminal: Terminal) -> None:
         """Take over a running command. What it prints from now on is not put into `terminal` before somebody looks."""
         self._commands.pop(command.pid, None)
         self._commands[command.pid] = BackgroundCommand(line, command, raw, terminal, self._stream_bytes)

@@ -44,7 +44,7 @@ class Ended(msgspec.Struct, frozen=True):
     left_open: bool = False
 
 
-class Command:
+class RunningCommand:
     """A running command.
 
     `on_output` is called on the event loop with each piece of the output (standard output and errors in one stream),

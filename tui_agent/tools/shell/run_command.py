@@ -21,7 +21,7 @@ from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.environment import child_environment
 from tui_agent.tools.shell.output import RawStream, answer, how_it_ended, what_still_runs
-from tui_agent.tools.shell.processes import Command, Ended
+from tui_agent.tools.shell.processes import Ended, RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
 
 DEFAULT_TIMEOUT = 120
@@ -124,7 +124,7 @@ class RunCommand:
         return await _finished(terminal, raw, notes, is_error=timed_out or ended.exit_code != 0)
 
     async def _leave_running(
-        self, line: str, running: Command, terminal: Terminal, raw: RawStream, progress: "_Progress"
+        self, line: str, running: RunningCommand, terminal: Terminal, raw: RawStream, progress: "_Progress"
     ) -> ToolOutput:
         raw.open()
         try:
@@ -153,9 +153,9 @@ class RunCommand:
             notes.append(what_still_runs(ended))
         return await _finished(terminal, raw, notes, is_error=ended.exit_code != 0)
 
-    def _start(self, command: str, folder: Path, on_output: Callable[[bytes], None]) -> Command:
+    def _start(self, command: str, folder: Path, on_output: Callable[[bytes], None]) -> RunningCommand:
         try:
-            return Command(
+            return RunningCommand(
                 [shell(), "-c", command],
                 folder=folder,
                 environment=child_environment(os.environ, self._keep),
@@ -177,7 +177,7 @@ def shell() -> str:
     )
 
 
-async def _wait(running: Command, seconds: float) -> tuple[Ended, bool]:
+async def _wait(running: RunningCommand, seconds: float) -> tuple[Ended, bool]:
     """Wait for the end of the command: how it ended, and whether the timeout ended it. Cancelled, end it first."""
     try:
         async with asyncio.timeout(seconds):

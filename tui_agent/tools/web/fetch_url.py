@@ -10,7 +10,7 @@ from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.web.addresses import WebAddress, named_by, read_address
 from tui_agent.tools.web.content import Content, read_content
-from tui_agent.tools.web.fetching import FetchLimits, FetchPolicy, Reply, check_private, get
+from tui_agent.tools.web.fetching import FetchLimits, FetchPolicy, Response, check_private, get
 from tui_agent.tools.web.html import WebPage, convert
 
 NAME = "fetch_url"
@@ -83,59 +83,63 @@ class FetchUrl:
         address = read_address(url)
         if all(access.target != address.text for access in context.accesses):
             raise ToolFailure("That is not the address the call was let through for.", "Call again.")
-        reply = await get(address, self._policy, self._limits)
-        if reply.status >= 400:
-            raise await _refused(reply)
-        kind = reply.headers.get("content-type", "")
-        if not reply.body:
-            return ToolOutput(f"{_heading(reply)}\n[There is nothing at this address: it is empty.]")
-        content = await asyncio.to_thread(read_content, reply.body, kind)
-        summary = f"{content.kind}, {len(reply.body):,} bytes"
+        response = await get(address, self._policy, self._limits)
+        if response.status >= 400:
+            raise await _refused(response)
+        kind = response.headers.get("content-type", "")
+        if not response.body:
+            return ToolOutput(f"{_heading(response)}\n[There is nothing at this address: it is empty.]")
+        content = await asyncio.to_thread(read_content, response.body, kind)
+        summary = f"{content.kind}, {len(response.body):,} bytes"
         if content.image is not None:
-            return ToolOutput(f"{_heading(reply)}\n[A picture: {summary}.]", images=(content.image,), summary=summary)
-        page = await _page(content, reply)
+            return ToolOutput(
+                f"{_heading(response)}\n[A picture: {summary}.]", images=(content.image,), summary=summary
+            )
+        page = await _page(content, response)
         text = page.text.strip("\n") if page.text.strip() else _NO_TEXT
-        return ToolOutput(f"{_heading(reply, page.title)}\n\n{text}", summary=summary)
+        return ToolOutput(f"{_heading(response, page.title)}\n\n{text}", summary=summary)
 
 
 def _access(address: WebAddress) -> Access:
     return Access("network", address.text, inside=False)
 
 
-async def _page(content: Content, reply: Reply) -> WebPage:
-    return await convert(content.text, reply.address.text) if content.is_page else WebPage("", content.text)
+async def _page(content: Content, response: Response) -> WebPage:
+    return await convert(content.text, response.address.text) if content.is_page else WebPage("", content.text)
 
 
-def _heading(reply: Reply, title: str = "") -> str:
-    lines = [f"URL: {reply.address.text}" + (" (redirected)" if reply.redirects else "")]
+def _heading(response: Response, title: str = "") -> str:
+    lines = [f"URL: {response.address.text}" + (" (redirected)" if response.redirects else "")]
     if title:
         lines.append(f"Title: {title}")
     return "\n".join(lines)
 
 
-async def _refused(reply: Reply) -> ToolFailure:
+async def _refused(response: Response) -> ToolFailure:
     """An answer that is an error: its status, what may be done, and the beginning of what the server says to it."""
-    reason = reply.reason or _phrase(reply.status)
-    advice = _ADVICE.get(reply.status) or (
+    reason = response.reason or _phrase(response.status)
+    advice = _ADVICE.get(response.status) or (
         "The server has trouble of its own: try again later."
-        if reply.status >= 500
+        if response.status >= 500
         else "The server refused it: check the address."
     )
-    wait = reply.headers.get("retry-after", "")
+    wait = response.headers.get("retry-after", "")
     if wait:
         advice += f" It asks to wait: {shown(wait, 60)}{' seconds' * wait.isdigit()}."
-    said = await _excerpt(reply)
+    said = await _excerpt(response)
     quoted = f"\nThe server says:\n{said}" if said else ""
-    return ToolFailure(f"{shown(reply.address.text, 300)}: {reply.status} {shown(reason, 60)}.", f"{advice}{quoted}")
+    return ToolFailure(
+        f"{shown(response.address.text, 300)}: {response.status} {shown(reason, 60)}.", f"{advice}{quoted}"
+    )
 
 
-async def _excerpt(reply: Reply) -> str:
+async def _excerpt(response: Response) -> str:
     """The beginning of an error's text; empty where it has none that can be read."""
     try:
         content = await asyncio.to_thread(
-            read_content, reply.body[:_READ_OF_ERROR], reply.headers.get("content-type", "")
+            read_content, response.body[:_READ_OF_ERROR], response.headers.get("content-type", "")
         )
-        text = (await _page(content, reply)).text.strip()
+        text = (await _page(content, response)).text.strip()
     except ToolFailure:
         return ""
     return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"

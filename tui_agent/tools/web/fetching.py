@@ -42,7 +42,7 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
     redirects: int = 10
 
 
-class Reply(NamedTuple):
+class Response(NamedTuple):
     """What a server answered at last. `headers` have names in lower case; an error's body may be cut."""
 
     address: WebAddress
@@ -62,17 +62,17 @@ class FetchPolicy(NamedTuple):
     onward: Callable[[WebAddress], bool]
 
 
-async def get(address: WebAddress, policy: FetchPolicy, limits: FetchLimits) -> Reply:
+async def get(address: WebAddress, policy: FetchPolicy, limits: FetchLimits) -> Response:
     """Fetch what is at `address`, redirects followed. Raises ToolFailure that says what went wrong."""
     check_private(address, policy)
     tls = await asyncio.to_thread(_tls)
     try:
         async with asyncio.timeout(limits.seconds):
             for followed in range(limits.redirects + 1):
-                reply = await _Exchange(address, policy, limits, tls).run(followed)
-                location = reply.headers.get("location", "")
-                if reply.status not in _REDIRECTS or not location:
-                    return reply
+                response = await _Exchange(address, policy, limits, tls).run(followed)
+                location = response.headers.get("location", "")
+                if response.status not in _REDIRECTS or not location:
+                    return response
                 address = _onward(address, location, policy)
     except TimeoutError:
         raise ToolFailure(
@@ -128,7 +128,7 @@ class _Exchange:
         self._limits = limits
         self._tls = tls
 
-    async def run(self, followed: int) -> Reply:
+    async def run(self, followed: int) -> Response:
         import httpx2
 
         proxy = _proxy(self._address)
@@ -151,7 +151,7 @@ class _Exchange:
             except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
                 raise ToolFailure(*self._said(error, proxy)) from error
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return Reply(self._address, response.status_code, response.reason_phrase, headers, body, followed)
+        return Response(self._address, response.status_code, response.reason_phrase, headers, body, followed)
 
     async def _connected(self, client: "httpx2.AsyncClient", proxied: bool) -> "httpx2.Response":
         """The answer's head, from the first of the host's network addresses that takes the connection."""
