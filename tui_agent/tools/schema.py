@@ -21,6 +21,7 @@ Result = TypeVar("Result")
 
 _REFERENCE = "#/$defs/"
 _NAMED_FAULTS = 10
+_NAME_CHARACTERS = 60
 
 
 class Parameter(msgspec.Struct, frozen=True):
@@ -96,7 +97,8 @@ class Signature(msgspec.Struct, frozen=True):
         """
         given = self._object(arguments)
         by_name = {parameter.name: parameter for parameter in self.parameters}
-        faults = [self._unknown(name, given) for name in given if name not in by_name]
+        unknown = [name for name in given if name not in by_name]
+        faults = [self._unknown(name, given) for name in unknown[:_NAMED_FAULTS]]
         values: dict[str, object] = {}
         for parameter in self.parameters:
             value = given.get(parameter.name)
@@ -110,9 +112,9 @@ class Signature(msgspec.Struct, frozen=True):
                 except msgspec.ValidationError as error:
                     faults.append(f"the argument `{parameter.name}` does not fit: {_lowered(str(error))}.")
         if faults:
-            more = f" There are {len(faults) - _NAMED_FAULTS:,} more faults." if len(faults) > _NAMED_FAULTS else ""
-            named = " Also, ".join(faults[:_NAMED_FAULTS])
-            raise ToolFailure(f"{self.definition.name}: {named}{more}", f"Expected: {self.shape}")
+            if len(unknown) > _NAMED_FAULTS:
+                faults.append(f"there are {len(unknown) - _NAMED_FAULTS:,} more that it does not have.")
+            raise ToolFailure(f"{self.definition.name}: {' Also, '.join(faults)}", f"Expected: {self.shape}")
         return values
 
     def call(self, function: Callable[..., Result], arguments: str, *ours: object) -> Result:
@@ -138,9 +140,9 @@ class Signature(msgspec.Struct, frozen=True):
 
     def _unknown(self, name: str, given: Mapping[str, object]) -> str:
         free = [parameter.name for parameter in self.parameters if parameter.name not in given]
-        words = [word for word in re.split(r"[^a-z]+", name.lower()) if word in free]
-        near = words or get_close_matches(name.lower(), free, n=1, cutoff=0.5)
-        shown = name if len(name) <= 60 else f"{name[:60]}…"
+        shown = name if len(name) <= _NAME_CHARACTERS else f"{name[:_NAME_CHARACTERS]}…"
+        words = [word for word in re.split(r"[^a-z]+", shown.lower()) if word in free]
+        near = words or get_close_matches(shown.lower(), free, n=1, cutoff=0.5)
         return f"there is no argument `{shown}`{f'; did you mean `{near[0]}`?' if near else '.'}"
 
 

@@ -16,11 +16,11 @@ from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import Stop, in_thread
 
 MAX_EDITED_BYTES = 20_000_000
-"""The largest file that is edited, and of which a diff is made: it is held in memory whole."""
+"""The largest file that is edited or compared with what replaces it: it is held in memory whole."""
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A text file as it was read, and the identity it had then."""
+    """A text file as it was read, and its identity at that time."""
 
     text: str
     kind: FileKind
@@ -137,7 +137,7 @@ def _preview_of_edit(workspace: WorkspaceView, /, path: str, old: str, new: str,
 
 
 def _text_if_any(real: Path) -> _Found | None:
-    """The text that is at `real` now: None for no file, `_UNREADABLE` for one that is no text or is too large.
+    """The text file at `real`: None where there is nothing, `_UNREADABLE` where it is no text or too large.
 
     Raises ToolFailure for what is no file.
     """
@@ -192,10 +192,10 @@ _NUMBERED = re.compile(r"^\s*\d+(?:\+\d+)?\t", re.MULTILINE)
 
 
 def replaced(text: str, old: str, new: str, replace_all: bool) -> tuple[str, list[int]]:
-    """`text` with `old` replaced by `new`, and the line numbers (from 1) where that was.
+    """Replace `old` by `new`: the new text, and the numbers of the lines (from 1) where `old` began.
 
-    In a text whose lines all end in CRLF, newlines in `old` and `new` mean CRLF. Raises ToolFailure when `old` is not
-    there, or is there more than once (overlapping included) and `replace_all` was not asked for.
+    In a text whose lines all end in CRLF, a newline in `old` and `new` means CRLF. Raises ToolFailure where `old` is
+    not in the text, or is there more than once (overlapping included) without `replace_all`.
     """
     if not old:
         raise ToolFailure("`old` is empty.", "Give the exact text to replace, or use write_file to write a whole file.")
@@ -253,7 +253,7 @@ def _ambiguous(lines: list[int]) -> str:
 
 
 def _not_found(text: str, old: str) -> str:
-    """What may help to find it."""
+    """Advice for a text that is not in the file: where something like it is."""
     bare = _NUMBERED.sub("", old)
     if bare != old and bare in text:
         return "Leave out the line numbers and tabs that read_file puts in front of each line."
@@ -269,7 +269,7 @@ def _not_found(text: str, old: str) -> str:
 
 
 def _loosely_equal(lines: list[str], wanted: list[str]) -> int | None:
-    """The index where lines stand that equal `wanted` but for white space."""
+    """The index of the first of the `lines` that equal `wanted` but for white space."""
     pattern = ["".join(line.split()) for line in wanted]
     if not any(pattern):
         return None
@@ -283,7 +283,7 @@ def _loosely_equal(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _nearest(lines: list[str], wanted: list[str]) -> int | None:
-    """The index of the line from which on `lines` looks most like `wanted`, judged by its longest line."""
+    """The index of the line where `lines` looks most like `wanted`, judged by the longest line of that."""
     anchor = max(range(len(wanted)), key=lambda index: len(wanted[index].strip()))
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted[anchor].strip()[:_WIDTH_COMPARED])

@@ -32,7 +32,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 
 
 class FileKind(msgspec.Struct, frozen=True):
-    """`encoding` for text, with its byte order mark `mark`; otherwise `media` says what the bytes are."""
+    """What a file holds: text in an `encoding`, after the byte order mark `mark`, or what `media` says."""
 
     encoding: Encoding | None = None
     mark: bytes = b""
@@ -44,10 +44,10 @@ class FileKind(msgspec.Struct, frozen=True):
 
 
 def sniff(head: bytes, whole: bool) -> FileKind:
-    """What a file is whose first bytes are `head`; `whole`: there are no more.
+    """Tell what a file holds by its first bytes. `whole`: `head` is all of it.
 
-    A byte order mark decides; without one, NUL bytes mean binary, and what is not UTF-8 is taken for Latin-1, in which
-    every byte is a character and none is lost.
+    A byte order mark decides. Without one, NUL bytes mean that it is binary, and what is not UTF-8 is taken for
+    Latin-1, in which every byte is a character, so that none is lost.
     """
     media = _media(head)
     if media:
@@ -67,7 +67,7 @@ def sniff(head: bytes, whole: bool) -> FileKind:
 
 
 def decode(content: bytes) -> tuple[str, FileKind]:
-    """A whole text file's text, without its byte order mark, and how to write it back: see `encode`.
+    """The text of a whole file, without its byte order mark, and the kind with which `encode` writes it back.
 
     Raises ValueError for what is not text.
     """
@@ -78,12 +78,12 @@ def decode(content: bytes) -> tuple[str, FileKind]:
 
 
 def encode(text: str, kind: FileKind) -> bytes:
-    """The bytes of `text` as a file of this kind. Raises UnicodeEncodeError where the encoding lacks a character."""
+    """`text` as the bytes of a file of this kind. Raises UnicodeEncodeError where the encoding lacks a character."""
     return kind.mark + text.encode(codec(kind))
 
 
 def codec(kind: FileKind) -> str:
-    """The codec for what follows the byte order mark."""
+    """The codec of what follows the byte order mark."""
     return "utf-8" if kind.encoding in {None, "utf-8-sig"} else str(kind.encoding)
 
 

@@ -1,4 +1,4 @@
-"""A text file of any size in pages that fit a budget: whole lines, and stretches of a line too long for one page."""
+"""Reading a text file of any size page by page: a page has whole lines, or a part of a line too long for one page."""
 
 import io
 import os
@@ -17,7 +17,7 @@ COUNTED = 64 << 20
 
 
 class PageLimits(msgspec.Struct, frozen=True):
-    """What one page may hold: lines, and characters and UTF-8 bytes including the line numbers."""
+    """The most one page may hold. Characters and UTF-8 bytes count the line numbers as well."""
 
     lines: int = 2000
     bytes: int = 50 * 1024
@@ -25,7 +25,7 @@ class PageLimits(msgspec.Struct, frozen=True):
 
 
 class LinePart(msgspec.Struct, frozen=True):
-    """A line, or a stretch of it from character `start` on; `ending` is empty where the line goes on."""
+    """A line, or a part of it from the character `start` on. `ending` is empty where the line goes on."""
 
     line: int
     start: int
@@ -38,19 +38,19 @@ class LinePart(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Consecutive parts, and where the next page starts: a line (from 1) and a character in it; None at the end."""
+    """A page, and where the next one starts: a line (from 1) and a character in it (from 0); None at the end."""
 
     parts: tuple[LinePart, ...]
     following: tuple[int, int] | None
 
     @property
     def text(self) -> str:
-        """The parts with their line numbers, without line endings at their ends."""
+        """The page as it is shown: each line after its number and a tab."""
         return "\n".join(part.shown for part in self.parts)
 
 
 class PastTheEnd(ValueError):
-    """There is no such line or character. `last` is the number of the last one that there is, 0 for none."""
+    """There is no such line or character; `last` is the number of the last one, 0 where there is none."""
 
     def __init__(self, last: int) -> None:
         super().__init__(last)
@@ -58,10 +58,10 @@ class PastTheEnd(ValueError):
 
 
 def read_page(stream: BinaryIO, kind: FileKind, line: int, character: int, limits: PageLimits, stop: Stop) -> Page:
-    """The page that starts at `line` (from 1) and `character` (from 0) of it; at least one character long.
+    """Read the page that starts at `line` (from 1) and its `character` (from 0). It has at least one character.
 
-    A line that does not fit on what is left of a page starts the next one; one that fits on no page is cut. Raises
-    PastTheEnd.
+    A line that does not fit on the rest of a page starts the next page; one that fits on no page is cut. Raises
+    PastTheEnd, and Stopped.
     """
     with _text_from(stream, kind, line, stop) as text:
         _skip_characters(text, character, stop)
@@ -92,7 +92,7 @@ def read_page(stream: BinaryIO, kind: FileKind, line: int, character: int, limit
 
 
 def count_lines(stream: BinaryIO, kind: FileKind, stop: Stop, most: int | None = COUNTED) -> int | None:
-    """How many lines a file has, a last one without a newline included; None for a file of more than `most` bytes."""
+    """How many lines a file has, counting a last one without a newline; None for a file of more than `most` bytes."""
     if most is not None and os.fstat(stream.fileno()).st_size > most:
         return None
     count, last = 0, "\n"
@@ -112,7 +112,7 @@ def count_lines(stream: BinaryIO, kind: FileKind, stop: Stop, most: int | None =
 
 
 class _Remaining(NamedTuple):
-    """How much more text a page takes."""
+    """How much more text fits on a page."""
 
     bytes: int
     characters: int
@@ -125,7 +125,7 @@ class _Remaining(NamedTuple):
         return len(text) <= self.characters and len(text.encode()) <= self.bytes
 
     def cut(self, text: str) -> str:
-        """The longest start of `text` that fits, but at least one character: a page must get on."""
+        """The longest beginning of `text` that fits, but at least one character: every page must get on."""
         start = text[: max(self.characters, 0)].encode()[: max(self.bytes, 0)].decode(errors="ignore")
         return start or text[:1]
 
@@ -143,7 +143,7 @@ def _is_wide(kind: FileKind) -> bool:
 
 @contextmanager
 def _text_from(stream: BinaryIO, kind: FileKind, line: int, stop: Stop) -> Iterator[TextIO]:
-    """`stream` as text that starts at `line`; broken bytes become U+FFFD. Only the newline character ends a line."""
+    """`stream` as text from `line` on; broken bytes become U+FFFD. Only the newline character ends a line."""
     stream.seek(len(kind.mark))
     found = _is_wide(kind) or _skip_lines(stream, line - 1, stop)
     text = io.TextIOWrapper(stream, encoding=codec(kind), errors="replace", newline="\n")
@@ -187,7 +187,7 @@ def _skip_wide_lines(text: TextIO, count: int, stop: Stop) -> bool:
 
 
 def _skip_characters(text: TextIO, count: int, stop: Stop) -> None:
-    """Raises PastTheEnd when the line is shorter."""
+    """Move `text` behind `count` characters of its line. Raises PastTheEnd where the line is shorter."""
     skipped = 0
     while skipped < count:
         stop.check()

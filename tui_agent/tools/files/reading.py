@@ -29,7 +29,7 @@ _SMALLEST_PAGE = 1_000
 
 
 class ReadFile:
-    """Answers with one page of a text file within `limits`, notice included, or with a picture."""
+    """Answers with a picture, or with one page of a text file that stays within `limits` together with its notice."""
 
     effect: Effect = "read"
 
@@ -88,7 +88,7 @@ class ReadFile:
             return self._page(stream, kind, (offset, limit, chars), self._within(context.page_bytes), stop)
 
     def _within(self, page_bytes: int) -> PageLimits:
-        """The limits for a window that leaves this much for one page."""
+        """The limits of a page that may have at most `page_bytes`."""
         room = max(page_bytes - _NOTICE, _SMALLEST_PAGE)
         return replace(self._limits, bytes=min(self._limits.bytes, room), characters=min(self._limits.characters, room))
 
@@ -148,7 +148,7 @@ class ListDir:
 
 
 class _Entry:
-    """One entry of a folder and how it is shown."""
+    """An entry of a folder, and the line that shows it."""
 
     def __init__(self, name: str, is_folder: bool, detail: str) -> None:
         self.name = name
@@ -182,7 +182,7 @@ def _picture(stream: BinaryIO, kind: FileKind, size: int) -> ToolOutput:
 
 
 def _span(page: Page, total: int | None) -> str:
-    """Which lines a page holds: ``lines 1-200 of 512``."""
+    """What a page holds, in words: ``lines 1-200 of 512``."""
     first, last = page.parts[0], page.parts[-1]
     of = f" of {total}" if total is not None else ""
     if page.following == (last.line, last.start + len(last.text)):

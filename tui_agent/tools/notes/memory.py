@@ -1,4 +1,4 @@
-"""A project's memory: notes, each a Markdown file, ``MEMORY.md``, the index that names them, and the tool `memory`.
+"""A project's memory: the tool `memory`, the notes it writes, and ``MEMORY.md``, the index that names them.
 
 The folder is the user's as much as the model's: what is written in the index besides its own lines stays as it is, and
 a note that somebody added, removed or renamed by hand is found again.
@@ -46,7 +46,7 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 class Note(msgspec.Struct, frozen=True):
-    """One note as the index names it. `missing`: there is no such file."""
+    """A note as the index names it. `missing`: there is no such file."""
 
     name: str
     description: str
@@ -55,14 +55,14 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def memory_folder(home: Path, project: Path) -> Path:
-    """Where the notes about the project with this root are: a readable name and a digest of its path."""
+    """The folder of the notes about a project: its name is that of the project's root, and a digest of the path."""
     root = os.path.realpath(project)
     slug = re.sub(r"[^a-z0-9]+", "-", Path(root).name.lower()).strip("-")[:40] or "project"
     return Path(os.path.realpath(home)) / "memory" / f"{slug}-{blake2b(os.fsencode(root), digest_size=6).hexdigest()}"
 
 
 class Notes:
-    """The notes in one folder, which need not exist yet. `folder` has no links in it."""
+    """The notes in a folder, which need not exist yet. No link may be on the way to it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -72,7 +72,7 @@ class Notes:
 
     @property
     def is_own(self) -> bool:
-        """Whether the index, when it was last looked at, was just as `write` and `remove` of this object left it."""
+        """Whether the index, as `look` last found it, was just as `write` and `remove` of this object had left it."""
         return self._left is not None and self._looked == self._left
 
     def look(self) -> str:
@@ -81,7 +81,7 @@ class Notes:
         return self._looked
 
     def file(self, name: str) -> Path:
-        """Where the note called `name` is. Raises ToolFailure for what is no name of a note."""
+        """The file of the note called `name`. Raises ToolFailure for what cannot be the name of a note."""
         if not _NAME.fullmatch(name) or len(name) > MAX_NAME or name == "memory":
             near = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].strip("-")
             hint = f", such as {near}" if near and near != "memory" else ""
@@ -99,7 +99,7 @@ class Notes:
             return valid_text(stream.read(MAX_INDEX).decode(errors="replace"))
 
     def listed(self) -> tuple[Note, ...]:
-        """The notes the index names, and then those it does not. Raises ToolFailure."""
+        """The notes: first those that the index names, then the others. Raises ToolFailure."""
         files = self._files()
         named = [match for match in map(_LINE.fullmatch, self.text().splitlines()) if match]
         notes = [
@@ -110,9 +110,9 @@ class Notes:
         return (*notes, *(self._unlisted(name) for name in files if name not in known))
 
     def write(self, name: str, description: str, text: str, stop: Stop) -> bool:
-        """Write a note, new or in place of an old one, and its line in the index; whether it is new.
+        """Write a note, new or in place of an old one, and its line in the index. Whether the note is new.
 
-        Raises ToolFailure, and Stopped before anything has changed.
+        Raises ToolFailure, and Stopped; nothing has changed then.
         """
         file = self.file(name)
         with self._locked(stop):
@@ -151,8 +151,10 @@ class Notes:
             self._left = index
 
     def _index(self, written: dict[str, str], removed: frozenset[str]) -> str:
-        """The index with the lines `written` by file, in place of the old ones or (new) before all others, without
-        those of `removed` and of notes that are gone, and with those of notes it did not name.
+        """The index after a change.
+
+        A line of `written` (by the note's file) takes the place of the old one, or stands before all others where it is
+        new. Lines of notes that are `removed` or gone are left out, and notes the index did not name get one.
         """
         files = frozenset(self._files())
         kept: list[str] = []
@@ -217,7 +219,7 @@ class Notes:
 
     @contextmanager
     def _locked(self, stop: Stop) -> Iterator[None]:
-        """One writer at a time, of all sessions in the project."""
+        """Let one writer in at a time, of all sessions in the project."""
         with explained(self.folder):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -229,7 +231,7 @@ class Notes:
 
 
 class Memory:
-    """Writes and removes notes. They are no part of the workspace, and a change of one is a change of a file."""
+    """Writes and removes notes. They are no part of the workspace; for the gate a change of one is a written file."""
 
     effect: Effect = "write"
 
@@ -291,7 +293,7 @@ class Memory:
 
 
 def one_line(text: str) -> str:
-    """A text as a description in the index: on one line, cut at `MAX_DESCRIPTION` characters."""
+    """A description as it stands in the index: on one line, cut at `MAX_DESCRIPTION` characters."""
     flat = shown(" ".join(valid_text(text).split()), 10 * MAX_DESCRIPTION)
     return flat if len(flat) <= MAX_DESCRIPTION else f"{flat[: MAX_DESCRIPTION - 1]}…"
 

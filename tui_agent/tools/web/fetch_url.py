@@ -32,20 +32,22 @@ _ADVICE = {
 
 
 class Gate(Protocol):
-    """What the tool asks of the permission gate; `tools.permissions.PermissionGate` is one."""
+    """What the tool needs of the permission gate; `gate.permissions.PermissionGate` has it."""
 
     def passes(self, tool: str, access: Access) -> bool:
-        """Whether a call that wants just this would be let through without a question."""
+        """Whether a call that wants just this would be allowed without asking."""
         ...
 
     def granting(self, tool: str) -> tuple[Rule, ...]:
-        """The rules of the user that allow something to this tool, remembered ones included."""
+        """The rules of the user that allow this tool something, with those remembered."""
         ...
 
 
 class FetchUrl:
-    """Fetches one address. Of hosts off the public network it reaches those alone that an allow rule names in full;
-    it follows a redirect to another site only where `gate` would let a call to it through unasked.
+    """Fetches an address.
+
+    A host that is not on the public network is reached only where an allow rule names it in full. A redirect to another
+    site is followed only where `gate` would allow a call with that address without asking.
     """
 
     effect: Effect = "network"
@@ -116,7 +118,7 @@ def _heading(response: Response, title: str = "") -> str:
 
 
 async def _refused(response: Response) -> ToolFailure:
-    """An answer that is an error: its status, what may be done, and the beginning of what the server says to it."""
+    """The failure that an error status is: with what may be done, and the beginning of what the server says."""
     reason = response.reason or _phrase(response.status)
     advice = _ADVICE.get(response.status) or (
         "The server has trouble of its own: try again later."
@@ -134,7 +136,7 @@ async def _refused(response: Response) -> ToolFailure:
 
 
 async def _excerpt(response: Response) -> str:
-    """The beginning of an error's text; empty where it has none that can be read."""
+    """The beginning of the text that comes with an error; empty where none can be read."""
     try:
         content = await asyncio.to_thread(
             read_content, response.body[:_READ_OF_ERROR], response.headers.get("content-type", "")

@@ -1,4 +1,4 @@
-"""One GET over the network, within limits: where it may connect, where it may be sent on to, how much it may bring."""
+"""One GET over the network, within limits: where it may connect and be redirected to, and how much it may bring."""
 
 import asyncio
 import base64
@@ -32,8 +32,9 @@ _HEADERS = {
 
 
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """`bytes` of a body once it is unpacked; `seconds` for the whole fetch, `silence` for connecting and between two
-    pieces; `redirects` followed.
+    """The most of each: `bytes` of an unpacked body, `seconds` for the whole fetch, `redirects` that are followed.
+
+    `silence` is the most seconds to wait for a connection, and between two pieces of an answer.
     """
 
     bytes: int = 5_000_000
@@ -43,7 +44,7 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(NamedTuple):
-    """What a server answered at last. `headers` have names in lower case; an error's body may be cut."""
+    """The last answer. The names of the `headers` are in lower case; the body of an error may be cut."""
 
     address: WebAddress
     status: int
@@ -54,8 +55,10 @@ class Response(NamedTuple):
 
 
 class FetchPolicy(NamedTuple):
-    """Where a fetch may go: `private` names hosts off the public network that are allowed all the same, `onward` the
-    other sites a redirect may lead to.
+    """Where a fetch may go.
+
+    `private` says whether a host may be reached that is not on the public network, `onward` whether a redirect to
+    another site may be followed.
     """
 
     private: Callable[[WebAddress], bool]
@@ -63,7 +66,7 @@ class FetchPolicy(NamedTuple):
 
 
 async def get(address: WebAddress, policy: FetchPolicy, limits: FetchLimits) -> Response:
-    """Fetch what is at `address`, redirects followed. Raises ToolFailure that says what went wrong."""
+    """Fetch what is at `address`, following redirects. Raises ToolFailure that says what went wrong."""
     check_private(address, policy)
     tls = await asyncio.to_thread(_tls)
     try:
@@ -87,7 +90,7 @@ async def get(address: WebAddress, policy: FetchPolicy, limits: FetchLimits) -> 
 
 
 def check_private(address: WebAddress, policy: FetchPolicy) -> None:
-    """Raises ToolFailure for a host that says itself that it is not of the public network, and is not allowed."""
+    """Raises ToolFailure for a host that is not allowed and whose name tells that it is not on the public network."""
     if address.is_local and not policy.private(address):
         raise _private(address, "")
 
@@ -154,7 +157,7 @@ class _Exchange:
         return Response(self._address, response.status_code, response.reason_phrase, headers, body, followed)
 
     async def _connected(self, client: "httpx2.AsyncClient", proxied: bool) -> "httpx2.Response":
-        """The answer's head, from the first of the host's network addresses that takes the connection."""
+        """Send the request to the first of the host's network addresses that takes the connection."""
         import httpx2
 
         hosts = await self._hosts(proxied)
@@ -179,7 +182,7 @@ class _Exchange:
         )
 
     async def _hosts(self, proxied: bool) -> tuple[str, ...]:
-        """What to connect to. A proxy resolves names itself: there only a name that is known here can be checked."""
+        """What to connect to. A proxy resolves names itself: then a name is checked as far as it is known here."""
         try:
             found = await resolve(self._address)
         except (OSError, UnicodeError) as error:
@@ -225,7 +228,7 @@ class _Exchange:
         )
 
     def _said(self, error: Exception, proxy: str) -> tuple[str, str]:
-        """A failed exchange in words, without the network address that was connected to, and what may be done."""
+        """Why an exchange failed, without the network address that was connected to, and what may be done."""
         import httpx2
 
         name = shown(self._address.origin)
@@ -252,7 +255,7 @@ class _Exchange:
 
 
 def _cause(error: BaseException | None, kind: type[AnError]) -> AnError | None:
-    """The first error of this kind among the causes."""
+    """The first error of this kind among an error and its causes."""
     while error is not None:
         if isinstance(error, kind):
             return error

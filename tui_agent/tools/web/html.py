@@ -68,7 +68,7 @@ class WebPage(NamedTuple):
 
 
 async def convert(source: str, url: str, patience_s: float = PATIENCE_S) -> WebPage:
-    """A page that was found at `url` as Markdown. When cancelled, the process is gone too. Raises ToolFailure."""
+    """Convert a page that was found at `url`, in another process. Cancelled, it ends that too. Raises ToolFailure."""
     environment = child_environment(os.environ)
     inherited = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
@@ -103,7 +103,7 @@ async def convert(source: str, url: str, patience_s: float = PATIENCE_S) -> WebP
 
 
 def to_markdown(source: str, url: str) -> WebPage:
-    """Convert a page that was found at `url`.
+    """Convert a page that was found at `url`, in this process.
 
     Slow: a second for 2 MB, and the parser takes quadratic time over tags that are nested thousands deep.
     """
@@ -118,7 +118,7 @@ def to_markdown(source: str, url: str) -> WebPage:
 
 
 class _Rewriting:
-    """Brings a tree into the shape the Markdown writer knows; relative links start from `base`."""
+    """Brings a tree into a shape that the Markdown writer knows. Relative links start from `base`."""
 
     def __init__(self, base: str) -> None:
         self._base = base
@@ -146,7 +146,7 @@ class _Rewriting:
                     _unwrap_table(node)
 
     def restored(self, markdown: str) -> str:
-        """`markdown` with every word replaced by what it stands for; a word never stands for a later one."""
+        """`markdown` with what was written before put in the place of the words that stand for it."""
         for number in range(len(self._written)):
             self._written[number] = self._filled(self._written[number])
         return self._filled(markdown)
@@ -199,7 +199,7 @@ def _head(root: "Node", url: str) -> tuple[str, str]:
 
 
 def _walk(root: "Node") -> "Iterator[tuple[Node, Node | None]]":
-    """Every node in the page's order, with the table it is in; texts are taken for nodes, having a name and data."""
+    """Every node in the order of the page, with the table it is in. A text is a node too: it has a name and data."""
     stack: list[tuple[Node, Node | None]] = [(root, None)]
     while stack:
         node, table = stack.pop()
