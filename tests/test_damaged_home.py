@@ -10,7 +10,7 @@ from tui_agent.cli import main
 from tui_agent.settings.trust import trust
 from tui_agent.tools.gate.remembered import RememberedRules
 from tui_agent.tools.gate.rules import Rule
-from tui_agent.tools.notes.notes import memory_folder
+from tui_agent.tools.notes.memory import memory_folder
 
 NOISE = random.Random(8)
 

@@ -21,10 +21,9 @@ from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import subtask_branch, subtask_folder, subtask_folders, subtask_id
 from tui_agent.storage.trace import Trace
-from tui_agent.tools.agentic import subtask_tools
 from tui_agent.tools.base import Ask, Tool, WorkspaceView
 from tui_agent.tools.gate.permissions import PermissionGate
-from tui_agent.tools.subtasks import SubtaskSpec
+from tui_agent.tools.subtasks import SubtaskSpec, subtask_tools
 
 
 @dataclass(frozen=True, slots=True)

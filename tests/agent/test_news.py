@@ -34,7 +34,7 @@ from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.session import Session
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
-from tui_agent.tools.notes.notes import Notes, memory_folder
+from tui_agent.tools.notes.memory import Notes, memory_folder
 from tui_agent.tools.notes.skills import SkillFolder
 
 TEXTS = st.text("ab<>/\n#é", max_size=12)

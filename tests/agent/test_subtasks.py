@@ -18,8 +18,8 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
 from tests.servers.script import Call, Fault, ParsedRequest, Script, Step
 from tests.servers.server import ProtocolServer
-from tests.tools.test_web import answer
-from tests.tools.test_web import server as web
+from tests.tools.web.test_fetch_url import answer
+from tests.tools.web.test_fetch_url import server as web
 from tui_agent.agent import events
 from tui_agent.agent.subtasks import past_progress
 from tui_agent.conversation.blocks import Text

@@ -9,8 +9,7 @@ from typing import Any
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult
-from tui_agent.conversation.request import ModelRequest
-from tui_agent.conversation.view import RequestMessage
+from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.base import Completed, Model, StreamEvent
 
 Server = AnthropicServer | GeminiServer

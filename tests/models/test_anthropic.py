@@ -11,7 +11,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.anthropic_rules import cache_marks
 from tests.servers.script import Call, Fault, Script, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.view import RequestMessage
+from tui_agent.conversation.request import RequestMessage
 from tui_agent.models.anthropic.adapter import AnthropicModel
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import BINDING_BETA, Options, RequestEncoder, betas, encode_message

@@ -13,7 +13,7 @@ from tests.models.talking import MODELS, PNG, Server, Talk, assistant, closing, 
 from tests.servers.coding_task import ANSWER, coding_task_script
 from tests.servers.script import Call, Fault, FaultKind, Script, ScriptSource, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.view import RequestMessage
+from tui_agent.conversation.request import RequestMessage
 from tui_agent.models.base import (
     AuthFailed,
     Completed,

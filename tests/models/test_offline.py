@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
-from tui_agent.conversation.request import ModelRequest
+from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.states import INTERRUPTED
-from tui_agent.conversation.view import RequestMessage
 from tui_agent.models.base import Completed, ContextOverflow, ReasoningDelta, StreamEvent, TextDelta
 from tui_agent.models.offline.adapter import OfflineModel, tokens_in
 

@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 
 from tests.replay.recordings import answer, call, result, user, write_lines
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import (
-    Cleared,
-    Delivered,
-    Message,
-    Prefix,
-    Queued,
-    notice,
-    tool_result,
-)
+from tui_agent.conversation.entries import Cleared, Delivered, Message, Prefix, Queued, notice, tool_result
 from tui_agent.conversation.log import Log
 from tui_agent.replay.reading import Problem, Recording, UnreadableRecording, read_file, read_recording
 from tui_agent.storage.artifacts import Artifacts

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from tui_agent.tools.files.threads import Stop, Stopped, in_thread
+from tui_agent.tools.threads import Stop, Stopped, in_thread
 
 
 async def test_a_cancelled_call_returns_only_when_its_thread_has_stopped() -> None:

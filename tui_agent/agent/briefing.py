@@ -19,7 +19,7 @@ from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import shown
-from tui_agent.tools.notes.notes import Notes
+from tui_agent.tools.notes.memory import Notes
 from tui_agent.tools.notes.skills import Skill, SkillFolder, find_skills, signature_of, skills_signature
 
 INSTRUCTIONS_LIMIT = 40_000

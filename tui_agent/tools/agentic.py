@@ -1,7 +1,7 @@
-"""Tools that read on the model's behalf: a subtask on a small model looks at the content, and only its digest returns.
+"""The `agentic_*` tools: a subtask on a small model reads for the model, and only its digest enters the conversation.
 
-They isolate context, not rights: every call of a subtask passes the session's own permission gate, under the name of
-the tool it really uses. So the wrappers themselves touch nothing and ask nothing.
+They keep text out of the conversation; they give no rights. Every call of a subtask passes the session's permission
+gate under the name of the tool it really uses, so these tools themselves touch nothing and ask for nothing.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from tui_agent.resources import prompt_text
 from tui_agent.text import money_text
-from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView
 from tui_agent.tools.gate.workspace import missing, shown
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.subtasks import SubtaskResult, Subtasks, SubtaskSpec
@@ -20,13 +20,13 @@ INNER_TOOLS = {
     "agentic_grep": ("grep", "read_file"),
     "agentic_research": ("read_file", "grep", "list_dir", "glob"),
 }
-"""The plain tools that each wrapper's subtask has."""
+"""The plain tools that the subtask of each `agentic_*` tool has."""
 
 _READING: Effect = "read"
 
 
 def agentic_tools(subtasks: Subtasks, offered: Iterable[Tool]) -> list[Tool]:
-    """The wrappers whose inner tools are all `offered`."""
+    """The `agentic_*` tools for whose subtasks all the tools they need are `offered`."""
     by_name = {tool.definition.name: tool for tool in offered}
     wrappers: list[Tool] = [AgenticReadFile(subtasks), AgenticGrep(subtasks), AgenticResearch(subtasks)]
     if "fetch_url" in by_name:
@@ -35,7 +35,7 @@ def agentic_tools(subtasks: Subtasks, offered: Iterable[Tool]) -> list[Tool]:
 
 
 class _Wrapper:
-    """What the wrappers share: they run a subtask and answer with what it found."""
+    """What these tools share: they run a subtask and answer with what it found."""
 
     effect: Effect = _READING
 
@@ -177,7 +177,7 @@ class AgenticResearch(_Wrapper):
 
 
 def _check_exists(workspace: WorkspaceView, path: str) -> None:
-    """A subtask costs money; a wrong name is known without one. Says nothing of places outside the workspace."""
+    """Refuse a path that does not exist: a subtask costs money. Tells nothing about places outside the workspace."""
     real = workspace.resolve(path)
     if (workspace.contains(real) or workspace.owns(real)) and not real.exists():
         raise missing(path, real)
@@ -192,12 +192,3 @@ def _digest(result: SubtaskResult) -> ToolOutput:
     found = f" What it found until then:\n\n{result.text}" if result.text.strip() else ""
     advice = "Ask a narrower question, or look yourself with the plain tools."
     return ToolOutput(f"[The subtask did not finish: {result.error} {advice}]{found}", is_error=True, summary=summary)
-
-
-def subtask_tools(spec: SubtaskSpec, offered: Iterable[Tool]) -> tuple[Tool, ...]:
-    """The tools a subtask has, of those offered. Raises ToolFailure where one is not there."""
-    by_name = {tool.definition.name: tool for tool in offered}
-    absent = [name for name in spec.tools if name not in by_name]
-    if absent:
-        raise ToolFailure(f"A subtask cannot have the tool {', '.join(absent)}: there is none here.")
-    return tuple(by_name[name] for name in spec.tools)

@@ -1,4 +1,4 @@
-"""Finding again what was said or shown earlier in this session: `recall`."""
+"""Finding what was said or shown earlier in this session: `recall`."""
 
 import re
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ _MATCH = {"exact": "", "all_words": "has all the words", "some_words": "has some
 
 
 class RecallHit(Protocol):
-    """One passage that was found; `excerpt` is its exact text with the match at `offset`."""
+    """A passage that was found. `excerpt` is its exact text; the match is at the character `offset` of it."""
 
     @property
     def seq(self) -> int: ...
@@ -66,7 +66,7 @@ class RecallHit(Protocol):
 
     @property
     def hidden(self) -> bool:
-        """Whether it has left the view."""
+        """Whether the model no longer sees it."""
         ...
 
     @property
@@ -77,17 +77,17 @@ class RecallHit(Protocol):
 
     @property
     def place(self) -> str:
-        """Where in its text the excerpt stands."""
+        """Where the excerpt stands in its text, in words."""
         ...
 
     @property
     def read(self) -> str:
-        """The call that shows it in its file; empty where it lies in none."""
+        """The call that shows it in its file; empty where it is in no file."""
         ...
 
 
 class RecallHits(Protocol):
-    """The best hits, and how many there are."""
+    """The best hits, and how many there are in all."""
 
     @property
     def hits(self) -> Sequence[RecallHit]: ...
@@ -97,13 +97,13 @@ class RecallHits(Protocol):
 
 
 class RecallSource(Protocol):
-    """What searches the session: any text in, its best `limit` hits out. Raises `ToolFailure` when it cannot."""
+    """Searches the session for any text and gives the best `limit` hits. Raises `ToolFailure` where it cannot."""
 
     async def __call__(self, query: str, limit: int) -> RecallHits: ...
 
 
 class Recall:
-    """Answers with exact excerpts, `MAX_CHARACTERS` in all."""
+    """Answers with exact excerpts, of `MAX_CHARACTERS` characters in all."""
 
     effect: Effect = "none"
 
@@ -143,13 +143,13 @@ class Recall:
 
 def _answer(found: RecallHits) -> str:
     parts = [_HEADING]
-    room = MAX_CHARACTERS - len(_HEADING) - _CLOSING
+    left = MAX_CHARACTERS - len(_HEADING) - _CLOSING
     for number, hit in enumerate(found.hits, 1):
-        part = _passage(number, hit, room)
+        part = _passage(number, hit, left)
         if part is None:
             break
         parts.append(part)
-        room -= len(part) + 1
+        left -= len(part) + 1
     more = found.total - (len(parts) - 1)
     if more > 0:
         parts.append(
@@ -158,8 +158,8 @@ def _answer(found: RecallHits) -> str:
     return "\n".join(parts)
 
 
-def _passage(number: int, hit: RecallHit, room: int) -> str | None:
-    """One hit in at most `room` characters; None where that is too little to be of use."""
+def _passage(number: int, hit: RecallHit, most: int) -> str | None:
+    """A hit in at most `most` characters; None where that is too few to be of use."""
     who = _WHO.get(hit.role, hit.role)
     made = f" of {shown(hit.tool, _SHOWN_TOOL)}({shown(hit.call, _SHOWN_CALL)})" if hit.tool else ""
     remarks = [datetime.fromtimestamp(hit.time, UTC).strftime("%Y-%m-%d %H:%M UTC"), _MATCH[hit.match]]
@@ -168,14 +168,14 @@ def _passage(number: int, hit: RecallHit, room: int) -> str | None:
     if hit.read:
         lines.append(f"More of it: {hit.read}")
     fence = min((_fence(hit.excerpt, character) for character in _FENCES), key=len)
-    left = room - sum(len(line) + 1 for line in lines) - 2 * (len(fence) + 1)
+    left = most - sum(len(line) + 1 for line in lines) - 2 * (len(fence) + 1)
     if left < min(len(hit.excerpt), _LEAST_EXCERPT):
         return None
     return "\n".join([*lines, fence, _fitting(hit, left), fence])
 
 
 def _fence(text: str, character: str) -> str:
-    """A line that is nowhere in `text`."""
+    """A line of this character that stands nowhere in `text`."""
     longest = max((len(run) for run in re.findall(f"{re.escape(character)}+", text)), default=0)
     return character * max(3, longest + 1)
 

@@ -1,26 +1,29 @@
 """The tools of a session, by name and in a fixed order."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.tools.base import Tool, ToolFailure
+from tui_agent.tools.functions import tool
 from tui_agent.tools.gate.workspace import shown
 
 
 class ToolRegistry:
-    """Holds each tool under its own name, sorted: the order never depends on how the tools were put together, so that
-    the prefix of every request stays the same.
-    """
+    """Tools by name, sorted: however they were put together, the prefix of every request stays the same."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        """Raises ValueError for two tools of one name."""
+    def __init__(self, tools: Iterable[Tool | Callable[..., object]]) -> None:
+        """A plain function among `tools` becomes one by `functions.tool`.
+
+        Raises TypeError for what cannot be a tool, and ValueError for two tools of one name.
+        """
         self._tools: dict[str, Tool] = {}
-        for tool in sorted(tools, key=lambda tool: tool.definition.name):
-            name = tool.definition.name
+        offered = [given if isinstance(given, Tool) else tool(given) for given in tools]
+        for one in sorted(offered, key=lambda one: one.definition.name):
+            name = one.definition.name
             if name in self._tools:
                 raise ValueError(f"two tools are called {name}")
-            self._tools[name] = tool
+            self._tools[name] = one
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:

@@ -1,12 +1,12 @@
-"""From a typed method to what the model is told of it, and from what the model sends back to a call of that method.
+"""From a typed function to what the model is told of it, and from what the model sends back to a call of the function.
 
-The method's positional-only parameters are the program's (a context, a workspace); the others are the model's. The text
-before ``Args:`` in its docstring is the tool's description, the lines after it describe the parameters.
+The function's positional-only parameters are the program's (a context, a workspace); the others are the model's. The
+lines below ``Args:`` in its docstring describe the parameters (Google style), the rest of it is the tool's description.
 """
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from difflib import get_close_matches
 from types import NoneType
 from typing import TypeAlias, TypeVar, get_args, get_type_hints
@@ -20,6 +20,8 @@ Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | Non
 Result = TypeVar("Result")
 
 _REFERENCE = "#/$defs/"
+_NAMED_FAULTS = 10
+_NAME_CHARACTERS = 60
 
 
 class Parameter(msgspec.Struct, frozen=True):
@@ -39,34 +41,48 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """A tool's name, definition and parameters, read from a method."""
+    """A tool's name, definition and parameters, read from a function."""
 
     definition: ToolDefinition
     parameters: tuple[Parameter, ...]
 
     @classmethod
-    def of(cls, function: Callable[..., object], name: str) -> "Signature":
+    def of(
+        cls, function: Callable[..., object], name: str, *, ours: Container[str] = (), described: bool = True
+    ) -> "Signature":
         """Read `function`'s signature and docstring.
 
-        Raises TypeError for a function that cannot be described: no docstring, a parameter without a type or
-        description, a type that contains itself.
+        `ours` names parameters that are the program's although they are not positional-only. With `described`, every
+        other parameter must be described in the docstring. Raises TypeError that names all that is missing: a
+        docstring, a type, a description; also for types that have no JSON Schema, and for ``*args`` and ``**kwargs``.
         """
-        description, described = _read_docstring(function)
-        hints = get_type_hints(function, include_extras=True)
-        parameters = tuple(
-            _parameter(parameter, hints, described)
-            for parameter in inspect.signature(function).parameters.values()
-            if parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
-        )
-        unknown = described.keys() - {parameter.name for parameter in parameters}
+        faults: list[str] = []
+        description, texts = "", dict[str, str]()
+        try:
+            description, texts = _read_docstring(function)
+        except TypeError as error:
+            faults.append(str(error))
+        hints = _type_hints(function, name)
+        parameters: list[Parameter] = []
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is parameter.POSITIONAL_ONLY or parameter.name in ours:
+                continue
+            try:
+                parameters.append(_parameter(parameter, hints, texts, described))
+            except TypeError as error:
+                faults.append(str(error))
+        unknown = texts.keys() - inspect.signature(function).parameters
         if unknown:
-            raise TypeError(f"{name}: the docstring describes what is no parameter: {', '.join(sorted(unknown))}")
+            faults.append(f"the docstring describes what is no parameter: {', '.join(sorted(unknown))}")
+        if faults:
+            raise TypeError(f"{name} cannot be a tool: {'; '.join(faults)}")
         schema: dict[str, Json] = {
             "type": "object",
             "properties": {parameter.name: parameter.schema for parameter in parameters},
             "required": [parameter.name for parameter in parameters if parameter.required],
         }
-        return cls(ToolDefinition(name, description, msgspec.json.encode(schema).decode()), parameters)
+        definition = ToolDefinition(name, description, msgspec.json.encode(schema).decode())
+        return cls(definition, tuple(parameters))
 
     @property
     def shape(self) -> str:
@@ -81,7 +97,8 @@ class Signature(msgspec.Struct, frozen=True):
         """
         given = self._object(arguments)
         by_name = {parameter.name: parameter for parameter in self.parameters}
-        faults = [self._unknown(name, given) for name in given if name not in by_name]
+        unknown = [name for name in given if name not in by_name]
+        faults = [self._unknown(name, given) for name in unknown[:_NAMED_FAULTS]]
         values: dict[str, object] = {}
         for parameter in self.parameters:
             value = given.get(parameter.name)
@@ -95,11 +112,13 @@ class Signature(msgspec.Struct, frozen=True):
                 except msgspec.ValidationError as error:
                     faults.append(f"the argument `{parameter.name}` does not fit: {_lowered(str(error))}.")
         if faults:
+            if len(unknown) > _NAMED_FAULTS:
+                faults.append(f"there are {len(unknown) - _NAMED_FAULTS:,} more that it does not have.")
             raise ToolFailure(f"{self.definition.name}: {' Also, '.join(faults)}", f"Expected: {self.shape}")
         return values
 
     def call(self, function: Callable[..., Result], arguments: str, *ours: object) -> Result:
-        """Call `function` with the program's own values in front and the parsed `arguments` by name.
+        """Call `function` with the program's own values in front, then the parsed `arguments` by name.
 
         Raises ToolFailure for arguments that do not fit, and whatever `function` raises.
         """
@@ -108,7 +127,7 @@ class Signature(msgspec.Struct, frozen=True):
     def _object(self, arguments: str) -> Mapping[str, object]:
         try:
             decoded = msgspec.json.decode(arguments.encode())
-        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise ToolFailure(
                 f"{self.definition.name}: the arguments are not valid JSON ({_lowered(str(error))}).",
                 f"Expected: {self.shape}",
@@ -121,22 +140,42 @@ class Signature(msgspec.Struct, frozen=True):
 
     def _unknown(self, name: str, given: Mapping[str, object]) -> str:
         free = [parameter.name for parameter in self.parameters if parameter.name not in given]
-        words = [word for word in re.split(r"[^a-z]+", name.lower()) if word in free]
-        near = words or get_close_matches(name.lower(), free, n=1, cutoff=0.5)
-        shown = name if len(name) <= 60 else f"{name[:60]}…"
+        shown = name if len(name) <= _NAME_CHARACTERS else f"{name[:_NAME_CHARACTERS]}…"
+        words = [word for word in re.split(r"[^a-z]+", shown.lower()) if word in free]
+        near = words or get_close_matches(shown.lower(), free, n=1, cutoff=0.5)
         return f"there is no argument `{shown}`{f'; did you mean `{near[0]}`?' if near else '.'}"
 
 
-def _parameter(parameter: inspect.Parameter, hints: Mapping[str, object], described: Mapping[str, str]) -> Parameter:
+def _type_hints(function: Callable[..., object], name: str) -> dict[str, object]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"{name} cannot be a tool: its type hints cannot be resolved ({error})") from error
+
+
+def _parameter(
+    parameter: inspect.Parameter, hints: Mapping[str, object], texts: Mapping[str, str], described: bool
+) -> Parameter:
+    """Raises TypeError that says what is missing."""
     name = parameter.name
-    if name not in hints or name not in described:
-        raise TypeError(f"the parameter {name} needs a type and a description in the docstring")
+    if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+        raise TypeError(f"{parameter} stands for any number of arguments: name each")
+    if name not in hints:
+        raise TypeError(f"the parameter `{name}` needs a type")
+    if described and name not in texts:
+        raise TypeError(f"the parameter `{name}` needs a description below Args: in the docstring")
     annotation = hints[name]
     required = parameter.default is inspect.Parameter.empty
-    schema = _schema(_without_none(annotation))
-    schema["description"] = described[name]
-    if not required and parameter.default is not None:
-        schema["default"] = msgspec.to_builtins(parameter.default)
+    try:
+        schema = _schema(_without_none(annotation))
+        default = None if required else msgspec.to_builtins(parameter.default)
+    except TypeError as error:
+        reason = str(error).splitlines()[-1]
+        raise TypeError(f"the parameter `{name}` cannot be described as JSON: {_lowered(reason)}") from error
+    if name in texts:
+        schema["description"] = texts[name]
+    if default is not None:
+        schema["default"] = default
     return Parameter(name, annotation, schema, required, None if required else parameter.default)
 
 
@@ -200,23 +239,26 @@ def _shape(schema: Mapping[str, Json]) -> str:
 
 
 def _read_docstring(function: Callable[..., object]) -> tuple[str, dict[str, str]]:
-    """The description, and the text of each parameter (its indented continuation lines joined)."""
+    """The description, and the text of each parameter (its indented continuation lines joined). Raises TypeError."""
     text = inspect.getdoc(function)
     if not text:
-        raise TypeError(f"{function!r} needs a docstring: it is what the model is told")
-    description, _, arguments = text.partition("\nArgs:\n")
-    described: dict[str, str] = {}
-    name = ""
-    for line in arguments.splitlines():
-        entry = re.match(r" {4}(\w+): +(\S.*)", line)
-        if entry:
-            name = entry[1]
-            described[name] = entry[2]
-        elif name and line.startswith(" " * 8):
-            described[name] += f" {line.strip()}"
+        raise TypeError("it needs a docstring: that is what the model is told")
+    before, heading, section = f"\n{text}".partition("\nArgs:\n")
+    lines = section.splitlines()
+    end = next((number for number, line in enumerate(lines) if line[:1].strip()), len(lines))
+    texts: dict[str, str] = {}
+    indent, name = "", ""
+    for line in lines[:end]:
+        entry = re.match(r"(\s+)\*{0,2}(\w+)(?: \([^)]*\))?: *(\S.*)?$", line)
+        if entry and entry[1] == (indent or entry[1]):
+            indent, name = entry[1], entry[2]
+            texts[name] = entry[3] or ""
+        elif name and line.startswith(f"{indent} "):
+            texts[name] = f"{texts[name]} {line.strip()}".strip()
         elif line.strip():
-            raise TypeError(f"{function!r}: a line below Args: is neither a parameter nor its continuation: {line!r}")
-    return re.sub(r"(?<!\n)\n(?![\n\-])", " ", description.strip()), described
+            raise TypeError(f"a line below Args: is neither a parameter nor its continuation: {line!r}")
+    description = "\n".join([before.strip(), *(["", *lines[end:]] if heading and end < len(lines) else [])])
+    return re.sub(r"(?<!\n)\n(?![\n\-])[ \t]*", " ", description.strip()), texts
 
 
 def _lowered(text: str) -> str:

@@ -16,7 +16,7 @@ from tests.settings.effects.probe import Observe, Probe
 from tui_agent.agent import events
 from tui_agent.settings import Settings
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
-from tui_agent.tools.notes.notes import memory_folder
+from tui_agent.tools.notes.memory import memory_folder
 
 HERE = Path(__file__)
 OFFLINE = {"model.id": "offline"}

@@ -1,7 +1,7 @@
 """Opening, reading and replacing exactly the file that was checked.
 
-A resolved path has no link in it. Here it is walked from the top, one name at a time, each opened relative to the
-folder before it and without following links: what is opened lies where the check said, or the call fails.
+A resolved path has no link in it. It is walked from the top, one name at a time, and each folder is opened relative to
+the one before it without following links: what is opened lies where the permission gate looked, or the call fails.
 """
 
 import errno
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.files.threads import Stop
 from tui_agent.tools.gate.workspace import missing, shown
+from tui_agent.tools.threads import Stop
 
 _WALK = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _KERNEL_FOLDERS = (Path("/proc"), Path("/sys"))
@@ -24,9 +24,9 @@ _SYNC_CHUNK = 1 << 20
 
 @contextmanager
 def open_file(path: Path) -> Iterator[BinaryIO]:
-    """The regular file at the resolved `path`, for reading, unbuffered reads never blocking on a device or a pipe.
+    """Open the regular file at the resolved `path` for reading. Never blocks on a device or a pipe.
 
-    Raises ToolFailure for anything else: missing (with the nearest names), a folder, a special file, a link.
+    Raises ToolFailure for anything else: a file that is missing (with the nearest names), a folder, a device, a link.
     """
     with explained(path), _folder_of(path) as folder:
         descriptor = _open_regular(path, folder)
@@ -36,7 +36,7 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_folder(path: Path) -> Iterator[int]:
-    """A descriptor of the folder at the resolved `path`, fit for `os.scandir`. Raises ToolFailure."""
+    """Open the folder at the resolved `path`: a descriptor that `os.scandir` takes. Raises ToolFailure."""
     with explained(path), _folder_of(path) as folder:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path.name or path.anchor, flags, dir_fd=folder)
@@ -53,10 +53,11 @@ def identity(stream: BinaryIO) -> tuple[int, int, int, int]:
 
 
 def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int, int, int, int] | None = None) -> None:
-    """Make `content` the file at the resolved `path`: the whole of it or, on any failure, nothing.
+    """Write `content` to the file at the resolved `path`: the whole of it or, on any failure, nothing.
 
-    Missing folders are made. Mode and (where allowed) owner of an existing file stay. With `expected`, an `identity`,
-    a file that changed since then is left alone. Raises ToolFailure; raises Stopped before the file has changed.
+    Missing folders are made. An existing file keeps its mode and, where that is allowed, its owner. With `expected`, an
+    `identity`, a file that has changed since then is left alone. Raises ToolFailure, and Stopped; nothing has changed
+    then.
     """
     with explained(path):
         _make_folders(path.parent)
@@ -69,7 +70,7 @@ def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int
                 with os.fdopen(descriptor, "wb") as stream:
                     _fill(stream, content, before, stop)
                 if expected is not None:
-                    _still(path, folder, expected)
+                    _check_unchanged(path, folder, expected)
                 stop.check()
                 os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -105,7 +106,7 @@ _REASONS = {
     errno.EROFS: ("the file system is read-only.", "Write to another folder, or ask the user."),
     errno.ENAMETOOLONG: ("the name is too long.", "Use a shorter one."),
 }
-"""What an operating system's error means, and what may be done."""
+"""What an error number means, and what may be done."""
 
 
 @contextmanager
@@ -184,7 +185,7 @@ def _fill(stream: BinaryIO, content: bytes, before: os.stat_result | None, stop:
     os.fsync(stream.fileno())
 
 
-def _still(path: Path, folder: int, expected: tuple[int, int, int, int]) -> None:
+def _check_unchanged(path: Path, folder: int, expected: tuple[int, int, int, int]) -> None:
     found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     if (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) != expected:
         raise ToolFailure(
@@ -193,7 +194,7 @@ def _still(path: Path, folder: int, expected: tuple[int, int, int, int]) -> None
 
 
 def _make_folders(path: Path) -> None:
-    """Make `path` and the folders above it, following no link on the way."""
+    """Make the folder `path` and those above it, following no link on the way."""
     descriptor = os.open(path.anchor, _WALK)
     try:
         for part in path.parts[1:]:
@@ -207,6 +208,6 @@ def _make_folders(path: Path) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Make the rename last. Some file systems refuse to sync a folder; the file's own bytes are synced already."""
+    """Put a rename on the disk. Some file systems refuse to sync a folder; the file's bytes are on the disk already."""
     with suppress(OSError, ToolFailure), open_folder(path) as descriptor:
         os.fsync(descriptor)

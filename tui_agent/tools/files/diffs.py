@@ -1,4 +1,4 @@
-"""Unified diffs for people to read: complete for ordinary edits, cut for enormous ones, never slow."""
+"""Unified diffs for people to read: complete for ordinary edits, cut for enormous ones, and never slow."""
 
 import difflib
 
@@ -7,7 +7,7 @@ MAX_LINES = 2_000
 MAX_WIDTH = 1_000
 """Characters of a line that are shown."""
 _COMPARED = 4_000
-"""Lines on either side that are compared with each other; beyond it the changed part is shown as replaced whole."""
+"""Lines on either side that are compared; where more have changed, the whole part is shown as replaced."""
 _CONTEXT = 3
 
 
@@ -39,7 +39,7 @@ def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES) -> str
 
 
 def _lines(text: str) -> list[str]:
-    """The lines without line endings; a last line without a newline carries the usual note."""
+    """The lines without their endings; a last line without one carries the usual note."""
     if not text:
         return []
     lines = text.split("\n")
@@ -64,7 +64,7 @@ def _range(first: int, removed: int, added: int) -> str:
 
 
 def _moved(line: str, by: int) -> str:
-    """A hunk's header with its line numbers moved down by the common lines that were left out in front."""
+    """A line of a diff; in the header of a hunk `by` lines are added to the line numbers."""
     if not line.startswith("@@ "):
         return line
     _, old, new, _ = line.split(" ")

@@ -1,6 +1,8 @@
 """Changing files: `write_file` and `edit_file`. A file is replaced whole and at once, or not at all."""
 
+import difflib
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -8,21 +10,20 @@ import msgspec
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.confined import identity, open_file, write_atomically
 from tui_agent.tools.files.diffs import unified
-from tui_agent.tools.files.encodings import Kind, decode, encode
-from tui_agent.tools.files.replacing import replaced
-from tui_agent.tools.files.threads import Stop, in_thread
+from tui_agent.tools.files.encodings import FileKind, decode, encode
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, shown
 from tui_agent.tools.schema import Signature
+from tui_agent.tools.threads import Stop, in_thread
 
 MAX_EDITED_BYTES = 20_000_000
-"""The largest file that is edited, and of which a diff is made: it is held in memory whole."""
+"""The largest file that is edited or compared with what replaces it: it is held in memory whole."""
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A text file as it was read, and the identity it had then."""
+    """A text file as it was read, and its identity at that time."""
 
     text: str
-    kind: Kind
+    kind: FileKind
     identity: tuple[int, int, int, int]
 
 
@@ -104,7 +105,7 @@ class EditFile:
         return ToolOutput(done, summary=f"{where}{more}", diff=unified(found.text, text, name))
 
 
-_UNREADABLE = _Found("", Kind(), (0, 0, 0, 0))
+_UNREADABLE = _Found("", FileKind(), (0, 0, 0, 0))
 """Stands for a file that is there but has no text to compare with."""
 
 
@@ -136,7 +137,7 @@ def _preview_of_edit(workspace: WorkspaceView, /, path: str, old: str, new: str,
 
 
 def _text_if_any(real: Path) -> _Found | None:
-    """The text that is at `real` now: None for no file, `_UNREADABLE` for one that is no text or is too large.
+    """The text file at `real`: None where there is nothing, `_UNREADABLE` where it is no text or too large.
 
     Raises ToolFailure for what is no file.
     """
@@ -170,7 +171,7 @@ def _text_of(real: Path) -> _Found:
     return _Found(text, kind, before)
 
 
-def _encoded(text: str, kind: Kind, name: str) -> bytes:
+def _encoded(text: str, kind: FileKind, name: str) -> bytes:
     try:
         return encode(text, kind)
     except UnicodeEncodeError as error:
@@ -179,3 +180,122 @@ def _encoded(text: str, kind: Kind, name: str) -> bytes:
             f"{name} is encoded in {kind.encoding}, which has no {character!a}. Nothing was changed.",
             "Write the whole file with write_file to turn it into UTF-8.",
         ) from error
+
+
+_NAMED = 10
+"""Matches named by line number in a refusal."""
+_MATCHES_COUNTED = 1_000
+_LINES_COMPARED = 20_000
+_CONTEXT_SHOWN = 12
+_WIDTH_COMPARED = 200
+_NUMBERED = re.compile(r"^\s*\d+(?:\+\d+)?\t", re.MULTILINE)
+
+
+def replaced(text: str, old: str, new: str, replace_all: bool) -> tuple[str, list[int]]:
+    """Replace `old` by `new`: the new text, and the numbers of the lines (from 1) where `old` began.
+
+    In a text whose lines all end in CRLF, a newline in `old` and `new` means CRLF. Raises ToolFailure where `old` is
+    not in the text, or is there more than once (overlapping included) without `replace_all`.
+    """
+    if not old:
+        raise ToolFailure("`old` is empty.", "Give the exact text to replace, or use write_file to write a whole file.")
+    if old == new:
+        raise ToolFailure(
+            "`old` and `new` are the same: there is nothing to change.", "Give what is to be there instead."
+        )
+    if _only_crlf(text) or (old not in text and _as_crlf(old) in text):
+        old, new = _as_crlf(old), _as_crlf(new)
+    places = _places(text, old, overlapping=not replace_all)
+    if not places:
+        raise ToolFailure("`old` is not in the file. Nothing was changed.", _not_found(text, old))
+    if replace_all:
+        return text.replace(old, new), _line_numbers(text, places)
+    if len(places) > 1:
+        raise ToolFailure(
+            _ambiguous(_line_numbers(text, places)),
+            "Give more of the lines around the one you mean, or set replace_all=true.",
+        )
+    start = places[0]
+    return text[:start] + new + text[start + len(old) :], _line_numbers(text, places)
+
+
+def _only_crlf(text: str) -> bool:
+    return "\r\n" in text and text.count("\r\n") == text.count("\n")
+
+
+def _as_crlf(text: str) -> str:
+    return re.sub(r"(?<!\r)\n", "\r\n", text)
+
+
+def _places(text: str, old: str, overlapping: bool) -> list[int]:
+    """Where `old` starts in `text`: every place a replacement would change, or the first matches, overlapping."""
+    places: list[int] = []
+    start = text.find(old)
+    while start >= 0 and not (overlapping and len(places) == _MATCHES_COUNTED):
+        places.append(start)
+        start = text.find(old, start + (1 if overlapping else len(old)))
+    return places
+
+
+def _line_numbers(text: str, places: list[int]) -> list[int]:
+    numbers, line, before = [], 1, 0
+    for place in places:
+        line += text.count("\n", before, place)
+        before = place
+        numbers.append(line)
+    return numbers
+
+
+def _ambiguous(lines: list[int]) -> str:
+    named = ", ".join(map(str, lines[:_NAMED])) + (", …" if len(lines) > _NAMED else "")
+    count = f"{len(lines)}" if len(lines) < _MATCHES_COUNTED else f"at least {len(lines)}"
+    return f"`old` is there {count} times (starting in lines {named}). Nothing was changed."
+
+
+def _not_found(text: str, old: str) -> str:
+    """Advice for a text that is not in the file: where something like it is."""
+    bare = _NUMBERED.sub("", old)
+    if bare != old and bare in text:
+        return "Leave out the line numbers and tabs that read_file puts in front of each line."
+    lines = text.split("\n")
+    wanted = old.strip("\r\n").split("\n")
+    loose = _loosely_equal(lines, wanted)
+    if loose is not None:
+        return f"It differs only in white space from these lines:\n{_region(lines, loose, len(wanted))}"
+    near = _nearest(lines, wanted)
+    if near is None:
+        return "Read it again: it may have changed."
+    return f"The nearest lines are:\n{_region(lines, near, len(wanted))}\nCopy `old` from the file exactly."
+
+
+def _loosely_equal(lines: list[str], wanted: list[str]) -> int | None:
+    """The index of the first of the `lines` that equal `wanted` but for white space."""
+    pattern = ["".join(line.split()) for line in wanted]
+    if not any(pattern):
+        return None
+    squeezed = ["".join(line.split()) for line in lines[:_LINES_COMPARED]]
+    anchor = max(range(len(pattern)), key=lambda index: len(pattern[index]))
+    for index, line in enumerate(squeezed):
+        start = index - anchor
+        if line == pattern[anchor] and start >= 0 and squeezed[start : start + len(pattern)] == pattern:
+            return start
+    return None
+
+
+def _nearest(lines: list[str], wanted: list[str]) -> int | None:
+    """The index of the line where `lines` looks most like `wanted`, judged by the longest line of that."""
+    anchor = max(range(len(wanted)), key=lambda index: len(wanted[index].strip()))
+    matcher = difflib.SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wanted[anchor].strip()[:_WIDTH_COMPARED])
+    best, found = 0.6, None
+    for index, line in enumerate(lines[:_LINES_COMPARED]):
+        matcher.set_seq1(line.strip()[:_WIDTH_COMPARED])
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and matcher.ratio() > best:
+            best, found = matcher.ratio(), max(index - anchor, 0)
+    return found
+
+
+def _region(lines: list[str], start: int, count: int) -> str:
+    """Some lines as read_file shows them."""
+    region = lines[start : start + min(count, _CONTEXT_SHOWN)]
+    return "\n".join(f"{start + 1 + index}\t{line[:500]}" for index, line in enumerate(region))

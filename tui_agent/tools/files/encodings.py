@@ -31,8 +31,8 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 
 
-class Kind(msgspec.Struct, frozen=True):
-    """`encoding` for text, with its byte order mark `mark`; otherwise `media` says what the bytes are."""
+class FileKind(msgspec.Struct, frozen=True):
+    """What a file holds: text in an `encoding`, after the byte order mark `mark`, or what `media` says."""
 
     encoding: Encoding | None = None
     mark: bytes = b""
@@ -43,31 +43,31 @@ class Kind(msgspec.Struct, frozen=True):
         return self.media.startswith("image/")
 
 
-def sniff(head: bytes, whole: bool) -> Kind:
-    """What a file is whose first bytes are `head`; `whole`: there are no more.
+def sniff(head: bytes, whole: bool) -> FileKind:
+    """Tell what a file holds by its first bytes. `whole`: `head` is all of it.
 
-    A byte order mark decides; without one, NUL bytes mean binary, and what is not UTF-8 is taken for Latin-1, in which
-    every byte is a character and none is lost.
+    A byte order mark decides. Without one, NUL bytes mean that it is binary, and what is not UTF-8 is taken for
+    Latin-1, in which every byte is a character, so that none is lost.
     """
     media = _media(head)
     if media:
-        return Kind(media=media)
+        return FileKind(media=media)
     if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return Kind(media="UTF-32 text")
+        return FileKind(media="UTF-32 text")
     for mark, encoding in _MARKS:
         if head.startswith(mark):
-            return Kind(encoding, mark)
+            return FileKind(encoding, mark)
     if b"\0" in head or len(head) - len(head.translate(None, _CONTROLS)) > _MOST_CONTROLS * len(head):
-        return Kind(media="binary")
+        return FileKind(media="binary")
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, final=whole)
     except UnicodeDecodeError:
-        return Kind("latin-1")
-    return Kind("utf-8")
+        return FileKind("latin-1")
+    return FileKind("utf-8")
 
 
-def decode(content: bytes) -> tuple[str, Kind]:
-    """A whole text file's text, without its byte order mark, and how to write it back: see `encode`.
+def decode(content: bytes) -> tuple[str, FileKind]:
+    """The text of a whole file, without its byte order mark, and the kind with which `encode` writes it back.
 
     Raises ValueError for what is not text.
     """
@@ -77,13 +77,13 @@ def decode(content: bytes) -> tuple[str, Kind]:
     return content[len(kind.mark) :].decode(codec(kind)), kind
 
 
-def encode(text: str, kind: Kind) -> bytes:
-    """The bytes of `text` as a file of this kind. Raises UnicodeEncodeError where the encoding lacks a character."""
+def encode(text: str, kind: FileKind) -> bytes:
+    """`text` as the bytes of a file of this kind. Raises UnicodeEncodeError where the encoding lacks a character."""
     return kind.mark + text.encode(codec(kind))
 
 
-def codec(kind: Kind) -> str:
-    """The codec for what follows the byte order mark."""
+def codec(kind: FileKind) -> str:
+    """The codec of what follows the byte order mark."""
     return "utf-8" if kind.encoding in {None, "utf-8-sig"} else str(kind.encoding)
 
 

@@ -1,4 +1,4 @@
-"""A text file of any size in pages that fit a budget: whole lines, and stretches of a line too long for one page."""
+"""Reading a text file of any size page by page: a page has whole lines, or a part of a line too long for one page."""
 
 import io
 import os
@@ -8,8 +8,8 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 import msgspec
 
-from tui_agent.tools.files.encodings import Kind, codec
-from tui_agent.tools.files.threads import Stop
+from tui_agent.tools.files.encodings import FileKind, codec
+from tui_agent.tools.threads import Stop
 
 _CHUNK = 1 << 20
 COUNTED = 64 << 20
@@ -17,15 +17,15 @@ COUNTED = 64 << 20
 
 
 class PageLimits(msgspec.Struct, frozen=True):
-    """What one page may hold: lines, and characters and UTF-8 bytes including the line numbers."""
+    """The most one page may hold. Characters and UTF-8 bytes count the line numbers as well."""
 
     lines: int = 2000
     bytes: int = 50 * 1024
     characters: int = 200 * 1024
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """A line, or a stretch of it from character `start` on; `ending` is empty where the line goes on."""
+class LinePart(msgspec.Struct, frozen=True):
+    """A line, or a part of it from the character `start` on. `ending` is empty where the line goes on."""
 
     line: int
     start: int
@@ -38,59 +38,61 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Consecutive pieces, and where the next page starts: a line (from 1) and a character in it; None at the end."""
+    """A page, and where the next one starts: a line (from 1) and a character in it (from 0); None at the end."""
 
-    pieces: tuple[Piece, ...]
+    parts: tuple[LinePart, ...]
     following: tuple[int, int] | None
 
     @property
     def text(self) -> str:
-        """The pieces with their line numbers, without line endings at their ends."""
-        return "\n".join(piece.shown for piece in self.pieces)
+        """The page as it is shown: each line after its number and a tab."""
+        return "\n".join(part.shown for part in self.parts)
 
 
 class PastTheEnd(ValueError):
-    """There is no such line or character. `last` is the number of the last one that there is, 0 for none."""
+    """There is no such line or character; `last` is the number of the last one, 0 where there is none."""
 
     def __init__(self, last: int) -> None:
         super().__init__(last)
         self.last = last
 
 
-def read_page(stream: BinaryIO, kind: Kind, line: int, character: int, limits: PageLimits, stop: Stop) -> Page:
-    """The page that starts at `line` (from 1) and `character` (from 0) of it; at least one character long.
+def read_page(stream: BinaryIO, kind: FileKind, line: int, character: int, limits: PageLimits, stop: Stop) -> Page:
+    """Read the page that starts at `line` (from 1) and its `character` (from 0). It has at least one character.
 
-    A line that does not fit on what is left of a page starts the next one; one that fits on no page is cut. Raises
-    PastTheEnd.
+    A line that does not fit on the rest of a page starts the next page; one that fits on no page is cut. Raises
+    PastTheEnd, and Stopped.
     """
     with _text_from(stream, kind, line, stop) as text:
         _skip_characters(text, character, stop)
-        pieces: list[Piece] = []
+        parts: list[LinePart] = []
         bytes_left, characters_left = limits.bytes, limits.characters
-        while len(pieces) < limits.lines:
+        while len(parts) < limits.lines:
             stop.check()
-            overhead = len(Piece(line, character, "", "").shown) + 1
-            room = _Room(bytes_left - overhead, characters_left - overhead)
-            asked = max(room.characters_at_most, 1) + 2
+            overhead = len(LinePart(line, character, "", "").shown) + 1
+            left = _Remaining(bytes_left - overhead, characters_left - overhead)
+            asked = max(left.characters_at_most, 1) + 2
             raw = text.readline(asked)
+            if not raw and not parts:
+                raise PastTheEnd(character or line - 1)
             if not raw:
-                return Page(tuple(pieces), None)
+                return Page(tuple(parts), None)
             body, ending = _split_ending(raw)
             whole = bool(ending) or len(raw) < asked
-            if not whole or not (room.holds(body) or (not pieces and len(body) <= 1)):
-                if pieces:
-                    return Page(tuple(pieces), (line, character))
-                stretch = room.cut(body)
-                return Page((Piece(line, character, stretch, ""),), (line, character + len(stretch)))
-            pieces.append(Piece(line, character, body, ending))
+            if not whole or not (left.holds(body) or (not parts and len(body) <= 1)):
+                if parts:
+                    return Page(tuple(parts), (line, character))
+                stretch = left.cut(body)
+                return Page((LinePart(line, character, stretch, ""),), (line, character + len(stretch)))
+            parts.append(LinePart(line, character, body, ending))
             bytes_left -= overhead + len(body.encode())
             characters_left -= overhead + len(body)
             line, character = (line + 1, 0) if ending else (line, character + len(body))
-        return Page(tuple(pieces), (line, character) if text.read(1) else None)
+        return Page(tuple(parts), (line, character) if text.read(1) else None)
 
 
-def count_lines(stream: BinaryIO, kind: Kind, stop: Stop, most: int | None = COUNTED) -> int | None:
-    """How many lines a file has, a last one without a newline included; None for a file of more than `most` bytes."""
+def count_lines(stream: BinaryIO, kind: FileKind, stop: Stop, most: int | None = COUNTED) -> int | None:
+    """How many lines a file has, counting a last one without a newline; None for a file of more than `most` bytes."""
     if most is not None and os.fstat(stream.fileno()).st_size > most:
         return None
     count, last = 0, "\n"
@@ -109,8 +111,8 @@ def count_lines(stream: BinaryIO, kind: Kind, stop: Stop, most: int | None = COU
     return count + (last != "\n")
 
 
-class _Room(NamedTuple):
-    """How much more text a page takes."""
+class _Remaining(NamedTuple):
+    """How much more text fits on a page."""
 
     bytes: int
     characters: int
@@ -123,7 +125,7 @@ class _Room(NamedTuple):
         return len(text) <= self.characters and len(text.encode()) <= self.bytes
 
     def cut(self, text: str) -> str:
-        """The longest start of `text` that fits, but at least one character: a page must get on."""
+        """The longest beginning of `text` that fits, but at least one character: every page must get on."""
         start = text[: max(self.characters, 0)].encode()[: max(self.bytes, 0)].decode(errors="ignore")
         return start or text[:1]
 
@@ -135,13 +137,13 @@ def _split_ending(raw: str) -> tuple[str, str]:
     return raw, ""
 
 
-def _is_wide(kind: Kind) -> bool:
+def _is_wide(kind: FileKind) -> bool:
     return kind.encoding in {"utf-16-le", "utf-16-be"}
 
 
 @contextmanager
-def _text_from(stream: BinaryIO, kind: Kind, line: int, stop: Stop) -> Iterator[TextIO]:
-    """`stream` as text that starts at `line`; broken bytes become U+FFFD. Only the newline character ends a line."""
+def _text_from(stream: BinaryIO, kind: FileKind, line: int, stop: Stop) -> Iterator[TextIO]:
+    """`stream` as text from `line` on; broken bytes become U+FFFD. Only the newline character ends a line."""
     stream.seek(len(kind.mark))
     found = _is_wide(kind) or _skip_lines(stream, line - 1, stop)
     text = io.TextIOWrapper(stream, encoding=codec(kind), errors="replace", newline="\n")
@@ -185,7 +187,7 @@ def _skip_wide_lines(text: TextIO, count: int, stop: Stop) -> bool:
 
 
 def _skip_characters(text: TextIO, count: int, stop: Stop) -> None:
-    """Raises PastTheEnd when the line is shorter."""
+    """Move `text` behind `count` characters of its line. Raises PastTheEnd where the line is shorter."""
     skipped = 0
     while skipped < count:
         stop.check()

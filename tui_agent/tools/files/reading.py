@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from tui_agent.conversation.blocks import Image
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.confined import open_file, open_folder
-from tui_agent.tools.files.encodings import HEAD, Kind, sniff
+from tui_agent.tools.files.encodings import HEAD, FileKind, sniff
 from tui_agent.tools.files.paging import Page, PageLimits, PastTheEnd, count_lines, read_page
-from tui_agent.tools.files.threads import Stop, in_thread
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, shown
 from tui_agent.tools.schema import Signature
+from tui_agent.tools.threads import Stop, in_thread
 
 MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4
 """Encoded in base64 it stays below 5 MiB, the most the Anthropic API takes for one picture."""
@@ -29,7 +29,7 @@ _SMALLEST_PAGE = 1_000
 
 
 class ReadFile:
-    """Answers with one page of a text file within `limits`, notice included, or with a picture."""
+    """Answers with a picture, or with one page of a text file that stays within `limits` together with its notice."""
 
     effect: Effect = "read"
 
@@ -88,12 +88,12 @@ class ReadFile:
             return self._page(stream, kind, (offset, limit, chars), self._within(context.page_bytes), stop)
 
     def _within(self, page_bytes: int) -> PageLimits:
-        """The limits for a window that leaves this much for one page."""
+        """The limits of a page that may have at most `page_bytes`."""
         room = max(page_bytes - _NOTICE, _SMALLEST_PAGE)
         return replace(self._limits, bytes=min(self._limits.bytes, room), characters=min(self._limits.characters, room))
 
     def _page(
-        self, stream: BinaryIO, kind: Kind, wanted: tuple[int, int, int], most: PageLimits, stop: Stop
+        self, stream: BinaryIO, kind: FileKind, wanted: tuple[int, int, int], most: PageLimits, stop: Stop
     ) -> ToolOutput:
         offset, limit, chars = wanted
         total = count_lines(stream, kind, stop, most=None) if offset < 0 else count_lines(stream, kind, stop)
@@ -148,7 +148,7 @@ class ListDir:
 
 
 class _Entry:
-    """One entry of a folder and how it is shown."""
+    """An entry of a folder, and the line that shows it."""
 
     def __init__(self, name: str, is_folder: bool, detail: str) -> None:
         self.name = name
@@ -169,7 +169,7 @@ def _entry(entry: "os.DirEntry[str]", folder: int, stop: Stop) -> _Entry:
     return _Entry(entry.name, False, f"  {_size(found.st_size)}" if stat.S_ISREG(found.st_mode) else "  (special file)")
 
 
-def _picture(stream: BinaryIO, kind: Kind, size: int) -> ToolOutput:
+def _picture(stream: BinaryIO, kind: FileKind, size: int) -> ToolOutput:
     what = f"{kind.media}, {_size(size)}"
     if size > MAX_IMAGE_BYTES:
         raise ToolFailure(
@@ -182,33 +182,33 @@ def _picture(stream: BinaryIO, kind: Kind, size: int) -> ToolOutput:
 
 
 def _span(page: Page, total: int | None) -> str:
-    """Which lines a page holds: ``lines 1-200 of 512``."""
-    first, last = page.pieces[0], page.pieces[-1]
+    """What a page holds, in words: ``lines 1-200 of 512``."""
+    first, last = page.parts[0], page.parts[-1]
     of = f" of {total}" if total is not None else ""
     if page.following == (last.line, last.start + len(last.text)):
         return f"line {first.line}{of}, characters {last.start}-{page.following[1]}"
     return f"line {first.line}{of}" if first.line == last.line else f"lines {first.line}-{last.line}{of}"
 
 
-def _notices(page: Page, kind: Kind, span: str) -> list[str]:
+def _notices(page: Page, kind: FileKind, span: str) -> list[str]:
     notices = [f"{span[0].upper()}{span[1:]}."]
     if page.following is None:
         notices.append(
-            "This is the end of the file." if page.pieces[-1].ending else "No newline at the end of the file."
+            "This is the end of the file." if page.parts[-1].ending else "No newline at the end of the file."
         )
     elif page.following[1]:
         notices.append(f"Line {page.following[0]} is longer than a page.")
     if page.following is not None:
         line, character = page.following
         notices.append(f"Continue with offset={line}{f', chars={character}' if character else ''}.")
-    endings = {piece.ending for piece in page.pieces} - {""}
+    endings = {part.ending for part in page.parts} - {""}
     if "\r\n" in endings:
         notices.append("Line endings: CRLF." if len(endings) == 1 else "Line endings: CRLF and LF, mixed.")
     if kind.encoding != "utf-8":
         notices.append(
             f"Encoding: {'UTF-8 with a byte order mark' if kind.encoding == 'utf-8-sig' else kind.encoding}."
         )
-    elif any("\ufffd" in piece.text for piece in page.pieces):
+    elif any("\ufffd" in part.text for part in page.parts):
         notices.append("Bytes that are not UTF-8 are shown as \ufffd.")
     return notices
 

@@ -1,4 +1,4 @@
-"""The gate every call passes before it runs: allowed, denied, or a question to the user.
+"""The gate that every call passes before it runs: it allows, denies, or asks the user.
 
 Deny rules win over ask rules, those over allow rules, those over the mode. The mode ``plan`` is read-only whatever a
 rule allows; in the mode ``allow`` nothing is asked, so only deny rules count.
@@ -30,7 +30,7 @@ _REFUSED_ADVICE = "The user declined this call. Do not repeat it: try something 
 
 
 class NobodyToAsk(Exception):
-    """A call needs the user's word and the front end has nobody to ask. Raised by an `Ask`."""
+    """Raised by an `Ask`: a call needs the user's word, and the front end has nobody to ask."""
 
     def __init__(self, question: PermissionQuestion) -> None:
         super().__init__(f"{question.tool}: {question.reason}")
@@ -38,9 +38,11 @@ class NobodyToAsk(Exception):
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether a call may run. `reason` is for the user, `advice` (of a denial) for the model; `rule` is the rule that
-    decided; `remembered` what the user allowed for good with it; `notice` what the user should know besides.
-    `accesses` is what the verdict is about.
+    """Whether a call may run.
+
+    `reason` is for the user; `advice`, of a denial, is for the model. `source` is what decided, and `rule` the rule
+    where it was one. `remembered` are the rules that the user allowed for good, and `notice` says what they should know
+    about that. `accesses` is what the verdict is about.
     """
 
     allowed: bool
@@ -48,15 +50,15 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     source: Source
     advice: str = ""
     rule: str = ""
-    asked: bool = False
     remembered: tuple[str, ...] = ()
     notice: str = ""
     accesses: tuple[Access, ...] = ()
 
 
 class PermissionGate:
-    """One gate for a session and all its subtasks. `mode` may be changed at any time. Raises RuleError for a rule that
-    cannot be read.
+    """The gate of a session and all its subtasks. `mode` may be changed at any time.
+
+    Raises RuleError for a rule that cannot be read.
     """
 
     def __init__(
@@ -76,9 +78,9 @@ class PermissionGate:
         self._one_question = asyncio.Lock()
 
     async def check(self, tool: Tool, call: ToolCall, ask: Ask) -> Verdict:
-        """Decide on a call; asks are put one after the other.
+        """Decide on a call. Where several wait for the user's word, they are asked about one after the other.
 
-        Raises ToolFailure for arguments that do not fit, and whatever `ask` raises, NobodyToAsk among it.
+        Raises ToolFailure for arguments that do not fit, and whatever `ask` raises, NobodyToAsk included.
         """
         name = tool.definition.name
         accesses = await asyncio.to_thread(_accesses, tool, call, self._workspace)
@@ -98,7 +100,7 @@ class PermissionGate:
             answer = await ask(question)
             if not answer.allowed:
                 advice = f"{_REFUSED_ADVICE} They said: {answer.feedback}" if answer.feedback else _REFUSED_ADVICE
-                return Verdict(False, "You declined it.", "user", advice, asked=True, accesses=accesses)
+                return Verdict(False, "You declined it.", "user", advice, accesses=accesses)
             notice = await asyncio.to_thread(self._remember, rules) if answer.always and rules else ""
         if await asyncio.to_thread(_accesses, tool, call, self._workspace) != accesses:
             return Verdict(
@@ -106,26 +108,23 @@ class PermissionGate:
                 "What the call leads to changed while the question was open.",
                 "changed",
                 "What this path leads to changed while the user was asked. Look at it and call again.",
-                asked=True,
                 accesses=accesses,
             )
         remembered = tuple(rule.text for rule in rules) if answer.always else ()
-        return Verdict(
-            True, "You allowed it.", "user", asked=True, remembered=remembered, notice=notice, accesses=accesses
-        )
+        return Verdict(True, "You allowed it.", "user", remembered=remembered, notice=notice, accesses=accesses)
 
     def passes(self, tool: str, access: Access) -> bool:
-        """Whether a call of `tool` that wants just this would be let through without a question."""
+        """Whether a call of `tool` that wants just this would be allowed without asking."""
         decided = self._decide(tool, (access,))
         return isinstance(decided, Verdict) and decided.allowed
 
     def granting(self, tool: str) -> tuple[Rule, ...]:
-        """The user's rules that allow something to `tool`, remembered ones included."""
+        """The user's rules that allow `tool` something, with those remembered."""
         remembered = self._remembered.rules if self._remembered else ()
         return tuple(rule for rule in (*self._allow, *remembered) if rule.names(tool))
 
     def _decide(self, tool: str, accesses: tuple[Access, ...]) -> "Verdict | tuple[str, bool]":
-        """A verdict, or why a question is needed and whether an ask rule wants it."""
+        """The verdict, or why the user must be asked and whether an ask rule wants it."""
         deny, ask, allow = (
             [rule for rule in rules if rule.names(tool)] for rules in (self._deny, self._ask, self._allow)
         )
@@ -192,7 +191,7 @@ def _changes(access: Access) -> bool:
 
 
 def _question(access: Access, mode: Mode) -> str:
-    """Why the mode asks about it; empty where it lets it pass."""
+    """Why the mode asks about an access; empty where it does not."""
     if access.effect == "none" or mode == "allow":
         return ""
     if access.effect == "read":

@@ -1,4 +1,4 @@
-"""What the user allowed for good, per project, in one private file outside every workspace."""
+"""What the user allowed for good, project by project, in a private file outside every workspace."""
 
 import fcntl
 import json
@@ -12,11 +12,11 @@ from tui_agent.tools.gate.rules import Rule, RuleError
 
 
 class RememberedError(Exception):
-    """The file cannot be read or written; the text says why and what to do."""
+    """The file cannot be read or written. The text says why, and what to do."""
 
 
 class RememberedRules:
-    """Allow rules of `project` (its root) kept in the file `path`. Raises RememberedError where the file is damaged."""
+    """The allow rules of `project` (its root) in the file `path`. Raises RememberedError where the file is damaged."""
 
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
@@ -24,7 +24,7 @@ class RememberedRules:
         self.rules: tuple[Rule, ...] = self._of_project(self._read())
 
     def add(self, rules: Iterable[Rule]) -> None:
-        """Remember more. In force from now on even where the file cannot be written: then RememberedError is raised."""
+        """Remember more rules. They hold from now on, also where the file cannot be written (RememberedError)."""
         added = tuple(rules)
         self.rules = tuple(dict.fromkeys((*self.rules, *added)))
         try:

@@ -1,7 +1,7 @@
 """The folders a session works in, and how a path written by the model becomes a real one.
 
-Resolving is not opening: between the two a folder may be replaced by a link. What a tool opens, it opens through
-`tools/confined.py`, which follows no link at all on the way to the path resolved here.
+Resolving is not opening: between the two a folder may be replaced by a link. So tools open files through
+`files/confined.py`, which follows no link at all on the way to the path resolved here.
 """
 
 import os
@@ -27,10 +27,10 @@ _LOOK = "Find the right name with list_dir or glob."
 
 
 class Workspace:
-    """`root` and `extra_dirs` are where the session works; `read_roots` may always be read and are no part of it.
+    """The folders of a session: `root` and `extra_dirs`, where it works, and `read_roots`, which may always be read.
 
     The first of `read_roots` is the session's own folder: a relative path such as ``large_tool_results/ID`` is looked
-    up in it first, for that is how a notice in the conversation names it. Folders need not exist yet.
+    up there first, because that is how a notice in the conversation names it. Folders need not exist yet.
     """
 
     def __init__(self, root: Path, extra_dirs: Iterable[Path] = (), read_roots: Iterable[Path] = ()) -> None:
@@ -48,10 +48,11 @@ class Workspace:
         return self._folders
 
     def resolve(self, path: str) -> Path:
-        """The real path: ``~`` expanded, relative to `root`, ``..`` and every link followed; it need not exist.
+        """The real path, which need not exist: ``~`` expanded, relative to `root`, with all links followed.
 
-        A name that differs from one on disk only in how Unicode composes it, or in the kind of space, means that one.
-        Raises ToolFailure for text that cannot be a path, and for links that lead in a circle.
+        A name that is not on disk stands for the only one there that looks the same: composed differently in Unicode,
+        with another kind of space, or with bytes that are not UTF-8 and are shown as U+FFFD. Raises ToolFailure for
+        text that cannot be a path, and for links that lead in a circle.
         """
         if not path:
             raise ToolFailure("The path is empty.", "Name a file or a folder; . is the working folder.")
@@ -87,7 +88,7 @@ class Workspace:
 
 
 def access_to(workspace: WorkspaceView, path: str, effect: Effect) -> Access:
-    """What touching `path` amounts to. Only reading is ever `own`, only changing is ever `guarded`.
+    """The access that touching `path` is. Only reading can be `own`, only changing can be `guarded`.
 
     Raises ToolFailure as `WorkspaceView.resolve` does.
     """
@@ -103,7 +104,7 @@ def access_to(workspace: WorkspaceView, path: str, effect: Effect) -> Access:
 
 
 def granted_path(context: ToolContext, path: str) -> Path:
-    """`path` resolved now, when it is used. Raises ToolFailure when this is not what the call was let through for."""
+    """Resolve `path` when it is used. Raises ToolFailure where that leads elsewhere than when the call was allowed."""
     real = context.workspace.resolve(path)
     if all(access.target != str(real) for access in context.accesses):
         raise ToolFailure(
@@ -114,7 +115,7 @@ def granted_path(context: ToolContext, path: str) -> Path:
 
 
 def display_path(workspace: WorkspaceView, real: Path) -> str:
-    """`real` as short as it can be said: relative to the root where it lies below it. One line of safe text."""
+    """`real` for people and the model, relative to the root where it lies below it. One line of valid text."""
     return shown(str(real.relative_to(workspace.root) if _below(real, workspace.root) else real))
 
 
@@ -125,7 +126,7 @@ def shown(text: str, limit: int = 1_000) -> str:
 
 
 def missing(path: str, real: Path) -> ToolFailure:
-    """That `real` does not exist, with the names nearby that the model may have meant."""
+    """The failure that `real` does not exist, with the names nearby that the model may have meant."""
     folder = real.parent
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
@@ -148,7 +149,7 @@ def _is_guarded(workspace: WorkspaceView, path: str, real: Path) -> bool:
 
 
 def _folded(name: str) -> str:
-    """`name` as the most forgiving file system compares it: no case, no invisible characters, no trailing dots."""
+    """`name` as the most forgiving file system compares it: without case, invisible characters and trailing dots."""
     visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
     return unicodedata.normalize("NFKC", visible).casefold().rstrip(". ")
 
@@ -170,16 +171,13 @@ def _below(path: Path, folder: Path) -> bool:
 
 
 def _as_on_disk(real: Path) -> Path:
-    """`real` with each missing name replaced by the one entry of its folder that means the same, if there is one."""
+    """`real` with each name that is missing replaced by the only entry of its folder that looks the same, if any."""
     existing = real
     while not os.path.lexists(existing):
         existing = existing.parent
     found = existing
     for name in real.relative_to(existing).parts:
-        entry = _same_name(found, name)
-        if entry is None:
-            return real
-        found = found / entry
+        found /= _same_name(found, name) or name
     return _real(found)
 
 

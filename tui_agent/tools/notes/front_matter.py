@@ -14,7 +14,7 @@ _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "
 
 
 def split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """The keys of a file's front matter, and the text after it. A file without one has no keys; nothing is raised."""
+    """The keys of a file's front matter, in lower case, and the text after it. Raises nothing: a file may have none."""
     lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
     if not lines or lines[0].rstrip() != "---":
         return {}, text
@@ -25,7 +25,7 @@ def split_front_matter(text: str) -> tuple[dict[str, str], str]:
 
 
 def header(keys: dict[str, str]) -> str:
-    """A front matter that reads as `keys`, each text on one line, the closing line included."""
+    """A front matter that reads as `keys`, with each text on one line; it ends with the closing ``---``."""
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items()]
     return "\n".join(["---", *lines, "---", ""])
 
@@ -69,7 +69,7 @@ def _block(lines: list[str], *, folded: bool) -> str:
 
 
 def _folded(lines: list[str]) -> str:
-    """Lines joined by spaces; an empty line is a line break."""
+    """The lines joined by spaces; an empty line becomes a line break."""
     text = ""
     for line in lines:
         if not line:
@@ -80,7 +80,7 @@ def _folded(lines: list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The inside of a quoted text, up to its closing quote; one that is not closed goes to the end."""
+    """The text within quotes; where the closing quote is missing it goes to the end."""
     if text[0] == "'":
         match = re.match(r"'((?:[^']|'')*)", text)
         return match[1].replace("''", "'") if match else ""

@@ -1,18 +1,237 @@
-"""What the model keeps for later sessions: `memory`."""
+"""A project's memory: the tool `memory`, the notes it writes, and ``MEMORY.md``, the index that names them.
 
+The folder is the user's as much as the model's: what is written in the index besides its own lines stays as it is, and
+a note that somebody added, removed or renamed by hand is found again.
+"""
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
 from typing import Literal
 
+import msgspec
+
+from tui_agent.conversation.blocks import valid_text
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.files.threads import Stop, in_thread
+from tui_agent.tools.files.confined import explained, open_file, write_atomically
 from tui_agent.tools.gate.workspace import shown
-from tui_agent.tools.notes.notes import MAX_TEXT, Notes, one_line
+from tui_agent.tools.notes.front_matter import header, split_front_matter
 from tui_agent.tools.schema import Signature
+from tui_agent.tools.threads import Stop, in_thread
 
 NAME = "memory"
+"""The tool's name."""
+INDEX_FILE = "MEMORY.md"
+MAX_NAME = 60
+MAX_DESCRIPTION = 200
+"""Characters of a note's line in the index."""
+MAX_TEXT = 20_000
+"""Characters of one note: about a page that is read whole."""
+MAX_NOTES = 500
+MAX_INDEX = 1_000_000
+"""Bytes of the index that are read."""
+
+_PATIENCE_S = 10.0
+_POLL_S = 0.02
+_TITLE = "# Memory"
+_LINE = re.compile(
+    r"[ \t]*[-*] \[(?P<name>[^\]]*)\]\((?:\./)?(?P<file>[^)/\\]+\.md)\)(?:[ \t]*[:—–-][ \t]*(?P<text>.*))?"
+)
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A note as the index names it. `missing`: there is no such file."""
+
+    name: str
+    description: str
+    file: Path
+    missing: bool = False
+
+
+def memory_folder(home: Path, project: Path) -> Path:
+    """The folder of the notes about a project: its name is that of the project's root, and a digest of the path."""
+    root = os.path.realpath(project)
+    slug = re.sub(r"[^a-z0-9]+", "-", Path(root).name.lower()).strip("-")[:40] or "project"
+    return Path(os.path.realpath(home)) / "memory" / f"{slug}-{blake2b(os.fsencode(root), digest_size=6).hexdigest()}"
+
+
+class Notes:
+    """The notes in a folder, which need not exist yet. No link may be on the way to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.index = folder / INDEX_FILE
+        self._looked: str | None = None
+        self._left: str | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the index, as `look` last found it, was just as `write` and `remove` of this object had left it."""
+        return self._left is not None and self._looked == self._left
+
+    def look(self) -> str:
+        """The index as it stands, to be told to the model. Raises ToolFailure where it cannot be read."""
+        self._looked = self.text()
+        return self._looked
+
+    def file(self, name: str) -> Path:
+        """The file of the note called `name`. Raises ToolFailure for what cannot be the name of a note."""
+        if not _NAME.fullmatch(name) or len(name) > MAX_NAME or name == "memory":
+            near = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].strip("-")
+            hint = f", such as {near}" if near and near != "memory" else ""
+            raise ToolFailure(
+                f"{shown(name, 100) or 'An empty text'} is no name for a note.",
+                f"Use lower-case words joined by hyphens, at most {MAX_NAME} characters{hint}.",
+            )
+        return self.folder / f"{name}.md"
+
+    def text(self) -> str:
+        """The index as it stands; empty where there is none. Raises ToolFailure where it cannot be read."""
+        if not os.path.lexists(self.index):
+            return ""
+        with open_file(self.index) as stream:
+            return valid_text(stream.read(MAX_INDEX).decode(errors="replace"))
+
+    def listed(self) -> tuple[Note, ...]:
+        """The notes: first those that the index names, then the others. Raises ToolFailure."""
+        files = self._files()
+        named = [match for match in map(_LINE.fullmatch, self.text().splitlines()) if match]
+        notes = [
+            Note(match["name"], (match["text"] or "").strip(), self.folder / match["file"], match["file"] not in files)
+            for match in named
+        ]
+        known = {match["file"] for match in named}
+        return (*notes, *(self._unlisted(name) for name in files if name not in known))
+
+    def write(self, name: str, description: str, text: str, stop: Stop) -> bool:
+        """Write a note, new or in place of an old one, and its line in the index. Whether the note is new.
+
+        Raises ToolFailure, and Stopped; nothing has changed then.
+        """
+        file = self.file(name)
+        with self._locked(stop):
+            is_new = not os.path.lexists(file)
+            if is_new and len(self._files()) >= MAX_NOTES:
+                raise ToolFailure(
+                    f"There are {MAX_NOTES} notes already, which is the most.", "Merge or remove some first."
+                )
+            keys = header({"name": name, "description": description})
+            content = valid_text(f"{keys}\n{text.strip()}\n")
+            index = self._index({f"{name}.md": f"- [{name}]({name}.md): {description}"}, frozenset())
+            write_atomically(file, content.encode(), stop)
+            self._replace_index(index, Stop())
+        return is_new
+
+    def remove(self, name: str, stop: Stop) -> None:
+        """Remove a note and its line in the index. Raises ToolFailure where there is neither."""
+        file = self.file(name)
+        with self._locked(stop):
+            before = self.text()
+            index = self._index({}, frozenset((file.name,)))
+            is_there = os.path.lexists(file)
+            if not is_there and not any(_names(line) == file.name for line in before.splitlines()):
+                raise ToolFailure(f"There is no note called {name}.", self._names())
+            # The line goes first: a note that is not listed is found again, a line without its note misleads.
+            self._replace_index(index, stop)
+            if is_there:
+                with explained(file):
+                    file.unlink()
+
+    def _replace_index(self, index: str, stop: Stop) -> None:
+        # What somebody else wrote meanwhile is not known to the model, so this index is not its own either.
+        is_known = self.text() in {self._looked or "", self._left}
+        write_atomically(self.index, index.encode(), stop)
+        if is_known:
+            self._left = index
+
+    def _index(self, written: dict[str, str], removed: frozenset[str]) -> str:
+        """The index after a change.
+
+        A line of `written` (by the note's file) takes the place of the old one, or stands before all others where it is
+        new. Lines of notes that are `removed` or gone are left out, and notes the index did not name get one.
+        """
+        files = frozenset(self._files())
+        kept: list[str] = []
+        listed: set[str] = set()
+        for line in self.text().splitlines() or [_TITLE, ""]:
+            name = _names(line)
+            if not name:
+                kept.append(line)
+            elif name not in listed and name not in removed and (name in files or name in written):
+                kept.append(written.get(name, line))
+                listed.add(name)
+        new = [line for name, line in written.items() if name not in listed]
+        found = [self._unlisted(name) for name in sorted(files - listed - removed - written.keys())]
+        new += [f"- [{note.name}]({note.file.name}): {note.description}" for note in found]
+        first = next((number for number, line in enumerate(kept) if _names(line)), len(kept))
+        return "\n".join([*kept[:first], *new, *kept[first:]]).rstrip("\n") + "\n"
+
+    def _unlisted(self, name: str) -> Note:
+        file = self.folder / name
+        try:
+            with open_file(file) as stream:
+                keys, text = split_front_matter(stream.read(65_536).decode(errors="replace"))
+        except ToolFailure as failure:
+            return Note(file.stem, shown(str(failure), MAX_DESCRIPTION), file)
+        described = keys.get("description") or next((line for line in text.splitlines() if line.strip()), "")
+        return Note(file.stem, one_line(described), file)
+
+    def _files(self) -> list[str]:
+        """The names of the notes' files."""
+        try:
+            with os.scandir(self.folder) as entries:
+                names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise ToolFailure(
+                f"{shown(str(self.folder))} cannot be read: {error.strerror}.", "Tell the user."
+            ) from error
+        return sorted(
+            name
+            for name in names
+            if name.endswith(".md") and not name.startswith(".") and name.casefold() != INDEX_FILE.casefold()
+        )[: 2 * MAX_NOTES]
+
+    def _names(self) -> str:
+        names = [Path(name).stem for name in self._files()]
+        return f"There are: {shown(', '.join(names), 1_000)}." if names else "There are no notes yet."
+
+    def _wait(self, lock: int, stop: Stop) -> None:
+        """Take the lock. Raises ToolFailure where another session keeps it, and Stopped."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            stop.check()
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ToolFailure("Another session is writing the notes just now.", "Try again.") from None
+                time.sleep(_POLL_S)
+            else:
+                return
+
+    @contextmanager
+    def _locked(self, stop: Stop) -> Iterator[None]:
+        """Let one writer in at a time, of all sessions in the project."""
+        with explained(self.folder):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            self._wait(lock, stop)
+            yield
+        finally:
+            os.close(lock)
 
 
 class Memory:
-    """Writes and removes notes. They are no part of the workspace, and a change of one is a change of a file."""
+    """Writes and removes notes. They are no part of the workspace; for the gate a change of one is a written file."""
 
     effect: Effect = "write"
 
@@ -71,3 +290,15 @@ class Memory:
         done = "Wrote" if is_new else "Replaced"
         where = shown(str(self._notes.file(name)))
         return ToolOutput(f"{done} the note {name}: {where}", summary=f"{done.lower()} {name}")
+
+
+def one_line(text: str) -> str:
+    """A description as it stands in the index: on one line, cut at `MAX_DESCRIPTION` characters."""
+    flat = shown(" ".join(valid_text(text).split()), 10 * MAX_DESCRIPTION)
+    return flat if len(flat) <= MAX_DESCRIPTION else f"{flat[: MAX_DESCRIPTION - 1]}…"
+
+
+def _names(line: str) -> str:
+    """The file that a line of the index names; empty for any other line."""
+    match = _LINE.fullmatch(line)
+    return match["file"] if match else ""

@@ -26,8 +26,10 @@ _HEAD = 65_536
 
 
 class SkillFolder(msgspec.Struct, frozen=True):
-    """A folder of skills. `within`: only what lies in this folder, links followed, counts (a project's skills may not
-    lead out of the project); None: links may lead anywhere (the user's own).
+    """A folder of skills.
+
+    A skill counts only where it lies in the folder `within`, with all links followed: a project's skills may not lead
+    out of the project. None: links may lead anywhere, as for the user's own skills.
     """
 
     path: Path
@@ -35,7 +37,7 @@ class SkillFolder(msgspec.Struct, frozen=True):
 
 
 class Skill(msgspec.Struct, frozen=True):
-    """`file` is the skill's ``SKILL.md``, links followed. `problem` says why a skill cannot be used; empty: it can."""
+    """A skill. `file` is its ``SKILL.md``, with all links followed; `problem` says why it cannot be used, if so."""
 
     name: str
     description: str
@@ -44,7 +46,7 @@ class Skill(msgspec.Struct, frozen=True):
 
 
 def find_skills(folders: Iterable[SkillFolder]) -> tuple[Skill, ...]:
-    """The skills of these folders by name; of two with one name the first folder's counts, the other has a problem.
+    """The skills of these folders, sorted by name. Of two with one name the one in the first folder can be used.
 
     Reads files: call it off the event loop. Raises nothing for what is not there or cannot be read.
     """
@@ -60,7 +62,7 @@ def find_skills(folders: Iterable[SkillFolder]) -> tuple[Skill, ...]:
 
 
 def skill_roots(folders: Iterable[SkillFolder]) -> tuple[Path, ...]:
-    """The folders whose files may be read because they are a skill's, links followed."""
+    """The folders in which the files of skills are, with all links followed: they may always be read."""
     roots: list[Path] = []
     for folder in folders:
         real = _real(folder.path, folder)
@@ -72,12 +74,12 @@ def skill_roots(folders: Iterable[SkillFolder]) -> tuple[Path, ...]:
 
 
 def skills_signature(folders: Iterable[SkillFolder]) -> tuple[tuple[object, ...], ...]:
-    """What changes when a skill is added, taken away or edited. Cheap: it reads no file."""
+    """A value that changes when a skill is added, removed or edited. Cheap: no file is read."""
     return tuple(signature_of(file) for folder in folders for file in _files(folder))
 
 
 def signature_of(file: Path) -> tuple[object, ...]:
-    """What changes when a file is replaced or written to."""
+    """A value that changes when the file is replaced or written to."""
     try:
         found = file.stat()
     except OSError as error:
@@ -91,7 +93,7 @@ def _in_folder(folder: SkillFolder) -> Iterator[Skill]:
 
 
 def _files(folder: SkillFolder) -> list[Path]:
-    """The ``SKILL.md`` files of a folder, by the name of their folder, links followed."""
+    """The ``SKILL.md`` files in a folder, sorted by the names of their folders, with all links followed."""
     root = _real(folder.path, folder)
     if root is None:
         return []
@@ -105,7 +107,7 @@ def _files(folder: SkillFolder) -> list[Path]:
 
 
 def _real(path: Path, folder: SkillFolder) -> Path | None:
-    """`path` with links followed; None where it leads to where the folder's skills may not be."""
+    """`path` with all links followed; None where it leads to a place where skills of `folder` may not be."""
     real = Path(os.path.realpath(path))
     if folder.within is not None and not real.is_relative_to(Path(os.path.realpath(folder.within))):
         return None

@@ -10,7 +10,7 @@ from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailu
 from tui_agent.tools.files.confined import open_file, open_folder
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, missing, shown
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.search.ripgrep import Search, search
+from tui_agent.tools.search.ripgrep import RunningSearch, search
 
 MAX_FILES = 1_000
 """File names that are listed."""
@@ -149,12 +149,14 @@ class Grep:
 
 
 class _Matches:
-    """What a search found, gathered as it comes: the first of it as text, the rest as counts."""
+    """What a search has found so far: the first matches as text, the rest only counted."""
 
     def __init__(
         self, spaced: bool, prefix: str = "", wanted: set[bytes] | None = None, why_none: str = "", name: str = ""
     ) -> None:
-        """`spaced`: matches have lines around them, so gaps are marked. `wanted`: the files that count; None: all."""
+        """With `spaced`, matches come with lines around them, and gaps are marked. `wanted` are the files that count
+        (None: all), `name` is the file's where only one is searched, `why_none` is said where nothing is found.
+        """
         self.count = 0
         self._spaced = spaced
         self.why_none = why_none
@@ -170,8 +172,8 @@ class _Matches:
         self._files_cut = 0
         self._cut_file: bytes | None = None
 
-    async def take(self, rg: Search) -> None:
-        """Take in all of its output, up to a bound. Raises ToolFailure when it refused the search."""
+    async def take(self, rg: RunningSearch) -> None:
+        """Read the output of `rg`, up to `_MOST_MATCHES`. Raises ToolFailure where it refused the search."""
         name = b""
         async for line in rg.records(b"\n"):
             if _ABOUT_BINARY.search(line):
@@ -218,14 +220,14 @@ class _Matches:
                 self._files_cut += 1
             return
         if is_new:
-            self._say(self._name or self._prefix + shown(name.decode(errors="replace")))
+            self._add_line(self._name or self._prefix + shown(name.decode(errors="replace")))
         elif self._spaced and parsed.number > self._last + 1:
-            self._say("--")
-        self._say(f"{parsed.number}{':' if parsed.is_match else '-'}{parsed.text}")
+            self._add_line("--")
+        self._add_line(f"{parsed.number}{':' if parsed.is_match else '-'}{parsed.text}")
         self._shown += parsed.is_match
         self._last = parsed.number
 
-    def _say(self, line: str) -> None:
+    def _add_line(self, line: str) -> None:
         self._lines.append(line)
         self._bytes += len(line.encode()) + 1
 
@@ -252,7 +254,8 @@ class _Line(NamedTuple):
 async def _files(folder: int, glob: str) -> set[bytes]:
     """The files below `folder` that match `glob` and are not ignored, as relative paths; at most `_MOST_FILES`.
 
-    Given a glob, rg no longer heeds .gitignore for what it matches. So it is asked twice, and both must agree.
+    Where a glob is given, rg does not heed .gitignore for what the glob matches. So rg runs with it and without it, and
+    only what it finds both times counts.
     """
     async with search(("--files", "--null", "--sort=path", f"--glob={glob}", *_WALK), folder) as rg:
         matching = await _names(rg)
@@ -262,7 +265,7 @@ async def _files(folder: int, glob: str) -> set[bytes]:
         return {name async for name in rg.records(b"\0") if name in matching}
 
 
-async def _names(rg: Search) -> set[bytes]:
+async def _names(rg: RunningSearch) -> set[bytes]:
     names: set[bytes] = set()
     async for name in rg.records(b"\0"):
         names.add(name)
@@ -275,7 +278,7 @@ async def _names(rg: Search) -> set[bytes]:
 
 
 def _refusal(errors: str) -> ToolFailure:
-    """What rg complained about, in plain words, and what to do about a pattern it cannot read."""
+    """What rg complained about in plain words, and what to do about it."""
     parse = re.search(r"regex parse error:.*\nerror: (.+)", errors, re.DOTALL)
     if parse:
         return ToolFailure(
@@ -293,7 +296,7 @@ def _refusal(errors: str) -> ToolFailure:
 
 
 def _relative(glob: str, real: Path) -> str:
-    """`glob` as rg understands it: from the searched folder on."""
+    """`glob` as rg takes it, from the searched folder on. Raises ToolFailure."""
     negated = glob.startswith("!")
     bare = glob.removeprefix("!").removeprefix("./").removeprefix(f"{real}/")
     if not bare or "\0" in bare:
@@ -302,7 +305,7 @@ def _relative(glob: str, real: Path) -> str:
 
 
 def _prefix(workspace: WorkspaceView, real: Path) -> str:
-    """What stands before the names found below `real`, so that they can be given to other tools as they are."""
+    """What is put in front of names found below `real`, so that they can be given to other tools as they are."""
     where = display_path(workspace, real)
     return "" if where == "." else f"{where.rstrip('/')}/"
 

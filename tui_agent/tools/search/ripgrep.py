@@ -23,16 +23,18 @@ _MOST_ERRORS = 8_000
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "XDG_CONFIG_HOME")
 
 
-class Search:
-    """A running ``rg``: its output in pieces, and how it ended."""
+class RunningSearch:
+    """A running ``rg``."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._errors = asyncio.ensure_future(_first_bytes(process.stderr))
 
     async def records(self, separator: bytes) -> AsyncIterator[bytes]:
-        """The output cut at each `separator`, without it. A single record longer than memory likes is the caller's
-        to prevent: by ``--max-columns``, or since it is a path.
+        """The output, cut at each `separator` and without it.
+
+        A record is held in memory whole. The caller sees to it that none is long: by ``--max-columns``, or since they
+        are paths.
         """
         output = self._process.stdout
         if output is None:
@@ -46,7 +48,7 @@ class Search:
             yield rest
 
     async def errors(self) -> str:
-        """What it complained about, once its output has ended; empty when it did not fail (1: nothing found)."""
+        """Wait for its end: what it complained about; nothing where it did not fail (1 means that nothing matched)."""
         status = await self._process.wait()
         errors = await self._errors
         return errors.decode(errors="replace").strip() or f"rg ended with {status}" if status not in {0, 1} else ""
@@ -66,7 +68,7 @@ class Search:
             raise cancelled
 
     async def _gone(self) -> None:
-        """Take what is left in the pipes, for a process is only done when they are, and wait for its end."""
+        """Read what is left in the pipes, without which a process never counts as ended, and wait for the end."""
         while self._process.stdout is not None and await self._process.stdout.read(_CHUNK):
             pass
         await self._errors
@@ -74,7 +76,7 @@ class Search:
 
 
 @asynccontextmanager
-async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None = None) -> AsyncIterator[Search]:
+async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None = None) -> AsyncIterator[RunningSearch]:
     """Run ``rg`` in the folder that the descriptor `folder` is open on, for at most `TIMEOUT` seconds.
 
     Whatever happens inside, cancellation included, the process is gone afterwards. Raises ToolFailure.
@@ -93,7 +95,7 @@ async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None =
         )
     except (OSError, ValueError) as error:
         raise ToolFailure(f"The search could not be started: {error}.", "Use a command such as grep.") from error
-    running = Search(process)
+    running = RunningSearch(process)
     try:
         async with asyncio.timeout(TIMEOUT):
             yield running
@@ -107,7 +109,7 @@ async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None =
 
 @cache
 def find_rg() -> str:
-    """The path of ``rg``: beside this Python, where its package says, or on PATH. Raises ToolFailure."""
+    """The path of ``rg``: beside this Python, where the package has put it, or on PATH. Raises ToolFailure."""
     beside = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
     for candidate in (*(folder / "rg" for folder in beside), *_of_package()):
         if candidate.is_file() and os.access(candidate, os.X_OK):
@@ -131,7 +133,7 @@ def _of_package() -> list[Path]:
 
 
 def _as_cwd(folder: int) -> str:
-    """A name for the open folder that cannot be made to mean another one, where the system has such names."""
+    """A path of an open folder, if possible one that cannot be made to lead elsewhere."""
     own = Path(f"/proc/self/fd/{folder}")
     if own.exists():
         return str(own)
@@ -142,7 +144,7 @@ def _as_cwd(folder: int) -> str:
 
 
 async def _first_bytes(stream: asyncio.StreamReader | None) -> bytes:
-    """The first bytes of `stream`, read to its end so that its writer never waits."""
+    """The first bytes of `stream`, which is read to its end so that its writer never waits."""
     kept = b""
     while stream is not None and (chunk := await stream.read(_CHUNK)):
         kept = (kept + chunk)[:_MOST_ERRORS]

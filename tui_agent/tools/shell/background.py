@@ -6,19 +6,20 @@ from collections import deque
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.shell.answers import answer, exit_words, left_words
-from tui_agent.tools.shell.processes import Command
-from tui_agent.tools.shell.raw_stream import RawStream
+from tui_agent.tools.shell.output import RawStream, answer, how_it_ended, what_still_runs
+from tui_agent.tools.shell.processes import RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
 
 MAX_RUNNING = 16
 """Commands that may run in the background at the same time."""
 MAX_WAIT = 600
 Wait: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_WAIT)]
+"""Seconds."""
 
 _KEPT = 50
 _UNREAD_SHARE = 4  # bytes kept for each byte shown: most of what a colourful program prints is no text
@@ -26,10 +27,12 @@ _LINE = 120
 
 
 class BackgroundCommand:
-    """One command left running, and what of its output nobody has read yet: the end of it, where that is very long."""
+    """A command that was left running, and its output since somebody last looked (the end of it, where it is long)."""
 
-    def __init__(self, line: str, command: Command, raw: RawStream, terminal: Terminal, stream_bytes: int) -> None:
-        """`terminal` has shown what was read so far; nobody else uses it from now on."""
+    def __init__(
+        self, line: str, command: RunningCommand, raw: RawStream, terminal: Terminal, stream_bytes: int
+    ) -> None:
+        """Take over `command`: from now on its output comes here. `line` is the command as it was written."""
         self.line = line
         self.command = command
         self._raw = raw
@@ -43,52 +46,58 @@ class BackgroundCommand:
         command.on_output = self._receive
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self.command.exit_code is None
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """One line about it."""
-        state = (
-            f"running for {time.monotonic() - self._started:,.0f} s" if self.runs else f"ended, {self._code_if_known}"
-        )
+        code = self.command.exit_code
+        if code is None:
+            state = f"running for {time.monotonic() - self._started:,.0f} s"
+        else:
+            state = f"ended, signal {-code}" if code < 0 else f"ended, exit code {code}"
         return f"process {self.command.pid}: {state}, {self._unread:,} bytes unread: {shown(self.line, _LINE)}"
 
     async def look(self, wait: float, note: str = "") -> ToolOutput:
-        """What it has printed since the last look, and its exit code once it has ended; waits for that at most `wait`
-        seconds. `note` takes the place of how it goes.
+        """What it has printed since the last look, and its exit code once it has ended.
+
+        Waits at most `wait` seconds for the end. `note` takes the place of the line that says how it is doing.
         """
         async with self._looking:
             ended = None
             try:
-                async with asyncio.timeout(None if not self.runs else wait):
+                async with asyncio.timeout(wait if self.is_running else None):
                     ended = await self.command.ended()
             except TimeoutError:
                 pass
             dropped, data = self._dropped, b"".join(self._pieces)
             self._pieces.clear()
             self._unread = self._dropped = 0
-            await asyncio.to_thread(self._show, data, ended is not None)
             lasted = f"{time.monotonic() - self._started:,.1f} s"
-            notes = [note or (f"[{exit_words(ended)}]" if ended else f"[still running after {lasted}]")]
+            notes = [note or (f"[{how_it_ended(ended)}]" if ended else f"[still running after {lasted}]")]
             if ended and ended.left and not note:
-                notes.append(left_words(ended))
-            failed = bool(ended and ended.exit_code and not note)
-            found = answer(self._terminal, self._raw, notes, is_error=failed, nothing="[no new output]")
-            self._terminal.clear()
+                notes.append(what_still_runs(ended))
+
+            def show() -> ToolOutput:
+                self._terminal.feed(data)
+                if ended:
+                    self._terminal.finish()
+                self._raw.sync()
+                failed = bool(ended and ended.exit_code and not note)
+                told = answer(self._terminal, self._raw, notes, is_error=failed, nothing="[no new output]")
+                self._terminal.clear()
+                return told
+
+            told = await asyncio.to_thread(show)
         if not dropped:
-            return found
+            return told
         lost = f"[{dropped:,} bytes before this were printed since the last look and are not shown]"
-        return ToolOutput(f"{lost}\n{found.text}", found.is_error, summary=found.summary, raw_path=found.raw_path)
+        return replace(told, text=f"{lost}\n{told.text}")
 
     async def stop(self) -> None:
         """End it with everything it started."""
         await self.command.stop()
-
-    @property
-    def _code_if_known(self) -> str:
-        code = self.command.exit_code
-        return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
     def _receive(self, data: bytes) -> None:
         if not data:
@@ -102,38 +111,33 @@ class BackgroundCommand:
             self._unread -= lost
             self._dropped += lost
 
-    def _show(self, data: bytes, finished: bool) -> None:
-        self._terminal.feed(data)
-        if finished:
-            self._terminal.finish()
-        self._raw.sync()
-
 
 class BackgroundCommands:
-    """The background commands of a session, by the process id of each."""
+    """The background commands of a session, each under its process id."""
 
     def __init__(self, stream_bytes: int = STREAM_BYTES) -> None:
         self._stream_bytes = stream_bytes
         self._commands: dict[int, BackgroundCommand] = {}
 
     def check_room(self) -> None:
-        """Raises ToolFailure where as many run as may."""
-        running = sum(command.runs for command in self._commands.values())
+        """Raises ToolFailure where as many commands run as may."""
+        running = sum(command.is_running for command in self._commands.values())
         if running >= MAX_RUNNING:
             raise ToolFailure(
                 f"{running} commands run in the background already, which is the most.",
                 f"End one that is no longer needed with stop_command:\n{self.listed()}",
             )
 
-    def adopt(self, line: str, command: Command, raw: RawStream, terminal: Terminal) -> None:
-        """Take over a running command whose output up to here has been told."""
+    def adopt(self, line: str, command: RunningCommand, raw: RawStream, terminal: Terminal) -> None:
+        """Take over a running command. What it prints from now on is not put into `terminal` before somebody looks."""
         self._commands.pop(command.pid, None)
         self._commands[command.pid] = BackgroundCommand(line, command, raw, terminal, self._stream_bytes)
-        for pid in [pid for pid, one in self._commands.items() if not one.runs][: max(len(self._commands) - _KEPT, 0)]:
+        ended = [pid for pid, one in self._commands.items() if not one.is_running]
+        for pid in ended[: max(len(self._commands) - _KEPT, 0)]:
             del self._commands[pid]
 
     def get(self, process: int) -> BackgroundCommand:
-        """Raises ToolFailure that names those there are."""
+        """The command with this process id. Raises ToolFailure that lists those there are."""
         command = self._commands.get(process)
         if command is None:
             raise ToolFailure(
@@ -144,13 +148,13 @@ class BackgroundCommands:
         return command
 
     def listed(self) -> str:
-        """A line for each, those that have ended and were not forgotten included."""
-        lines = [command.described for command in self._commands.values()]
+        """A line for each command; one that has ended is listed too, until it is forgotten."""
+        lines = [command.description for command in self._commands.values()]
         return "\n".join(lines) or "There are none: run_command with `background` starts one."
 
     async def close(self) -> None:
         """End all that run."""
-        await asyncio.gather(*(command.stop() for command in self._commands.values() if command.runs))
+        await asyncio.gather(*(command.stop() for command in self._commands.values() if command.is_running))
 
 
 class _Tool:
@@ -211,7 +215,7 @@ class StopCommand(_Tool):
             process: The process id that run_command told.
         """
         command = self._commands.get(process)
-        if not command.runs:
+        if not command.is_running:
             return await command.look(0)
         await command.stop()
         return await command.look(0, note="[stopped, with everything it had started]")

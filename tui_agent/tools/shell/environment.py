@@ -1,10 +1,10 @@
-"""The environment of a child process: the user's own, without the keys in it, set for output that is read as text.
+"""The environment of a child process: the user's own without the secrets in it, and set for output to be read.
 
 A command means the same whatever the user's shell is set to: ``CDPATH`` would send a plain ``cd src`` elsewhere. Git
 takes no orders from a bare repository that happens to lie in the project (git-config(1), ``safe.bareRepository``):
 its configuration can name programs to run.
 
-Removed are variables whose name says that they hold a secret; what a command really needs of them can be allowed by
+Variables whose names say that they hold a secret are taken out; one that a command really needs can be allowed by its
 name. A secret under an innocent name is not recognised.
 """
 
@@ -36,7 +36,7 @@ _FOR_READING = {
 
 
 def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
-    """`environment` without secrets, except the names in `keep`, and with output for reading instead of colours."""
+    """`environment` without secrets, except those named in `keep`, and set for plain output instead of colours."""
     kept = frozenset(keep)
     clean = {
         name: value
@@ -48,7 +48,7 @@ def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) 
 
 
 def _for_git(environment: Mapping[str, str]) -> dict[str, str]:
-    """One more setting for git, after those that the environment holds already."""
+    """One more setting for git, after those that the environment has already."""
     count = environment.get("GIT_CONFIG_COUNT") or "0"
     if not count.isdecimal():
         return {}  # git refuses to run with it, and says so

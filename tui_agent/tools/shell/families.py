@@ -1,11 +1,12 @@
-"""Families of processes: finding all that one command has started, and ending them, also for a program that was killed.
+"""Families of processes: finding all that a command has started, and ending it, even for a program that was killed.
 
-A family is found in three ways: its process group, its session with every descendant, and a mark in the environment
-that also those carry who left the session and whose parents are gone. The last two need Linux's ``/proc``; elsewhere
-only the process group is ended, and only while its leader lives.
+A family is found in three ways: by its process group, by its session with every descendant, and by a mark in the
+environment, which processes keep that have left the session and whose parents are gone. The last two need Linux's
+``/proc``; elsewhere only the process group is ended, and only while its leader lives.
 
-Run as a script it is the supervisor: it is told on standard input what runs, and when that closes (its program has
-ended, however that came about) it ends what is left. It needs the standard library only, so that it starts fast.
+Run as a script this is the process of the supervisor (see `processes`). It reads from standard input what runs, and
+when that closes, because its program has ended in whatever way, it ends what is left. It imports only the standard
+library, so that it starts fast.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ _SWEEPS = 50
 
 
 def members(session: int, mark: str) -> list[int]:
-    """Living processes of the family, as far as the system tells. `session` is 0 while it is not known."""
+    """The living processes of a family, as far as the system tells. `session` is 0 while it is not known."""
     if not _tells():
         return []
     parents: dict[int, int] = {}
@@ -48,7 +49,7 @@ def members(session: int, mark: str) -> list[int]:
 
 
 def kill(session: int, mark: str, leads: bool) -> None:
-    """End the family by force. `leads`: the process group `session` certainly still is this family's own."""
+    """End a family by force. `leads`: the process group `session` certainly still belongs to the family."""
     # A process may start another while the list is made, so it is made until it is empty.
     for _ in range(_SWEEPS):
         if not send(session, mark, signal.SIGKILL, leads):
@@ -58,12 +59,12 @@ def kill(session: int, mark: str, leads: bool) -> None:
 
 
 def end(session: int, mark: str) -> None:
-    """End a family that is not known to have ended; where only groups are known, one is forgotten with its leader."""
+    """End a family that may have ended already. Where the system tells only of groups, its leader must still live."""
     kill(session, mark, leads=session > 0 and not _tells())
 
 
 def send(session: int, mark: str, number: int, leads: bool) -> bool:
-    """Send a signal to the family; whether there was anyone."""
+    """Send a signal to a family. Whether there was a process to send it to."""
     found = members(session, mark)
     if leads:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -75,10 +76,10 @@ def send(session: int, mark: str, number: int, leads: bool) -> bool:
 
 
 def supervise(lines: Iterable[bytes]) -> None:
-    """Keep account of the families that ``+MARK SESSION`` and ``-MARK`` name, and end them when the lines do.
+    """Note the families that lines name (``+MARK SESSION`` begins one, ``-MARK`` ends it); at last, end what is left.
 
-    A family is named before its first process starts, with session 0; that process holds the pipe until it carries the
-    mark, so that none is missed.
+    A family is named before its first process starts, with the session 0. That process holds the pipe until it carries
+    the mark, so that none is missed.
     """
     families: dict[str, int] = {}
     for line in lines:
@@ -92,7 +93,7 @@ def supervise(lines: Iterable[bytes]) -> None:
 
 
 def _tells() -> bool:
-    """Whether the system tells of all processes."""
+    """Whether the system has a list of all processes."""
     return _PROC.joinpath("self", "stat").exists()
 
 
@@ -107,7 +108,7 @@ def _descends(pid: int, parents: Mapping[int, int], ancestors: set[int]) -> bool
 
 
 def _stat(pid: int) -> tuple[str, int, int, int]:
-    """State, parent, process group and session; see proc_pid_stat(5). The name in front may hold anything."""
+    """State, parent, process group and session; see proc_pid_stat(5). The name before them may hold anything."""
     fields = _PROC.joinpath(str(pid), "stat").read_bytes().rpartition(b")")[2].split()
     return fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3])
 

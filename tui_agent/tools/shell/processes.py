@@ -1,7 +1,9 @@
-"""Commands as processes of their own session, and an end of them that leaves nothing behind.
+"""Commands as processes, each in a session of its own, and an end of them that leaves nothing behind.
 
-A command's whole family (`tools/families.py`) ends with this program at the latest: by `kill_all` when it exits, by
-`tools/supervision.py` when it is killed.
+Whatever a command has started (its family, see `families`) ends with this program at the latest. When the program
+exits, `kill_all` ends it; when the program is killed outright, the `Supervisor` does. That is a small process which
+holds the reading end of a pipe whose other end only this program has: the system closes the pipe when the program is
+gone.
 """
 
 import asyncio
@@ -10,6 +12,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +21,6 @@ from pathlib import Path
 import msgspec
 
 from tui_agent.tools.shell import families
-from tui_agent.tools.shell.supervision import Supervisor
 
 TERMINATE_GRACE = 2.0
 """Seconds between the request to end and the end by force."""
@@ -27,12 +29,14 @@ DRAIN_GRACE = 0.25
 
 _PIECE = 16_384  # small enough that emulating one piece of the worst output is not felt at the keyboard
 _POLL = 0.02
-_supervisor = Supervisor()
+_PATIENCE_S = 2.0
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a command ended: its exit code, or minus the signal that ended it. `left`: processes it started that still
-    ran then; `left_open`: one of them held on to its output.
+    """How a command ended.
+
+    `exit_code` is minus the signal's number where a signal ended it. `left` are the processes it started that were
+    still running then; `left_open`: one of them kept the command's output open.
     """
 
     exit_code: int
@@ -40,11 +44,12 @@ class Ended(msgspec.Struct, frozen=True):
     left_open: bool = False
 
 
-class Command:
-    """A running command. `on_output` gets its output (standard output and errors in one stream) on the event loop, and
-    an empty piece when no more is read.
+class RunningCommand:
+    """A running command.
 
-    Raises OSError when it cannot be started, ValueError for arguments that hold NUL.
+    `on_output` is called on the event loop with each piece of the output (standard output and errors in one stream),
+    and with an empty piece when no more will come. Raises OSError where the command cannot be started, and ValueError
+    for arguments with NUL or half a surrogate pair in them.
     """
 
     def __init__(
@@ -108,7 +113,7 @@ class Command:
         return Ended(self._process.returncode, self._left, left_open)
 
     async def stop(self) -> None:
-        """End the whole family: asked first, forced after `TERMINATE_GRACE`, at once if this is cancelled."""
+        """End the whole family: it is asked to end, and forced after `TERMINATE_GRACE`, or at once when cancelled."""
         try:
             families.send(self.pid, self._mark, signal.SIGTERM, self._leads())
             async with asyncio.timeout(TERMINATE_GRACE):
@@ -126,7 +131,7 @@ class Command:
         self.stop_reading()
 
     def stop_reading(self) -> None:
-        """Let go of the output. What still writes to it gets an error."""
+        """Close the output. A process that still writes to it gets an error."""
         if self._output < 0:
             return
         self._loop.remove_reader(self._output)
@@ -169,7 +174,85 @@ class Command:
             self._loop.call_soon_threadsafe(self._exited.set)
 
 
+class Supervisor:
+    """Ends all families when this program is gone, however it ended. Thread-safe.
+
+    Its process starts with the first family, and again if somebody ended it. Where no further process can be started,
+    commands run without it: then a program that is killed outright may leave something behind.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._families: dict[str, int] = {}
+
+    @property
+    def families(self) -> Mapping[str, int]:
+        """The families that may still have processes, by mark: the session of each, 0 while it is being started."""
+        with self._lock:
+            return dict(self._families)
+
+    def add(self, mark: str, session: int = 0) -> None:
+        """Watch over a family: to be called before its first process starts, and again once its session is known."""
+        with self._lock:
+            self._families[mark] = session
+            if not self._tell(f"+{mark} {session}\n"):
+                self._start()
+
+    def remove(self, mark: str) -> None:
+        """Forget a family of which nothing is left."""
+        with self._lock:
+            if self._families.pop(mark, None) is not None:
+                self._tell(f"-{mark}\n")
+
+    def close(self) -> None:
+        """End every family, then the supervisor."""
+        for mark, session in self.families.items():
+            families.end(session, mark)
+            self.remove(mark)
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_PATIENCE_S)
+
+    def _tell(self, line: str) -> bool:
+        if self._process is None or self._process.stdin is None:
+            return False
+        try:
+            os.write(self._process.stdin.fileno(), line.encode())
+        except OSError:
+            return False
+        return True
+
+    def _start(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", families.__file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd="/",
+                env={},
+                start_new_session=True,
+            )
+        except (OSError, ValueError):
+            self._process = None
+            return
+        for mark, session in self._families.items():
+            self._tell(f"+{mark} {session}\n")
+
+
+_supervisor = Supervisor()
+
+
 @atexit.register
 def kill_all() -> None:
-    """End everything any command of this program left running."""
+    """End whatever the commands of this program left running."""
     _supervisor.close()

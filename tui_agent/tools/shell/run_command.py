@@ -1,4 +1,4 @@
-"""The tool that runs shell commands.
+"""Running shell commands: `run_command`.
 
 The shell is bash where there is one, else sh, neither as a login nor as an interactive shell: a command means the same
 on every machine, whatever shell the user prefers.
@@ -16,17 +16,18 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.shell.answers import answer, exit_words, left_words
 from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.environment import child_environment
-from tui_agent.tools.shell.processes import Command, Ended
-from tui_agent.tools.shell.raw_stream import RawStream
+from tui_agent.tools.shell.output import RawStream, answer, how_it_ended, what_still_runs
+from tui_agent.tools.shell.processes import Ended, RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
 
 DEFAULT_TIMEOUT = 120
 Seconds: TypeAlias = Annotated[int, Meta(ge=1, le=86_400)]
 RAW_STREAM_BYTES = 100_000_000
+"""Bytes of raw output that are stored of one command."""
 BACKGROUND_START = 1.0
 """Seconds a background command is watched before the call answers: most mistakes show by then."""
 
@@ -36,9 +37,11 @@ _PROGRESS_CHARACTERS = 8_000
 
 
 class RunCommand:
-    """`run_command`. `keep_variables`: names of secret-looking environment variables that commands may see;
-    `stream_bytes` and `raw_stream_bytes`: what is kept of the end of the shown, and of the start of the raw output.
-    `background`: who takes over the commands that are left running.
+    """Runs a command, in the workspace's folder, and answers with what a terminal would show of its output.
+
+    `keep_variables` are names of environment variables that commands may see although they look like secrets. Of the
+    output as it is shown the last `stream_bytes` bytes are kept, of the raw output the first `raw_stream_bytes`.
+    `background` takes over the commands that are left running.
     """
 
     effect: Effect = "run"
@@ -115,45 +118,44 @@ class RunCommand:
         finally:
             progress.stop()
             raw.close()
-        terminal.finish()
-        await asyncio.to_thread(raw.sync)
-        notes = [_exit_line(ended, timed_out, timeout, time.monotonic() - started)]
+        notes = [_last_line(ended, timed_out, timeout, time.monotonic() - started)]
         if ended.left and not timed_out:
-            notes.append(left_words(ended))
-        return answer(terminal, raw, notes, is_error=timed_out or ended.exit_code != 0)
+            notes.append(what_still_runs(ended))
+        return await _finished(terminal, raw, notes, is_error=timed_out or ended.exit_code != 0)
 
     async def _leave_running(
-        self, line: str, running: Command, terminal: Terminal, raw: RawStream, progress: "_Progress"
+        self, line: str, running: RunningCommand, terminal: Terminal, raw: RawStream, progress: "_Progress"
     ) -> ToolOutput:
         raw.open()
         try:
-            async with asyncio.timeout(BACKGROUND_START):
-                ended = await running.ended()
-        except TimeoutError:
-            pid = running.pid
-            note = (
-                f"[still running in the background as process {pid}: command_output(process={pid}) reads what it "
-                f"prints from here on, stop_command(process={pid}) ends it; all of its output goes to {raw.path}]"
-            )
-            told = answer(terminal, raw, [note], is_error=False)
-            terminal.clear()
-            self._background.adopt(line, running, raw, terminal)
-            return told
+            try:
+                async with asyncio.timeout(BACKGROUND_START):
+                    ended = await running.ended()
+            except TimeoutError:
+                self._background.adopt(line, running, raw, terminal)
+                pid = running.pid
+                note = (
+                    f"[still running in the background as process {pid}: command_output(process={pid}) reads what it "
+                    f"prints from here on, stop_command(process={pid}) ends it; all of its output goes to "
+                    f"{shown(str(raw.path))}]"
+                )
+                told = await asyncio.to_thread(answer, terminal, raw, [note], is_error=False)
+                terminal.clear()
+                return told
         except BaseException:
             await running.stop()
             raise
         finally:
             progress.stop()
         raw.close()
-        terminal.finish()
-        notes = [f"[the background command has already ended, {exit_words(ended)}]"]
+        notes = [f"[the background command has already ended, {how_it_ended(ended)}]"]
         if ended.left:
-            notes.append(left_words(ended))
-        return answer(terminal, raw, notes, is_error=ended.exit_code != 0)
+            notes.append(what_still_runs(ended))
+        return await _finished(terminal, raw, notes, is_error=ended.exit_code != 0)
 
-    def _start(self, command: str, folder: Path, on_output: Callable[[bytes], None]) -> Command:
+    def _start(self, command: str, folder: Path, on_output: Callable[[bytes], None]) -> RunningCommand:
         try:
-            return Command(
+            return RunningCommand(
                 [shell(), "-c", command],
                 folder=folder,
                 environment=child_environment(os.environ, self._keep),
@@ -166,7 +168,7 @@ class RunCommand:
 
 
 def shell() -> str:
-    """Path of the shell commands run in. Raises ToolFailure where there is none."""
+    """The path of the shell that commands run in. Raises ToolFailure where there is none."""
     for path in ("/bin/bash", "/usr/bin/bash", shutil.which("bash"), "/bin/sh", shutil.which("sh")):
         if path and os.access(path, os.X_OK):
             return path
@@ -175,8 +177,8 @@ def shell() -> str:
     )
 
 
-async def _wait(running: Command, seconds: float) -> tuple[Ended, bool]:
-    """The end of the command, and whether it was the timeout's. Cancelled, it ends the command first."""
+async def _wait(running: RunningCommand, seconds: float) -> tuple[Ended, bool]:
+    """Wait for the end of the command: how it ended, and whether the timeout ended it. Cancelled, end it first."""
     try:
         async with asyncio.timeout(seconds):
             return await running.ended(), False
@@ -188,10 +190,21 @@ async def _wait(running: Command, seconds: float) -> tuple[Ended, bool]:
         raise
 
 
-def _exit_line(ended: Ended, timed_out: bool, timeout: int, seconds: float) -> str:
+async def _finished(terminal: Terminal, raw: RawStream, notes: list[str], *, is_error: bool) -> ToolOutput:
+    """The result of a command that has ended."""
+
+    def finish() -> ToolOutput:
+        terminal.finish()
+        raw.sync()
+        return answer(terminal, raw, notes, is_error=is_error)
+
+    return await asyncio.to_thread(finish)
+
+
+def _last_line(ended: Ended, timed_out: bool, timeout: int, seconds: float) -> str:
     if timed_out:
         return f"[timeout: ended after {timeout} s with everything it had started; raise `timeout` or use `background`]"
-    return f"[{exit_words(ended)}, {seconds:.1f} s]"
+    return f"[{how_it_ended(ended)}, {seconds:.1f} s]"
 
 
 def _advice(error: OSError) -> str:
@@ -201,7 +214,7 @@ def _advice(error: OSError) -> str:
 
 
 class _Progress:
-    """Passes the visible end of the output on, at most every `_PROGRESS_INTERVAL` seconds and never when idle."""
+    """Shows the end of the output while it grows, at most every `_PROGRESS_INTERVAL` seconds."""
 
     def __init__(self, terminal: Terminal, show: Callable[[str], None]) -> None:
         self._terminal = terminal

@@ -1,21 +1,46 @@
-"""The lines of a terminal: a scrollback without bound in front, rows the cursor can reach at the end.
+"""The lines of a terminal: a scrollback in front, rows the cursor can reach at the end.
 
-Lines that scroll out of reach are kept as plain text, of which only the last `limit` characters stay. Rows are looked
-at cell by cell only once something is written over them, so plain output costs what appending text costs.
+Lines that scroll out of reach are kept as plain text, of which only the last `limit` characters stay. A row is text
+until something is written over a part of it that is not plain ASCII, or cells are moved in it; from then on it is a
+list of cells. A tab stays a tab as long as nothing covers it (a file shown by a command must come back as it is) and
+fills the columns up to the next tab stop.
+
+Appending plain text costs what copying it costs. Everything else is counted in `Screen.work`, so that the caller can
+stop in time; what is counted depends on the text and the operations alone.
 """
 
 import re
+import unicodedata
 from collections import deque
 from itertools import repeat
+from typing import Final, TypeAlias
 
-from tui_agent.tools.shell.cells import NOT_ONE_CELL, TAB, Row, extend, split, text_of
+Line: TypeAlias = str | list[str]
+"""A row as its text, or as cells: a character with its combining marks, and "" for each further column it fills."""
 
+TAB: Final = 8
+"""Columns from one tab stop to the next."""
+WIDEST: Final = 16_384
+"""Columns of a row that is written over. The last row may be wider while text is appended to it: when the cursor leaves
+its end, what does not fit becomes a line of its own. Other rows are cut; longer lines are out of the cursor's reach.
+"""
+OPERATION: Final = 150
+"""What one operation counts as work."""
+
+_NOT_ONE_CELL = re.compile("[^ -~\u00a1-\u00ac\u00ae-\u02ff\u2500-\u25f0\u2800-\u28ff]")
+"""A character that may fill no column, or more than one."""
+_NO_CELL = frozenset({"Mn", "Me", "Cf"})
 _BREAK_OR_TAB = re.compile("[\n\t]")
+_CELL_CHARACTERS = 64  # with combining marks: a flood of them must not grow one cell without end
+_PER_CHARACTER = 2
+_PER_CELL = 20
 
 
 class Screen:
-    """Rows and a cursor, in a window of `height` rows. Rows grow to the right without wrapping; cursor moves end at
-    `columns`. `limit`: characters of scrollback kept, and the largest width of a row.
+    """Rows and a cursor, in a window of `height` rows. Rows grow to the right without wrapping; cursor movements end
+    at `columns`. `limit`: characters of scrollback kept, and of the last row.
+
+    What is on the screen depends on what was written and done, never on the pieces text came in.
     """
 
     __slots__ = (
@@ -31,23 +56,28 @@ class Screen:
         "_settled",
         "_settled_size",
         "_visible",
+        "_widest",
         "dropped_bytes",
         "dropped_lines",
+        "work",
     )
 
     def __init__(self, *, height: int, columns: int, limit: int) -> None:
         self._height = height
         self._columns = columns
         self._limit = limit
+        self._widest = min(WIDEST, limit)
         self._settled: deque[str] = deque()  # each piece ends with a line break
         self._settled_size = 0
         self._visible = 0  # how many of the settled lines are still in the window
-        self._rows: list[Row] = [""]
+        self._rows: list[Line] = [""]
         self._row = 0
         self._column: int | None = None  # None: at the end of the row, wherever that is
         self._parts: list[str] = []  # text appended to the last row and not joined to it yet
         self._parts_size = 0
         self._saved = (0, 0)
+        self.work = 0
+        """What was done besides appending, in units of about 10 ns; the caller adds `OPERATION` for each operation."""
         self.dropped_bytes = 0
         """UTF-8 bytes no longer kept."""
         self.dropped_lines = 0
@@ -57,7 +87,7 @@ class Screen:
         """What is kept of all lines, oldest first."""
         self._join()
         self._trim(exactly=True)
-        return "".join(self._settled) + "\n".join(text_of(row) for row in self._rows)
+        return "".join(self._settled) + "\n".join(map(_text_of, self._rows))
 
     def tail(self, lines: int) -> str:
         """The last `lines` lines; an empty one at the end does not count."""
@@ -72,14 +102,14 @@ class Screen:
                 start = piece.rfind("\n", 0, start - 1) + 1
                 missing -= 1
             found.append(piece[start:])
-        return "".join(reversed(found)) + "\n".join(map(text_of, self._rows[-lines - (not self._rows[-1]) :]))
+        return "".join(reversed(found)) + "\n".join(map(_text_of, self._rows[-lines - (not self._rows[-1]) :]))
 
     def write(self, text: str) -> None:
         """Write text in which the only control characters are line breaks and tabs."""
         position = 0
         while position < len(text):
-            if self._at_end():
-                self._append(text[position:])
+            if self._row == len(self._rows) - 1 and (self._column is None or self._column == self._width()):
+                self._append(text[position:] if position else text)
                 return
             special = _BREAK_OR_TAB.search(text, position)
             end = special.start() if special else len(text)
@@ -87,9 +117,11 @@ class Screen:
                 self._overwrite(text[position:end])
                 position = end
             elif text[position] == "\n":
+                self.work += OPERATION
                 self.line_feed()
                 position += 1
             else:
+                self.work += OPERATION
                 self.move_to_column((self._x() // TAB + 1) * TAB)
                 position += 1
 
@@ -99,45 +131,47 @@ class Screen:
             self._append("\n")
         else:
             self._row += 1
-            self._place(0)
+            self._column = 0
 
     def carriage_return(self) -> None:
-        self._join()
-        self._place(0)
+        """To the start of the row."""
+        if self._column is None:
+            self._leave_end()
+        self._column = 0
 
     def back(self, count: int) -> None:
-        self._join()
-        self._place(max(0, self._x() - count))
+        """`count` columns to the left."""
+        self._column = max(self._x() - count, 0)
 
     def forward(self, count: int) -> None:
-        self._join()
+        """`count` columns to the right."""
         self.move_to_column(self._x() + count)
 
     def move_to_column(self, column: int) -> None:
         """To a column counted from 0."""
-        self._join()
-        self._place(min(column, max(self._columns - 1, self._x())))
+        self._column = min(column, max(self._columns - 1, self._x()))
 
     def up(self, count: int) -> None:
-        self._join()
+        """`count` rows up, at most to the top of the window."""
         column = self._x()
         if count > self._row:
             self._pull(count - self._row)
         self._row = max(0, self._row - count)
-        self._place(column)
+        self._column = column
 
     def down(self, count: int) -> None:
-        self._join()
+        """`count` rows down, at most to the bottom of the window."""
         self._go(self._row + count, self._x())
 
     def move_to(self, row: int, column: int) -> None:
         """To a cell of the window, both counted from 0."""
-        self._join()
+        if self._column is None:
+            self._leave_end()
         self._pull(self._visible)
         self._go(row, min(column, self._columns - 1))
 
     def move_to_row(self, row: int) -> None:
-        self._join()
+        """To a row of the window, counted from 0."""
         self.move_to(row, self._x())
 
     def reverse_line_feed(self) -> None:
@@ -145,39 +179,40 @@ class Screen:
         if self._row or self._visible:
             self.up(1)
             return
-        self._join()
-        column = self._x()
+        self._column = self._x()
         self._rows.insert(0, "")
         del self._rows[self._height :]
-        self._place(column)
 
     def save_cursor(self) -> None:
-        self._join()
-        self._saved = (self._visible + self._row, self._x())
+        """Note where the cursor is."""
+        column = self._x()
+        self._saved = (self._visible + self._row, column)
 
     def restore_cursor(self) -> None:
+        """Go back to where the cursor was noted last."""
         self.move_to(*self._saved)
 
     def erase_in_row(self, mode: int) -> None:
         """0: from the cursor to the end of the row, 1: up to and with the cursor, 2: all of it."""
-        self._join()
-        column = self._x()
-        cells = self._cells(self._row)
-        if mode == 0:
-            split(cells, column)
-            del cells[column:]
+        self._column = column = self._x()
+        row = self._rows[self._row]
+        if mode == 2:
+            self._rows[self._row] = ""
+        elif isinstance(row, str) and self._is_simple(row):
+            if mode == 0:
+                self._rows[self._row] = row[:column]
+            elif mode == 1:
+                self._rows[self._row] = " " * min(column + 1, len(row)) + row[column + 1 :]
+        elif mode == 0:
+            del self._cells_from(column)[column:]
         elif mode == 1:
-            split(cells, column + 1)
+            cells = self._cells_from(column + 1)
             end = min(column + 1, len(cells))
             cells[:end] = repeat(" ", end)
-        elif mode == 2:
-            cells.clear()
-        self._place(column)
 
     def erase_in_window(self, mode: int) -> None:
         """0: from the cursor to the end of the window, 1: from its start to the cursor, 2: all of it."""
-        self._join()
-        column = self._x()
+        self._column = self._x()
         if mode == 0:
             del self._rows[self._row + 1 :]
         elif mode in {1, 2}:
@@ -185,72 +220,88 @@ class Screen:
             self._rows[: self._row] = repeat("", self._row)
             if mode == 2:
                 del self._rows[self._row + 1 :]
-        self._place(column)
         self.erase_in_row(mode)
 
     def erase_cells(self, count: int) -> None:
-        cells, column, end = self._whole_cells(count)
+        """Blank `count` cells, the cursor's first."""
+        column = self._x()
+        cells = self._cells_from(column)
+        end = min(column + count, len(cells))
+        _split(cells, end)
         if end > column:
             cells[column:end] = repeat(" ", end - column)
-        self._place(column)
+        self._column = column
 
     def delete_cells(self, count: int) -> None:
-        cells, column, end = self._whole_cells(count)
+        """Take out `count` cells, the cursor's first; what is right of them moves left."""
+        column = self._x()
+        cells = self._cells_from(column)
+        end = min(column + count, len(cells))
+        _split(cells, end)
         del cells[column:end]
-        self._place(column)
+        self._column = column
 
     def insert_cells(self, count: int) -> None:
-        self._join()
+        """Put `count` blank cells in at the cursor; what is right of it moves right."""
         column = self._x()
-        cells = self._cells(self._row)
-        split(cells, column)
+        cells = self._cells_from(column)
         if column < len(cells):
             cells[column:column] = repeat(" ", min(count, self._columns))
-            del cells[self._limit :]
-        self._place(column)
+            del cells[self._widest :]
+        self._column = column
 
     def insert_rows(self, count: int) -> None:
-        self._join()
+        """Put `count` empty rows in at the cursor; what falls out of the window below is gone."""
+        if self._column is None:
+            self._leave_end()
         room = self._height - self._visible
         self._rows[self._row : self._row] = repeat("", min(count, room))
         del self._rows[room:]
-        self._place(0)
+        self._column = 0
 
     def delete_rows(self, count: int) -> None:
-        self._join()
+        """Take out `count` rows, the cursor's first."""
+        if self._column is None:
+            self._leave_end()
         del self._rows[self._row : self._row + count]
-        if self._row >= len(self._rows):
-            self._rows.extend(repeat("", self._row + 1 - len(self._rows)))
-        self._place(0)
+        self._rows.extend(repeat("", self._row + 1 - len(self._rows)))
+        self._column = 0
 
     # Every way of appending must leave the same rows, whatever pieces the text came in.
 
-    def _at_end(self) -> bool:
-        return self._column is None and self._row == len(self._rows) - 1
-
     def _append(self, text: str) -> None:
+        """Write at the end of the last row."""
+        self._column = None
         if isinstance(row := self._rows[-1], list):
-            first, line_break, text = text.partition("\n")
-            extend(row, first)
-            del row[self._limit :]
-            text = line_break + text
+            text = self._fill(row, text)
         head, line_break, last = text.rpartition("\n")
         if line_break:
             self._join(exactly=False)
             self._visible = min(self._height - 1, self._visible + len(self._rows) + head.count("\n"))
-            self._settle("\n".join([*map(text_of, self._rows[:-1]), text_of(self._rows[-1]) + head]) + "\n")
+            self._settle("\n".join([*map(_text_of, self._rows[:-1]), _text_of(self._rows[-1]) + head]) + "\n")
             self._rows = [last]
             self._row = 0
-            self._column = None
         elif text:
             self._parts.append(text)
             self._parts_size += len(text)
             if self._parts_size > self._limit:
                 self._join(exactly=False)
 
+    def _fill(self, cells: list[str], text: str) -> str:
+        """Add text to the last row while that is a list of cells; what is left of the text once it is not, or ends."""
+        first, line_break, rest = text.partition("\n")
+        while first and len(cells) <= self._widest:
+            part = first[: max((self._widest - len(cells)) // TAB, 1)]  # the row turns into text at the same character,
+            _extend(cells, part)  # whatever the pieces
+            self.work += _PER_CELL * len(part)
+            first = first[len(part) :]
+        if len(cells) > self._widest:
+            self._rows[-1] = "".join(cells)
+        return first + line_break + rest
+
     def _join(self, *, exactly: bool = True) -> None:
         if self._parts:
-            self._rows[-1] = text_of(self._rows[-1]) + "".join(self._parts)
+            self._rows[-1] = _text_of(self._rows[-1]) + "".join(self._parts)
             self._parts.clear()
             self._parts_size = 0
         last = self._rows[-1]
@@ -280,82 +331,168 @@ class Screen:
         self.dropped_lines += text.count("\n")
 
     def _pull(self, count: int) -> None:
-        """Take up to `count` settled lines of the window back as rows."""
+        """Take up to `count` settled lines of the window back as rows, as far as the cursor can reach."""
         count = min(count, self._visible)
         if not count:
             return
-        self._trim(exactly=True)
         pieces: list[str] = []
         found = 0
         while self._settled and found < count:
             piece = self._settled.pop()
-            self._settled_size -= len(piece)
-            found += piece.count("\n")
-            pieces.append(piece)
-        lines = "".join(reversed(pieces))[:-1].split("\n") if pieces else []
-        spare = lines[:-count]
-        if spare:
-            back = "\n".join(spare) + "\n"
-            self._settled.append(back)
-            self._settled_size += len(back)
-        taken = lines[-count:]
+            start = len(piece)
+            while start > 0 and found < count:
+                before = piece.rfind("\n", 0, start - 1) + 1
+                if start - before > self._widest:
+                    self._visible = count = found
+                    break
+                start = before
+                found += 1
+            if start:
+                self._settled.append(piece[:start])
+            pieces.append(piece[start:])
+        lines = "".join(reversed(pieces))
+        self._settled_size -= len(lines)
+        if len(lines) > self._limit:
+            for piece in (*self._settled, lines[: -self._limit]):
+                self._drop(piece)
+            self._settled.clear()
+            self._settled_size = 0
+            lines = lines[-self._limit :]
+        taken = lines[:-1].split("\n") if lines else []
         self._visible -= count
         self._rows[:0] = taken
         self._row += len(taken)
+        self.work += OPERATION * len(taken) + len(lines) // 16
 
     def _go(self, row: int, column: int) -> None:
         self._row = max(0, min(row, self._height - self._visible - 1))
         self._rows.extend(repeat("", self._row + 1 - len(self._rows)))
-        self._place(column)
+        self._column = column
 
-    def _place(self, column: int) -> None:
-        self._column = None if column == self._width() else column
+    def _leave_end(self) -> None:
+        """Join what was appended to the row, and break it where it is too wide to be written over."""
+        self._join()
+        row = self._rows[self._row]
+        if isinstance(row, list) or self._row < len(self._rows) - 1:
+            return
+        most = self._widest if self._is_simple(row) else self._widest // TAB
+        if len(row) > most:
+            lines = [*map(_text_of, self._rows[:-1]), row[: -most // 2]]
+            self._visible = min(self._height - 1, self._visible + len(lines))
+            self._settle("\n".join(lines) + "\n")
+            self._rows = [row[-most // 2 :]]
+            self._row = 0
 
     def _x(self) -> int:
         """The cursor's column, counted from 0."""
-        return self._width() if self._column is None else self._column
+        if self._column is None:
+            self._leave_end()
+            return self._width()
+        return self._column
 
     def _width(self) -> int:
         """The columns the cursor's row fills."""
         row = self._rows[self._row]
-        return len(row) if isinstance(row, list) or self._is_simple(row) else len(self._cells(self._row))
+        return len(row) if isinstance(row, list) or self._is_simple(row) else len(self._cells())
 
     def _is_simple(self, row: str) -> bool:
-        return len(row) <= self._columns and NOT_ONE_CELL.search(row) is None
+        """Whether each character of a row of text fills one column, as far as can be told fast."""
+        if row.isascii():
+            return "\t" not in row
+        return len(row) <= self._columns and _NOT_ONE_CELL.search(row) is None
 
-    def _cells(self, index: int) -> list[str]:
-        row = self._rows[index]
-        if isinstance(row, str):
-            cells: list[str] = []
-            extend(cells, row)
-            self._rows[index] = row = cells
-        return row
+    def _cells(self) -> list[str]:
+        """The cursor's row as cells."""
+        row = self._rows[self._row]
+        if isinstance(row, list):
+            return row
+        cells: list[str] = []
+        _extend(cells, row[: self._widest])
+        self.work += _PER_CELL * len(row)
+        self._rows[self._row] = cells
+        return cells
 
-    def _whole_cells(self, count: int) -> tuple[list[str], int, int]:
-        """The row's cells, and from where to where `count` of them are, the cursor's first; none lies across either."""
-        self._join()
-        column = self._x()
-        cells = self._cells(self._row)
-        split(cells, column)
-        split(cells, column + count)
-        return cells, column, min(column + count, len(cells))
+    def _cells_from(self, column: int) -> list[str]:
+        """The cursor's row as cells, with no character lying across the border in front of `column`."""
+        cells = self._cells()
+        _split(cells, column)
+        self.work += len(cells) // 200
+        return cells
 
     def _overwrite(self, text: str) -> None:
-        row = self._rows[self._row]
+        """Write text without line breaks and tabs at the cursor, over what is there."""
         column = self._x()
-        if isinstance(row, str) and self._is_simple(row) and NOT_ONE_CELL.search(text) is None:
-            row = row[:column].ljust(column) + text + row[column + len(text) :]
-            self._rows[self._row] = row if self._row == len(self._rows) - 1 else row[: self._limit]
-            self._column = None if column + len(text) >= len(row) else column + len(text)
+        row = self._rows[self._row]
+        if isinstance(row, str) and self._is_simple(row) and (text.isascii() or not _NOT_ONE_CELL.search(text)):
+            end = column + len(text)
+            row = row[:column].ljust(column) + text + row[end:]
+            self._rows[self._row] = row if self._row == len(self._rows) - 1 else row[: self._widest]
+            self.work += _PER_CHARACTER * len(text)
+            self._column = None if end >= len(row) else end
             return
-        cells = self._cells(self._row)
+        cells = self._cells()
         cells.extend(repeat(" ", column - len(cells)))
-        split(cells, column)
+        _split(cells, column)
         written = cells[max(0, column - TAB) : column]  # what a combining mark at the start of the text belongs to
         before = len(written)
-        extend(written, text)
+        _extend(written, text)
         end = column + len(written) - before
-        split(cells, end)
+        _split(cells, end)
         cells[column - before : end] = written
-        del cells[self._limit :]
+        self.work += _PER_CELL * len(text)
+        if len(cells) > self._widest:
+            if self._row == len(self._rows) - 1:
+                self._rows[-1] = "".join(cells)
+            else:
+                del cells[self._widest :]
         self._column = None if end >= len(cells) else end
+
+
+def _text_of(row: Line) -> str:
+    return row if isinstance(row, str) else "".join(row)
+
+
+def _extend(cells: list[str], text: str) -> None:
+    """Add the cells of `text` to those of the row in front of it."""
+    if text.isascii() and "\t" not in text:
+        cells.extend(text)
+        return
+    marks: list[str] = []  # that belong to the last character, joined to it at once: they may be many
+    for character in text:
+        if character >= "\u00ad" and unicodedata.category(character) in _NO_CELL:
+            marks.append(character)
+            continue
+        if marks:
+            _add_marks(cells, marks)
+        cells.append(character)
+        if character == "\t":
+            cells.extend(repeat("", TAB - 1 - (len(cells) - 1) % TAB))
+        elif character >= "\u1100" and unicodedata.east_asian_width(character) in "WF":
+            cells.append("")
+    if marks:
+        _add_marks(cells, marks)
+
+
+def _add_marks(cells: list[str], marks: list[str]) -> None:
+    """Put combining marks on the last character; where there is none they have a cell of their own."""
+    lead = len(cells) - 1
+    while lead > 0 and not cells[lead]:
+        lead -= 1
+    if lead >= 0:
+        cells[lead] = (cells[lead] + "".join(marks))[:_CELL_CHARACTERS]
+    else:
+        cells.append("".join(marks[:_CELL_CHARACTERS]))
+    marks.clear()
+
+
+def _split(cells: list[str], at: int) -> None:
+    """Blank the character that lies across the border in front of column `at`: half of it will be written over."""
+    if not 0 < at < len(cells) or cells[at]:
+        return
+    start = at
+    while start > 0 and not cells[start]:
+        start -= 1
+    end = at
+    while end < len(cells) and not cells[end]:
+        end += 1
+    cells[start:end] = repeat(" ", end - start)

@@ -34,8 +34,10 @@ Address = IPv4Address | IPv6Address
 
 
 class WebAddress(msgspec.Struct, frozen=True):
-    """A web address in its one form. `host` is in lower case and without brackets, `path` begins with a slash and
-    holds the query; `user` is ``name:password``, percent-encoded, and part of no text that is shown.
+    """A web address, normalised: one address has one form.
+
+    `host` is in lower case and without brackets, `path` begins with a slash and includes the query. `user` is
+    ``name:password``, percent-encoded; it is part of no text that is shown.
     """
 
     scheme: str
@@ -66,7 +68,7 @@ class WebAddress(msgspec.Struct, frozen=True):
 
 
 def read_address(text: str) -> WebAddress:
-    """Take an address apart. A fragment is dropped. Raises ToolFailure for what is no http or https address."""
+    """Read an address; its fragment is dropped. Raises ToolFailure for what is no http or https address."""
     text = text.strip()
     named = shown(_USER.sub("//", text), 200)
     if len(text) > MAX_URL:
@@ -97,7 +99,7 @@ def read_address(text: str) -> WebAddress:
 
 
 def redirected(address: WebAddress, location: str) -> WebAddress:
-    """Where a redirect leads. A user and password go on to the same origin only. Raises ToolFailure."""
+    """The address a redirect leads to. A user and password are kept for the same origin only. Raises ToolFailure."""
     try:
         target = read_address(urljoin(address.text, location.strip()))
     except ValueError as error:
@@ -109,14 +111,14 @@ def redirected(address: WebAddress, location: str) -> WebAddress:
 
 
 def same_site(one: WebAddress, other: WebAddress) -> bool:
-    """Whether two addresses are of one host, ``www.`` and the step from http to https aside."""
+    """Whether two addresses are of one host, not counting ``www.`` and the step from http to https."""
     if one.host.removeprefix("www.") != other.host.removeprefix("www."):
         return False
     return one.port == other.port or (one.port, other.port) == (80, 443)
 
 
 def literal(host: str) -> Address | None:
-    """The network address a host is written as, in any of the forms a resolver takes (``127.1``, ``0x7f000001``)."""
+    """The network address that a host is, in any form a resolver takes (``127.1``, ``0x7f000001``); None for a name."""
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:
@@ -130,7 +132,7 @@ def literal(host: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is of the public network, and so is every address that is packed into it."""
+    """Whether an address, and every address that is embedded in it, is of the public network."""
     if isinstance(address, IPv6Address):
         packed = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
         if address in _NAT64:
@@ -143,7 +145,7 @@ def is_public(address: Address) -> bool:
 
 
 def named_by(rules: Iterable[Rule], address: WebAddress) -> bool:
-    """Whether a rule names the host of `address` in full, without a ``*`` or ``?`` in it."""
+    """Whether one of the rules names the host of `address` in full, without a ``*`` or ``?`` in it."""
     for rule in rules:
         match = re.match(r"(https?)://([^/*?]+)(:\*)?(?:[/]|$)", rule.pattern)
         if not match:
@@ -159,14 +161,14 @@ def named_by(rules: Iterable[Rule], address: WebAddress) -> bool:
 
 
 async def resolve(address: WebAddress) -> tuple[Address, ...]:
-    """The network addresses of a host, in the order to try them. Raises OSError where it has none."""
+    """The network addresses of a host, in the order to try them. Raises OSError and UnicodeError where it has none."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))
 
 
 def _host(name: str) -> str:
-    """A host in its one form; empty for what is none. Raises ValueError."""
+    """A host, normalised; empty for what is no host. Raises ValueError."""
     if ":" in name:
         address = IPv6Address(name)
         if address.scope_id:

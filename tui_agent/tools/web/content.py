@@ -1,4 +1,4 @@
-"""What a server sent, as text or a picture that a model can read."""
+"""Turning what a server sent into text or a picture that a model can read."""
 
 import base64
 import codecs
@@ -32,7 +32,7 @@ _CHARSET = re.compile(
 
 
 class Content(msgspec.Struct, frozen=True):
-    """`text` to read, or `image`; `kind` is the media type; `is_page`: the text is HTML."""
+    """The `text` of a body, or its `image`. `kind` is the media type; `is_page`: the text is HTML."""
 
     text: str = ""
     kind: str = ""
@@ -41,7 +41,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 def read_content(body: bytes, content_type: str) -> Content:
-    """Tell what a body is, and decode it. Takes tens of milliseconds for a large one: call it in a thread.
+    """Tell what a body is, and decode it. A large one takes tens of milliseconds: call it in a thread.
 
     `content_type` is the header's value, or empty. Raises ToolFailure for what cannot be read: PDF, archives, programs.
     """
@@ -58,8 +58,8 @@ def read_content(body: bytes, content_type: str) -> Content:
 
 
 def decoded(body: bytes, charset: str, *, is_page: bool = False) -> str:
-    """The text of a body: by its byte order mark, as UTF-8 where it is valid UTF-8, else as `charset` or the page
-    itself declares, else as windows-1252. What does not fit becomes U+FFFD.
+    """The text of a body. What decides is its byte order mark, then whether it is valid UTF-8, then `charset` or what
+    the page itself declares; otherwise it is windows-1252. What does not fit becomes U+FFFD.
     """
     for mark, encoding in _MARKS:
         if body.startswith(mark):
@@ -86,14 +86,14 @@ def _looks_like_page(body: bytes) -> bool:
 
 
 def _mostly_valid(body: bytes) -> bool:
-    """Whether the text is UTF-8 but for a few broken bytes."""
+    """Whether the body is UTF-8 except for a few broken bytes."""
     broken = body[:200_000].decode(errors="replace").count("\ufffd")
     high = sum(1 for byte in body[:200_000] if byte >= 0x80)
     return broken * 10 < high
 
 
 def _parsed(content_type: str) -> tuple[str, str]:
-    """The media type in lower case, and the codec of its charset; each empty where it is not said or not known."""
+    """The media type in lower case, and the name of the codec; each is empty where it is not given or not known."""
     media, _, parameters = content_type.partition(";")
     match = re.search(r"charset\s*=\s*[\"']?([^\s\"';]{1,40})", parameters, re.IGNORECASE)
     return media.strip().lower(), _known(match[1]) if match else ""

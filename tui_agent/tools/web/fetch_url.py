@@ -10,9 +10,8 @@ from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.web.addresses import WebAddress, named_by, read_address
 from tui_agent.tools.web.content import Content, read_content
-from tui_agent.tools.web.fetching import FetchLimits, Reach, Reply, check_private, get
-from tui_agent.tools.web.html import WebPage
-from tui_agent.tools.web.html_process import convert
+from tui_agent.tools.web.fetching import FetchLimits, FetchPolicy, Response, check_private, get
+from tui_agent.tools.web.html import WebPage, convert
 
 NAME = "fetch_url"
 
@@ -33,27 +32,29 @@ _ADVICE = {
 
 
 class Gate(Protocol):
-    """What the tool asks of the permission gate; `tools.permissions.PermissionGate` is one."""
+    """What the tool needs of the permission gate; `gate.permissions.PermissionGate` has it."""
 
     def passes(self, tool: str, access: Access) -> bool:
-        """Whether a call that wants just this would be let through without a question."""
+        """Whether a call that wants just this would be allowed without asking."""
         ...
 
     def granting(self, tool: str) -> tuple[Rule, ...]:
-        """The rules of the user that allow something to this tool, remembered ones included."""
+        """The rules of the user that allow this tool something, with those remembered."""
         ...
 
 
 class FetchUrl:
-    """Fetches one address. Of hosts off the public network it reaches those alone that an allow rule names in full;
-    it follows a redirect to another site only where `gate` would let a call to it through unasked.
+    """Fetches an address.
+
+    A host that is not on the public network is reached only where an allow rule names it in full. A redirect to another
+    site is followed only where `gate` would allow a call with that address without asking.
     """
 
     effect: Effect = "network"
 
     def __init__(self, gate: Gate, limits: FetchLimits | None = None) -> None:
         self._limits = limits or FetchLimits()
-        self._reach = Reach(
+        self._policy = FetchPolicy(
             private=lambda address: named_by(gate.granting(NAME), address),
             onward=lambda address: gate.passes(NAME, _access(address)),
         )
@@ -62,7 +63,7 @@ class FetchUrl:
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         address = read_address(str(self._signature.parse(arguments)["url"]))
-        check_private(address, self._reach)
+        check_private(address, self._policy)
         return (_access(address),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
@@ -84,59 +85,63 @@ class FetchUrl:
         address = read_address(url)
         if all(access.target != address.text for access in context.accesses):
             raise ToolFailure("That is not the address the call was let through for.", "Call again.")
-        reply = await get(address, self._reach, self._limits)
-        if reply.status >= 400:
-            raise await _refused(reply)
-        kind = reply.headers.get("content-type", "")
-        if not reply.body:
-            return ToolOutput(f"{_heading(reply)}\n[There is nothing at this address: it is empty.]")
-        content = await asyncio.to_thread(read_content, reply.body, kind)
-        summary = f"{content.kind}, {len(reply.body):,} bytes"
+        response = await get(address, self._policy, self._limits)
+        if response.status >= 400:
+            raise await _refused(response)
+        kind = response.headers.get("content-type", "")
+        if not response.body:
+            return ToolOutput(f"{_heading(response)}\n[There is nothing at this address: it is empty.]")
+        content = await asyncio.to_thread(read_content, response.body, kind)
+        summary = f"{content.kind}, {len(response.body):,} bytes"
         if content.image is not None:
-            return ToolOutput(f"{_heading(reply)}\n[A picture: {summary}.]", images=(content.image,), summary=summary)
-        page = await _page(content, reply)
+            return ToolOutput(
+                f"{_heading(response)}\n[A picture: {summary}.]", images=(content.image,), summary=summary
+            )
+        page = await _page(content, response)
         text = page.text.strip("\n") if page.text.strip() else _NO_TEXT
-        return ToolOutput(f"{_heading(reply, page.title)}\n\n{text}", summary=summary)
+        return ToolOutput(f"{_heading(response, page.title)}\n\n{text}", summary=summary)
 
 
 def _access(address: WebAddress) -> Access:
     return Access("network", address.text, inside=False)
 
 
-async def _page(content: Content, reply: Reply) -> WebPage:
-    return await convert(content.text, reply.address.text) if content.is_page else WebPage("", content.text)
+async def _page(content: Content, response: Response) -> WebPage:
+    return await convert(content.text, response.address.text) if content.is_page else WebPage("", content.text)
 
 
-def _heading(reply: Reply, title: str = "") -> str:
-    lines = [f"URL: {reply.address.text}" + (" (redirected)" if reply.redirects else "")]
+def _heading(response: Response, title: str = "") -> str:
+    lines = [f"URL: {response.address.text}" + (" (redirected)" if response.redirects else "")]
     if title:
         lines.append(f"Title: {title}")
     return "\n".join(lines)
 
 
-async def _refused(reply: Reply) -> ToolFailure:
-    """An answer that is an error: its status, what may be done, and the beginning of what the server says to it."""
-    reason = reply.reason or _phrase(reply.status)
-    advice = _ADVICE.get(reply.status) or (
+async def _refused(response: Response) -> ToolFailure:
+    """The failure that an error status is: with what may be done, and the beginning of what the server says."""
+    reason = response.reason or _phrase(response.status)
+    advice = _ADVICE.get(response.status) or (
         "The server has trouble of its own: try again later."
-        if reply.status >= 500
+        if response.status >= 500
         else "The server refused it: check the address."
     )
-    wait = reply.headers.get("retry-after", "")
+    wait = response.headers.get("retry-after", "")
     if wait:
         advice += f" It asks to wait: {shown(wait, 60)}{' seconds' * wait.isdigit()}."
-    said = await _excerpt(reply)
+    said = await _excerpt(response)
     quoted = f"\nThe server says:\n{said}" if said else ""
-    return ToolFailure(f"{shown(reply.address.text, 300)}: {reply.status} {shown(reason, 60)}.", f"{advice}{quoted}")
+    return ToolFailure(
+        f"{shown(response.address.text, 300)}: {response.status} {shown(reason, 60)}.", f"{advice}{quoted}"
+    )
 
 
-async def _excerpt(reply: Reply) -> str:
-    """The beginning of an error's text; empty where it has none that can be read."""
+async def _excerpt(response: Response) -> str:
+    """The beginning of the text that comes with an error; empty where none can be read."""
     try:
         content = await asyncio.to_thread(
-            read_content, reply.body[:_READ_OF_ERROR], reply.headers.get("content-type", "")
+            read_content, response.body[:_READ_OF_ERROR], response.headers.get("content-type", "")
         )
-        text = (await _page(content, reply)).text.strip()
+        text = (await _page(content, response)).text.strip()
     except ToolFailure:
         return ""
     return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"

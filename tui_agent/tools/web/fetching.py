@@ -1,4 +1,4 @@
-"""One GET over the network, within limits: where it may connect, where it may be sent on to, how much it may bring."""
+"""One GET over the network, within limits: where it may connect and be redirected to, and how much it may bring."""
 
 import asyncio
 import base64
@@ -32,8 +32,9 @@ _HEADERS = {
 
 
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """`bytes` of a body once it is unpacked; `seconds` for the whole fetch, `silence` for connecting and between two
-    pieces; `redirects` followed.
+    """The most of each: `bytes` of an unpacked body, `seconds` for the whole fetch, `redirects` that are followed.
+
+    `silence` is the most seconds to wait for a connection, and between two pieces of an answer.
     """
 
     bytes: int = 5_000_000
@@ -42,8 +43,8 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
     redirects: int = 10
 
 
-class Reply(NamedTuple):
-    """What a server answered at last. `headers` have names in lower case; an error's body may be cut."""
+class Response(NamedTuple):
+    """The last answer. The names of the `headers` are in lower case; the body of an error may be cut."""
 
     address: WebAddress
     status: int
@@ -53,27 +54,29 @@ class Reply(NamedTuple):
     redirects: int
 
 
-class Reach(NamedTuple):
-    """Where a fetch may go: `private` names hosts off the public network that are allowed all the same, `onward` the
-    other sites a redirect may lead to.
+class FetchPolicy(NamedTuple):
+    """Where a fetch may go.
+
+    `private` says whether a host may be reached that is not on the public network, `onward` whether a redirect to
+    another site may be followed.
     """
 
     private: Callable[[WebAddress], bool]
     onward: Callable[[WebAddress], bool]
 
 
-async def get(address: WebAddress, reach: Reach, limits: FetchLimits) -> Reply:
-    """Fetch what is at `address`, redirects followed. Raises ToolFailure that says what went wrong."""
-    check_private(address, reach)
+async def get(address: WebAddress, policy: FetchPolicy, limits: FetchLimits) -> Response:
+    """Fetch what is at `address`, following redirects. Raises ToolFailure that says what went wrong."""
+    check_private(address, policy)
     tls = await asyncio.to_thread(_tls)
     try:
         async with asyncio.timeout(limits.seconds):
             for followed in range(limits.redirects + 1):
-                reply = await _Exchange(address, reach, limits, tls).run(followed)
-                location = reply.headers.get("location", "")
-                if reply.status not in _REDIRECTS or not location:
-                    return reply
-                address = _onward(address, location, reach)
+                response = await _Exchange(address, policy, limits, tls).run(followed)
+                location = response.headers.get("location", "")
+                if response.status not in _REDIRECTS or not location:
+                    return response
+                address = _onward(address, location, policy)
     except TimeoutError:
         raise ToolFailure(
             f"{shown(address.text, 300)} did not arrive within {limits.seconds:g} seconds.",
@@ -86,9 +89,9 @@ async def get(address: WebAddress, reach: Reach, limits: FetchLimits) -> Reply:
     )
 
 
-def check_private(address: WebAddress, reach: Reach) -> None:
-    """Raises ToolFailure for a host that says itself that it is not of the public network, and is not allowed."""
-    if address.is_local and not reach.private(address):
+def check_private(address: WebAddress, policy: FetchPolicy) -> None:
+    """Raises ToolFailure for a host that is not allowed and whose name tells that it is not on the public network."""
+    if address.is_local and not policy.private(address):
         raise _private(address, "")
 
 
@@ -101,16 +104,16 @@ def _private(address: WebAddress, found: str) -> ToolFailure:
     )
 
 
-def _onward(address: WebAddress, location: str, reach: Reach) -> WebAddress:
+def _onward(address: WebAddress, location: str, policy: FetchPolicy) -> WebAddress:
     target = redirected(address, location)
-    check_private(target, reach)
+    check_private(target, policy)
     if address.scheme == "https" and target.scheme == "http":
         raise ToolFailure(
             f"{shown(address.text, 300)} redirects to an address without encryption, {shown(target.text, 300)}; that "
             "was not followed.",
             "Call fetch_url with it if that is meant.",
         )
-    if not same_site(address, target) and not reach.onward(target):
+    if not same_site(address, target) and not policy.onward(target):
         raise ToolFailure(
             f"{shown(address.text, 300)} redirects to another site, which was not asked for: "
             f"{shown(target.text, 1_000)}.",
@@ -122,13 +125,13 @@ def _onward(address: WebAddress, location: str, reach: Reach) -> WebAddress:
 class _Exchange:
     """One request and its answer, on connections of its own."""
 
-    def __init__(self, address: WebAddress, reach: Reach, limits: FetchLimits, tls: ssl.SSLContext) -> None:
+    def __init__(self, address: WebAddress, policy: FetchPolicy, limits: FetchLimits, tls: ssl.SSLContext) -> None:
         self._address = address
-        self._reach = reach
+        self._policy = policy
         self._limits = limits
         self._tls = tls
 
-    async def run(self, followed: int) -> Reply:
+    async def run(self, followed: int) -> Response:
         import httpx2
 
         proxy = _proxy(self._address)
@@ -151,10 +154,10 @@ class _Exchange:
             except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
                 raise ToolFailure(*self._said(error, proxy)) from error
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return Reply(self._address, response.status_code, response.reason_phrase, headers, body, followed)
+        return Response(self._address, response.status_code, response.reason_phrase, headers, body, followed)
 
     async def _connected(self, client: "httpx2.AsyncClient", proxied: bool) -> "httpx2.Response":
-        """The answer's head, from the first of the host's network addresses that takes the connection."""
+        """Send the request to the first of the host's network addresses that takes the connection."""
         import httpx2
 
         hosts = await self._hosts(proxied)
@@ -179,7 +182,7 @@ class _Exchange:
         )
 
     async def _hosts(self, proxied: bool) -> tuple[str, ...]:
-        """What to connect to. A proxy resolves names itself: there only a name that is known here can be checked."""
+        """What to connect to. A proxy resolves names itself: then a name is checked as far as it is known here."""
         try:
             found = await resolve(self._address)
         except (OSError, UnicodeError) as error:
@@ -190,7 +193,7 @@ class _Exchange:
                 f"The host {shown(self._address.host)} was not found ({reason}).",
                 "Check the spelling; without a network connection nothing can be fetched.",
             ) from error
-        allowed = found if self._reach.private(self._address) else tuple(filter(is_public, found))
+        allowed = found if self._policy.private(self._address) else tuple(filter(is_public, found))
         if not allowed:
             raise _private(self._address, ", ".join(map(str, found[:3])))
         return (self._address.host,) if proxied else tuple(map(str, allowed[:_TRIED]))
@@ -225,7 +228,7 @@ class _Exchange:
         )
 
     def _said(self, error: Exception, proxy: str) -> tuple[str, str]:
-        """A failed exchange in words, without the network address that was connected to, and what may be done."""
+        """Why an exchange failed, without the network address that was connected to, and what may be done."""
         import httpx2
 
         name = shown(self._address.origin)
@@ -252,7 +255,7 @@ class _Exchange:
 
 
 def _cause(error: BaseException | None, kind: type[AnError]) -> AnError | None:
-    """The first error of this kind among the causes."""
+    """The first error of this kind among an error and its causes."""
     while error is not None:
         if isinstance(error, kind):
             return error

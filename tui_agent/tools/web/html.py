@@ -2,20 +2,39 @@
 
 The parser and the Markdown are justhtml's. What it leaves as HTML (tables, pictures) or drops the shape of (definition
 lists, figures, layout tables) is brought into a shape it knows before it writes.
+
+A page is converted in a process of its own (this module, run as a script): a page made to be slow can be given up, and
+holds up nothing meanwhile.
 """
 
+import asyncio
+import os
 import re
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import urljoin
+
+import msgspec
+
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.shell.environment import child_environment
 
 if TYPE_CHECKING:
     from justhtml import Node
 
+PATIENCE_S = 30.0
+"""Seconds a page may take; 5 MB of an ordinary one take about three."""
+MEMORY = 2_000_000_000
+"""Bytes of address space the process may take."""
+
 MAX_TITLE = 300
 """Characters kept of a page's title."""
 
+_PACKAGES = str(Path(__file__).resolve().parents[3])
 _UNSEEN = re.compile(
     "script|style|noscript|template|svg|canvas|iframe|object|embed|audio|video|map|select|button|input|textarea|datalist"
 )
@@ -48,8 +67,43 @@ class WebPage(NamedTuple):
     text: str
 
 
+async def convert(source: str, url: str, patience_s: float = PATIENCE_S) -> WebPage:
+    """Convert a page that was found at `url`, in another process. Cancelled, it ends that too. Raises ToolFailure."""
+    environment = child_environment(os.environ)
+    inherited = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            "tui_agent.tools.web.html",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _unfit(error.strerror or str(error)) from error
+    try:
+        async with asyncio.timeout(patience_s):
+            answer, _ = await process.communicate(msgspec.json.encode((url, source)))
+    except TimeoutError:
+        raise _unfit(f"that took longer than {patience_s:g} seconds") from None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await asyncio.shield(process.wait())
+    try:
+        return msgspec.json.decode(answer, type=WebPage)
+    except msgspec.DecodeError as error:
+        raise _unfit("its markup is too much for the converter") from error
+
+
 def to_markdown(source: str, url: str) -> WebPage:
-    """Convert a page that was found at `url`.
+    """Convert a page that was found at `url`, in this process.
 
     Slow: a second for 2 MB, and the parser takes quadratic time over tags that are nested thousands deep.
     """
@@ -64,7 +118,7 @@ def to_markdown(source: str, url: str) -> WebPage:
 
 
 class _Rewriting:
-    """Brings a tree into the shape the Markdown writer knows; relative links start from `base`."""
+    """Brings a tree into a shape that the Markdown writer knows. Relative links start from `base`."""
 
     def __init__(self, base: str) -> None:
         self._base = base
@@ -92,7 +146,7 @@ class _Rewriting:
                     _unwrap_table(node)
 
     def restored(self, markdown: str) -> str:
-        """`markdown` with every word replaced by what it stands for; a word never stands for a later one."""
+        """`markdown` with what was written before put in the place of the words that stand for it."""
         for number in range(len(self._written)):
             self._written[number] = self._filled(self._written[number])
         return self._filled(markdown)
@@ -145,7 +199,7 @@ def _head(root: "Node", url: str) -> tuple[str, str]:
 
 
 def _walk(root: "Node") -> "Iterator[tuple[Node, Node | None]]":
-    """Every node in the page's order, with the table it is in; texts are taken for nodes, having a name and data."""
+    """Every node in the order of the page, with the table it is in. A text is a node too: it has a name and data."""
     stack: list[tuple[Node, Node | None]] = [(root, None)]
     while stack:
         node, table = stack.pop()
@@ -224,3 +278,23 @@ def _joined(base: str, reference: str) -> str:
 
 def _destination(address: str) -> str:
     return f"<{address}>" if re.search(r"[\s()]", address) else address
+
+
+def _unfit(reason: str) -> ToolFailure:
+    return ToolFailure(
+        f"The page could not be turned into text: {reason}.", "Save it with a command such as curl if it is needed."
+    )
+
+
+def main() -> None:
+    """Read an address and a page from standard input, and write the title and the Markdown to standard output."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    url, source = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[str, str])
+    sys.stdout.buffer.write(msgspec.json.encode(to_markdown(source, url)))
+
+
+if __name__ == "__main__":
+    main()

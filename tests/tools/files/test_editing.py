@@ -13,10 +13,9 @@ from typing_extensions import override
 
 from tests.tools.support import Call, call
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.files.editing import EditFile, WriteFile
-from tui_agent.tools.files.replacing import replaced
-from tui_agent.tools.files.threads import Stop
+from tui_agent.tools.files.editing import EditFile, WriteFile, replaced
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.threads import Stop
 
 
 def names(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""File work off the event loop, with an end that a cancelled call can trust."""
+"""Work in a thread, with an end that a cancelled call can rely on."""
 
 import asyncio
 import threading
@@ -8,15 +8,15 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 GRACE = 2.0
-"""Seconds a cancelled call waits for its thread: long enough for any local read or rename, short for a dead mount."""
+"""Seconds a cancelled call waits for its thread: enough for a read or a rename, few for a file system that hangs."""
 
 
 class Stopped(Exception):
-    """The call was cancelled: its thread gives up before it changes anything else."""
+    """Raised in the thread of a call that was cancelled, before the thread changes anything else."""
 
 
 class Stop:
-    """A cancelled call's word to its own thread."""
+    """Tells the thread of a call that the call was cancelled."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -25,15 +25,16 @@ class Stop:
         self._event.set()
 
     def check(self) -> None:
-        """Raises Stopped once the call was cancelled. To be asked in every long loop and before every change."""
+        """Raises Stopped once the call was cancelled. To be called in every long loop and before every change."""
         if self._event.is_set():
             raise Stopped
 
 
 async def in_thread(work: Callable[[Stop], Result]) -> Result:
-    """Run `work` in a thread. When cancelled, tell it to stop and wait (at most `GRACE` seconds) until it has.
+    """Run `work` in a thread. When this is cancelled, tell `work` to stop and wait until it has, for `GRACE` seconds.
 
-    So a file is either changed before the cancellation is reported or not at all, unless its file system hangs.
+    So what `work` changes has changed before the cancellation is reported, or does not change at all, unless it hangs.
+    Raises what `work` raises.
     """
     stop = Stop()
     thread = asyncio.ensure_future(asyncio.to_thread(work, stop))
@@ -41,11 +42,11 @@ async def in_thread(work: Callable[[Stop], Result]) -> Result:
         return await asyncio.shield(thread)
     except asyncio.CancelledError:
         stop.set()
-        await _settled(thread)
+        await _ended(thread)
         raise
 
 
-async def _settled(thread: "asyncio.Future[Result]") -> None:
+async def _ended(thread: "asyncio.Future[Result]") -> None:
     """Wait until `thread` has ended, through further cancellations, and take its exception so that nobody logs it."""
     thread.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     deadline = asyncio.get_running_loop().time() + GRACE

@@ -17,8 +17,7 @@ from tui_agent.tools.base import Tool
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.reading import ListDir, ReadFile
 from tui_agent.tools.gate.permissions import PermissionGate
-from tui_agent.tools.notes.memory import Memory
-from tui_agent.tools.notes.notes import Notes
+from tui_agent.tools.notes.memory import Memory, Notes
 from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.run_command import RunCommand
 

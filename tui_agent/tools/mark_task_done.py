@@ -1,11 +1,11 @@
-"""Telling where a task ends."""
+"""The model says that a task is finished: `mark_task_done`."""
 
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.schema import Signature
 
 
 class MarkTaskDone:
-    """`mark_task_done`: the model's word that a task is finished. The record is written at the next turn."""
+    """Does nothing itself: the call is the sign, and the record of the task is written when the next turn begins."""
 
     effect: Effect = "none"
 

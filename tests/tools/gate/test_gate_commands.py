@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from tests.tools.test_gate_paths import LENGTHS, strictly
+from tests.tools.gate.test_gate_paths import LENGTHS, strictly
 from tests.tools.world import Person, World, attempt
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.shell.run_command import RunCommand

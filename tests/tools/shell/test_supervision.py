@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tui_agent.tools.shell.supervision import Supervisor
+from tui_agent.tools.shell.processes import Supervisor
 
 PROGRAM = """
 import asyncio, os, pathlib, sys
-from tui_agent.tools.shell.processes import Command
+from tui_agent.tools.shell.processes import RunningCommand
 folder = pathlib.Path(sys.argv[1])
 SCRIPT = '''
 echo $$ > shell.pid
@@ -24,13 +24,13 @@ echo $$ > shell.pid
 sleep 1000
 '''
 async def main():
-    command = Command(["/bin/bash", "-c", SCRIPT], folder=folder, environment={"PATH": "/usr/bin:/bin"},
+    command = RunningCommand(["/bin/bash", "-c", SCRIPT], folder=folder, environment={"PATH": "/usr/bin:/bin"},
                       on_output=lambda _: None)
     print(command.pid, flush=True)
     await command.ended()
 asyncio.run(main())
 """
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -73,8 +73,8 @@ def test_killed_outright(tmp_path: Path, whole_group: bool) -> None:
 
 STARTING = """
 import os, subprocess, sys
-from tui_agent.tools.shell.run_command import families
-from tui_agent.tools.shell.supervision import Supervisor
+from tui_agent.tools.shell import families
+from tui_agent.tools.shell.processes import Supervisor
 supervisor = Supervisor()
 def start():
     mark = "test" + os.urandom(8).hex()

@@ -12,8 +12,7 @@ from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailu
 from tui_agent.tools.files.reading import ReadFile
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.notes.memory import Memory
-from tui_agent.tools.notes.notes import MAX_DESCRIPTION, MAX_TEXT, Notes, memory_folder
+from tui_agent.tools.notes.memory import MAX_DESCRIPTION, MAX_TEXT, Memory, Notes, memory_folder
 
 
 @pytest.fixture

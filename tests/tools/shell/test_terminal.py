@@ -1,14 +1,18 @@
 """The terminal emulation of command output."""
 
+import random
+import re
 import time
 import tracemalloc
+from collections.abc import Iterator
 
 import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.tools.shell.terminal import Terminal
+from tui_agent.tools.shell.screen import WIDEST
+from tui_agent.tools.shell.terminal import FOLLOWED_END, MOST_WORK, Terminal
 
 
 def shown(*pieces: bytes, **sizes: int) -> str:
@@ -76,7 +80,23 @@ ESCAPES = [
     b"\x1b(B",
     b"\x07",
     b"\x00",
+    b"\x7f",
+    b"\x0e",
+    b"\v",
+    b"\f",
+    b"\x1bE",
+    b"\x1b7\x1b[2Bz\x1b8",
+    b"\x1b[L",
+    b"\x1b[2L",
+    b"\x1b[2a",
+    b"\x1b[2e",
+    b"\x1b[2;3f",
+    b"\x1b[99A",
+    b"\x1b[2\x18",
+    "\x9b2A".encode(),
+    b"\xff",
 ]
+"""What both take alike. They differ on tabs, wide characters, other strings, and a cursor restored twice."""
 FULL, LINE = "\u2588", "\u2501"
 WORDS = [b"hello", b"x", b"ab cd", b"12%", "\u2588\u2588".encode(), "\u00e9".encode()]
 WILD = [
@@ -241,20 +261,59 @@ def test_tail_is_what_should_be_seen_now() -> None:
     assert terminal.tail(2) == "4\n 20%\n"
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        b"a line of plain text, as most commands print it\n" * 1300,
-        b"x" * 65_536,
-        b"\x1b[32mPASSED\x1b[0m tests/test_one.py::test_it\n" * 1400,
-        b"\r 42%|#####     | 42/100 [00:01<00:02]" * 1700,
-        b"a\x1b[A\x1b[2K\n" * 6500,
-        b"x\b" * 32_000,
-        b"\x1b[5Gx" * 12_000,
-        "\u65e5\u672c\r".encode() * 9000,
-    ],
-    ids=["plain", "one line", "colours", "progress", "up and down", "back", "absolute", "wide"],
-)
+def test_one_cell_takes_few_marks_and_a_line_any_number() -> None:
+    marks = "\u0301" * 100_000
+    assert shown(f"a{marks}".encode()) == f"a{marks}"
+    assert shown(f"a{marks[:1000]}\b\u0302".encode()) == "\u0302"
+    over = shown(f"ab\x1b[D{marks}".encode() * 3)
+    assert re.sub("\u0301+", "'", over) == "a'a'a'b"
+    assert len(over) < 300
+
+
+def test_a_row_too_wide_to_be_written_over_is_broken() -> None:
+    row = "x" * (2 * WIDEST)
+    assert shown(row.encode() + b"\n") == row + "\n"
+    assert shown(row.encode() + b"\r\n") == row + "\n"
+    rest = WIDEST // 2
+    assert shown(row.encode() + b"\rA") == f"{row[rest:]}\nA{row[1:rest]}"
+    assert shown(row.encode() + b"\bA") == f"{row[rest:]}\n{row[1:rest]}A"
+    assert shown(b"above\n" + row.encode() + b"\n\x1b[5A!\n") == f"above\n{row}\n!\n"
+
+
+def test_a_sequence_broken_by_ignored_characters_is_one() -> None:
+    assert shown(b"ab\x1b\x00[\x002\x7fDx") == "xb"
+
+
+UNITS = {
+    "plain": b"a line of plain text, as most commands print it\n" * 1300,
+    "one line": b"x" * 65_536,
+    "colours": b"\x1b[32mPASSED\x1b[0m tests/test_one.py::test_it\n" * 1400,
+    "progress": b"\r 42%|#####     | 42/100 [00:01<00:02]" * 1700,
+    "up and down": b"a\x1b[A\x1b[2K\n" * 6500,
+    "back": b"x\b" * 32_000,
+    "absolute": b"\x1b[5Gx" * 12_000,
+    "wide": "\u65e5\u672c\r".encode() * 9000,
+    "NUL": bytes(65_536),
+    "NUL and text": b"\0a" * 32_768,
+    "C0": bytes(range(0x20)) * 2048,
+    "vertical tabs": b"\v" * 65_536,
+    "returns": b"\r" * 65_536,
+    "escapes": b"\x1b" * 65_536,
+    "broken sequences": b"\x1b[" * 32_768,
+    "alternating movements": b"\x1b[A\x1b[B" * 11_000,
+    "places": b"".join(b"\x1b[%d;%dHx" % (n % 50, n * 7 % 240) for n in range(7_000)),
+    "invalid UTF-8": b"\xff\xe2\x82" * 22_000,
+    "marks": "\u0301".encode() * 32_768,
+    "marks over": "e\u0301\b".encode() * 16_384,
+    "marks after a move": "\x1b[2G\u0301".encode() * 11_000,
+    "titles": b"\x1b]0;title\x07" * 6_000,
+    "string without end": b"\x1b]0;" + b"x" * 65_532,
+    "alternate screens": b"\x1b[?1049h\x1b[?1049l" * 4_096,
+    "into scrollback": b"x\n" * 60 * 400 + b"\x1b[49A",
+}
+
+
+@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 def test_large_streams_take_bounded_memory(unit: bytes) -> None:
     """Time is printed, memory is judged."""
     terminal = Terminal()
@@ -271,3 +330,77 @@ def test_large_streams_take_bounded_memory(unit: bytes) -> None:
     print(f"{rounds * len(unit) / elapsed / 1e6:.1f} MB/s under tracemalloc")
     assert peak < 40_000_000
     assert len(terminal.text().encode()) <= 262_144
+
+
+LONG = 20_000_000
+HOSTILE = [
+    *("NUL", "NUL and text", "C0", "escapes", "broken sequences", "alternating movements", "places", "invalid UTF-8"),
+    *("one line", "marks", "marks over", "titles", "string without end", "colours", "progress", "vertical tabs"),
+]
+
+
+def cost(unit: bytes) -> float:
+    """Seconds of CPU for a long stream of it, and for reading what it shows."""
+    terminal = Terminal()
+    started = time.process_time()
+    for _ in range(LONG // len(unit)):
+        terminal.feed(unit)
+    terminal.tail(40)
+    terminal.finish()
+    terminal.text()
+    return time.process_time() - started
+
+
+@pytest.fixture(scope="module")
+def plain() -> float:
+    return min(cost(UNITS["plain"]) for _ in range(3))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_long_stream_costs_about_what_plain_text_costs(name: str, plain: float) -> None:
+    """Measured: 0.2 to 20 times as much. Followed to the end, some of them would cost a thousand times as much."""
+    ratio = cost(UNITS[name]) / plain
+    print(f"{ratio:.1f} times plain text")
+    assert ratio < 80
+
+
+FLOOD = b"\x1b[2;1Hab\x1b[B\x1b[3D\x1b[A*\x1b[K\r\n"
+
+
+def pieces_of(data: bytes, seed: int) -> Iterator[bytes]:
+    rest, sizes = memoryview(data), random.Random(seed)
+    while rest:
+        size = sizes.choice((1, 7, 100, 5_000, 70_000))
+        yield bytes(rest[:size])
+        rest = rest[size:]
+
+
+def test_a_flood_is_not_followed_to_its_end_but_its_end_is_shown() -> None:
+    """In whatever pieces it comes; what was printed before stays, and what comes after is shown as ever."""
+    repeats = MOST_WORK // 1000 + 2 * FOLLOWED_END // len(FLOOD)
+    data = b"before\n" + FLOOD * repeats + b"\n\n\nthe end \x1b[31m\xe2"
+    found = []
+    for seed in range(3):
+        terminal = Terminal(rows=8, columns=40)
+        for piece in pieces_of(data, seed) if seed else [data]:
+            terminal.feed(piece)
+        assert terminal.tail(1).startswith("the end ")
+        first = terminal.text()
+        assert terminal.text() == first
+        terminal.feed(b"\x82\xac\nmore\rM")
+        terminal.finish()
+        found.append((first, terminal.text(), terminal.dropped_bytes, terminal.dropped_lines))
+    assert found[1:] == found[:1] * 2
+    text = found[0][1]
+    assert text.startswith("before\n")
+    assert re.search(r"\n\[[\d,]+ bytes are left out here: too many control sequences to follow\]\n", text)
+    assert text.endswith("\nthe end \u20ac\nMore")
+
+
+def test_a_flood_of_which_nothing_need_be_left_out_is_shown_whole() -> None:
+    data = b"\x1b[B\x1b[A" * 60_000 + b"x\n" * 1000
+    following = Terminal()
+    for start in range(0, len(data), 20_000):
+        following.feed(data[start : start + 20_000])
+        following.text()
+    assert shown(data) == following.text()

@@ -4,7 +4,7 @@ import pytest
 
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import identity, open_file, open_folder, write_atomically
-from tui_agent.tools.files.threads import Stop, Stopped
+from tui_agent.tools.threads import Stop, Stopped
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.tools.support import call
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.files.encodings import Kind, decode, encode, sniff
+from tui_agent.tools.files.encodings import FileKind, decode, encode, sniff
 from tui_agent.tools.files.paging import PageLimits, PastTheEnd, count_lines, read_page
 from tui_agent.tools.files.reading import ReadFile
-from tui_agent.tools.files.threads import Stop
+from tui_agent.tools.threads import Stop
 
 LINES = st.lists(
     st.one_of(st.text(max_size=12), st.text(alphabet="aé漢😀\r\u2028\x0b\x85", max_size=80), st.just("x" * 900)),
@@ -25,7 +25,7 @@ TEXTS = st.builds(
     st.lists(st.sampled_from(["\n", "\r\n", "\r", ""]), min_size=12, max_size=12),
 )
 LIMITS = st.builds(PageLimits, lines=st.integers(1, 20), bytes=st.integers(1, 700), characters=st.integers(1, 700))
-KINDS = st.sampled_from([Kind("utf-8"), Kind("utf-8-sig", b"\xef\xbb\xbf"), Kind("utf-16-le", b"\xff\xfe")])
+KINDS = st.sampled_from([FileKind("utf-8"), FileKind("utf-8-sig", b"\xef\xbb\xbf"), FileKind("utf-16-le", b"\xff\xfe")])
 
 
 @contextmanager
@@ -38,23 +38,23 @@ def stored(data: bytes) -> Iterator[BinaryIO]:
 
 @settings(deadline=None)
 @given(TEXTS.filter(bool), KINDS, LIMITS)
-@example("a\r\nb", Kind("utf-8"), PageLimits(1, 1, 1))
-@example("ab\r\n\r\n", Kind("utf-16-le", b"\xff\xfe"), PageLimits(2, 3, 3))
-def test_pages_together_are_the_file(text: str, kind: Kind, limits: PageLimits) -> None:
+@example("a\r\nb", FileKind("utf-8"), PageLimits(1, 1, 1))
+@example("ab\r\n\r\n", FileKind("utf-16-le", b"\xff\xfe"), PageLimits(2, 3, 3))
+def test_pages_together_are_the_file(text: str, kind: FileKind, limits: PageLimits) -> None:
     place: tuple[int, int] | None = (1, 0)
     joined = ""
     with stored(encode(text, kind)) as stream:
         while place is not None:
             page = read_page(stream, kind, *place, limits, Stop())
-            assert page.pieces
-            assert (page.pieces[0].line, page.pieces[0].start) == place
-            joined += "".join(piece.text + piece.ending for piece in page.pieces)
-            assert len(page.pieces) <= limits.lines
-            if len(page.pieces) > 1 or len(page.pieces[0].text) > 1:
+            assert page.parts
+            assert (page.parts[0].line, page.parts[0].start) == place
+            joined += "".join(part.text + part.ending for part in page.parts)
+            assert len(page.parts) <= limits.lines
+            if len(page.parts) > 1 or len(page.parts[0].text) > 1:
                 assert len(page.text) <= limits.characters
                 assert len(page.text.encode()) <= limits.bytes
-            for piece in page.pieces:
-                assert "\n" not in piece.text
+            for part in page.parts:
+                assert "\n" not in part.text
             place = page.following
         assert joined == text
         assert count_lines(stream, kind, Stop()) == text.count("\n") + (not text.endswith("\n"))
@@ -65,14 +65,14 @@ def test_any_start_is_that_place_or_refused(text: str, line: int, character: int
     lines = text.split("\n")
     with stored(text.encode()) as stream:
         try:
-            page = read_page(stream, Kind("utf-8"), line, character, PageLimits(), Stop())
+            page = read_page(stream, FileKind("utf-8"), line, character, PageLimits(), Stop())
         except PastTheEnd:
             body = lines[line - 1].removesuffix("\r") if line <= len(lines) else None
             last = line == len(lines)
             assert body is None or character > len(body) or (last and not body)
             return
     rest = "\n".join(lines[line - 1 :])[character:]
-    assert "".join(piece.text + piece.ending for piece in page.pieces) == rest
+    assert "".join(part.text + part.ending for part in page.parts) == rest
 
 
 @given(st.binary(max_size=400))

@@ -15,13 +15,13 @@ import psutil
 import pytest
 
 from tui_agent.tools.shell.environment import child_environment
-from tui_agent.tools.shell.processes import Command
+from tui_agent.tools.shell.processes import RunningCommand
 
 BASH = "/bin/bash"
 
 
-def start(script: str, folder: Path, on_output: Callable[[bytes], None] = lambda _: None) -> Command:
-    return Command([BASH, "-c", script], folder=folder, environment=dict(os.environ), on_output=on_output)
+def start(script: str, folder: Path, on_output: Callable[[bytes], None] = lambda _: None) -> RunningCommand:
+    return RunningCommand([BASH, "-c", script], folder=folder, environment=dict(os.environ), on_output=on_output)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -150,11 +150,11 @@ async def test_cancelling_at_random_moments_leaves_nothing(tmp_path: Path) -> No
 def test_nothing_survives_the_program(tmp_path: Path) -> None:
     program = f"""
 import asyncio, pathlib
-from tui_agent.tools.shell.processes import Command
+from tui_agent.tools.shell.processes import RunningCommand
 async def main():
     folder = pathlib.Path({str(tmp_path)!r})
     def start(script):
-        return Command(["/bin/bash", "-c", script], folder=folder, environment={{"PATH": "/usr/bin:/bin"}},
+        return RunningCommand(["/bin/bash", "-c", script], folder=folder, environment={{"PATH": "/usr/bin:/bin"}},
                        on_output=lambda _: None)
     one = start("echo $$ > one.pid; exec sleep 1000")
     two = start("(echo $BASHPID > two.pid; exec setsid sleep 1000 >/dev/null 2>&1) &")
@@ -163,7 +163,7 @@ async def main():
         await asyncio.sleep(0.01)
 asyncio.run(main())
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30, cwd=Path(__file__).parents[3])
     family = pids(tmp_path, 2)
     assert len(family) == 2
     assert not [pid for pid in family if alive(pid)]
@@ -171,7 +171,7 @@ asyncio.run(main())
 
 def test_what_cannot_start_says_so(tmp_path: Path) -> None:
     async def missing() -> None:
-        Command(["/no/such/program"], folder=tmp_path, environment={}, on_output=lambda _: None)
+        RunningCommand(["/no/such/program"], folder=tmp_path, environment={}, on_output=lambda _: None)
 
     before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0  # noqa: PTH208
     with pytest.raises(FileNotFoundError):

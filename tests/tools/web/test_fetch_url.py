@@ -16,7 +16,7 @@ from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.tools.web.fetching import FetchLimits
-from tui_agent.tools.web.html_process import convert
+from tui_agent.tools.web.html import convert
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -1,0 +1,122 @@
+"""A command's output: its raw bytes in a private file, and what the model is told of it and of the command's end."""
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from tui_agent.tools.base import ToolOutput
+from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.shell.processes import Ended
+from tui_agent.tools.shell.terminal import Terminal
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_NAME_CHARACTERS = 60
+_SUMMARY_CHARACTERS = 80
+
+
+class RawStream:
+    """A file below `folder` that holds the first `limit` bytes of a command's output.
+
+    It is named after the call and made when the first byte comes. Where it cannot be written, `failure` says why and
+    nothing more is stored: the result of the command does not depend on it.
+    """
+
+    def __init__(self, folder: Path, call_id: str, *, limit: int) -> None:
+        self._folder = folder
+        self._prefix = _UNSAFE.sub("_", call_id)[:_NAME_CHARACTERS] + "-"
+        self._limit = limit
+        self._file = -1
+        self._size = 0
+        self._closed = False
+        self.path: Path | None = None
+        self.failure = ""
+
+    @property
+    def description(self) -> str:
+        """Where the raw output is, as the end of a sentence."""
+        if self.path is None:
+            return "the raw output was not stored"
+        path = shown(str(self.path))
+        if self._size >= self._limit:
+            return f"the first {self._limit:,} bytes of the raw output are in {path}"
+        return f"the raw output is in {path}"
+
+    def open(self) -> None:
+        """Make the file now, although nothing has been written yet."""
+        if self.path or self.failure:
+            return
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file, name = tempfile.mkstemp(prefix=self._prefix, suffix=".log", dir=self._folder)
+            self.path = Path(name)
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+
+    def write(self, data: bytes) -> None:
+        """Store `data`, as far as the limit allows. Raises nothing."""
+        if self._closed or self.failure or self._size >= self._limit:
+            return
+        self.open()
+        left = memoryview(data)[: self._limit - self._size]
+        try:
+            while left and self._file >= 0:
+                written = os.write(self._file, left)
+                self._size += written
+                left = left[written:]
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+
+    def close(self) -> None:
+        """Close the file; what is written after this is not stored."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        self._closed = True
+
+    def sync(self) -> None:
+        """Make sure that the file is on the disk. This may take a while: call it off the event loop."""
+        if self.path is None:
+            return
+        try:
+            file = os.open(self.path, os.O_RDONLY)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+
+
+def answer(
+    terminal: Terminal, raw: RawStream, notes: list[str], *, is_error: bool, nothing: str = "[no output]"
+) -> ToolOutput:
+    """A result: what the terminal shows (or `nothing`), then the notes. The first note is also the summary.
+
+    This may take 0.3 s for a very long stream: call it off the event loop.
+    """
+    output = terminal.text().rstrip("\n")
+    if terminal.dropped_bytes:
+        lost = f"[{terminal.dropped_bytes:,} bytes ({terminal.dropped_lines:,} lines) of earlier output are not shown"
+        output = f"{lost}; {raw.description}]\n{output}"
+    if raw.failure:
+        notes = [*notes, f"[the raw output could not be stored: {raw.failure}]"]
+    last = next((line for line in reversed(output.split("\n")) if line.strip()), "").strip()
+    return ToolOutput(
+        stream=True,
+        text="\n".join([output or nothing, *notes]),
+        is_error=is_error,
+        summary=f"{notes[0].strip('[]')}" + (f" · {last[:_SUMMARY_CHARACTERS]}" if last else ""),
+    )
+
+
+def how_it_ended(ended: Ended) -> str:
+    """``exit code 1``, or the signal that ended the command."""
+    return f"exit code {ended.exit_code}" if ended.exit_code >= 0 else f"ended by signal {-ended.exit_code}"
+
+
+def what_still_runs(ended: Ended) -> str:
+    """A note about the processes that a command left running, and what to do instead."""
+    held = " and can no longer write to its output" if ended.left_open else ""
+    listed = ", ".join(map(str, ended.left[:10]))
+    return f"[a process it started is still running{held}: {listed}; use `background` for what should go on]"
