@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tui_agent.tools.base import ToolContext as ToolContext
     from tui_agent.tools.base import ToolFailure as ToolFailure
     from tui_agent.tools.base import ToolOutput as ToolOutput
+    from tui_agent.tools.functions import tool as tool
     from tui_agent.tools.subtasks import SubtaskResult as SubtaskResult
     from tui_agent.tools.subtasks import SubtaskSpec as SubtaskSpec
 
@@ -109,6 +110,7 @@ _PLACES = {
     "default_watchdog": "agent.watchdog",
     "load_settings": "settings",
     "open_session": "session",
+    "tool": "tools.functions",
 }
 _MODULES = {
     "blocks": "conversation.blocks",

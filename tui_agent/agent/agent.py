@@ -81,7 +81,7 @@ class Agent:
         self,
         model: Model | str,
         *,
-        tools: Iterable[Tool] = (),
+        tools: Iterable[Tool | Callable[..., object]] = (),
         system: str = "",
         context: ContextEngine | None = None,
         store: Store | None = None,
