@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.models.talking import PNG, Talk, assistant, finish, request, user
@@ -233,3 +234,11 @@ def test_a_stream_without_its_last_event_is_not_complete() -> None:
     unstarted = AnthropicReply("claude")
     unstarted.read({"type": "message_stop"})
     assert not unstarted.complete
+
+
+def test_a_request_of_its_own_marks_nothing_for_the_cache() -> None:
+    asked = request(user("summarise this"))
+    options = Options("claude-opus-5-5", "adaptive", True)
+    assert b"cache_control" in RequestEncoder().encode(asked, options)
+    alone = msgspec.structs.replace(asked, one_off=True)
+    assert b"cache_control" not in RequestEncoder().encode(alone, options)

@@ -562,7 +562,9 @@ class ContextEngine:
         text = ""
         if self.settings.digests.strategy == "llm":
             messages = (RequestMessage("user", (Text(plan.material),)),)
-            request = ModelRequest(system=plan.instruction, tools=(), messages=messages, max_tokens=ANSWER_TOKENS)
+            request = ModelRequest(
+                system=plan.instruction, tools=(), messages=messages, max_tokens=ANSWER_TOKENS, one_off=True
+            )
             tokens = (len(plan.instruction) + len(plan.material)) // 3
             who: Literal["session", "small"] = "small" if self.model.small is not None else "session"
             answer = yield AskModel(who, request, "digest", tokens)

@@ -43,7 +43,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """One call of a model. `max_tokens` bounds the answer.
 
     `cache_edges` are indices into `messages` after which a cached prefix may end, ascending; an adapter adds those of
-    the system prompt and of the newest message.
+    the system prompt and of the newest message. `one_off`: no later request begins like this one, so nothing of it is
+    to be kept in a cache, which some providers charge for.
     """
 
     system: str
@@ -51,6 +52,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     messages: tuple[RequestMessage, ...]
     max_tokens: int
     cache_edges: tuple[int, ...] = ()
+    one_off: bool = False
 
 
 class ReasoningPolicy(NamedTuple):

@@ -281,8 +281,8 @@ class Ledger:
         return self._summarised(self.profile, _usage(self.cache.use(prompt, now), output))
 
     def separate(self, profile: ModelProfile, tokens: int, output: int) -> Usage:
-        """A summary written by this model on a request of its own, of which no cache holds anything."""
-        return self._summarised(profile, _usage(CacheUse(tokens, 0, _cache_of(profile).written(tokens)), output))
+        """A summary written by this model on a request of its own, of which no cache holds or keeps anything."""
+        return self._summarised(profile, _usage(CacheUse(tokens, 0, 0), output))
 
     def fetch(self, results: Sequence[RecordedMessage], prompt: Prompt) -> None:
         """What had left the view is fetched again, all in one step: one more call, and its text is new to the cache."""

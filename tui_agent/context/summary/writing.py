@@ -316,7 +316,7 @@ def _ask(
 
 def _alone(instruction: str, told: str, writers: Writers) -> AskModel:
     messages = (RequestMessage("user", (Text(told),)),)
-    request = ModelRequest(system=instruction, tools=(), messages=messages, max_tokens=ANSWER_TOKENS)
+    request = ModelRequest(system=instruction, tools=(), messages=messages, max_tokens=ANSWER_TOKENS, one_off=True)
     tokens = estimate(size_of_text(instruction, told))
     return AskModel("small" if writers.small is not None else "session", request, "summary", tokens)
 

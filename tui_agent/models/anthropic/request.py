@@ -98,9 +98,10 @@ class RequestEncoder:
         if thinking is not None and (options.thinking != "enabled" or _may_think(request.messages)):
             head["thinking"] = thinking
         if request.tools:
-            head["tools"] = _tools(request.tools, mark_last=not request.system.strip())
+            head["tools"] = _tools(request.tools, mark_last=not request.one_off and not request.system.strip())
         if request.system.strip():
-            head["system"] = [{"type": "text", "text": valid_text(request.system), "cache_control": _MARK}]
+            mark: Fields = {} if request.one_off else {"cache_control": _MARK}
+            head["system"] = [{"type": "text", "text": valid_text(request.system), **mark}]
         messages = b",".join(self._messages(request))
         return encode(head)[:-1] + b',"messages":[' + messages + b"]}"
 
@@ -116,7 +117,8 @@ class RequestEncoder:
                 piece = encode_message(message, mark=True)
             if piece:
                 pieces.append(piece)
-        self._encoded = kept
+        if not request.one_off:
+            self._encoded = kept
         return pieces
 
 
@@ -138,6 +140,8 @@ def encode_message(message: RequestMessage, *, mark: bool = False) -> bytes:
 
 def _marked(request: ModelRequest) -> frozenset[int]:
     """The messages that end a cached prefix: the newest one, and the last edges that the limit leaves room for."""
+    if request.one_off:
+        return frozenset()
     newest = len(request.messages) - 1
     room = CACHE_MARKS - 1 - bool(request.system.strip() or request.tools)
     edges = sorted({edge for edge in request.cache_edges if 0 <= edge < newest})
