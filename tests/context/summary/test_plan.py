@@ -409,7 +409,7 @@ def check(view: View, plan: SummaryPlan, made: Material, done: Accepted) -> None
 
 
 @given(logs(steps=40), st.integers(0, 3_000), st.booleans(), st.integers(0, 400))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted: bool, facts_tokens: int) -> None:
     assert isinstance(drawn, View)
     view = with_planted_facts(drawn)
