@@ -13,13 +13,13 @@ from difflib import get_close_matches
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.context.effects import Refusal
 from tui_agent.text import money_text
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import ContextStep
     from tui_agent.context.changes import Outlook
+    from tui_agent.context.effects import Refusal
     from tui_agent.context.summary.writing import CompactionResult
     from tui_agent.models.base import ModelProfile
     from tui_agent.models.usage import Totals
@@ -175,6 +175,8 @@ async def _recall(agent: "Agent", query: str) -> Reply:
 
 
 async def _preview(agent: "Agent", step: str) -> Reply:
+    from tui_agent.context.effects import Refusal
+
     match step:
         case "" | "compact":
             outlook = await agent.preview("compact")
@@ -260,6 +262,8 @@ def _number(word: str) -> int | None:
 
 
 def _changed(step: "ContextStep | Refusal", done: str) -> Reply:
+    from tui_agent.context.effects import Refusal
+
     if isinstance(step, Refusal):
         return Reply("The context stays as it is", step.reason, failed=True)
     return Reply(f"{done.format(items=step.items)}: {step.before:,} → {step.after:,} tokens (step {step.seq})")
