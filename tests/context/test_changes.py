@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.context.talks import FILLER, Talk, accepted, compaction, shown, situation, total
 from tests.conversation.logs import logs
@@ -157,6 +158,15 @@ def test_looking_first_changes_nothing_and_tells_what_will_be(talk: Talk) -> Non
     assert preview.after == total(talk.view)
     assert preview.freed > 2_000
     assert preview.after - 200 < preview.rewritten < preview.after
+
+
+def test_what_the_provider_measured_stays_in_the_figures(talk: Talk) -> None:
+    here = situation(talk.view)
+    measured = structs.replace(here, tokens=here.tokens + 5_000)
+    clearing = Cleared(results=tuple(results(talk.view)[:2]), texts=("[cleared]", "[cleared]"))
+    seen, known = what_if(talk.view, [clearing], here), what_if(talk.view, [clearing], measured)
+    assert (known.before, known.after) == (seen.before + 5_000, seen.after + 5_000)
+    assert known.freed == seen.freed
 
 
 def test_looking_first_counts_the_reasoning_that_will_be_dropped() -> None:

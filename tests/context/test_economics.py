@@ -174,6 +174,8 @@ def test_a_compaction_costs_its_writing_and_the_new_tail_and_frees_all_but_what_
     assert alone < writing
     assert worth(moment(100_000), HAIKU_ABOVE_100K).cost == pytest.approx(alone + rewriting)
     assert worth(moment(100_000, cold=True), HAIKU_ABOVE_100K).cost == pytest.approx(alone)
+    # Of 40,000 tokens 12,000 are replaced, by a summary of 3,000 and facts of a fifth, 2,400.
+    assert worth(moment(40_000)).freed == 40_000 - (8_000 + 20_000 + 5_400)
     dear = HAIKU_ABOVE_100K._replace(input_usd=40)
     assert worth(moment(100_000), dear) == worth(moment(100_000))
 

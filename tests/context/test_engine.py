@@ -665,8 +665,9 @@ def test_a_limit_is_learned_from_what_a_provider_told_and_from_nothing_else() ->
     for _ in range(6):
         chat.run(chat.engine.recover())
         assert chat.engine.budget.limit == limit
-    chat.engine.learn_limit(0)
-    assert chat.engine.window.tokens == 16_000
+    for told in (0, 30_000):
+        chat.engine.learn_limit(told)
+        assert chat.engine.window.tokens == 16_000
     chat.engine.learn_limit(12_000)
     assert (chat.engine.window.tokens, chat.engine.window.source) == (12_000, "provider")
     chat.engine.learn_limit(14_000)

@@ -123,6 +123,16 @@ def test_a_copy_is_the_same_and_goes_on_by_itself(view: View, model: str, bound:
         assert everything(grown, policy) == everything(View(grown.log), policy)
 
 
+def test_what_is_undone_on_a_copy_stays_on_the_original() -> None:
+    talk = Talk()
+    summary = talk.add(Summarized(first=talk.ask, last=talk.result2, text="the summary"))
+    before, other = talk.text(), talk.view.copy()
+    other.apply(other.log.stamp(Undone(target=summary), 0.0))
+    assert "the summary" not in str(other.messages())
+    talk.view.messages(ReasoningPolicy(MODELS[1]))
+    assert talk.text() == before
+
+
 @given(logs(steps=30), st.data())
 @settings(deadline=None)
 def test_what_a_copy_shows_otherwise_is_told_item_by_item(view: View, data: st.DataObject) -> None:
