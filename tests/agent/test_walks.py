@@ -1,0 +1,39 @@
+"""Random walks through a session: turns, context steps, branches, kills; no rule is broken and nothing is lost."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.agent.walks import MODELS, WINDOW, Walk, answering, go, material
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.gemini import GeminiServer
+from tests.servers.running import in_thread
+
+PARTS, WALKS, STEPS = 10, 15, 8
+"""Walks of a part, and parts of each provider: 300 walks in all."""
+SOAK_PARTS, SOAK_WALKS, SOAK_STEPS = 20, 30, 25
+
+
+def walks(provider: str, seeds: range, steps: int, folder: Path) -> None:
+    made = AnthropicServer if provider == "anthropic" else GeminiServer
+    with in_thread(made(answering, windows=dict.fromkeys(MODELS[provider], WINDOW))) as server:
+        for seed in seeds:
+            walk = Walk(folder / str(seed), provider, seed, steps)
+            material(walk.folder / "project")
+            go(walk, server.environment)
+            assert server.violations == [], f"seed {seed}"
+            assert server.dropped_thinking == [], f"seed {seed}"
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("provider", MODELS)
+def test_three_hundred_walks(provider: str, part: int, tmp_path: Path) -> None:
+    walks(provider, range(part * WALKS, (part + 1) * WALKS), STEPS, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(SOAK_PARTS))
+@pytest.mark.parametrize("provider", MODELS)
+def test_twelve_hundred_long_walks(provider: str, part: int, tmp_path: Path) -> None:
+    first = 1_000 + part * SOAK_WALKS
+    walks(provider, range(first, first + SOAK_WALKS), SOAK_STEPS, tmp_path)

@@ -1,0 +1,401 @@
+"""Random walks through what can happen to a session, each in processes that can be killed at any event.
+
+A walk is told by its seed alone: the steps of a killed process go on in the next one, over what lies on disk.
+"""
+
+import asyncio
+import hashlib
+import multiprocessing
+import os
+import random
+import signal
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.agent.summaries import HANDOVER, asks_for_summary
+from tests.agent.talking import talking
+from tests.conversation.logs import broken_rules
+from tests.servers.script import Call, Fault, ParsedRequest, Step
+from tui_agent.agent import events
+from tui_agent.agent.agent import Agent
+from tui_agent.conversation.entries import AnyEntry, encode, model_call
+from tui_agent.conversation.request import ModelRequest
+from tui_agent.conversation.view import View
+from tui_agent.models.anthropic.request import Options
+from tui_agent.models.anthropic.request import RequestEncoder as AnthropicEncoder
+from tui_agent.models.catalogue import create_model
+from tui_agent.models.gemini.request import RequestEncoder as GeminiEncoder
+from tui_agent.session import Session
+from tui_agent.storage.verify import verify
+
+MODELS: Final = {
+    "anthropic": ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-4-5"),
+    "gemini": ("gemini-3.1-pro-preview", "gemini-3.8-flash", "gemini-2.5-pro"),
+}
+WINDOW: Final = 36_000
+"""Tokens: so small that every layer has to work within a few steps."""
+SIZES: Final = (40, 400, 4_000, 12_000, 40_000)
+PRELOADED: Final = ("tests.agent.walks", "anthropic", "anthropic.resources.models", "google.genai", "PIL.Image")
+"""What a new process of a walk has imported already."""
+
+
+def answering(request: ParsedRequest) -> Step:
+    """What the model of a walk answers: its prompts say what it does."""
+    if asks_for_summary(request):
+        return Step(text=HANDOVER)
+    words = request.prompt.split()
+    verb, number = (words[0], int(words[1])) if len(words) > 1 and words[1].isdigit() else ("", 0)
+    fault = {"overflow": "context_overflow", "refuse": "bad_request"}.get(verb)
+    if request.position < number % 3 + 1 and verb in ("read", "overflow"):
+        count = 1 + (number + request.position) % 3
+        calls = tuple(Call("read_file", {"path": f"{(number + each) % len(SIZES)}.txt"}) for each in range(count))
+        return Step(reasoning=f"I read {count}.", text="One moment.", calls=calls, chunk=40)
+    struck = Fault(kind="context_overflow" if fault == "context_overflow" else "bad_request") if fault else None
+    return Step(reasoning="So it is.", text=f"Done: {request.prompt[:60]}", fault=struck, chunk=40)
+
+
+def material(folder: Path) -> None:
+    """The files that are read."""
+    folder.mkdir(parents=True)
+    for number, size in enumerate(SIZES):
+        lines = "".join(f"line {each} of {number} has item_{number}_{each}\n" for each in range(size // 28 + 1))
+        (folder / f"{number}.txt").write_text(lines[:size])
+
+
+@dataclass
+class Walk:
+    """One walk: what is told by its seed, and what is known of it so far.
+
+    `marks` are lengths of the log that some process has seen, each with a digest of all entries up to it.
+    """
+
+    folder: Path
+    provider: str
+    seed: int
+    steps: int
+    name: str = ""
+    done: int = 0
+    marks: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings that let every layer work early."""
+        return {
+            # A session that goes on does so with the model it had.
+            "model.id": "" if self.name else MODELS[self.provider][0],
+            "safety.small_tier_parent": "allow",
+            "compaction.keep_recent_tokens": "2000",
+            "context.preset": ("layered", "digest")[self.seed % 5 == 0],
+            "watchdog.mode": "off",
+        }
+
+
+class Told(NamedTuple):
+    """What a process of a walk tells: an event, a step that is done, the end, or what went wrong."""
+
+    kind: str
+    step: int = 0
+    name: str = ""
+    length: int = 0
+    digest: str = ""
+    text: str = ""
+
+
+class Digests:
+    """Digests of every beginning of a log."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self.of: list[str] = [""]
+
+    def follow(self, entries: list[AnyEntry]) -> str:
+        for entry in entries[len(self.of) - 1 :]:
+            self._hash.update(encode(entry))
+            self.of.append(self._hash.hexdigest())
+        return self.of[-1]
+
+
+class Walker:
+    """Does the steps of a walk in this process. Raises AssertionError where something does not hold."""
+
+    def __init__(self, walk: Walk, tell: Callable[[Told], None]) -> None:
+        self._walk = walk
+        self._tell = tell
+        self._digests = Digests()
+
+    async def run(self) -> None:
+        """All steps that are left, the session closed and opened again where the walk says so."""
+        walk, before = self._walk, (b"", 0)
+        while True:
+            async with talking(walk.folder, walk.settings, resume=walk.name or None) as session:
+                self._know(session, before)
+                again = await self._steps(session)
+                before = request_bytes(walk.provider, session), session.agent.context_stats().tokens
+                said = len(session.agent.engine.view.log)
+            if said:
+                assert verify(session.folder).ok
+            else:
+                # A session in which nothing was said leaves nothing.
+                assert not session.folder.exists()
+                walk.name = ""
+            if not again:
+                return
+
+    async def _steps(self, session: Session) -> bool:
+        """Do steps until the session is to be closed and opened again, or (False) all are done."""
+        walk = self._walk
+        session.agent.listen(lambda _: self._tell(Told("event")))
+        while walk.done < walk.steps:
+            chance = random.Random(walk.seed * 1_000 + walk.done)
+            walk.done += 1
+            kind = chance.choices(tuple(STEPS), [weight for weight, _ in STEPS.values()])[0]
+            await STEPS[kind][1](session.agent, chance, lambda: self._tell(Told("event")))
+            self._check(session, kind)
+            if chance.random() < 0.15:
+                return True
+        return False
+
+    def _know(self, session: Session, before: tuple[bytes, int]) -> None:
+        """Nothing that any process has seen is missing; the next request, and what is told of its size, is what it was
+        `before` the session was closed.
+        """
+        self._walk.name = session.id
+        entries = list(session.agent.engine.view.log)
+        self._digests.follow(entries)
+        for length, digest in self._walk.marks.items():
+            assert len(entries) >= length, f"{length - len(entries)} entries are lost"
+            assert self._digests.of[length] == digest, f"what was said up to entry {length} is another"
+        wanted, tokens = before
+        if wanted:
+            assert request_bytes(self._walk.provider, session) == wanted, "the request changed with the restart"
+            assert session.agent.context_stats().tokens == tokens, "its size changed with the restart"
+
+    def _check(self, session: Session, kind: str) -> None:
+        agent, view = session.agent, session.agent.engine.view
+        entries = list(view.log)
+        assert broken_rules(view.messages()) == [], kind
+        assert View(entries).messages(view.policy) == view.messages(), f"after {kind} the fold is another at once"
+        costs = [call.cost_usd or 0.0 for entry in entries if (call := model_call(entry)) is not None]
+        assert abs(sum(costs) - agent.tracker.session.cost_usd) < 1e-9, kind
+        stats = agent.context_stats()
+        assert sum(stats.categories.values()) == stats.tokens, kind
+        if kind in ("rewind", "fork", "switch"):
+            assert agent.queued() == (), "what waits on another branch would be delivered here"
+        digest = self._digests.follow(entries)
+        self._walk.marks[len(entries)] = digest
+        self._tell(Told("step", self._walk.done, session.id, len(entries), digest))
+
+
+def request_bytes(provider: str, session: Session) -> bytes:
+    """The next request as its provider would get it, cache marks aside."""
+    view = session.agent.engine.view
+    prefix = view.prefix
+    request = ModelRequest(
+        system=prefix.system if prefix else "",
+        tools=prefix.tools if prefix else (),
+        messages=tuple(view.messages()),
+        max_tokens=1,
+        cache_edges=(),
+    )
+    name = session.agent.profile.id
+    if provider == "gemini":
+        return GeminiEncoder(name).encode(request)
+    return AnthropicEncoder().encode(request, Options(name, "adaptive", bound=True))
+
+
+# The steps
+
+Do = Callable[[Agent, random.Random, Callable[[], None]], Awaitable[None]]
+
+
+async def turn(agent: Agent, prompt: str, on_event: Callable[[events.AgentEvent], Awaitable[None]]) -> None:
+    begun: list[str] = []
+    async for event in agent.run(prompt):
+        if isinstance(event, events.TurnStarted | events.ToolStarted):
+            begun.append("begun")
+        elif isinstance(event, events.TurnFinished | events.ToolFinished):
+            begun.pop()
+        await on_event(event)
+    assert begun == [], "something was told to begin and not to end"
+
+
+def talk(verb: str) -> Do:
+    async def step(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+        async def on_event(_: events.AgentEvent) -> None:
+            tell()
+
+        await turn(agent, f"{verb} {chance.randrange(100)} please", on_event)
+
+    return step
+
+
+async def interrupted(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    left = chance.randrange(40)
+
+    async def on_event(_: events.AgentEvent) -> None:
+        nonlocal left
+        tell()
+        left -= 1
+        if left == 0:
+            agent.interrupt()
+
+    await turn(agent, f"read {chance.randrange(100)} please", on_event)
+
+
+async def queued(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    """A text is sent during the turn, and sometimes taken back, or left where the turn is stopped."""
+    sent: list[int] = []
+    what = chance.choice(("deliver", "withdraw", "stop"))
+
+    async def on_event(event: events.AgentEvent) -> None:
+        tell()
+        if isinstance(event, events.ToolStarted) and not sent:
+            sent.append(await agent.queue(f"say {chance.randrange(100)} too"))
+            if what == "withdraw":
+                await agent.withdraw(sent[0])
+            elif what == "stop":
+                agent.interrupt()
+
+    await turn(agent, f"read {chance.randrange(100)} please", on_event)
+
+
+async def compact(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    await agent.compact(chance.choice(("", "the items")))
+
+
+async def checkpoint(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    await agent.checkpoint("it is done")
+
+
+async def clear(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    await agent.clear_results()
+
+
+async def clear_one(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    await agent.clear_items(some_items(agent, chance))
+
+
+async def pin(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    await agent.pin(some_items(agent, chance), pinned=chance.random() < 0.7)
+
+
+async def restore(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    await agent.restore(some_items(agent, chance))
+
+
+async def undo(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    steps = [entry.seq for entry, _ in agent.engine.view.context_entries()]
+    await agent.undo(chance.choice([None, *steps]))
+
+
+async def rewind(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    said = [event.seq for event in agent.history() if isinstance(event, events.UserMessage)]
+    if said:
+        # A message that was summarised together with others is one of the user's all the same.
+        with suppress(ValueError):
+            await agent.rewind(chance.choice(said))
+
+
+async def fork(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    if agent.engine.view.head:
+        await agent.fork(chance.choice([None, *some_items(agent, chance)]))
+
+
+async def switch(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    tips = [branch.tip for branch in agent.branches()]
+    if tips:
+        await agent.switch_branch(chance.choice(tips))
+
+
+async def swap(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    provider = agent.profile.provider
+    await agent.swap_model(create_model(chance.choice(MODELS[provider])))
+
+
+def some_items(agent: Agent, chance: random.Random) -> list[int]:
+    numbers = [item.seq for item in agent.items()]
+    return chance.sample(numbers, min(len(numbers), chance.randint(1, 3)))
+
+
+STEPS: Final[Mapping[str, tuple[int, Do]]] = {
+    "say": (6, talk("say")),
+    "read": (12, talk("read")),
+    "overflow": (2, talk("overflow")),
+    "refuse": (2, talk("refuse")),
+    "interrupt": (4, interrupted),
+    "queue": (4, queued),
+    "compact": (4, compact),
+    "checkpoint": (2, checkpoint),
+    "clear": (2, clear),
+    "clear one": (2, clear_one),
+    "pin": (2, pin),
+    "restore": (2, restore),
+    "undo": (3, undo),
+    "rewind": (4, rewind),
+    "fork": (3, fork),
+    "switch": (4, switch),
+    "swap": (2, swap),
+}
+
+
+# The processes
+
+
+def child(connection: Connection, walk: Walk, environment: dict[str, str]) -> None:
+    """Go on with a walk, and tell of it."""
+    os.environ |= environment
+    try:
+        asyncio.run(Walker(walk, connection.send).run())
+    except BaseException:
+        connection.send(Told("failed", walk.done, text=traceback.format_exc()))
+    else:
+        connection.send(Told("end"))
+
+
+def go(walk: Walk, environment: Mapping[str, str]) -> None:
+    """Do a walk to its end, killed at random events. Raises AssertionError where something does not hold."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(list(PRELOADED))
+    chance = random.Random(walk.seed)
+    while True:
+        ours, theirs = processes.Pipe(duplex=False)
+        process = processes.Process(target=child, args=(theirs, walk, dict(environment)))
+        process.start()
+        theirs.close()
+        events_left = chance.randrange(10, 150) if chance.random() < 0.5 else 0
+        try:
+            ended = _follow(walk, ours, process.pid or 0, events_left)
+        finally:
+            ours.close()
+            process.join()
+        if ended:
+            return
+
+
+def _follow(walk: Walk, connection: Connection, pid: int, events_left: int) -> bool:
+    """Take in what a process tells, and kill it after so many events (0: never). Whether the walk is at its end."""
+    while True:
+        try:
+            told: Told = connection.recv()
+        except EOFError:
+            return False
+        match told.kind:
+            case "step":
+                # Nothing lasts of a session in which nothing was said.
+                walk.done, walk.name = told.step, told.name if told.length else ""
+                walk.marks[told.length] = told.digest
+            case "end":
+                return True
+            case "failed":
+                raise AssertionError(f"seed {walk.seed} ({walk.provider}), step {told.step}:\n{told.text}")
+            case _:
+                events_left -= 1
+                if events_left == 0:
+                    # The step it was in is not done again: what of it lies on disk is what there is.
+                    walk.done += 1
+                    os.kill(pid, signal.SIGKILL)
