@@ -8,7 +8,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Offset
-from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 from typing_extensions import override
@@ -21,6 +20,7 @@ from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_drawing import before_after_line
 from tui_agent.tui.context.context_rows import plain_row
 from tui_agent.tui.context.what_if import fact_row, pays_back
+from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.row_list import Row, RowList
 from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
 
@@ -59,7 +59,7 @@ class SummaryText(TextArea):
         self.read_only, self.show_cursor = True, False
 
 
-class DraftScreen(ModalScreen[Draft | None]):
+class DraftScreen(Dialog[Draft | None]):
     """Ends with the draft as the user left it, to be entered, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 from typing_extensions import override
 
@@ -23,6 +22,7 @@ from tui_agent.text import money_text
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_drawing import before_after_line
 from tui_agent.tui.context.context_rows import LAYERS, ItemKey, item_rows, plain_row, titled_rows
+from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.row_list import Row, RowList
 
 TITLES: Final[dict[PreviewedStep, str]] = {
@@ -45,7 +45,7 @@ class Accepted:
     focus: str = ""
 
 
-class WhatIfScreen(ModalScreen[Accepted | None]):
+class WhatIfScreen(Dialog[Accepted | None]):
     """A preview to accept, change or leave; it ends with `Accepted`, or None.
 
     `pin` pins an item and answers with the preview as it is then; `free`: the model costs nothing.

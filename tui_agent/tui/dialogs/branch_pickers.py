@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 from typing_extensions import override
 
@@ -20,6 +19,7 @@ from tui_agent.text import one_line
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.lines import Line, Run, fit, make_line
 from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.row_list import Row, RowList, Rows
 from tui_agent.tui.wording import age
 
@@ -63,7 +63,7 @@ class PlaceRows(Rows):
         return self._row(self._places[place])
 
 
-class PlacePicker(ModalScreen[str | None]):
+class PlacePicker(Dialog[str | None]):
     """Any number of places over the screen; typing narrows them. It ends with the key of a row, or None.
 
     Of each of `count` places, by its number from 0 on, `row` makes the row, and `words` is what it can be found by, in

@@ -9,11 +9,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.text import one_line
+from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.permission import LOW_SCREEN
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 from tui_agent.tui.wording import short_path
@@ -27,7 +27,7 @@ _EXPLAINED: Final = re.compile(r"(.*?\S {2,})(\S.*)")
 """What can be typed, and what it does."""
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Text to read; any key that does not scroll closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c,f1,q,enter", "close", "Close", show=False)]

@@ -6,11 +6,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 from typing_extensions import override
 
 from tui_agent.text import one_line
+from tui_agent.tui.dialogs.dialog import Dialog
 
 WHERE: Final = {
     "ANTHROPIC_API_KEY": "https://console.anthropic.com/settings/keys",
@@ -35,7 +35,7 @@ class KeyField(Input):
         self.app.bell()
 
 
-class KeyScreen(ModalScreen[str | None]):
+class KeyScreen(Dialog[str | None]):
     """Asks for the key that the environment variable `variable` would hold; it ends with the key, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "cancel", "Cancel", show=False, priority=True)]

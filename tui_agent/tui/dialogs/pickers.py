@@ -9,12 +9,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option as ListOption
 from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
+from tui_agent.tui.dialogs.dialog import Dialog
 
 MAX_SHOWN: Final = 200
 """Characters of a title, a label or a description."""
@@ -51,7 +51,7 @@ class Choices(OptionList):
         return super().check_action(action, parameters)
 
 
-class PickerScreen(ModalScreen[str | None]):
+class PickerScreen(Dialog[str | None]):
     """A list over the screen; it ends with the value chosen, or None.
 
     `search`: typing narrows the list. `preview` is told each value that is marked.

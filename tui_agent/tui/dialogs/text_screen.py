@@ -8,7 +8,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 from typing_extensions import override
 
@@ -16,13 +15,14 @@ from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.lines import Line, Run, breaks, make_line
 from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.row_list import Row, RowList
 
 MAX_CHARS: Final = 400_000
 """Characters that are shown; of a longer text its beginning."""
 
 
-class TextScreen(ModalScreen[None]):
+class TextScreen(Dialog[None]):
     """Shows untrusted text, and closes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c,q,enter", "close", "Close", show=False)]

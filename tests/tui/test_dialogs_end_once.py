@@ -1,0 +1,48 @@
+"""Keys that come faster than a dialog can go: it ends with the first, and the program goes on."""
+
+from collections.abc import Callable
+
+import pytest
+from textual.app import App
+
+from tui_agent.agent.branches import Branch, Prompt
+from tui_agent.tui.app.theme import UNICODE
+from tui_agent.tui.dialogs.branch_pickers import rewind_picker, tree_picker
+from tui_agent.tui.dialogs.dialog import Dialog
+from tui_agent.tui.dialogs.dialogs import HelpScreen
+from tui_agent.tui.dialogs.key_dialog import KeyScreen
+from tui_agent.tui.dialogs.pickers import Option, PickerScreen
+from tui_agent.tui.dialogs.text_screen import TextScreen
+
+OPTIONS = [Option(str(number), str(number)) for number in range(3)]
+PROMPTS = (Prompt(3, "first", 0.0, 4), Prompt(7, "second", 0.0, 2))
+BRANCHES = (Branch(9, 0, 4, "first", 0.0, True), Branch(6, 3, 3, "second", 0.0, False))
+
+Made = Callable[[], Dialog[str | None] | Dialog[None]]
+
+
+@pytest.mark.parametrize(
+    ("make", "keys", "ends_with"),
+    [
+        (lambda: PickerScreen("Theme", OPTIONS), ["down"], "1"),
+        (lambda: PickerScreen("Theme", OPTIONS, search=True), ["down"], "1"),
+        (lambda: KeyScreen("ANTHROPIC_API_KEY", "Claude"), ["a", "b"], "ab"),
+        (lambda: rewind_picker(PROMPTS, UNICODE), ["down"], "3"),
+        (lambda: tree_picker(BRANCHES, UNICODE), ["down"], "6"),
+        (lambda: HelpScreen({"Keys": "Enter  sends"}), [], None),
+        (lambda: TextScreen("Text", "text", UNICODE), [], None),
+    ],
+)
+@pytest.mark.parametrize("last", ["enter", "escape"])
+async def test_a_key_pressed_thrice_ends_it_once(make: Made, keys: list[str], ends_with: str | None, last: str) -> None:
+    app: App[None] = App()
+    ended: list[str | None] = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.push_screen(make(), ended.append)
+        await pilot.pause()
+        await pilot.press(*keys)
+        for _ in range(3):
+            app.simulate_key(last)
+        await pilot.pause()
+        assert ended == [ends_with if last == "enter" else None]
+        assert len(app.screen_stack) == 1
