@@ -8,17 +8,23 @@ import pytest
 from tests.gallery.conversations import record_entries
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
 from tui_agent.conversation.blocks import Text
-from tui_agent.conversation.entries import Message, ModelSwitched, user_message
+from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, user_message
 from tui_agent.tui.app.app import TuiAgent
 
-ANSWER = "None of those that I was shown; the whole list is kept, and I can read on in it."
+ANSWER = "None of those I was shown; the whole list is kept, and I can read on in it."
+"""One line of 80 cells, two beside the panel."""
 
 
 async def test_the_end_is_followed_from_no_width_to_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     arguments = project_of_parts(monkeypatch, tmp_path, parts=1)
     pasted = "".join(f"12:00:14 statement {number:>5} written, 14 rows\n" for number in range(400))
     answer = Message(role="assistant", blocks=(Text(ANSWER),), model="offline:offline")
-    entries = [ModelSwitched(model="offline:offline"), user_message(pasted), user_message("Which?"), answer]
+    entries: list[AnyEntry] = [
+        ModelSwitched(model="offline:offline"),
+        user_message(pasted),
+        user_message("Which of these are off?"),
+        answer,
+    ]
     session = await record_entries(arguments.home, arguments.folder, entries, age_s=60)
     app = TuiAgent(replace(arguments, resume=session), OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
