@@ -161,21 +161,27 @@ async def test_a_draft_is_kept_in_the_history(arguments: Arguments) -> None:
         assert app.entry.prompt.text == "half a thought"
 
 
-async def test_the_keys_of_a_message_are_told_beside_it(arguments: Arguments) -> None:
+def pane_rows(app: TuiAgent) -> list[str]:
+    return [app.pane.render_line(y).text.rstrip() for y in range(app.pane.scrollable_content_region.height)]
+
+
+async def test_the_keys_of_a_message_stand_below_it(arguments: Arguments) -> None:
+    told = "  → r rewinds to before it · f forks after it"
     async with talked(arguments, 2) as (app, pilot):
-        app.pane.focus()
-
-        def last_row() -> str:
-            return app.pane.render_line(app.pane.scrollable_content_region.height - 1).text
-
-        app.pane.reveal(user_block(app, "read part1.txt").id)
-        await pilot.pause()
-        assert "r rewinds to before it" in last_row()
-        assert "f forks after it" in last_row()
+        await pilot.press("tab", "left_square_bracket")
+        rows = pane_rows(app)
+        assert rows[rows.index("▎ read part1.txt") + 1] == told
+        assert rows.count(told) == 1
+        await pilot.press("pagedown", "pageup")
+        assert told in pane_rows(app)
+        await pilot.press("home")
+        assert not any("rewinds" in row for row in pane_rows(app))
+        await pilot.press("left_square_bracket", "right_square_bracket")
+        assert told in pane_rows(app)
         await pilot.press("down")
-        assert "rewinds" not in last_row()
+        assert not any("rewinds" in row for row in pane_rows(app))
         await pilot.press("up", "tab")
-        assert "rewinds" not in last_row()
+        assert not any("rewinds" in row for row in pane_rows(app))
 
 
 async def test_the_keys_do_nothing_on_another_block(arguments: Arguments) -> None:

@@ -173,8 +173,8 @@ class PaneExtras:
     def _show_label(self) -> None:
         glyphs = self._pane.look.glyphs
         label, self._leads_to_end = "", False
-        own = self._pane.has_focus and bool(message_number(self._pane.cursor_block))
-        hint_at = self._line_below_cursor() if own else None
+        message_ends = self._end_of_message()
+        hint_at = self._blank_below(message_ends) if message_ends is not None else None
         if hint_at != self._hint_at:
             for row in (self._hint_at, hint_at):
                 if row is not None:
@@ -184,7 +184,7 @@ class PaneExtras:
             label = self.search.label(glyphs)
         elif count := self._new_lines():
             label, self._leads_to_end = f" {count:,} new line{'s' if count > 1 else ''} {glyphs.dot} End ", True
-        elif own and hint_at is None:
+        elif message_ends is not None and hint_at is None:
             label = f" {self._message_keys} "
         if label != self._label:
             self._label = label
@@ -195,14 +195,19 @@ class PaneExtras:
         """What can be done with a message of the user's."""
         return f"r rewinds to before it {self._pane.look.glyphs.dot} f forks after it"
 
-    def _line_below_cursor(self) -> int | None:
-        """The row of the blank line below the block under the cursor; None: it is not in view."""
-        block, rows = self._pane.cursor_block, self._pane.viewport.rows
-        own = [number for number, row in enumerate(rows) if block is not None and row.position.block == block.index]
-        below = own[-1] + 1 if own else len(rows)
-        if not own or below > self._last_row:
+    def _end_of_message(self) -> int | None:
+        """The last row of the user's message under the block cursor; None: there is none in view."""
+        block = self._pane.cursor_block
+        if block is None or not self._pane.has_focus or not message_number(block):
             return None
-        return below if below == len(rows) or not rows[below].line.text.strip() else None
+        rows = enumerate(self._pane.viewport.rows)
+        return max((number for number, row in rows if row.position.block == block.index), default=None)
+
+    def _blank_below(self, row: int) -> int | None:
+        """The row below this one, where it is in view and nothing stands on it."""
+        rows, below = self._pane.viewport.rows, row + 1
+        blank = below >= len(rows) or not rows[below].line.text.strip()
+        return below if blank and below <= self._last_row else None
 
     @property
     def _last_row(self) -> int:
