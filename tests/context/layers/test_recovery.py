@@ -94,7 +94,7 @@ CASES = {
     "nine pictures": (16_000, pictures),
     "fifty small pictures": (16_000, small_pictures),
     "1,000 calls": (32_000, calls(1_000)),
-    "300 calls with long results": (16_000, calls(300, lines=110)),
+    "300 calls with long results": (9_000, calls(300, lines=110)),
     "5,000 calls": (200_000, calls(5_000)),
     "1.6 MB of arguments": (200_000, arguments),
     "2 MB of text": (200_000, prose),
