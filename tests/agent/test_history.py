@@ -9,6 +9,7 @@ import pytest
 from tests.agent.talking import say, talking
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
+from tui_agent.session import REMEMBERED_FILE
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
 
@@ -53,6 +54,18 @@ async def test_what_was_declined_is_not_a_failure(tmp_path: Path) -> None:
     async with talking(tmp_path, resume=name) as session:
         ((_, status, _, _),) = shown(list(session.agent.history()))
         assert status == "denied"
+
+
+async def test_an_always_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+    async def always(question: PermissionQuestion) -> PermissionAnswer:
+        return PermissionAnswer(allowed=True, always=True)
+
+    async with talking(tmp_path, {"permissions.mode": "ask"}, ask=always) as session:
+        (tmp_path / "home" / REMEMBERED_FILE).write_text("{")
+        told = await say(session, "run echo once")
+    (notice,) = (each for each in told if isinstance(each, events.Notice) and "remembered" in each.title)
+    assert "only for this session" in notice.text
+    assert "damaged" in notice.text
 
 
 async def test_what_was_stopped_is_not_a_failure(tmp_path: Path) -> None:

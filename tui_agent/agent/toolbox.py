@@ -190,6 +190,8 @@ class Toolbox:
             )
             if not verdict.allowed:
                 return "denied", _refusal(verdict.advice)
+            if verdict.notice:
+                emit(events.Notice(level="warning", title="The rule is not remembered", text=verdict.notice))
             context = CallContext(
                 self._workspace, self._texts.folder, call.id, verdict.accesses, record.engine.page_bytes, emit
             )
