@@ -102,9 +102,13 @@ CASES = {
 }
 
 
+PICTURED = ("nine pictures", "fifty small pictures", "all at once")
+
+
 @pytest.mark.parametrize("pinned", [False, True], ids=["", "pinned"])
-@pytest.mark.parametrize("shrinks", [True, False], ids=["", "no picture can be made smaller"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "shrinks"), [*((name, True) for name in CASES), *((name, False) for name in PICTURED)]
+)
 def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinned: bool) -> None:
     window, say = CASES[name]
     here = engine(window)
