@@ -34,6 +34,12 @@ def _pane() -> list[Figure]:
     return figures()
 
 
+def _branches() -> list[Figure]:
+    from tests.bench.branches import figures
+
+    return figures()
+
+
 def _flood() -> list[Figure]:
     from tests.bench.flood import figures
 
@@ -46,6 +52,7 @@ PARTS: dict[str, tuple[str, Callable[[], list[Figure]]]] = {
     "log": ("A long log", _log),
     "prepare": ("The context engine before a model call", _prepare),
     "pane": ("The conversation pane, CPU per operation", _pane),
+    "branches": ("Going to another place of the conversation", _branches),
     "flood": ("Flood: 20,000 tokens at 500 a second, beside three commands of 1 MB each", _flood),
 }
 

@@ -20,13 +20,14 @@ from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.lines import Line, Run, fit, make_line
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.dialogs.dialog import Dialog
+from tui_agent.tui.dialogs.permission import LOW_SCREEN
 from tui_agent.tui.dialogs.row_list import Row, RowList, Rows
 from tui_agent.tui.wording import age
 
 SEARCHED_CHARS: Final = 400
 """Characters of a message that are searched and shown."""
-OTHER_LINES: Final = 10
-"""Lines of the dialog beside its rows, and of air around it."""
+OTHER_LINES, OTHER_LINES_LOW = 10, 3
+"""Lines of the dialog beside its rows, and of air around it; on a low screen it has no air and names no keys."""
 
 
 class Columns(NamedTuple):
@@ -115,7 +116,8 @@ class PlacePicker(Dialog[str | None]):
 
     def on_resize(self) -> None:
         """As high as the list is, where there is room."""
-        room = max(1, self.app.size.height - OTHER_LINES)
+        height = self.app.size.height
+        room = max(1, height - (OTHER_LINES if height >= LOW_SCREEN else OTHER_LINES_LOW))
         self._rows.styles.height = min(max(1, self._count), room)
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -116,8 +116,9 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         return self._rows[self._cursor].key if self._cursor is not None else None
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show other rows; the cursor stays on what it was on, as far as that is still there."""
+        """Show other rows; the cursor stays on what it was on, as far as that is still there, and in view if it was."""
         before, place = self.key, self._cursor
+        was_in_view = place is not None and 0 <= place - round(self.scroll_y) < self.size.height
         self._rows = rows if isinstance(rows, Rows) else Rows(rows)
         self._cursor = None
         if before is not None:
@@ -125,6 +126,8 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
             if self._cursor is None and place is not None:
                 self._cursor = self._nearest(min(place, len(rows) - 1), -1)
         self._measure()
+        if was_in_view and self._cursor is not None:
+            self._bring_into_view(self._cursor)
         self.refresh()
 
     @override
@@ -226,12 +229,15 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     def _move_to(self, place: int) -> None:
         self._cursor = place
         self.post_message(self.Moved())
+        self._bring_into_view(place)
+        self.refresh()
+
+    def _bring_into_view(self, place: int) -> None:
         top, height = round(self.scroll_y), max(1, self.size.height)
         if place < top:
             self.scroll_to(y=place, animate=False, immediate=True)
         elif place >= top + height:
             self.scroll_to(y=place - height + 1, animate=False, immediate=True)
-        self.refresh()
 
     def _next(self, start: int, step: int) -> int | None:
         # Below a short list there is room without rows.

@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from tui_agent.tui.cards.lines import GUTTER
+from tui_agent.tui.cards.lines import GUTTER, fit
 from tui_agent.tui.cards.palette import Look
 
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -73,10 +73,11 @@ def with_label(strip: Strip, label: str, style: Style, *, right: bool) -> Strip:
 def with_hint(strip: Strip, hint: str, look: Look) -> Strip:
     """A blank line with a hint of what a key would do."""
     palette = look.palette
-    told = [Segment(" " * GUTTER, palette.base), Segment(f"{look.glyphs.arrow} ", palette.accent)]
-    told.append(Segment(hint, palette.muted))
-    drawn = Strip(told)
-    return Strip.join([drawn, strip.crop(drawn.cell_length, strip.cell_length)]).crop(0, strip.cell_length)
+    start = Strip([Segment(" " * GUTTER, palette.base), Segment(f"{look.glyphs.arrow} ", palette.accent)])
+    room = max(1, strip.cell_length - start.cell_length - 1)
+    told = Strip([Segment(fit(hint, room, look.glyphs.ellipsis), palette.muted)])
+    drawn = Strip.join([start, told]).crop(0, strip.cell_length)
+    return Strip.join([drawn, strip.crop(drawn.cell_length, strip.cell_length)])
 
 
 def _pattern(words: str) -> re.Pattern[str]:
