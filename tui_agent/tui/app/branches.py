@@ -22,7 +22,7 @@ WORDS: Final = 40
 """Characters of a message by which a notice names it."""
 LOT: Final = 500
 """Blocks of a conversation that are freed at once; freeing all of a long one would hold up a key."""
-ON_THE_WAY: Final = "going there"
+ON_THE_WAY: Final = "changing the branch"
 
 
 class Branches:
