@@ -1,28 +1,33 @@
-"""What the context engine costs before a model call, while a conversation grows."""
+"""What the context engine costs before a model call, and how long it holds up the event loop, while a conversation
+grows.
+"""
 
 import statistics
 import time
 
+from tests.bench import held
 from tests.bench.log import MESSAGES, SMALL, long_log
 from tests.bench.report import Figure
-from tests.context.talks import PROMPTS
 from tui_agent.context.economics import ModelFacts, Rates
+from tui_agent.context.effects import MemoryHost
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Message, Usage, tool_result
+from tui_agent.conversation.entries import Message, Usage, tool_result
 from tui_agent.settings import Compaction, Settings
 
 MODEL = ModelFacts(
     name="offline:offline",
     window=200_000_000,
     tier="frontier",
-    rates=Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25),
+    prices=((0, Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25)),),
 )
 """A window in which nothing is due: what is measured is the looking, not a step."""
 
 
 def figures() -> list[Figure]:
-    """A look at 10,000 messages, inside a tool loop and between turns, against 100."""
+    """A look at 10,000 messages, inside a tool loop and between turns, against 100; and the longest that any step holds
+    up the event loop at 5,000 turns and 900,000 tokens.
+    """
     found: list[Figure] = []
     for name, between_turns in (("inside a loop", False), ("between turns", True)):
         large, small = (_look(messages, between_turns=between_turns) for messages in (MESSAGES, SMALL))
@@ -30,29 +35,22 @@ def figures() -> list[Figure]:
             Figure(f"prepare at {MESSAGES:,} messages, {name}", 1000 * large, "ms", 2),
             Figure(f"the same against {SMALL} messages", large / small, "x", 2),
         ]
-    return found
+    return found + held.figures()
 
 
 def _look(messages: int, *, between_turns: bool) -> float:
-    view = long_log(messages)
-    manager = ContextEngine(Settings(compaction=Compaction(thrift=1e9)), PROMPTS)
-    now = float(messages)
-
-    def add(entry: AnyEntry) -> None:
-        view.apply(view.log.stamp(entry, now))
-
+    engine = ContextEngine(Settings(compaction=Compaction(thrift=1e9)), view=long_log(messages), model=MODEL)
+    host = MemoryHost(engine)
     times: list[float] = []
     for number in range(60):
-        used = Usage(input_tokens=manager.tokens(view), output_tokens=20)
+        used = Usage(input_tokens=engine.tokens, output_tokens=20)
         call = ToolCall(f"more-{number}", "read_file", '{"path":"a.py"}')
-        add(Message(role="assistant", blocks=(call,), model=view.model, usage=used))
-        manager.meter.measure(view, used)
-        add(tool_result(ToolResult(call.id, "a line of the file\n" * 40)))
+        engine.extend([Message(role="assistant", blocks=(call,), model=engine.view.model, usage=used)])
+        engine.extend([tool_result(ToolResult(call.id, "a line of the file\n" * 40))])
         began = time.perf_counter()
-        due = manager.due(view, MODEL, now, between_turns=between_turns)
-        shown = view.messages()
-        manager.protected_edge(view, MODEL, shown)
+        host.run(engine.prepare(between_turns=between_turns))
+        engine.request()
         times.append(time.perf_counter() - began)
-        if due:
+        if host.done:
             raise ValueError("a step is due, so this would not measure the looking alone")
     return statistics.median(times[5:])
