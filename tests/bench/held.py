@@ -1,0 +1,211 @@
+"""How long a step holds up the event loop in a long session: a key press waits as long.
+
+A callback that comes every millisecond notes the longest time between two of its calls, and how much of that the
+loop's own thread was at work; the rest it waited for a thread that held the interpreter, or for the machine.
+"""
+
+import asyncio
+import gc
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.bench.report import Figure
+from tui_agent.agent.agent import Agent
+from tui_agent.aside import aside
+from tui_agent.context.engine import ContextEngine
+from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix, Usage, tool_result, user_message
+from tui_agent.conversation.request import ModelRequest
+from tui_agent.conversation.view import View
+from tui_agent.models.base import Completed, ModelProfile, Prices, StreamEvent
+from tui_agent.settings import Compaction, Settings
+from tui_agent.storage.artifacts import Artifacts
+from tui_agent.storage.log import LogStore
+from tui_agent.storage.trace import Trace
+
+TURNS: Final = 5_000
+TOKENS: Final = 900_000
+ROUNDS: Final = 5
+TICK_S: Final = 0.001
+MOST_MS: Final = 16.0
+"""How long a key press may wait."""
+NAME: Final = "bench:still"
+SUMMARY: Final = "# Current state\nAll steps so far are done.\n\n# Exact next steps\n1. Go on."
+
+
+class Held(NamedTuple):
+    """The longest time between two ticks, and the most that the loop's own thread worked between two, in seconds."""
+
+    longest: float
+    own: float
+
+
+class Still:
+    """Answers at once, costs what a large model does, and has a window in which nothing is due."""
+
+    def __init__(self, name: str = "still") -> None:
+        self.profile = ModelProfile(
+            "bench", name, 1_200_000, 16_000, "frontier", Prices(4.0, 20.0, 0.2, 5.0), source="provider"
+        )
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        yield Completed((Text(SUMMARY),), Usage(input_tokens=TOKENS, output_tokens=40), "end_turn")
+
+    async def describe(self) -> ModelProfile:
+        return self.profile
+
+    async def close(self) -> None: ...
+
+
+def figures() -> list[Figure]:
+    """For every step the median of the longest blocks of a few rounds."""
+    found: list[Figure] = []
+    for name, rounds in asyncio.run(_measured()).items():
+        longest = 1000 * statistics.median(held.longest for held in rounds)
+        own = 1000 * statistics.median(held.own for held in rounds)
+        found.append(Figure(f"loop held up by {name}, {TURNS:,} turns", longest, "ms", MOST_MS))
+        found.append(Figure("  of that its own work at most", own, "ms"))
+    return found
+
+
+async def _measured() -> dict[str, list[Held]]:
+    found: dict[str, list[Held]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        await _write(folder)
+        for number in range(ROUNDS):
+            # In a call of its own, so that what a round leaves is freed before the next one is measured.
+            await _round(folder, found, number)
+            gc.collect()
+    return found
+
+
+async def _round(folder: Path, found: dict[str, list[Held]], number: int) -> None:
+    async with _opened(folder, found) as agent:
+        for name, step in _steps(agent, number).items():
+            found.setdefault(name, []).append(await held(step))
+
+
+def _steps(agent: Agent, number: int) -> dict[str, Callable[[], Awaitable[object]]]:
+    async def panel() -> object:
+        return agent.overview()
+
+    async def turn() -> None:
+        async for _ in agent.run(f"please do one thing more, {number}"):
+            pass
+
+    async def listing() -> None:
+        nonlocal tip
+        tip = next(branch.tip for branch in agent.branches() if not branch.present)
+
+    tip = 0
+
+    prompts = [item.seq for item in agent.items() if item.category == "user"]
+    return {
+        "a turn": turn,
+        "opening the panel": panel,
+        "a preview of /compact": lambda: agent.preview("compact"),
+        "a preview of /clear-results": lambda: agent.preview("clear"),
+        "/clear-results": agent.clear_results,
+        "undoing it": agent.undo,
+        "/pin": lambda: agent.pin([prompts[5]]),
+        "/compact": lambda: agent.compact("the steps"),
+        "undoing that": agent.undo,
+        "/rewind": lambda: agent.rewind(prompts[-10]),
+        "listing the branches": listing,
+        "/tree NUMBER": lambda: agent.switch_branch(tip),
+        "/fork": agent.fork,
+        "/model": lambda: agent.swap_model(Still(f"still-{number}")),
+    }
+
+
+async def held(step: Callable[[], Awaitable[object]]) -> Held:
+    """How long a step holds up the event loop."""
+    loop = asyncio.get_running_loop()
+    last = time.perf_counter(), time.thread_time()
+    longest = own = 0.0
+    over = False
+
+    def tick() -> None:
+        nonlocal last, longest, own
+        now = time.perf_counter(), time.thread_time()
+        longest, own = max(longest, now[0] - last[0] - TICK_S), max(own, now[1] - last[1])
+        last = now
+        if not over:
+            loop.call_later(TICK_S, tick)
+
+    tick()
+    await asyncio.sleep(10 * TICK_S)
+    longest = own = 0.0
+    await step()
+    await asyncio.sleep(5 * TICK_S)
+    over = True
+    await asyncio.sleep(5 * TICK_S)
+    return Held(longest, own)
+
+
+@asynccontextmanager
+async def _opened(folder: Path, found: dict[str, list[Held]]) -> AsyncIterator[Agent]:
+    """The session, opened as the program does; what that holds up the loop is measured too."""
+    store = await LogStore.open(folder)
+    opened: list[tuple[View, Trace]] = []
+
+    async def opening() -> None:
+        entries = await store.load()
+        opened.append((await aside(lambda: _folded(entries)), await Trace.open(store)))
+
+    found.setdefault("opening the session", []).append(await held(opening))
+    ((view, trace),) = opened
+    engine = ContextEngine(Settings(compaction=Compaction(thrift=0)), view=view)
+    agent = Agent(Still(), context=engine, store=store, trace=trace, texts=Artifacts(folder))
+    await agent.connect()
+    try:
+        yield agent
+    finally:
+        await agent.close()
+        await trace.close()
+        await store.close()
+
+
+def _folded(entries: list[AnyEntry]) -> View:
+    view = View(entries)
+    view.sizes()
+    return view
+
+
+async def _write(folder: Path) -> None:
+    view = View()
+    for entry in _said():
+        view.apply(view.log.stamp(entry, time.time()))
+    store = await LogStore.open(folder)
+    try:
+        await store.load()
+        await store.append(list(view.log))
+    finally:
+        await store.close()
+
+
+def _said() -> list[AnyEntry]:
+    """A prompt, a call with its result and an answer for each turn; as many tokens as wanted in all."""
+    entries: list[AnyEntry] = [ModelSwitched(model=NAME), Prefix(system="rules\n" * 500)]
+    for number in range(TURNS):
+        path, read = f"src/module_{number}.py", 1_000 + (TOKENS - 1_000) * number // TURNS
+        call = ToolCall(f"c{number}", "read_file", f'{{"path":"{path}"}}')
+        told = f"line of code number {number} in {path} value={7 * number}\n" * 5
+        entries += [
+            user_message(f"please do step {number} of {path} " + "x" * 60),
+            Message(role="assistant", model=NAME, blocks=(Text("I look."), call), usage=Usage(read, output_tokens=30)),
+            tool_result(ToolResult(call.id, told)),
+            Message(
+                role="assistant",
+                model=NAME,
+                blocks=(Text(f"Done with {number}: " + "word " * 20),),
+                usage=Usage(read + 120, output_tokens=40),
+            ),
+        ]
+    return entries
