@@ -99,11 +99,11 @@ def _steps(agent: Agent, number: int) -> dict[str, Callable[[], Awaitable[object
         async for _ in agent.run(f"please do one thing more, {number}"):
             pass
 
+    tip = 0
+
     async def listing() -> None:
         nonlocal tip
         tip = next(branch.tip for branch in agent.branches() if not branch.present)
-
-    tip = 0
 
     prompts = [item.seq for item in agent.items() if item.category == "user"]
     return {
