@@ -62,7 +62,7 @@ def test_a_message_is_taken_back_and_said_anew_and_the_tree_leads_back(terminal:
     terminal.process.send(ENTER)
     terminal.shows("Back on the branch with “read second.txt”")
     terminal.shows("the second file says so")
-    assert "third" not in terminal.text
+    terminal.until(lambda: "third" not in terminal.text)
     terminal.process.send(LEAVE)
     assert terminal.ends() == 0
 
