@@ -80,7 +80,8 @@ class Record:
         async with self._lock:
             if self.engine.is_long and policy_of(model) != self.view.policy:
                 then = await aside(lambda: self.view.after((), policy_of(model)))
-                self.engine.become(then, ())
+                left = self.engine.become(then, ())
+                await aside(lambda: _free(left))
             self.engine.use(model)
 
     async def answer_open_calls(self, text: str = INTERRUPTED) -> tuple[ToolCall, ...]:
@@ -99,17 +100,26 @@ class Record:
                 stamped.append(self.view.log.stamp(entry, now, after=stamped[-1:]))
             await self._store.append(stamped)
             self._waiting.clear()
+            left: list[object] = []
             moves = any(isinstance(entry, HeadMoved) for entry in stamped)
             if moves or (self.engine.is_long and any(isinstance(entry, _TOUCHING_MUCH) for entry in stamped)):
                 # What touches many messages takes long, and where the head goes there may be more than here: the view
                 # goes on as a copy of it that was worked out aside.
-                self.engine.become(await aside(lambda: self.view.after(stamped)), stamped)
+                left = self.engine.become(await aside(lambda: self.view.after(stamped)), stamped)
             else:
                 for entry in stamped:
                     self.engine.apply(entry)
             for entry in stamped:
                 self.trace.record_entry(entry)
-            return len(self.view.log)
+            newest = len(self.view.log)
+            if left:
+                await aside(lambda: _free(left))
+            return newest
+
+
+def _free(parts: list[object]) -> None:
+    while parts:
+        parts.pop()
 
 
 class CallAccount:

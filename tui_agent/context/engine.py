@@ -182,11 +182,12 @@ class ContextEngine:
         self.view.apply(entry)
         self._measure(entry)
 
-    def become(self, then: View, entries: Iterable[AnyEntry]) -> None:
-        """Go on with the view that `View.after` gave for `entries`."""
-        self.view.become(then)
+    def become(self, then: View, entries: Iterable[AnyEntry]) -> list[object]:
+        """Go on with the view that `View.after` gave for `entries`; what was in its place, see `View.become`."""
+        left = self.view.become(then)
         for entry in entries:
             self._measure(entry)
+        return left
 
     def _measure(self, entry: AnyEntry) -> None:
         if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
