@@ -103,7 +103,7 @@ def _steps(agent: Agent, number: int) -> dict[str, Callable[[], Awaitable[object
 
     async def listing() -> None:
         nonlocal tip
-        tip = next(branch.tip for branch in agent.branches() if not branch.present)
+        tip = next(branch.tip for branch in await aside(agent.branches) if not branch.present)
 
     prompts = [item.seq for item in agent.items() if item.category == "user"]
     return {

@@ -18,6 +18,7 @@ from tui_agent.context.effects import (
     AskModel,
     AskWriter,
     Effect,
+    MemoryHost,
     Outcome,
     Refusal,
     SaveText,
@@ -35,9 +36,11 @@ from tui_agent.context.summary.writing import Draft
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     AnyContextEntry,
+    AnyEntry,
     Checkpointed,
     Cleared,
     Digested,
+    HeadMoved,
     Message,
     ModelSwitched,
     Prefix,
@@ -797,6 +800,50 @@ def story(run: Callable[[Steps[object], Performer], object]) -> list[bytes]:
 
 def test_in_a_thread_the_engine_does_the_same_as_inline() -> None:
     assert story(in_threads) == story(lambda steps, caller: caller.run(steps))
+
+
+def test_a_view_that_was_worked_out_aside_counts_as_one_that_was_applied() -> None:
+    here, aside = Chat(priced=True).grow(4), Chat(priced=True).grow(4)
+    used = Usage(input_tokens=here.tokens, output_tokens=60)
+    said: list[AnyEntry] = [
+        Message(role="assistant", blocks=(ToolCall("last", "read_file", "{}"),), model=NAME, usage=used),
+        tool_result(ToolResult("last", LINE * 50)),
+        Cleared(results=(here.results()[0],), texts=("[cleared]",)),
+    ]
+    for entries in (said, [HeadMoved(to=len(here.engine.view.log) + 2, reason="rewind")]):
+        here.engine.extend(entries)
+        stamped = list(here.engine.view.log)[len(aside.engine.view.log) :]
+        aside.engine.become(aside.engine.view.after(stamped), stamped)
+    assert list(aside.engine.view.log) == list(here.engine.view.log)
+    for chat in (here, aside):
+        chat.read()
+    assert aside.tokens == here.tokens
+    assert aside.engine.meter.growth == here.engine.meter.growth
+    assert aside.engine.meter.ratios.export() == here.engine.meter.ratios.export()
+    assert aside.engine.request() == here.engine.request()
+
+
+def test_a_conversation_in_memory_is_managed_without_a_model() -> None:
+    chat = Chat(20_000).grow(6).talk(16)
+    before = chat.tokens
+    host = MemoryHost(chat.engine)
+    host.run(chat.engine.prepare())
+    assert [done.step for done in host.done] == ["summary"]
+    assert "Question 1." in host.texts["conversation_history/main.md"]
+    assert chat.tokens < before
+    chat.ask("paste " * 30_000)
+    chat.engine.extend([user_message("look", *(Image("image/png", f"{number:04}") for number in range(20)))])
+    assert host.run(chat.engine.recover())
+    assert chat.engine.budget.fits(chat.tokens)
+    assert any(text == "paste " * 30_000 for text in host.texts.values())
+
+
+def test_a_conversation_in_memory_is_summarised_by_whom_it_names() -> None:
+    chat = Chat(20_000, SUMMARIES).grow(17)
+    host = MemoryHost(chat.engine, written(SUMMARY))
+    host.run(chat.engine.prepare())
+    (done,) = host.done
+    assert "The files are read one after the other." in done.text
 
 
 @pytest.mark.parametrize(("characters", "is_long"), [(50_000, False), (70_000, True)])

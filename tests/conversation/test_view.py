@@ -123,6 +123,45 @@ def test_a_copy_is_the_same_and_goes_on_by_itself(view: View, model: str, bound:
         assert everything(grown, policy) == everything(View(grown.log), policy)
 
 
+@given(logs(steps=30), st.sampled_from(MODELS), st.booleans(), st.data())
+@settings(deadline=None)
+def test_what_a_view_would_be_after_entries_is_what_it_becomes_and_what_it_is_once_they_are_applied(
+    view: View, model: str, bound: bool, data: st.DataObject
+) -> None:
+    policy = ReasoningPolicy(model, bound)
+    before, applied = everything(view, policy), view.copy()
+    start = len(view.log)
+    writer = Writer(cast(st.DrawFn, data.draw), applied)
+    for _ in range(data.draw(st.integers(0, 4))):
+        writer.step()
+    entries = list(applied.log)[start:]
+    then = view.after(entries, policy)
+    assert everything(view, policy) == before
+    assert everything(then, policy) == everything(applied, policy)
+    view.become(then)
+    assert everything(view, policy) == everything(View(applied.log), policy)
+    assert (list(view.log), view.moves) == (list(applied.log), applied.moves)
+    view.apply(view.log.stamp(user_message("more"), 0.0))
+    applied.apply(applied.log.stamp(user_message("more"), 0.0))
+    assert everything(view, policy) == everything(applied, policy)
+
+
+@given(logs(steps=30), st.integers(0, 60))
+@settings(deadline=None)
+def test_the_tail_is_the_newest_groups_that_fit_and_the_one_that_does_not(view: View, room: int) -> None:
+    found = view.before_tail(lambda size: size.characters <= room)
+    tail = 0
+    for group in reversed(view.groups()):
+        if tail <= room:
+            tail += sum((size.characters for size in group.sizes.values()), 0)
+    if not view.boundaries():
+        assert found.tail.characters == tail
+    assert 0 <= found.messages <= len(view.messages())
+    assert found.results.characters <= view.sizes()["results"].characters
+    everything_fits = view.before_tail(lambda size: True)
+    assert (everything_fits.messages, everything_fits.answers) == (0, 0)
+
+
 def test_what_is_undone_on_a_copy_stays_on_the_original() -> None:
     talk = Talk()
     summary = talk.add(Summarized(first=talk.ask, last=talk.result2, text="the summary"))

@@ -273,8 +273,10 @@ def _changed(step: "ContextStep | Refusal", done: str) -> Reply:
 
 
 async def _rewind(agent: "Agent", number: str) -> Reply:
-    said = agent.prompts()
     if not number:
+        from tui_agent.aside import aside
+
+        said = await aside(agent.prompts)
         lines = [f"{prompt.seq:>6}  {_words(prompt.text)}" for prompt in said]
         return Reply("Take back which message, with all that came after it? /rewind NUMBER", "\n".join(lines))
     seq = _number(number)
@@ -299,7 +301,6 @@ async def _fork(agent: "Agent", number: str) -> Reply:
 
 
 async def _tree(agent: "Agent", number: str) -> Reply:
-    branches = agent.branches()
     if number:
         tip = _number(number)
         try:
@@ -307,6 +308,9 @@ async def _tree(agent: "Agent", number: str) -> Reply:
         except ValueError as error:
             return Reply("The conversation stays on its branch", f"{error}. /tree lists them.", failed=True)
         return Reply(f"Back on the branch that ends at {tip}")
+    from tui_agent.aside import aside
+
+    branches = await aside(agent.branches)
     lines = [
         f"{'*' if branch.present else ' '}{branch.tip:>6}  {branch.messages:>5} messages"
         f"{'' if branch.present else f' from {branch.fork}'}  {_words(branch.text)}".rstrip()
