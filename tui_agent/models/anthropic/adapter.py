@@ -21,6 +21,7 @@ from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import Provider, Refusal, bad_address, broke_off, failure, no_key, parse_retry_after, plain
 from tui_agent.models.prices import look_up
 from tui_agent.models.sdk import Connection, settle
+from tui_agent.tls import tls
 
 if TYPE_CHECKING:
     from anthropic import APIStatusError, AsyncAnthropic
@@ -92,13 +93,14 @@ class AnthropicModel:
         await self._connection.close()
 
     def _connect(self) -> "AsyncAnthropic":
-        from anthropic import AsyncAnthropic, Timeout
+        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Timeout
 
         # The SDK imports its parts where they are first used: better here than on the event loop.
         import_module("anthropic.resources.models")
         settle("anthropic")
         timeout = Timeout(self._idle_timeout_s, connect=CONNECT_TIMEOUT_S)
-        return AsyncAnthropic(max_retries=0, timeout=timeout, open_telemetry=False)
+        http = DefaultAsyncHttpxClient(verify=tls(), timeout=timeout)
+        return AsyncAnthropic(max_retries=0, http_client=http, timeout=timeout, open_telemetry=False)
 
     async def _events(self, client: "AsyncAnthropic", request: ModelRequest) -> AsyncGenerator[object, None]:
         from anthropic import AsyncStream

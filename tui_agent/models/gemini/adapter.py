@@ -21,6 +21,7 @@ from tui_agent.models.gemini.reply import GeminiReply
 from tui_agent.models.gemini.request import RequestEncoder
 from tui_agent.models.prices import look_up
 from tui_agent.models.sdk import Connection, settle
+from tui_agent.tls import tls
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -107,6 +108,9 @@ class GeminiModel:
             api_version=os.environ.get("GOOGLE_GENAI_API_VERSION") or API_VERSION,
             retry_options=HttpRetryOptions(attempts=1),
             httpx_async_client=http,
+            # The SDK's clients that are never used read the certificates once more each, if they are given none.
+            client_args={"verify": tls()},
+            async_client_args={"verify": tls(), "ssl": tls()},
         )
         # Their first use builds them, which takes a while: better here than on the event loop.
         for kind in (GenerateContentConfig, GenerateContentResponse):

@@ -10,6 +10,8 @@ from typing import Any
 import httpx2
 from typing_extensions import override
 
+from tui_agent.tls import tls
+
 CONNECT_TIMEOUT_S = 15.0
 _HEADER = "x-prepared-body"
 
@@ -21,7 +23,8 @@ class PreparedClient(httpx2.AsyncClient):
     """
 
     def __init__(self, idle_timeout_s: float) -> None:
-        super().__init__(follow_redirects=True, timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S))
+        timeout = httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S)
+        super().__init__(verify=tls(), follow_redirects=True, timeout=timeout)
         self._bodies: dict[str, bytes] = {}
         self._answers: dict[str, httpx2.Response] = {}
 

@@ -11,6 +11,7 @@ import httpx
 from ollama import AsyncClient, ResponseError
 
 from tui_agent.models.ollama.address import Address
+from tui_agent.tls import tls
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -23,7 +24,7 @@ class StreamingClient(AsyncClient):
 
     def __init__(self, address: Address, idle_timeout_s: float) -> None:
         timeout = httpx.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S)
-        super().__init__(address.url, timeout=timeout, trust_env=not address.local)
+        super().__init__(address.url, timeout=timeout, verify=tls(), trust_env=not address.local)
 
     async def aclose(self) -> None:
         """Release the connections."""

@@ -9,6 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from tui_agent.tls import tls
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.web.addresses import WebAddress, is_public, literal, redirected, resolve, same_site
@@ -68,11 +69,11 @@ class FetchPolicy(NamedTuple):
 async def get(address: WebAddress, policy: FetchPolicy, limits: FetchLimits) -> Response:
     """Fetch what is at `address`, following redirects. Raises ToolFailure that says what went wrong."""
     check_private(address, policy)
-    tls = await asyncio.to_thread(_tls)
+    await asyncio.to_thread(tls)
     try:
         async with asyncio.timeout(limits.seconds):
             for followed in range(limits.redirects + 1):
-                response = await _Exchange(address, policy, limits, tls).run(followed)
+                response = await _Exchange(address, policy, limits).run(followed)
                 location = response.headers.get("location", "")
                 if response.status not in _REDIRECTS or not location:
                     return response
@@ -125,11 +126,10 @@ def _onward(address: WebAddress, location: str, policy: FetchPolicy) -> WebAddre
 class _Exchange:
     """One request and its answer, on connections of its own."""
 
-    def __init__(self, address: WebAddress, policy: FetchPolicy, limits: FetchLimits, tls: ssl.SSLContext) -> None:
+    def __init__(self, address: WebAddress, policy: FetchPolicy, limits: FetchLimits) -> None:
         self._address = address
         self._policy = policy
         self._limits = limits
-        self._tls = tls
 
     async def run(self, followed: int) -> Response:
         import httpx2
@@ -138,7 +138,7 @@ class _Exchange:
         silence = self._limits.silence
         try:
             client = httpx2.AsyncClient(
-                verify=self._tls, trust_env=False, proxy=proxy or None, timeout=silence, headers=_HEADERS
+                verify=tls(), trust_env=False, proxy=proxy or None, timeout=silence, headers=_HEADERS
             )
         except (ImportError, ValueError) as error:
             raise ToolFailure(
@@ -236,9 +236,10 @@ class _Exchange:
         if certificate is not None:
             why = f"The certificate of {name} is not valid: {shown(certificate.verify_message, 200)}."
             return why, "Nothing was fetched: the site may not be what it says it is. Tell the user."
-        tls = _cause(error, ssl.SSLError)
-        if tls is not None:
-            return f"No encrypted connection to {name} could be made: {shown(tls.reason or str(tls), 200)}.", _ELSEWHERE
+        refused = _cause(error, ssl.SSLError)
+        if refused is not None:
+            reason = shown(refused.reason or str(refused), 200)
+            return f"No encrypted connection to {name} could be made: {reason}.", _ELSEWHERE
         if isinstance(error, httpx2.ProxyError):
             why = f"The proxy that the environment names refused the connection to {name}: {shown(str(error), 200)}."
             return why, "Tell the user: the proxy decides what may be reached."
@@ -261,12 +262,6 @@ def _cause(error: BaseException | None, kind: type[AnError]) -> AnError | None:
             return error
         error = error.__cause__ or error.__context__
     return None
-
-
-def _tls() -> ssl.SSLContext:
-    import httpx2
-
-    return httpx2.create_ssl_context()
 
 
 def _proxy(address: WebAddress) -> str:
