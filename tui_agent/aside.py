@@ -11,15 +11,16 @@ Result = TypeVar("Result")
 
 
 async def aside(work: Callable[[], Result]) -> Result:
-    """What `work` gives, done in a thread, to its end also when cancelled: what it reads may be changed only then.
+    """What `work` gives, done in a thread, to its end also when cancelled: what it reads may be changed only then."""
+    return await to_completion(asyncio.to_thread(uncollected, work))
 
-    A full run of Python's collector stops every thread: 0.3 s at 5,000 turns (`python -m tests.bench prepare`). So none
-    runs meanwhile, and what lasts is then kept out of later runs; it is freed by counting references all the same.
+
+def uncollected(work: Callable[[], Result]) -> Result:
+    """What `work` gives, without a run of Python's garbage collector meanwhile.
+
+    A full run stops every thread: 0.3 s at 5,000 turns (`python -m tests.bench prepare`), 0.1 s with a provider's SDK.
+    What lasts is then kept out of later runs; it is freed by counting references all the same.
     """
-    return await to_completion(asyncio.to_thread(_uncollected, work))
-
-
-def _uncollected(work: Callable[[], Result]) -> Result:
     enabled = gc.isenabled()
     gc.disable()
     try:

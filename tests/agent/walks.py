@@ -40,8 +40,6 @@ MODELS: Final = {
 WINDOW: Final = 36_000
 """Tokens: so small that every layer has to work within a few steps."""
 SIZES: Final = (40, 400, 4_000, 12_000, 40_000)
-PRELOADED: Final = ("tests.agent.walks", "anthropic", "anthropic.resources.models", "google.genai", "PIL.Image")
-"""What a new process of a walk has imported already."""
 
 
 def answering(request: ParsedRequest) -> Step:
@@ -360,7 +358,7 @@ def child(connection: Connection, walk: Walk, environment: dict[str, str]) -> No
 def go(walk: Walk, environment: Mapping[str, str]) -> None:
     """Do a walk to its end, killed at random events. Raises AssertionError where something does not hold."""
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(list(PRELOADED))
+    processes.set_forkserver_preload(["tests.agent.walk_preload"])
     chance = random.Random(walk.seed)
     while True:
         ours, theirs = processes.Pipe(duplex=False)

@@ -1,10 +1,10 @@
 """What the providers' SDKs have in common: they are large, so they are imported at first use, off the event loop."""
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable
-from functools import cache
 from typing import Generic, TypeVar
+
+from tui_agent.aside import uncollected
 
 Client = TypeVar("Client")
 
@@ -22,7 +22,7 @@ class Connection(Generic[Client]):
         """The client. Raises what `connect` raises."""
         async with self._connecting:
             if self._client is None:
-                self._client = await asyncio.to_thread(self._connect)
+                self._client = await asyncio.to_thread(uncollected, self._connect)
             return self._client
 
     async def close(self) -> None:
@@ -30,12 +30,3 @@ class Connection(Generic[Client]):
         client, self._client = self._client, None
         if client is not None:
             await self._release(client)
-
-
-@cache
-def settle(sdk: str) -> None:
-    """Take what `sdk` made at its import out of the garbage collector's sight; once per SDK.
-
-    It lives as long as the process, and a full collection that walks it holds up every thread for a tenth of a second.
-    """
-    gc.freeze()

@@ -20,7 +20,7 @@ from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, Stre
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import Provider, Refusal, bad_address, broke_off, failure, no_key, parse_retry_after, plain
 from tui_agent.models.prices import look_up
-from tui_agent.models.sdk import Connection, settle
+from tui_agent.models.sdk import Connection
 from tui_agent.tls import tls
 
 if TYPE_CHECKING:
@@ -97,7 +97,6 @@ class AnthropicModel:
 
         # The SDK imports its parts where they are first used: better here than on the event loop.
         import_module("anthropic.resources.models")
-        settle("anthropic")
         timeout = Timeout(self._idle_timeout_s, connect=CONNECT_TIMEOUT_S)
         http = DefaultAsyncHttpxClient(verify=tls(), timeout=timeout)
         return AsyncAnthropic(max_retries=0, http_client=http, timeout=timeout, open_telemetry=False)

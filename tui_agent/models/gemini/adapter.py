@@ -20,7 +20,7 @@ from tui_agent.models.errors import Provider, Refusal, bad_address, broke_off, f
 from tui_agent.models.gemini.reply import GeminiReply
 from tui_agent.models.gemini.request import RequestEncoder
 from tui_agent.models.prices import look_up
-from tui_agent.models.sdk import Connection, settle
+from tui_agent.models.sdk import Connection
 from tui_agent.tls import tls
 
 if TYPE_CHECKING:
@@ -115,7 +115,6 @@ class GeminiModel:
         # Their first use builds them, which takes a while: better here than on the event loop.
         for kind in (GenerateContentConfig, GenerateContentResponse):
             kind.model_validate({})
-        settle("google.genai")
         return Client(vertexai=False, api_key=key, http_options=options), http
 
     async def _chunks(self, request: ModelRequest) -> "AsyncGenerator[GenerateContentResponse, None]":

@@ -21,7 +21,7 @@ from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, ov
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
 from tui_agent.models.ollama.reply import OllamaReply
 from tui_agent.models.ollama.request import Encoded, Options, RequestEncoder
-from tui_agent.models.sdk import Connection, settle
+from tui_agent.models.sdk import Connection
 
 if TYPE_CHECKING:
     from tui_agent.models.ollama.client import StreamingClient
@@ -115,7 +115,6 @@ class OllamaModel:
             address = address_of(self._local.host)
         except ValueError as error:
             raise bad_address(OLLAMA, str(error)) from error
-        settle("ollama")
         self._url = address.url
         return StreamingClient(address, self._idle_timeout_s)
 
