@@ -64,7 +64,7 @@ def prompts_in(session: Session) -> list[Message]:
 def prose(characters: int, seed: int = 1) -> str:
     """Words that no tokenizer finds short."""
     chance = random.Random(seed)
-    words = "".join(chance.choice("abcdefghijklmnop      \n") for _ in range(characters))
+    words = "".join(chance.choices("abcdefghijklmnop      \n", k=characters))
     return re.sub(r"\s{2,}", " ", words)
 
 
