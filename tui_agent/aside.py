@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -9,10 +10,18 @@ from tui_agent.durable import to_completion
 
 Result = TypeVar("Result")
 
+HANDOVER_S = 0.001
+"""After how long a thread that works lets another one go on, in seconds; Python's own default is five times that."""
+
 
 async def aside(work: Callable[[], Result]) -> Result:
     """What `work` gives, done in a thread, to its end also when cancelled: what it reads may be changed only then."""
     return await to_completion(asyncio.to_thread(uncollected, work))
+
+
+def share_often() -> None:
+    """Let the event loop go on after a millisecond of a thread's work: for a program whose keys wait for nothing."""
+    sys.setswitchinterval(HANDOVER_S)
 
 
 def uncollected(work: Callable[[], Result]) -> Result:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from tests.bench.report import Figure
 from tui_agent.agent.agent import Agent
-from tui_agent.aside import aside
+from tui_agent.aside import aside, share_often
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix, Usage, tool_result, user_message
@@ -65,6 +65,7 @@ class Still:
 def figures() -> list[Figure]:
     """For every step the median of the longest blocks of a few rounds."""
     found: list[Figure] = []
+    share_often()
     for name, rounds in asyncio.run(_measured()).items():
         longest = 1000 * statistics.median(held.longest for held in rounds)
         own = 1000 * statistics.median(held.own for held in rounds)

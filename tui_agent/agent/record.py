@@ -80,8 +80,7 @@ class Record:
         async with self._lock:
             if self.engine.is_long and policy_of(model) != self.view.policy:
                 then = await aside(lambda: self.view.after((), policy_of(model)))
-                left = self.engine.become(then, ())
-                await aside(lambda: _free(left))
+                await aside(self.engine.become(then, ()).let_go)
             self.engine.use(model)
 
     async def answer_open_calls(self, text: str = INTERRUPTED) -> tuple[ToolCall, ...]:
@@ -100,7 +99,7 @@ class Record:
                 stamped.append(self.view.log.stamp(entry, now, after=stamped[-1:]))
             await self._store.append(stamped)
             self._waiting.clear()
-            left: list[object] = []
+            left: View | None = None
             moves = any(isinstance(entry, HeadMoved) for entry in stamped)
             if moves or (self.engine.is_long and any(isinstance(entry, _TOUCHING_MUCH) for entry in stamped)):
                 # What touches many messages takes long, and where the head goes there may be more than here: the view
@@ -112,14 +111,9 @@ class Record:
             for entry in stamped:
                 self.trace.record_entry(entry)
             newest = len(self.view.log)
-            if left:
-                await aside(lambda: _free(left))
+            if left is not None:
+                await aside(left.let_go)
             return newest
-
-
-def _free(parts: list[object]) -> None:
-    while parts:
-        parts.pop()
 
 
 class CallAccount:

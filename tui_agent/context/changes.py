@@ -76,15 +76,16 @@ def what_if(view: View, entries: Sequence[AnyContextEntry], situation: Situation
     weigh = Scale(situation.mixed_tokens_of)
     now, later = _total(view, situation), _total(then, situation)
     changed = view.changed_items(then)
-    rest = then.messages_after_shared(view)
-    return Preview(
+    seen = Preview(
         before=situation.tokens,
         after=max(0, situation.tokens - now + later),
         leaving=tuple(old for old, new in changed if _weight(new) < _weight(old)),
         returning=tuple(old for old, new in changed if _weight(new) > _weight(old)),
-        rewritten=sum(weigh.blocks(message.blocks) for message in rest),
+        rewritten=sum(weigh.blocks(message.blocks) for message in then.messages_after_shared(view)),
         reasoning_dropped=max(0, then.reasoning_dropped() - view.reasoning_dropped()),
     )
+    then.let_go()
+    return seen
 
 
 def imagined(view: View, entries: Sequence[AnyContextEntry]) -> View:
@@ -147,7 +148,9 @@ def plan_pin(view: View, items: Sequence[int], situation: Situation, *, share: f
     if not items:
         return Refusal("There is nothing to pin.")
     entry = Pinned(items=tuple(items), reason="The user pinned it.")
-    pinned = situation.mixed_tokens_of(imagined(view, [entry]).pinned_size())
+    then = imagined(view, [entry])
+    pinned = situation.mixed_tokens_of(then.pinned_size())
+    then.let_go()
     allowed = int(situation.budget.history * share)
     if situation.budget.limit and pinned > allowed:
         return Refusal(

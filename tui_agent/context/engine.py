@@ -182,8 +182,8 @@ class ContextEngine:
         self.view.apply(entry)
         self._measure(entry)
 
-    def become(self, then: View, entries: Iterable[AnyEntry]) -> list[object]:
-        """Go on with the view that `View.after` gave for `entries`; what was in its place, see `View.become`."""
+    def become(self, then: View, entries: Iterable[AnyEntry]) -> View:
+        """Go on with the view that `View.after` gave for `entries`; what was in its place, to be let go of."""
         left = self.view.become(then)
         for entry in entries:
             self._measure(entry)
@@ -377,7 +377,13 @@ class ContextEngine:
         before = self.tokens
         draft = yield from self.draft(step, subject)
         if isinstance(draft, Draft):
-            return (yield from self.enter(draft))
+            result = yield from self.enter(draft)
+            # Freed one by one: all turns of a long conversation at once would hold up every thread.
+            parts: list[object] = [*draft.plan.leaving, *draft.material.parts]
+            del draft
+            while parts:
+                parts.pop()
+            return result
         if step == "compact" and not self.fits and (yield from self.recover()):
             return CompactionResult(before, self.tokens, len(self.view.log), draft.reason)
         return CompactionResult(before, before, error=draft.reason)

@@ -76,6 +76,15 @@ class Fold:
         other.course, other._numbers, other._pins = list(self.course), list(self._numbers), list(self._pins)
         return other
 
+    def let_go(self) -> None:
+        """Free its states one by one."""
+        for named in (self.open, self.state_by_call, self._state_by_result):
+            named.clear()
+        while self.states:
+            self.states.pop()
+        while self.course:
+            self.course.pop()
+
     def take(self, entry: AnyEntry) -> None:
         """Take the next entry of this conversation in."""
         match entry:

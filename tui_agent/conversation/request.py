@@ -114,6 +114,14 @@ class Rendering:
         other.live = {seq: state for seq in self.live if (state := fold.state_of(seq)) is not None}
         return other
 
+    def let_go(self) -> None:
+        """Free its messages one by one."""
+        self.live.clear()
+        while self.messages:
+            self.messages.pop()
+        while self._marks:
+            self._marks.pop()
+
     def refresh(self, fold: Fold) -> None:
         """Render what changed since the last call."""
         self._read_prefix(fold)

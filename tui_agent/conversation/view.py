@@ -65,7 +65,10 @@ class View:
         self.log.append(entry)
         if isinstance(entry, HeadMoved):
             self.moves += 1
+            fold, rendering = self._fold, self._rendering
             self._fold, self._rendering = self._branch(entry.to)
+            rendering.let_go()
+            fold.let_go()
         else:
             self._fold.take(entry)
             if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
@@ -84,17 +87,23 @@ class View:
         then._rendered()
         return then
 
-    def become(self, then: "View") -> list[object]:
+    def become(self, then: "View") -> "View":
         """Go on as `then`, a view that `after` gave and that has the same log but for its newest entries.
 
-        What was in its place, in small parts: freeing a long view at once takes some 40 ms.
+        What was in its place, to be let go of.
         """
-        left = [*self._fold.states, *self._fold.course, *self._rendering.messages]
+        left = View()
+        left._fold, left._rendering = self._fold, self._rendering
         for seq in range(len(self.log) + 1, len(then.log) + 1):
             self.log.append(then.log[seq])
         self.moves, self._newest_call = then.moves, then._newest_call
         self._fold, self._rendering = then._fold, then._rendering
         return left
+
+    def let_go(self) -> None:
+        """Free this view part by part: as a whole, a long one takes some 40 ms in which no other thread runs."""
+        self._rendering.let_go()
+        self._fold.let_go()
 
     def _branch(self, head: int) -> tuple[Fold, Rendering]:
         fold, rendering = Fold(), Rendering(self._rendering.policy)

@@ -13,11 +13,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
+from tui_agent.aside import aside
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, UnknownEntry, decode, encode, model_call
 from tui_agent.conversation.log import Log
@@ -202,7 +204,7 @@ class LogStore:
                 damage = damage or error.message
                 size //= 2
                 continue
-            await asyncio.to_thread(reading.take, rows)
+            await aside(partial(reading.take, rows))
             if len(rows) < size:
                 break
         damage = damage or await self._damage_beside_the_log()
@@ -250,7 +252,7 @@ class LogStore:
         finally:
             await database.close()
         with explained(path):
-            aside = await asyncio.to_thread(set_aside, path)
+            kept = await asyncio.to_thread(set_aside, path)
             await asyncio.to_thread(_finish_salvage, path)
         self._database = await open_database(path, SCHEMA)
         saved = f"The {count} entries before the damage were saved"
@@ -258,7 +260,7 @@ class LogStore:
             saved = "The one entry before the damage was saved" if count else "No entry of it could be read"
         self.notices.append(
             f"The log of this session was damaged ({loaded.damage.rstrip('.')}). {saved}; the damaged file was kept "
-            f"as {aside.name}."
+            f"as {kept.name}."
         )
 
 

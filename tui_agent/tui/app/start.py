@@ -5,6 +5,7 @@ import sys
 from contextlib import suppress
 
 from tui_agent.arguments import Arguments
+from tui_agent.aside import share_often
 from tui_agent.settings import Settings
 
 DONE, FAILED = 0, 1
@@ -14,6 +15,7 @@ def run(arguments: Arguments, settings: Settings) -> int:
     """Show the app until the user leaves; the exit code."""
     # Until the session is open hardly anything becomes garbage, and looking for it costs a tenth of the first paint.
     gc.disable()
+    share_often()
     from tui_agent.tui.app.app import TuiAgent
     from tui_agent.tui.app.terminal import terminal_driver
 
