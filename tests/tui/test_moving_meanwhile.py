@@ -73,12 +73,13 @@ async def test_a_turn_and_a_notice_stand_below_what_was_said_before(
 
 
 async def test_of_two_moves_the_last_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async with resumed(monkeypatch, tmp_path) as (app, _, agent):
+    async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
         tip = agent.branches()[0].tip
         await agent.rewind(agent.prompts()[KEPT].seq)
         await agent.rewind(agent.prompts()[3].seq)
         await agent.switch_branch(tip)
-        await app.workers.wait_for_complete()
+        # What the last move ended is no failure: so not `wait_for_complete`, which raises for it.
+        await until(pilot, lambda: all(worker.is_finished for worker in app.workers))
         assert prompts(app) == first(TURNS)
         assert len(notices(app)) == 1
 
