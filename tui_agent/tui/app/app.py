@@ -79,6 +79,7 @@ class TuiAgent(BaseApp):
         """Show the first picture; everything slow comes after it."""
         self.conductor = Conductor(self, self._open)
         self._leave_on_signals()
+        self.app_resume_signal.subscribe(self, self._on_resume)
         self.status.show(mode=self.settings.permissions.mode, hint="")
         self._greet()
         self.entry.prompt.focus()
@@ -132,7 +133,6 @@ class TuiAgent(BaseApp):
             view.show(notice)
         self._show_agent(session.agent)
         self._show_attention()
-        self.app_resume_signal.subscribe(self, self._on_resume)
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return session, view
 
