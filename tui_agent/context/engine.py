@@ -60,7 +60,16 @@ from tui_agent.context.layers.recovery import (
 )
 from tui_agent.context.meter import TokenMeter
 from tui_agent.context.stats import ContextStats, counts, marks, upcoming
-from tui_agent.context.summary.plan import Accepted, Material, SummaryPlan, accept, accept_anew, material_of, rebased
+from tui_agent.context.summary.plan import (
+    Accepted,
+    Material,
+    SummaryPlan,
+    accept,
+    accept_anew,
+    material_of,
+    plan_merge,
+    rebased,
+)
 from tui_agent.context.summary.questions import Prompts
 from tui_agent.context.summary.writing import ANSWER_TOKENS, CompactionResult, Draft, Writers, Written, write_summary
 from tui_agent.conversation.blocks import Image, Reasoning, Text
@@ -431,6 +440,7 @@ class ContextEngine:
         if isinstance(now, Refusal):
             return CompactionResult(self.tokens, self.tokens, error=now.reason)
         result = yield from self._enter(now.plan, now.material, now.written)
+        yield from self._merge_oldest()
         after = structs.replace(self.situation(between_turns=False), cold=True)
         digest = self.digests.plan_after(self.view, now.plan.kept_from)
         yield from self._digest_and_clear(digest, self.clearing.plan(self.view, after))
@@ -532,7 +542,8 @@ class ContextEngine:
 
     def _enter(self, plan: SummaryPlan, material: Material, written: Written) -> Steps[CompactionResult]:
         accepted, boundary = written.accepted, written.accepted.boundary
-        yield ArchiveTurns(self._thread, material.archive)
+        if material.archive:
+            yield ArchiveTurns(self._thread, material.archive)
         prefix, renewed = self.view.prefix, self.renewed_prefix
         renewing: tuple[Prefix, ...] = ()
         if renewed is not None and (prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools)):
@@ -557,6 +568,14 @@ class ContextEngine:
             ),
         )
         return CompactionResult(plan.before, accepted.after, seq, boundary.text)
+
+    def _merge_oldest(self) -> Steps[None]:
+        """Have the oldest summaries become one, where all together have grown too large. If that fails they stay."""
+        plan = plan_merge(self.view, self.situation(between_turns=False), self.settings.compaction)
+        if plan is not None:
+            draft = yield from self.write(plan, asked=True)
+            if isinstance(draft, Draft):
+                yield from self._enter(plan, draft.material, draft.written)
 
     def _digest_and_clear(self, digest: DigestPlan | None, cleared: Cleared | None) -> Steps[None]:
         if digest is not None:
@@ -595,6 +614,8 @@ class ContextEngine:
                 plan = plan_compaction(self.view, here, settings, trigger=None, asked=True, keep=keep, reason=TOO_LARGE)
                 if isinstance(plan, SummaryPlan) and (way == "extract" or here.budget.fits(plan.after)):
                     yield from self._extract(plan)
+                elif way == "extract" and (merge := plan_merge(self.view, here, settings)) is not None:
+                    yield from self._extract(merge)
             case "shorten":
                 yield from self._shorten(here)
 

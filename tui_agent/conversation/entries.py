@@ -190,10 +190,18 @@ class Digested(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag=
     text: str
 
 
+class Words(msgspec.Struct, frozen=True, array_like=True):
+    """What the model is shown of message `seq` of the user, once a boundary covers it."""
+
+    seq: int
+    text: str
+
+
 class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="summarized"):
     """Everything from entry `first` to entry `last` is shown as the one user message `text`.
 
-    `path` is where the covered turns were written out, relative to the session's folder.
+    `path` is where the covered turns were written out, relative to the session's folder. `words` are the user's own in
+    all that is covered so far; they follow the newest boundary. Through `depth` texts has gone what `text` says.
     """
 
     first: int
@@ -205,6 +213,8 @@ class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, ta
     usage: Usage | None = None
     cost_usd: float | None = None
     compaction: Compaction = "summary"
+    words: tuple[Words, ...] = ()
+    depth: int = 1
 
 
 class Checkpointed(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="checkpointed"):
@@ -219,6 +229,8 @@ class Checkpointed(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, 
     usage: Usage | None = None
     cost_usd: float | None = None
     compaction: Compaction = "checkpoint"
+    words: tuple[Words, ...] = ()
+    depth: int = 1
 
 
 class Pinned(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="pinned"):
@@ -245,6 +257,15 @@ class Shortened(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag
     blocks: tuple[tuple[Block, ...], ...]
 
 
+class WordsEdited(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="words_edited"):
+    """The user changed what is kept of their own words: `edits` are the messages with their new texts (empty: none of
+    it is kept), `words` all that is shown from here on.
+    """
+
+    edits: tuple[Words, ...]
+    words: tuple[Words, ...]
+
+
 class Undone(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="undone"):
     """The context entry `target` no longer counts. Undoing an undo brings it back."""
 
@@ -252,7 +273,9 @@ class Undone(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="u
 
 
 Boundary: TypeAlias = Summarized | Checkpointed
-AnyContextEntry: TypeAlias = Cleared | Digested | Summarized | Checkpointed | Pinned | Restored | Shortened | Undone
+AnyContextEntry: TypeAlias = (
+    Cleared | Digested | Summarized | Checkpointed | Pinned | Restored | Shortened | WordsEdited | Undone
+)
 AnyEntry: TypeAlias = (
     Prefix
     | Message

@@ -28,6 +28,8 @@ from tui_agent.conversation.entries import (
     UnattributedCall,
     Undone,
     Withdrawn,
+    Words,
+    WordsEdited,
 )
 from tui_agent.conversation.states import MessageState, ResultState, state_of_message
 
@@ -57,6 +59,7 @@ class Fold:
         self.owned: dict[int, int] = {}
         self.course: list[Point] = []
         self.dirty = 0
+        self.words_stale = False
         self._edits = 0
         self._numbers: list[int] = []
         self._state_by_result: dict[int, MessageState] = {}
@@ -170,12 +173,15 @@ class Fold:
                         self._touch(state)
             case Summarized() | Checkpointed():
                 self.anchors[entry.seq] = entry
-                covered = self._states_between(entry.first, entry.last)
+                self.words_stale = True
+                covered = self.states_between(entry.first, entry.last)
                 if covered:
                     covered[0].anchored += (entry.seq,)
                 for state in covered:
                     state.boundaries += (entry.seq,)
                     self._recompute(state)
+            case WordsEdited():
+                self.words_stale = True
             case Pinned():
                 self._pins.append(entry)
                 for state in self._groups_of(entry.items):
@@ -184,6 +190,31 @@ class Fold:
                 self._set_active(entry.target, active=False)
             case Undone():
                 pass
+
+    def words(self) -> tuple[int, tuple[Words, ...]]:
+        """What is shown of the user's own words, and after which boundary (0: nowhere).
+
+        What stands in view itself, pinned or brought back, is not said again.
+        """
+        shown = [anchor for anchor in self.anchors.values() if self.owned.get(anchor.seq)]
+        if not shown:
+            return 0, ()
+        newest = max(shown, key=lambda anchor: anchor.first)
+        return newest.seq, tuple(each for each in self.all_words() if self._is_hidden(each.seq))
+
+    def all_words(self) -> tuple[Words, ...]:
+        """The user's own words as the newest boundary or edit that counts keeps them, whether they are shown or not."""
+        for seq in reversed(self.context):
+            entry = self.context[seq]
+            if seq not in self.active:
+                continue
+            if isinstance(entry, WordsEdited) or (isinstance(entry, Summarized | Checkpointed) and entry.words):
+                return entry.words
+        return ()
+
+    def _is_hidden(self, seq: int) -> bool:
+        state = self._state_at(seq)
+        return state is not None and bool(state.covered_by)
 
     def index_of(self, seq: int) -> int:
         """The place of the state with this number."""
@@ -198,10 +229,11 @@ class Fold:
         if entry is None or (seq in self.active) == active:
             return
         (self.active.add if active else self.active.discard)(seq)
+        self.words_stale = True
         match entry:
             case Undone() if entry.target < entry.seq:
                 self._set_active(entry.target, active=not active)
-            case Undone():
+            case Undone() | WordsEdited():
                 pass
             case Cleared() | Digested():
                 for result in entry.results:
@@ -214,7 +246,7 @@ class Fold:
                 for state in self._groups_of(entry.items):
                     self._recompute(state)
             case Summarized() | Checkpointed():
-                for state in self._states_between(entry.first, entry.last):
+                for state in self.states_between(entry.first, entry.last):
                     self._recompute(state)
 
     def _recompute(self, state: MessageState) -> None:
@@ -229,6 +261,7 @@ class Fold:
                     self.owned[seq] = self.owned.get(seq, 0) + change
                     self._mark_dirty(bisect_left(self._numbers, self.anchors[seq].first))
             state.covered_by = owner
+            self.words_stale = True
         self._touch(state)
 
     def _is_pinned(self, state: MessageState) -> bool:
@@ -266,7 +299,8 @@ class Fold:
         found = index < len(self.states) and self._numbers[index] == seq
         return self.states[index] if found else None
 
-    def _states_between(self, first: int, last: int) -> list[MessageState]:
+    def states_between(self, first: int, last: int) -> list[MessageState]:
+        """The states from entry `first` to entry `last`."""
         return self.states[bisect_left(self._numbers, first) : bisect_left(self._numbers, last + 1)]
 
     def _groups_of(self, items: Iterable[int]) -> list[MessageState]:

@@ -25,6 +25,7 @@ from tui_agent.conversation.states import (
     render,
     text_segment,
 )
+from tui_agent.conversation.words import block_of
 
 LIVE: frozenset[ItemState] = frozenset(("verbatim", "preview", "restored", "shortened"))
 """States in which a result says more than where to find it."""
@@ -104,6 +105,7 @@ class Rendering:
         self._seen_prefix = -1
         self._marks: list[_Mark] = []
         self._boundary_sizes: dict[int, Size] = {}
+        self._words = (0, "")
 
     def copy(self, fold: Fold) -> "Rendering":
         """Another rendering that goes on by itself; `fold` is a copy of the fold this one renders."""
@@ -125,6 +127,7 @@ class Rendering:
     def refresh(self, fold: Fold) -> None:
         """Render what changed since the last call."""
         self._read_prefix(fold)
+        self._read_words(fold)
         start = min(fold.dirty, len(self._marks))
         mark = self._marks[start - 1] if start else _Mark(0, 0, self._root, NOTHING)
         if start < len(fold.states):
@@ -169,6 +172,18 @@ class Rendering:
         self.sizes["tools"] = size_of_tools(tools)
         self._root = blake2b(msgspec.json.encode((system, tools)), digest_size=16).digest()
 
+    def _read_words(self, fold: Fold) -> None:
+        if not fold.words_stale:
+            return
+        fold.words_stale = False
+        seq, words = fold.words()
+        told = (seq, block_of(words))
+        if told != self._words:
+            for boundary in (self._words[0], seq):
+                if boundary:
+                    fold.dirty = min(fold.dirty, fold.index_of(fold.anchors[boundary].first))
+            self._words = told
+
     def _rewind(self, start: int, mark: _Mark) -> None:
         del self._marks[start:]
         del self.messages[mark.messages :]
@@ -178,12 +193,15 @@ class Rendering:
 
     def _emit_boundary(self, fold: Fold, seq: int, prefix: bytes) -> bytes:
         text = fold.anchors[seq].text if fold.owned.get(seq) else ""
-        text = text if text.strip() else ""
-        size, before = size_of_text(text), self._boundary_sizes.get(seq, NOTHING)
+        told = [text, self._words[1] if self._words[0] == seq else ""]
+        told = [each for each in told if each.strip()]
+        size, before = size_of_text(*told), self._boundary_sizes.get(seq, NOTHING)
         if size != before:
             self.sizes["summaries"] = self.sizes["summaries"].minus(before).plus(size)
         self._boundary_sizes[seq] = size
-        return self._emit(text_segment(text), prefix) if text else prefix
+        for each in told:
+            prefix = self._emit(text_segment(each), prefix)
+        return prefix
 
     def _emit_state(self, fold: Fold, state: MessageState, prefix: bytes) -> bytes:
         with_reasoning = (

@@ -7,7 +7,7 @@ is answered once, right after it; the first message is the user's; no block is e
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tui_agent.conversation.blocks import Block, ToolCall
+from tui_agent.conversation.blocks import Block, Image, Text, ToolCall
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     AnyEntry,
@@ -17,6 +17,8 @@ from tui_agent.conversation.entries import (
     Message,
     Prefix,
     Queued,
+    Words,
+    WordsEdited,
 )
 from tui_agent.conversation.fold import Fold, Point
 from tui_agent.conversation.groups import Group, group_of
@@ -24,7 +26,7 @@ from tui_agent.conversation.items import Item, Items, items_of
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.request import LIVE, BeforeTail, ReasoningPolicy, Rendering, RequestMessage
 from tui_agent.conversation.sizes import NOTHING, Category, Size
-from tui_agent.conversation.states import INTERRUPTED_SIZE, Counts, ItemState
+from tui_agent.conversation.states import INTERRUPTED_SIZE, Counts, ItemState, render
 
 __all__ = ["Item", "Items", "LiveResult", "Point", "ReasoningPolicy", "RequestMessage", "View"]
 
@@ -228,10 +230,52 @@ class View:
                 after = after.plus(place.size if place is not None else INTERRUPTED_SIZE)
         return found
 
+    def originals(self, first: int, last: int) -> list[Group]:
+        """The groups from entry `first` to entry `last` as they were said, whatever covers or shortens them now.
+
+        Renders them anew: slow for a long stretch.
+        """
+        found: list[Group] = []
+        for state in self._fold.states_between(first, last):
+            if state.kind != "tool_summary":
+                whole = state.copy()
+                render(whole, active=set())
+                found.append(group_of(whole))
+        return found
+
+    def active_steps(self) -> frozenset[int]:
+        """The numbers of the context decisions that count."""
+        return frozenset(self._fold.active)
+
     def boundaries(self) -> list[Boundary]:
         """The summaries and checkpoints that the next request shows, in the order they stand there."""
         fold = self._fold
         return [fold.anchors[seq] for state in fold.states for seq in state.anchored if fold.owned.get(seq)]
+
+    def said(self, last: int) -> list[Words]:
+        """The user's own messages up to entry `last`, oldest first, each whole or as they edited it since; those they
+        dropped are left out.
+        """
+        edited: dict[int, str] = {}
+        for entry, counts in self.context_entries():
+            if counts and isinstance(entry, WordsEdited):
+                edited |= {each.seq: each.text for each in entry.edits}
+        found: list[Words] = []
+        for state in self._fold.states:
+            if state.seq > last:
+                break
+            if state.role == "user" and not state.kind:
+                text = edited.get(state.seq)
+                found.append(Words(state.seq, _text_of(state.blocks) if text is None else text))
+        return [each for each in found if each.text]
+
+    def words(self) -> tuple[Words, ...]:
+        """What is kept of the user's own words for when a boundary covers them, oldest first."""
+        return self._fold.all_words()
+
+    def shown_words(self) -> tuple[Words, ...]:
+        """Those of them that the next request says after its newest boundary."""
+        return self._fold.words()[1]
 
     def context_entries(self) -> list[tuple[AnyContextEntry, bool]]:
         """Every context decision of this conversation, oldest first, and whether it still counts."""
@@ -331,3 +375,9 @@ class View:
     def _rendered(self) -> Rendering:
         self._rendering.refresh(self._fold)
         return self._rendering
+
+
+def _text_of(blocks: tuple[Block, ...]) -> str:
+    parts = [block.text for block in blocks if isinstance(block, Text)]
+    parts += ["[a picture]"] * sum(isinstance(block, Image) for block in blocks)
+    return "\n".join(part.strip() for part in parts if part.strip())

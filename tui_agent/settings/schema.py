@@ -159,6 +159,10 @@ class Compaction(Struct, frozen=True, kw_only=True):
     """Form of a summary: five sections, or an outline (intent, decisions, artifacts, next steps)."""
     facts_tokens: Count = 4_000
     """Largest size, in tokens, of the facts appended to a summary that lacks them."""
+    user_words_tokens: Count = 8_000
+    """Largest size, in tokens, of the user's own words kept over every compaction; a tenth of the window at most."""
+    summaries_tokens: Positive = 12_000
+    """Size of all summaries, in tokens, above which the oldest become one; a tenth of the window at most."""
     summary_result_chars: Positive = 1_800
     """Characters of each tool result shown to a separate summarising model."""
     max_compaction_recoveries: Count = 1

@@ -117,9 +117,10 @@ def plan_checkpoint(
         return Refusal("There is no finished work since the last checkpoint or summary.")
     kept = tuple(group for group in groups if group.first > task[-1].first)
     return plan_summary(
+        view,
         situation,
         settings,
-        span=Span((), tuple(task), kept),
+        span=Span(tuple(task), kept),
         form=CHECKPOINT,
         subject=note,
         least_gain=SHORTEST_GAIN,

@@ -174,7 +174,7 @@ def plan_compaction(
     span = span_before(groups, boundaries, start)
     least = SHORTEST_GAIN if asked else _smallest_gain(situation.budget.window, trigger)
     form = OUTLINE if settings.handover == "outline" else FIVE
-    return plan_summary(situation, settings, span=span, form=form, subject=focus, least_gain=least, reason=reason)
+    return plan_summary(view, situation, settings, span=span, form=form, subject=focus, least_gain=least, reason=reason)
 
 
 def _smallest_gain(window: int, trigger: int | None) -> int:

@@ -2,8 +2,11 @@
 
 A plan fixes the first and last entry it covers, so what arrives while the summary is being written is untouched. Pins
 stay and are shown after the summary; the system prompt is no part of the turns, so a summary can lose neither. The
-newest request of the user stays word for word too: where it lies before the cut (a long tool loop), the accepted
-entries bring it back after the summary.
+user's own words follow the newest summary. The newest request stays where it stood, too: where that is before the cut
+(a long tool loop), the accepted entries bring it back.
+
+Each summary covers turns that none covered before, and earlier ones stay as they are. When they have become too large
+together, the oldest are replaced by one that is written from the original turns: nothing is a summary of a summary.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,13 +18,14 @@ from msgspec import structs
 from tui_agent.context.economics import Situation, expected_summary
 from tui_agent.context.effects import Refusal
 from tui_agent.context.summary.extract import extract
-from tui_agent.context.summary.facts import Facts, Source, collect, listing, missing
+from tui_agent.context.summary.facts import Facts, collect, listing, missing
 from tui_agent.context.summary.questions import (
     CHECKPOINT,
+    FIVE,
+    OUTLINE,
     Form,
     Prompts,
     Questions,
-    body_of,
     completed,
     framed,
     questions,
@@ -29,12 +33,17 @@ from tui_agent.context.summary.questions import (
 )
 from tui_agent.context.summary.rendering import archive, cut, fact_sources, transcript
 from tui_agent.context.summary.spans import Scale, Span
-from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Usage
+from tui_agent.context.summary.words import kept_words, words_limit
+from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Undone, Usage, Words
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.sizes import Size
 from tui_agent.conversation.view import View
+from tui_agent.conversation.words import block_of
 from tui_agent.settings import Compaction
 
+NOTHING_TO_SUMMARISE: Final = "There is nothing to summarise: all that is in view is new, pinned, or a summary already."
+SUMMARIES_SHARE: Final = 10
+"""The summaries together take at most one part in so many of the window."""
 SHORTEST_GAIN: Final = 200
 """Tokens that a summary must free at least."""
 WORDS_PER_TOKEN: Final = 0.6
@@ -59,6 +68,10 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
     leaving: tuple[Group, ...]
     kept: Group | None
     brought_back: tuple[int, ...]
+    lapsed: tuple[int, ...]
+    words: tuple[Words, ...]
+    words_limit: int
+    words_growth: int
     replaced: int
     before: int
     after: int
@@ -78,7 +91,7 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
 class Material(msgspec.Struct, frozen=True, kw_only=True):
     """What a summary is written from and checked by.
 
-    `parts` is the transcript for a separate model, oldest first, one part for each earlier summary and each group;
+    `parts` is the transcript for a separate model, oldest first, one part for each group;
     `questions` are the instructions; `extract` is the text that needs no model; `archive` is the Markdown to keep of
     the turns.
     """
@@ -99,7 +112,7 @@ class Accepted(NamedTuple):
     """
 
     boundary: Boundary
-    entries: tuple[Summarized | Checkpointed | Restored, ...]
+    entries: tuple[Summarized | Checkpointed | Restored | Undone, ...]
     text: str
     after: int
     facts_missing: int
@@ -108,11 +121,15 @@ class Accepted(NamedTuple):
 
 
 class Author(NamedTuple):
-    """Who wrote a summary, and what that took. `model` is empty for the extract."""
+    """Who wrote a summary, and what that took. `model` is empty for the extract.
+
+    `depth` is 2 where parts were put together: what it says has gone through two texts.
+    """
 
     model: str = ""
     usage: Usage | None = None
     cost_usd: float | None = None
+    depth: int = 1
 
 
 EXTRACTED: Final = Author()
@@ -124,6 +141,7 @@ CHANGED: Final = (
 
 
 def plan_summary(
+    view: View,
     situation: Situation,
     settings: Compaction,
     *,
@@ -134,13 +152,19 @@ def plan_summary(
     reason: str,
 ) -> SummaryPlan | Refusal:
     """The plan that replaces a span by one text, if that frees at least `least_gain` tokens."""
+    if not span.covered:
+        return Refusal(NOTHING_TO_SUMMARISE)
     brought_back = () if form is CHECKPOINT else span.brought_back
     leaving = [group for group in span.covered if not group.pinned and group.first not in brought_back]
-    if not leaving and len(span.boundaries) < 2:
-        return Refusal("There is nothing to summarise: all that is in view is new, pinned, or a summary already.")
-    replaced = _tokens_replaced(leaving, span.boundaries, situation.mixed_tokens_of)
+    lapsed, again = _lapsed(view, span)
+    if not leaving:
+        return Refusal(NOTHING_TO_SUMMARISE)
+    tokens_of = situation.mixed_tokens_of
+    replaced = _tokens_replaced([*leaving, *again], tokens_of)
     summary = expected_summary(replaced)
-    expected = summary + min(settings.facts_tokens, (replaced - summary) // 4)
+    limit = words_limit(settings.user_words_tokens, situation.budget.window)
+    words, growth = _words(view, span.last, limit, tokens_of)
+    expected = summary + min(settings.facts_tokens, max(0, replaced - summary - growth) // 4) + growth
     if replaced - expected < least_gain:
         freed = max(0, replaced - expected)
         return Refusal(f"A summary would free about {freed:,} of {situation.tokens:,} tokens, too few to be worth it.")
@@ -148,10 +172,14 @@ def plan_summary(
         form=form,
         first=span.first,
         last=span.last,
-        boundaries=span.boundaries,
+        boundaries=(),
         leaving=tuple(leaving),
         kept=span.kept[0] if span.kept else None,
         brought_back=brought_back,
+        lapsed=lapsed,
+        words=words,
+        words_limit=limit,
+        words_growth=growth,
         replaced=replaced,
         before=situation.tokens,
         after=situation.tokens - replaced + expected,
@@ -160,22 +188,62 @@ def plan_summary(
     )
 
 
+def plan_merge(view: View, situation: Situation, settings: Compaction) -> SummaryPlan | None:
+    """The plan that replaces the oldest summaries by one, where all together pass their budget: it is written from the
+    original turns, never from the summaries.
+    """
+    weigh = Scale(situation.mixed_tokens_of)
+    shown = sorted(view.boundaries(), key=lambda each: each.first)
+    window = situation.budget.window
+    budget = min(settings.summaries_tokens, window // SUMMARIES_SHARE) if window else settings.summaries_tokens
+    if len(shown) < 2 or sum(weigh.text(each.text) for each in shown) <= budget:
+        return None
+    merged = tuple(shown[:-1] if len(shown) > 2 else shown)
+    first, last = merged[0].first, max(each.last for each in merged)
+    replaced = sum(weigh.text(each.text) for each in merged)
+    newest = next((group for group in reversed(view.groups()) if group.starts_turn), None)
+    back = (newest.first,) if newest is not None and first <= newest.first <= last and not newest.pinned else ()
+    return SummaryPlan(
+        form=OUTLINE if settings.handover == "outline" else FIVE,
+        first=first,
+        last=last,
+        boundaries=merged,
+        leaving=tuple(group for group in view.originals(first, last) if not group.pinned),
+        kept=None,
+        brought_back=back,
+        lapsed=(),
+        words=(),
+        words_limit=0,
+        words_growth=0,
+        replaced=replaced,
+        before=situation.tokens,
+        after=situation.tokens - replaced + replaced // 2,
+        subject="",
+        reason=f"all summaries together passed {budget:,} tokens: the oldest {len(merged)} become one",
+    )
+
+
 def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Prompts) -> Material:
     """What the summary of `plan` is written from. Reads all that leaves the view: slow for a long span."""
-    parts, sources = transcribed(plan.boundaries, plan.leaving, settings.summary_result_chars)
-    words = max(60, int(expected_summary(plan.replaced) * WORDS_PER_TOKEN))
+    expected = plan.replaced // 2 if plan.boundaries else expected_summary(plan.replaced)
     return Material(
-        parts=parts,
-        questions=questions(prompts, plan.form, words=words, focus=plan.subject, kept=_what_stays(plan.kept)),
+        parts=transcript(plan.leaving, result_chars=settings.summary_result_chars),
+        questions=questions(
+            prompts,
+            plan.form,
+            words=max(60, int(expected * WORDS_PER_TOKEN)),
+            focus=plan.subject,
+            kept=_what_stays(plan.kept),
+        ),
         extract=extract(
             plan.form,
             plan.leaving,
-            earlier=[body_of(boundary.text) for boundary in plan.boundaries],
             note=plan.subject if plan.form is CHECKPOINT else "",
             limit=max(400, min(_EXTRACT_CHARS, plan.replaced)),
         ),
-        facts=collect(sources),
-        archive=archive(view, plan.leaving),
+        facts=collect(fact_sources(plan.leaving)),
+        # What is merged was archived when it left the view.
+        archive="" if plan.boundaries else archive(view, plan.leaving),
     )
 
 
@@ -189,19 +257,43 @@ def rebased(plan: SummaryPlan, view: View, *, tokens: int, tokens_of: Callable[[
     groups = view.groups()
     covered = [group for group in groups if plan.first <= group.first <= plan.last]
     leaving = [group for group in covered if not group.pinned and group.first not in plan.brought_back]
-    boundaries = [each for each in view.boundaries() if plan.first <= each.first <= plan.last]
     same = [_digests(group) for group in leaving] == [_digests(group) for group in plan.leaving]
-    if not same or boundaries != list(plan.boundaries):
+    if not same or any(plan.first <= each.first <= plan.last for each in view.boundaries()):
         return Refusal(CHANGED)
-    replaced = _tokens_replaced(leaving, boundaries, tokens_of)
-    expected = plan.after - (plan.before - plan.replaced)
+    lapsed = tuple(seq for seq in plan.lapsed if seq in view.active_steps())
+    replaced = plan.replaced if lapsed == plan.lapsed else _tokens_replaced(leaving, tokens_of)
+    words, growth = _words(view, plan.last, plan.words_limit, tokens_of)
+    expected = plan.after - (plan.before - plan.replaced) - plan.words_growth + growth
     return structs.replace(
         plan,
         kept=next((group for group in groups if group.first > plan.last), None),
+        lapsed=lapsed,
+        words=words,
+        words_growth=growth,
         replaced=replaced,
         before=tokens,
         after=tokens - replaced + expected,
     )
+
+
+def _words(view: View, last: int, limit: int, tokens_of: Callable[[Size], int]) -> tuple[tuple[Words, ...], int]:
+    """The user's own words up to entry `last`, and how many tokens more they take than those that are shown now."""
+    words = kept_words(view.said(last), limit=limit, tokens_of=tokens_of)
+    weigh = Scale(tokens_of).text
+    return words, weigh(block_of(words)) - weigh(block_of(view.shown_words()))
+
+
+def _lapsed(view: View, span: Span) -> tuple[tuple[int, ...], list[Group]]:
+    """The entries that brought back an earlier request, now that it is no longer the newest, and what they show."""
+    if not any(group.starts_turn for group in (*span.covered, *span.kept)):
+        return (), []
+    requests = {group.first: group for group in span.earlier if group.starts_turn and not group.pinned}
+    entries = [
+        entry
+        for entry, counts in view.context_entries()
+        if counts and isinstance(entry, Restored) and entry.items and all(seq in requests for seq in entry.items)
+    ]
+    return tuple(entry.seq for entry in entries), [requests[seq] for entry in entries for seq in entry.items]
 
 
 def accept(
@@ -223,13 +315,13 @@ def accept(
         return Refusal(complaint)
     body = completed(plan.form, text, material.extract)
     weigh = Scale(tokens_of)
-    bare = weigh.text(framed(plan.form, body, "", path))
+    bare = weigh.text(framed(plan.form, body, "", path)) + plan.words_growth
     if bare >= plan.replaced:
         return Refusal(f"The summary takes {bare:,} tokens, the turns it replaces only {plan.replaced:,}.")
-    lost = missing(material.facts, body)
+    lost = missing(material.facts, f"{body}\n{block_of(plan.words)}")
     room = min(settings.facts_tokens, (plan.replaced - bare) // 2)
     shown = listing(lost, limit=room, tokens_of=tokens_of, where=path)
-    size = weigh.text(framed(plan.form, body, shown, path))
+    size = weigh.text(framed(plan.form, body, shown, path)) + plan.words_growth
     if size >= plan.replaced:
         return Refusal(
             f"With its facts the summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}."
@@ -257,10 +349,10 @@ def accept_anew(
     text, before = text.strip(), accepted.boundary
     if not text:
         return Refusal("The summary is empty.")
-    size = Scale(tokens_of).text(framed(plan.form, text, "", before.path))
+    size = Scale(tokens_of).text(framed(plan.form, text, "", before.path)) + plan.words_growth
     if size >= plan.replaced:
         return Refusal(f"The summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}.")
-    author = Author(before.model, before.usage, before.cost_usd)
+    author = Author(before.model, before.usage, before.cost_usd, before.depth)
     lacking, reason = (accepted.facts_missing, accepted.facts_appended), before.reason
     if text != accepted.text:
         lacking, reason = (missing(facts, text).total, 0), f"{plan.reason}, edited"
@@ -282,36 +374,20 @@ def _accepted(
 ) -> Accepted:
     after = plan.before - plan.replaced + size
     boundary = _boundary(plan, framed(plan.form, text, "", path), path, author, after)
-    entries: tuple[Summarized | Checkpointed | Restored, ...] = (boundary,)
+    entries: tuple[Summarized | Checkpointed | Restored | Undone, ...] = (boundary,)
     if plan.brought_back:
         why = "The newest request stays word for word."
         back = Restored(
             items=plan.brought_back, texts=("",) * len(plan.brought_back), reason=why, before=after, after=after
         )
         entries += (back,)
+    for seq in plan.lapsed:
+        entries += (Undone(target=seq, reason="A newer request came since.", before=after, after=after),)
     return Accepted(boundary, entries, text, after, *facts, sections_added)
 
 
-def transcribed(
-    boundaries: Sequence[Boundary], groups: Sequence[Group], result_chars: int
-) -> tuple[tuple[str, ...], list[Source]]:
-    """What is summarised, in order: as text for a summariser, and as sources of facts."""
-    parts: list[str] = []
-    sources: list[Source] = []
-    for covered in sorted([*boundaries, *groups], key=lambda each: (each.first, isinstance(each, Group))):
-        if isinstance(covered, Group):
-            parts += transcript([covered], result_chars=result_chars)
-            sources += fact_sources([covered])
-        else:
-            name = "record of a finished task" if isinstance(covered, Checkpointed) else "handover written earlier"
-            parts.append(f"[{name}]\n{body_of(covered.text)}")
-            sources.append(Source("summary", covered.text))
-    return tuple(parts), sources
-
-
-def _tokens_replaced(groups: Sequence[Group], boundaries: Sequence[Boundary], tokens_of: Callable[[Size], int]) -> int:
-    weigh = Scale(tokens_of)
-    return sum(map(weigh.group, groups)) + sum(weigh.text(boundary.text) for boundary in boundaries)
+def _tokens_replaced(groups: Sequence[Group], tokens_of: Callable[[Size], int]) -> int:
+    return sum(map(Scale(tokens_of).group, groups))
 
 
 def _digests(group: Group) -> tuple[int, int, tuple[bytes, ...]]:
@@ -356,6 +432,8 @@ def _boundary(plan: SummaryPlan, text: str, path: str, author: Author, after: in
         model=author.model,
         usage=author.usage,
         cost_usd=author.cost_usd,
+        words=plan.words,
+        depth=author.depth,
         reason=plan.reason,
         before=plan.before,
         after=after,

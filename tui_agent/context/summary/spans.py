@@ -1,7 +1,7 @@
 """Where the view is cut: which groups a summary replaces, and which stay word for word after it.
 
-A cut falls between two groups, never within what an earlier boundary covers, and never after something that the model
-has not seen: a running or just finished tool step and a new prompt always stay.
+A summary covers what was said since the one before it, never that one itself. A cut falls between two groups, and never
+after something that the model has not seen: a running or just finished tool step and a new prompt always stay.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,21 +14,23 @@ from tui_agent.conversation.sizes import NOTHING, Size, size_of_block, size_of_t
 
 
 class Span(NamedTuple):
-    """What one summary is to cover: the boundaries and groups it replaces, and the groups shown after it."""
+    """What one summary is to cover: the groups it replaces, and the groups shown after it. `earlier` are groups that
+    stand among earlier summaries, pinned or brought back.
+    """
 
-    boundaries: tuple[Boundary, ...]
     covered: tuple[Group, ...]
     kept: tuple[Group, ...]
+    earlier: tuple[Group, ...] = ()
 
     @property
     def first(self) -> int:
         """The first entry covered."""
-        return min(each.first for each in (*self.covered, *self.boundaries))
+        return self.covered[0].first
 
     @property
     def last(self) -> int:
         """The last entry covered; a group whose results came in after the cut is covered with its call."""
-        last = max(each.last for each in (*self.covered, *self.boundaries))
+        last = max(each.last for each in self.covered)
         return min(last, self.kept[0].first - 1) if self.kept else last
 
     @property
@@ -95,17 +97,8 @@ def _unseen(groups: Sequence[Group]) -> int:
 
 
 def span_before(groups: Sequence[Group], boundaries: Sequence[Boundary], start: int) -> Span:
-    """Cut at `start` or, where that would split what a boundary covers, at the next place after it, else before it."""
-    latest = _unseen(groups)
-    start = min(start, latest)
-
-    def free(index: int) -> bool:
-        if index == len(groups):
-            return True
-        return not any(boundary.first < groups[index].first <= boundary.last for boundary in boundaries)
-
-    candidates = [*range(start, latest + 1), *range(start - 1, -1, -1)]
-    cut_at = next((index for index in candidates if free(index)), 0)
-    kept = tuple(groups[cut_at:])
-    inside = tuple(boundary for boundary in boundaries if not kept or boundary.first < kept[0].first)
-    return Span(inside, tuple(groups[:cut_at]), kept)
+    """What was said between the newest boundary and the group at `start`, as far as the model has seen it."""
+    edge = max((boundary.last for boundary in boundaries), default=0)
+    begin = sum(group.first <= edge for group in groups)
+    cut_at = max(begin, min(start, _unseen(groups)))
+    return Span(tuple(groups[begin:cut_at]), tuple(groups[cut_at:]), tuple(groups[:begin]))

@@ -176,6 +176,8 @@ def write_summary(
     leads to none: a lesser summary is no answer to it.
     """
     choice = choose_writer(plan, material, writers)
+    # What is merged is no longer in the running request, so no model can be asked for it there.
+    same_prefix = choice.way == "same_prefix" and not plan.boundaries
     failures: list[str] = []
     answers: list[Answer] = []
 
@@ -193,7 +195,7 @@ def write_summary(
             failures.append(f"own writer: {answer.reason}")
         elif (done := try_out(answer.text, _author([answer]), "own writer", "by the writer of its own")) is not None:
             return done
-    for attempt in attempts(material, writers, same_prefix=choice.way == "same_prefix"):
+    for attempt in attempts(material, writers, same_prefix=same_prefix):
         if attempt.way == "extract":
             text, author = material.extract, EXTRACTED
         else:
@@ -204,7 +206,8 @@ def write_summary(
                     return asked_text
                 failures.append(f"{attempt.way}: {asked_text.reason}")
                 continue
-            text, author = asked_text, _author(answers[before:])
+            depth = 2 if len(attempt.materials) > 1 else 1
+            text, author = asked_text, _author(answers[before:])._replace(depth=depth)
         done = try_out(text, author, attempt.way, _how(attempt.way, choice))
         if done is not None:
             return done

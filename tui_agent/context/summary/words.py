@@ -1,0 +1,116 @@
+"""What is kept of the user's own words over every compaction: all of it, as long as there is room.
+
+Where there is not, pastes are cut first, the longest most; then chatter goes, the oldest first; what the user demanded,
+decided, prefers or stated as a fact goes last (README, reference: summaries). A value that a later statement replaced
+is struck out, so it is never told as valid.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from tui_agent.context.summary.rendering import cut
+from tui_agent.context.summary.statements import Weight, statements, struck_out, weight_of
+from tui_agent.conversation.entries import Words
+from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.conversation.words import HEADING
+
+CAPS: Final = (12_000, 6_000, 3_000, 1_500)
+"""Characters to which texts are cut, one after the other, before any is left out."""
+LAST_CAPS: Final = (600, 300)
+READ_CHARS: Final = 24_000
+"""Characters of a message in which statements are looked for."""
+WINDOW_SHARE: Final = 10
+"""The words take at most one part in so many of the window."""
+
+
+def words_limit(setting: int, window: int) -> int:
+    """How many tokens the words may take: what is set, but no more than a tenth of a known window."""
+    return min(setting, window // WINDOW_SHARE) if window else setting
+
+
+def kept_words(said: Sequence[Words], *, limit: int, tokens_of: Callable[[Size], int]) -> tuple[Words, ...]:
+    """What is kept of messages of the user, oldest first, in a block of at most `limit` tokens."""
+    words = _without_repeats(said)
+    texts = struck_out([each.text[:READ_CHARS] for each in words])
+    words = [Words(each.seq, text + each.text[READ_CHARS:]) for each, text in zip(words, texts, strict=True)]
+    room = _Room(limit, tokens_of)
+    cuts = _cuts(words)
+    place = bisect_left(cuts, True, key=lambda cut: room.holds(_cut(words, cut)))
+    return tuple(_cut(words, cuts[min(place, len(cuts) - 1)]))
+
+
+class _Cut(NamedTuple):
+    """How much of the words is kept: characters of each text (0: all), which messages not at all, and whether of the
+    others only the sentences that bind.
+    """
+
+    cap: int = 0
+    gone: frozenset[int] = frozenset()
+    binding: bool = False
+
+
+def _cuts(words: Sequence[Words]) -> list[_Cut]:
+    """The ways to keep ever less, down to nothing."""
+    found = [_Cut(cap) for cap in (0, *CAPS)]
+    weights = {each.seq: weight_of(each.text[:READ_CHARS]) for each in words}
+    newest = words[-1].seq if words else 0
+
+    def without(weight: Weight) -> None:
+        last = found[-1]
+        light = [seq for seq, its in weights.items() if its == weight and seq != newest]
+        # In some fifty steps, for a long conversation has thousands.
+        step = max(1, len(light) // 50)
+        for count in range(step, len(light) + step, step):
+            found.append(last._replace(gone=last.gone.union(light[:count])))
+
+    without(Weight.CHATTER)
+    without(Weight.DETAIL)
+    found.append(found[-1]._replace(binding=True))
+    found += [found[-1]._replace(cap=cap) for cap in LAST_CAPS]
+    without(Weight.STANDING)
+    without(Weight.RULE)
+    found.append(_Cut(gone=frozenset(weights)))
+    return found
+
+
+def _cut(words: Sequence[Words], how: _Cut) -> list[Words]:
+    kept = []
+    for each in words:
+        if each.seq in how.gone:
+            continue
+        text = _binding(each.text) if how.binding else each.text
+        if how.cap and len(text) > how.cap:
+            text = f"{cut(text, how.cap)}\n[the whole is message {each.seq}, which recall finds]"
+        kept.append(Words(each.seq, text))
+    return kept
+
+
+def _binding(text: str) -> str:
+    """The sentences of a text that bind, or all of it where none does."""
+    found = [one.text.strip() for one in statements(text) if one.weight >= Weight.STANDING]
+    return " … ".join(found) or text
+
+
+class _Room:
+    """Whether words fit. A text is weighed once, however often words with it are tried."""
+
+    def __init__(self, limit: int, tokens_of: Callable[[Size], int]) -> None:
+        self._limit = limit
+        self._tokens_of = tokens_of
+        self._sizes: dict[str, Size] = {}
+
+    def holds(self, words: Sequence[Words]) -> bool:
+        total = size_of_text(HEADING)
+        for each in words:
+            size = self._sizes.get(each.text)
+            if size is None:
+                size = self._sizes[each.text] = size_of_text(f"\n- {each.text}")
+            total = total.plus(size)
+        return not words or self._tokens_of(total) <= self._limit
+
+
+def _without_repeats(said: Sequence[Words]) -> list[Words]:
+    """Of what was said several times the newest."""
+    newest = {" ".join(each.text.casefold().split()): each.seq for each in said}
+    return [each for each in said if newest[" ".join(each.text.casefold().split())] == each.seq]
