@@ -26,6 +26,7 @@ from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Delivered, Message, Queued, Summarized
 from tui_agent.conversation.view import View
+from tui_agent.conversation.words import HEADING as WORDS
 from tui_agent.session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -277,7 +278,8 @@ async def test_a_compaction_that_is_refused_says_so_once_and_then_backs_off(
                 told = await say(session, f"{number}: " + "please go on " * 150)
                 assert [event for event in told if isinstance(event, events.TurnFailed)] == []
                 compacted.append(sum(isinstance(event, events.ContextStep) for event in told))
-            assert max(compacted) <= 1
+            # A compaction, and with it at most the merging of the summaries before it.
+            assert max(compacted) <= 2
             assert 0 < sum(compacted) < 24
 
 
@@ -369,8 +371,9 @@ async def test_nested_summaries_undone_in_any_order_after_a_resume(tmp_path: Pat
         twice, name = shown(session.agent.engine.view), session.id
     async with talking(tmp_path, OFFLINE, resume=name) as session:
         assert shown(session.agent.engine.view) == twice
+        assert twice.startswith(once[: once.index(WORDS)])
         assert not isinstance(await session.agent.undo(first), Refusal)
-        assert shown(session.agent.engine.view) == twice
+        assert len(shown(session.agent.engine.view)) > len(twice)
         assert not isinstance(await session.agent.undo(second), Refusal)
         whole = shown(session.agent.engine.view)
         assert "read test_calc.py" in whole

@@ -43,6 +43,7 @@ from tui_agent.conversation.entries import (
     Shortened,
     Summarized,
     UnattributedCall,
+    Undone,
     Usage,
 )
 from tui_agent.conversation.request import ModelRequest
@@ -325,6 +326,8 @@ def covered(entry: AnyContextEntry) -> tuple[int, ...]:
             return entry.results
         case Restored() | Shortened():
             return entry.items
+        case Undone():
+            return ()
         case _:
             raise AssertionError(entry)
 

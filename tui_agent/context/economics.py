@@ -79,8 +79,10 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     `tokens` is the size of the next request; `growth` the clearable tokens (tool results) that a call has added on
     average, `growth_of_all` all tokens; `cold`: the provider's cache of the prefix has run out, so an edit re-bills
     nothing; `between_turns`: the user is about to speak, else a tool loop is running; `rates` None: prices are unknown;
-    `small_rates` are those of the model beside it that could write a summary. `tokens_of` turns a raw size of tool
-    results into tokens of the model that answers, `mixed_tokens_of` one that is a mixture like the whole conversation.
+    `small_rates` are those of the model beside it that could write a summary; `staying` are the tokens of the
+    conversation that no compaction frees: earlier summaries, and the user's own words. `tokens_of` turns a raw size of
+    tool results into tokens of the model that answers, `mixed_tokens_of` one that is a mixture like the whole
+    conversation.
     """
 
     budget: Budget
@@ -92,6 +94,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     between_turns: bool
     rates: Rates | None
     small_rates: Rates | None
+    staying: int = 0
     tokens_of: Callable[[Size], int]
     mixed_tokens_of: Callable[[Size], int]
 
@@ -315,7 +318,8 @@ class Worth(NamedTuple):
 
 def compaction_worth(here: Situation, settings: Compaction, rates: Rates, *, keep: int, small: Rates | None) -> Worth:
     """A compaction now that keeps `keep` tokens; `small` are the rates of a cheaper model that could write it."""
-    replaced = max(0, here.tokens - here.budget.fixed - keep)
+    stays = here.budget.fixed + here.staying + keep
+    replaced = max(0, here.tokens - stays)
     written = expected_summary(replaced)
     whole = written + min(settings.facts_tokens, replaced // FACTS_SHARE)
     same_prefix = (0.0 if here.cold else rates.read * here.tokens) + written * rates.output
@@ -324,7 +328,7 @@ def compaction_worth(here: Situation, settings: Compaction, rates: Rates, *, kee
         alone = (TRANSCRIPT_SHARE * here.tokens + written * small.output) * small.input_usd / rates.input_usd
         writing = min(same_prefix, alone)
     rewriting = 0.0 if here.cold else max(0.0, rates.write - rates.read) * (keep + whole)
-    return Worth(writing + rewriting, here.tokens - (here.budget.fixed + keep + whole))
+    return Worth(writing + rewriting, here.tokens - (stays + whole))
 
 
 def pays_from(here: Situation, settings: Compaction, rates: Rates, worth: Worth, *, growth: float) -> float | None:

@@ -71,6 +71,7 @@ from tui_agent.context.summary.plan import (
     rebased,
 )
 from tui_agent.context.summary.questions import Prompts
+from tui_agent.context.summary.words import words_limit
 from tui_agent.context.summary.writing import ANSWER_TOKENS, CompactionResult, Draft, Writers, Written, write_summary
 from tui_agent.conversation.blocks import Image, Reasoning, Text
 from tui_agent.conversation.entries import (
@@ -508,6 +509,8 @@ class ContextEngine:
     def situation(self, *, between_turns: bool) -> Situation:
         """This moment, as every layer is told of it."""
         tokens, model, growth = self.tokens, self.model, self.meter.growth
+        sizes = self.meter.categories(self.view)
+        words = words_limit(self.settings.compaction.user_words_tokens, self.window.tokens)
         return Situation(
             budget=self.budget,
             limits=self.thresholds,
@@ -518,6 +521,7 @@ class ContextEngine:
             between_turns=between_turns,
             rates=model.rates(tokens),
             small_rates=model.small.rates(tokens) if model.small is not None else None,
+            staying=sizes["summaries"] + min(sizes["user"], words),
             tokens_of=lambda size: self.meter.tokens_of(self.view, size),
             mixed_tokens_of=self.meter.mixed_tokens_of(self.view),
         )

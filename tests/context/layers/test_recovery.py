@@ -263,8 +263,8 @@ def test_the_mildest_way_that_is_enough_is_taken() -> None:
     def grown(window: int, results: int, *, turns: int = 0) -> tuple[ContextEngine, Performer]:
         here = engine(window)
         for number in range(turns):
-            here.extend([user_message(f"question {number} " * 60)])
-            answer(here, Text(f"answer {number} " * 60))
+            here.extend([user_message(f"question {number}")])
+            answer(here, Text(f"answer {number} " * 120))
         here.extend([user_message("go")])
         for number in range(results):
             answer(here, ToolCall(f"c{number}", "read_file", f'{{"path":"{number}.py"}}'))

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -448,8 +448,8 @@ def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted:
         assert headings[: len(FIVE.sections)] == list(FIVE.sections)
 
 
-@given(logs(steps=40))
-@settings(deadline=None, max_examples=100)
+@given(logs(steps=80))
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.filter_too_much])
 def test_any_checkpoint_of_any_conversation(drawn: object) -> None:
     assert isinstance(drawn, View)
     view = with_planted_facts(drawn)

@@ -185,6 +185,26 @@ def summary(settings: Settings, folder: Path) -> object:
     return prepared(settings, reading(190_000)).done[0].text
 
 
+def words(settings: Settings, folder: Path) -> object:
+    """What is kept of the user's own words."""
+    ready = engine(settings, talking(190_000))
+    Performer(ready, written(SUMMARY)).run(ready.prepare())
+    return ready.view.shown_words()
+
+
+def merged(settings: Settings, folder: Path) -> object:
+    """How many summaries stand there after two compactions."""
+    ready = engine(settings, reading(190_000))
+    caller = Performer(ready, written(SUMMARY))
+    caller.run(ready.prepare())
+    for number in range(40):
+        call = ToolCall(f"more{number}", "read_file", f'{{"path":"more_{number}.py"}}')
+        ready.extend([Message(role="assistant", blocks=(call,), model=MODEL)])
+        ready.extend([tool_result(ToolResult(call.id, f"more_{number} " * 1_500))])
+    caller.run(ready.prepare())
+    return len(ready.view.boundaries())
+
+
 def separately_asked(settings: Settings, folder: Path) -> object:
     """What a cheaper model is shown of the turns it summarises."""
     free = ModelFacts(name="anthropic:claude-haiku-5-5", window=500_000, prices=((0, Rates(0.1, 1.25, 5.0, 0.01)),))
@@ -255,6 +275,8 @@ PROBES: Mapping[str, Probe] = {
     "compaction.thrift_cold": Probe(3.0, course(60, pause_s=1_000.0), SUMMARIES),
     "compaction.handover": Probe("outline", lambda settings, _: asked(settings, talking(180_000))),
     "compaction.facts_tokens": Probe(0, summary, SUMMARIES),
+    "compaction.user_words_tokens": Probe(50, words, SUMMARIES),
+    "compaction.summaries_tokens": Probe(100, merged, SUMMARIES),
     "compaction.summary_result_chars": Probe(200, separately_asked, SUMMARIES),
     "compaction.max_backoff_turns": Probe(3, pause_after_failures),
 }

@@ -9,7 +9,7 @@ Each summary covers turns that none covered before, and earlier ones stay as the
 together, the oldest are replaced by one that is written from the original turns: nothing is a summary of a summary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -163,7 +163,8 @@ def plan_summary(
     replaced = _tokens_replaced([*leaving, *again], tokens_of)
     summary = expected_summary(replaced)
     limit = words_limit(settings.user_words_tokens, situation.budget.window)
-    words, growth = _words(view, span.last, limit, tokens_of)
+    hidden = {group.first for group in (*leaving, *again)}
+    words, growth = _words(view, span.last, hidden, limit, tokens_of)
     expected = summary + min(settings.facts_tokens, max(0, replaced - summary - growth) // 4) + growth
     if replaced - expected < least_gain:
         freed = max(0, replaced - expected)
@@ -262,7 +263,9 @@ def rebased(plan: SummaryPlan, view: View, *, tokens: int, tokens_of: Callable[[
         return Refusal(CHANGED)
     lapsed = tuple(seq for seq in plan.lapsed if seq in view.active_steps())
     replaced = plan.replaced if lapsed == plan.lapsed else _tokens_replaced(leaving, tokens_of)
-    words, growth = _words(view, plan.last, plan.words_limit, tokens_of)
+    again = {seq for each in lapsed if isinstance(back := view.context_entry(each), Restored) for seq in back.items}
+    hidden = {group.first for group in leaving} | again
+    words, growth = _words(view, plan.last, hidden, plan.words_limit, tokens_of)
     expected = plan.after - (plan.before - plan.replaced) - plan.words_growth + growth
     return structs.replace(
         plan,
@@ -276,11 +279,16 @@ def rebased(plan: SummaryPlan, view: View, *, tokens: int, tokens_of: Callable[[
     )
 
 
-def _words(view: View, last: int, limit: int, tokens_of: Callable[[Size], int]) -> tuple[tuple[Words, ...], int]:
-    """The user's own words up to entry `last`, and how many tokens more they take than those that are shown now."""
+def _words(
+    view: View, last: int, hidden: Collection[int], limit: int, tokens_of: Callable[[Size], int]
+) -> tuple[tuple[Words, ...], int]:
+    """The user's own words up to entry `last`, and how many tokens more they take than those that are shown now, once
+    what starts with the entries in `hidden` leaves the view.
+    """
     words = kept_words(view.said(last), limit=limit, tokens_of=tokens_of)
+    stays = {group.first for group in view.groups()}.difference(hidden)
     weigh = Scale(tokens_of).text
-    return words, weigh(block_of(words)) - weigh(block_of(view.shown_words()))
+    return words, weigh(block_of(words, stays)) - weigh(block_of(view.shown_words()))
 
 
 def _lapsed(view: View, span: Span) -> tuple[tuple[int, ...], list[Group]]:
