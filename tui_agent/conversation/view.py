@@ -252,18 +252,14 @@ class View:
         fold = self._fold
         return [fold.anchors[seq] for state in fold.states for seq in state.anchored if fold.owned.get(seq)]
 
-    def said(self, last: int) -> list[Words]:
-        """The user's own messages up to entry `last`, oldest first, each whole or as they edited it since; those they
-        dropped are left out.
-        """
+    def said(self) -> list[Words]:
+        """The user's own messages, oldest first, each whole or as they edited it since; those dropped are left out."""
         edited: dict[int, str] = {}
         for entry, counts in self.context_entries():
             if counts and isinstance(entry, WordsEdited):
                 edited |= {each.seq: each.text for each in entry.edits}
         found: list[Words] = []
         for state in self._fold.states:
-            if state.seq > last:
-                break
             if state.role == "user" and not state.kind:
                 text = edited.get(state.seq)
                 found.append(Words(state.seq, _text_of(state.blocks) if text is None else text))

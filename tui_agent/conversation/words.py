@@ -5,7 +5,7 @@ from typing import Final
 
 from tui_agent.conversation.entries import Words
 
-HEADING: Final = "[What the user said so far, in their own words; a later line goes before an earlier one]"
+HEADING: Final = "[What the user said, in their own words, oldest first]"
 
 
 def block_of(words: Sequence[Words], shown: Collection[int] = ()) -> str:

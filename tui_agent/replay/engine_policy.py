@@ -201,14 +201,13 @@ class EnginePolicy:
         """What the summary that is being written is to replace, and the tokens it may take."""
         first, last = self._covered
         view = self.engine.view
+        merged = [boundary for boundary in view.boundaries() if first <= boundary.first <= last]
+        if merged:
+            groups = view.originals(first, last)
+            return fact_sources(groups), sum(text_tokens(boundary.text) for boundary in merged) // 2
         groups = [group for group in view.groups() if first <= group.first <= last and not group.pinned]
-        earlier = [boundary for boundary in view.boundaries() if first <= boundary.first <= last]
-        found = [(group.first, fact_sources([group])) for group in groups]
-        found += [(boundary.first, [Source("summary", boundary.text)]) for boundary in earlier]
         blocks = [block for group in groups for segment in group.segments for block in segment.blocks]
-        replaced = block_tokens(blocks) + sum(text_tokens(boundary.text) for boundary in earlier)
-        ordered = sorted(found, key=lambda each: each[0])
-        return [source for _, sources in ordered for source in sources], expected_summary(replaced)
+        return fact_sources(groups), expected_summary(block_tokens(blocks))
 
     # The prompt
 

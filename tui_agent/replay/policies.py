@@ -195,7 +195,7 @@ class Keeping:
 
 def _source(part: PromptPart) -> Source:
     if part.kind == "summary":
-        return Source("summary", part.text)
+        return Source("assistant", part.text)
     if part.kind in ("cleared", "preview") or part.recorded is None:
         return Source("tool", part.text)
     return Source("tool" if part.recorded.is_result else part.recorded.message.role, part.recorded.text)

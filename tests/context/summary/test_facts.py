@@ -32,21 +32,6 @@ def written(sources: list[Source], summary: str = "", limit: int = 4_000) -> str
     return listing(missing(collect(sources), summary), limit=limit, tokens_of=estimate, where=WHERE)
 
 
-def test_the_users_constraints_stay_word_for_word() -> None:
-    text = (
-        "Fix the parser. Never touch the migrations folder!\nBitte nichts an der API ändern.\n- only Python 3.11 please"
-    )
-    demands = collect([Source("user", text)]).demands
-    assert "Never touch the migrations folder!" in demands
-    assert "only Python 3.11 please" in demands
-    assert any("Bitte" in demand for demand in demands)
-    assert "Fix the parser." not in demands
-
-
-def test_only_the_user_makes_demands() -> None:
-    assert collect([Source("tool", "You must never do this."), Source("assistant", "I must only read.")]).demands == ()
-
-
 def test_what_the_summary_says_is_not_said_again() -> None:
     sources = [Source("tool", "src/a.py and src/b.py"), Source("user", "Never delete src/b.py.")]
     text = written(sources, "We looked at src/a.py. Never delete\nsrc/b.py. It stays.")
@@ -72,25 +57,6 @@ def test_the_limit_holds_and_what_is_left_out_is_counted() -> None:
     assert text.endswith(f"{5_000 - kept} more in {WHERE}")
 
 
-def test_demands_leave_room_for_names() -> None:
-    user = "\n".join(f"You must never do thing number {number} without asking me first." for number in range(12))
-    sources = [Source("user", user)] * 1 + [Source("tool", " ".join(f"name_{number}" for number in range(500)))]
-    text = written(sources, limit=300)
-    assert "You must never" in text
-    assert "name_" in text
-
-
-def test_a_later_list_carries_the_earlier_one_and_never_grows_past_the_limit() -> None:
-    summary = written([Source("user", "Never use tabs."), Source("tool", "first_name")])
-    sizes = []
-    for generation in range(30):
-        news = " ".join(f"gen_{generation}_{number}" for number in range(40))
-        summary = written([Source("summary", summary), Source("tool", news)], limit=600)
-        sizes.append(estimate(size_of_text(summary)))
-    assert max(sizes) <= 600
-    assert "- Never use tabs." in summary
-
-
 def test_a_list_is_taken_out_of_a_summary_and_what_follows_stays() -> None:
     text = f"# Current state\nfine\n\n{HEADING}\nNames: a_b\n\n# Exact next steps\n1. go"
     assert without_listing(text) == "# Current state\nfine\n\n# Exact next steps\n1. go"
@@ -107,7 +73,6 @@ def test_every_fact_is_listed_or_counted(said: list[tuple[Speaker, str]], limit:
     text = listing(facts, limit=limit, tokens_of=estimate, where=WHERE)
     more = re.search(rf"^(\d+) more in {re.escape(WHERE)}\Z", text, re.MULTILINE)
     left_out = [mention.text for mention in facts.mentions if mention.text not in text]
-    left_out += [demand for demand in facts.demands if demand not in text]
     assert len(left_out) <= (int(more[1]) if more else 0)
     assert text == listing(collect(sources), limit=limit, tokens_of=estimate, where=WHERE)
 

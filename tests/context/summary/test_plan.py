@@ -425,7 +425,8 @@ def check(view: View, plan: SummaryPlan, made: Material, done: Accepted) -> None
                     assert block.text in texts[at + 1 :]
 
     whole = done.boundary.text + block_of(done.boundary.words)
-    facts = set(PLANTED.findall(said_in(gone)))
+    # What the user said is kept as far as there is room, and stays in the archive.
+    facts = set(PLANTED.findall(said_in([group for group in gone if group.role == "assistant"])))
     more = re.search(rf"^(\d+) more in {re.escape(ARCHIVE)}$", whole, re.MULTILINE)
     assert len([fact for fact in facts if fact not in whole]) <= (int(more[1]) if more else 0)
     assert all(fact in made.archive for fact in PLANTED.findall(said_in([group for group in gone if group.kind == ""])))

@@ -62,13 +62,14 @@ def test_the_archive_holds_the_log_and_not_what_the_view_shows_of_it() -> None:
     assert "1970-01-01 00:00:01 UTC" in text
 
 
-def test_fact_sources_tell_who_said_it() -> None:
+def test_fact_sources_tell_who_said_it_and_of_the_user_have_only_pastes() -> None:
     talk = Talk()
     talk.ask("question")
+    talk.ask("paste " * 300)
     talk.tool("answer", path="x.py")
     sources = fact_sources(talk.view.groups())
     assert [(source.speaker, source.text) for source in sources] == [
-        ("user", "question"),
+        ("user", "paste " * 300),
         ("assistant", "x.py"),
         ("tool", "answer"),
     ]

@@ -1,6 +1,7 @@
-"""A summary without a model: what was asked, touched, run, failed and decided, quoted from the turns.
+"""A summary without a model: what was touched, run, failed and decided, quoted from the turns.
 
-It is what remains when every summariser fails, and it fills a section that a model's summary left out.
+What the user asked for is kept beside every summary, so none of it is repeated here. It is what remains when every
+summariser fails, and it fills a section that a model's summary left out.
 """
 
 import re
@@ -9,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.context.summary.questions import CHECKPOINT, FIVE, OUTLINE, Form, compose, sections
+from tui_agent.context.summary.questions import Form, compose
 from tui_agent.context.summary.rendering import cut
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.groups import Group
@@ -30,9 +31,6 @@ _TOPICS: Final[dict[str, Topic]] = {
     "Verification & next steps": "next",
     "Where we are": "where",
 }
-_ALL_SECTIONS: Final = FIVE._replace(
-    sections=tuple(dict.fromkeys(FIVE.sections + OUTLINE.sections + CHECKPOINT.sections))
-)
 _PATH_KEYS: Final = ("path", "file_path", "filename", "file", "notebook_path")
 _CHANGES: Final = re.compile(r"write|edit|patch|create|replace|insert|delete|move", re.IGNORECASE)
 _DECISION: Final = re.compile(
@@ -44,36 +42,28 @@ _NEXT: Final = re.compile(
     r"^\s*(?:\d+[.)]|[-*•])\s+|\b(?:next|remaining|still to|to do|then I|I[’']?ll|nächste)\b", re.IGNORECASE
 )
 _SENTENCE_END: Final = re.compile(r"\n+|(?<=[.!?])\s+")
-_REQUEST_CHARS: Final = 2_000
+_SAID_CHARS: Final = 2_000
 _LINE_CHARS: Final = 300
 
 
-def extract(form: Form, groups: Sequence[Group], *, earlier: Sequence[str] = (), note: str = "", limit: int) -> str:
+def extract(form: Form, groups: Sequence[Group], *, note: str = "", limit: int) -> str:
     """A text with exactly the form's sections, of at most about `limit` characters without the headings.
 
-    `earlier`: the bodies of older summaries and records among the groups, oldest first; `note`: what was said when the
-    task was done.
+    `note`: what was said when the task was done.
     """
     found = _Findings()
     for group in groups:
         found.take(group)
     share = max(120, limit // len(form.sections))
-    old = [sections(_ALL_SECTIONS, text) for text in earlier]
     bodies = {}
     for name in form.sections:
         topic = _TOPICS[name]
-        before = [] if topic == "next" else [_by_topic(bodies_before, topic) for bodies_before in old]
-        carried = cut("\n".join(text for text in before if text), share // 2)
         lines = found.lines(topic, with_where=not any(_TOPICS[other] == "where" for other in form.sections))
         if topic == "files" and not any(_TOPICS[other] == "technical" for other in form.sections):
             lines = found.lines("technical") + lines
         if topic == "state" and note.strip():
-            lines.append(f"- Said when it was done: {cut(note.strip(), _REQUEST_CHARS)}")
-        newest = _newest(lines, share - len(carried))
-        if topic == "state" and not carried and lines[:1] != newest[:1]:
-            carried = cut(lines[0], share // 3)
-            newest = _newest(lines, share - len(carried))
-        bodies[name] = "\n".join(part for part in (carried, *newest) if part)
+            lines.append(f"- Said when it was done: {cut(note.strip(), _SAID_CHARS)}")
+        bodies[name] = "\n".join(_newest(lines, share))
     return compose(form, bodies)
 
 
@@ -81,7 +71,6 @@ class _Findings:
     """What was found in the turns so far, each list oldest first."""
 
     def __init__(self) -> None:
-        self.requests: list[str] = []
         self.changed: dict[str, None] = {}
         self.read: dict[str, None] = {}
         self.commands: list[str] = []
@@ -96,8 +85,6 @@ class _Findings:
                 match block:
                     case Text() if group.role == "assistant":
                         self._take_answer(block.text)
-                    case Text() if group.starts_turn:
-                        self.requests.append(f"- The user: {cut(block.text.strip(), _REQUEST_CHARS)}")
                     case ToolCall():
                         calls[block.id] = block
                         self._take_call(block)
@@ -109,7 +96,7 @@ class _Findings:
     def lines(self, topic: Topic, *, with_where: bool = False) -> list[str]:
         match topic:
             case "state":
-                return self.requests + (self._last_words() if with_where else [])
+                return self._last_words() if with_where else []
             case "files":
                 read = [path for path in self.read if path not in self.changed]
                 return [f"- read {path}" for path in read] + [f"- changed {path}" for path in self.changed]
@@ -124,7 +111,7 @@ class _Findings:
                 return self._last_words()
 
     def _last_words(self) -> list[str]:
-        return [f"- Said last: {cut(self.spoken.strip(), _REQUEST_CHARS)}"] if self.spoken.strip() else []
+        return [f"- Said last: {cut(self.spoken.strip(), _SAID_CHARS)}"] if self.spoken.strip() else []
 
     def _take_answer(self, text: str) -> None:
         self.spoken = text
@@ -161,11 +148,6 @@ def _arguments(call: ToolCall) -> dict[str, object]:
 def _last_lines(text: str) -> str:
     lines = [line.strip() for line in text[-2_000:].splitlines() if line.strip()]
     return cut(" / ".join(lines[-2:]), _LINE_CHARS)
-
-
-def _by_topic(bodies: dict[str, str], topic: Topic) -> str:
-    texts = [text for name, text in bodies.items() if (_TOPICS[name] if name else "state") == topic and text]
-    return "\n".join(texts)
 
 
 def _newest(lines: Iterable[str], limit: int) -> list[str]:

@@ -1,8 +1,7 @@
-"""What a summary must not lose: exact names and numbers, and what the user demanded in their own words.
+"""What a summary must not lose: exact names and numbers.
 
 No model is asked. What the source mentions and the summary does not is appended to it verbatim, most used and newest
-first, up to a limit; how many were left out, and where they are, stands below. A later summary reads the list of the
-one before as old mentions, so the list is renewed and never grows past its limit.
+first, up to a limit; how many were left out, and where they are, stands below.
 
 A mention is what can be told exactly: a path, name, number, error, link, hash or version. Text is cut into words by one
 pass, and each distinct word is looked at once, so the time grows with the length of the text (2 MB of source code:
@@ -16,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tui_agent.conversation.sizes import Size, size_of_text
 
@@ -30,11 +29,9 @@ class Mention(NamedTuple):
     text: str
 
 
-Fact = TypeVar("Fact", str, Mention)
-Speaker: TypeAlias = Literal["user", "assistant", "tool", "summary"]
+Speaker: TypeAlias = Literal["user", "assistant", "tool"]
 
 HEADING: Final = "# Facts kept verbatim"
-DEMANDS: Final = "The user said:"
 
 PIECE_CHARS: Final = 65_536
 """Characters that one regular expression is given at a time: while it runs, no other thread of the program does."""
@@ -47,20 +44,10 @@ _LABELS: Final[dict[Kind, str]] = {
     "link": "Links",
     "hash": "Hashes",
 }
-_DEMAND: Final = re.compile(
-    r"\b(?:must|never|always|don[’']?t|do not|does not|mustn[’']?t|shouldn[’']?t|should not|can(?:no|[’'])t|only|except"
-    r"|unless|without|avoid|forbidden|required|make sure|ensure|keep|please use|instead of|at most|at least"
-    r"|no more than|nicht|nie|niemals|immer|nur|muss|müssen|darf|dürfen|kein\w*|bitte|ohne"
-    r"|jamais|toujours|seulement|nunca|siempre|solo|mai|sempre)\b",
-    re.IGNORECASE,
-)
-_SENTENCE_END: Final = re.compile(r"\n+|(?<=[.!?。！？])\s+")
 _ECHO: Final = re.compile(r"^#{1,6}\s*facts kept verbatim\b.*?(?=^#|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
 _LINES: Final = re.compile(r"^ *(\d+)[\t→].*(?:\n *\d+[\t→].*)*", re.MULTILINE)
 _NUMBERED: Final = re.compile(r"^ *(\d+)[\t→]", re.MULTILINE)
 _SMALL_COUNT: Final = re.compile(r"[-+]?\d{1,3}")
-_LONGEST_DEMAND: Final = 600
-_DEMANDS_PER_TEXT: Final = 12
 _SPOKEN_WEIGHT: Final = 4
 
 
@@ -72,15 +59,14 @@ class Source(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What was found: the user's demands, newest first, and mentions, most worth keeping first."""
+    """What was found, most worth keeping first."""
 
-    demands: tuple[str, ...] = ()
     mentions: tuple[Mention, ...] = ()
 
     @property
     def total(self) -> int:
         """How many there are."""
-        return len(self.demands) + len(self.mentions)
+        return len(self.mentions)
 
 
 def collect(sources: Sequence[Source]) -> Facts:
@@ -91,7 +77,6 @@ def collect(sources: Sequence[Source]) -> Facts:
     """
     uses: dict[Mention, int] = {}
     newest: dict[Mention, int] = {}
-    demands: dict[str, None] = {}
     spoken: set[Mention] = set()
     for position, source in enumerate(sources):
         weight = _SPOKEN_WEIGHT if source.speaker in ("user", "assistant") else 1
@@ -101,9 +86,6 @@ def collect(sources: Sequence[Source]) -> Facts:
         for mention, times in counted.items():
             uses[mention] = uses.get(mention, 0) + times * weight
         newest.update(dict.fromkeys(counted, position))
-        for demand in _demands_of(source):
-            demands.pop(demand, None)
-            demands[demand] = None
 
     def worth(mention: Mention) -> tuple[float, str]:
         recency = (newest[mention] + 1) / len(sources)
@@ -111,38 +93,41 @@ def collect(sources: Sequence[Source]) -> Facts:
         return -kind * math.log2(1 + uses[mention]) * (1 + 3 * recency), mention.text
 
     telling = (mention for mention in uses if mention in spoken or not _is_small_count(mention))
-    return Facts(tuple(reversed(demands)), tuple(sorted(telling, key=worth)))
+    return Facts(tuple(sorted(telling, key=worth)))
 
 
 def missing(facts: Facts, summary: str) -> Facts:
     """The facts that `summary` does not say."""
     said = mentions(summary)
-    flat = " ".join(summary.split())
-    return Facts(
-        tuple(demand for demand in facts.demands if " ".join(demand.split()) not in flat),
-        tuple(mention for mention in facts.mentions if mention.text not in said),
-    )
+    return Facts(tuple(mention for mention in facts.mentions if mention.text not in said))
 
 
 def listing(facts: Facts, *, limit: int, tokens_of: Callable[[Size], int], where: str) -> str:
     """The facts as a section for a summary, of at most `limit` tokens; empty when there are none.
 
-    Demands take at most half of it while there are mentions. `where` says where those left out can be found.
+    `where` says where those left out can be found.
     """
     if not facts.total:
         return ""
-    frame = size_of_text(HEADING, DEMANDS, *_LABELS.values(), _rest(facts.total, where)).plus(Size(ascii=24))
-    room = _Room(limit, tokens_of, frame)
-    demands = room.fill(facts.demands, lambda demand: f"- {demand}\n", share=0.5 if facts.mentions else 1.0)
-    kept = room.fill(facts.mentions, lambda mention: f"{mention.text}, ")
+    used = size_of_text(HEADING, *_LABELS.values(), _rest(facts.total, where)).plus(Size(ascii=24))
+    kept: list[Mention] = []
+    passed_over = 0
+    for mention in facts.mentions:
+        larger = used.plus(size_of_text(f"{mention.text}, "))
+        if tokens_of(larger) <= limit:
+            kept.append(mention)
+            used = larger
+        else:
+            # One that is too large is passed over, but of many the rest has no room either.
+            passed_over += 1
+            if passed_over > 20:
+                break
     lines = [HEADING]
-    if demands:
-        lines += [DEMANDS, *(f"- {demand}" for demand in demands)]
     for kind, label in _LABELS.items():
         texts = [mention.text for mention in kept if mention.kind == kind]
         if texts:
             lines.append(f"{label}: {', '.join(texts)}")
-    left_out = facts.total - len(demands) - len(kept)
+    left_out = facts.total - len(kept)
     if left_out:
         lines.append(_rest(left_out, where))
     return "\n".join(lines)
@@ -164,69 +149,8 @@ def _is_small_count(mention: Mention) -> bool:
     return mention.kind == "number" and _SMALL_COUNT.fullmatch(mention.text) is not None
 
 
-class _Room:
-    """The tokens that are left of a limit."""
-
-    def __init__(self, limit: int, tokens_of: Callable[[Size], int], used: Size) -> None:
-        self._limit = limit
-        self._tokens_of = tokens_of
-        self._used = used
-
-    def fill(self, items: Iterable[Fact], written: Callable[[Fact], str], *, share: float = 1.0) -> list[Fact]:
-        """As many items as fit into `share` of the limit, in order; one that is too large is passed over."""
-        taken: list[Fact] = []
-        passed_over = 0
-        for item in items:
-            used = self._used.plus(size_of_text(written(item)))
-            if self._tokens_of(used) <= self._limit * share:
-                taken.append(item)
-                self._used = used
-            else:
-                passed_over += 1
-                if passed_over > 20:
-                    break
-        return taken
-
-
 def _rest(count: int, where: str) -> str:
     return f"{count} more in {where}" if where else f"{count} more were left out"
-
-
-def _demands_of(source: Source) -> list[str]:
-    if source.speaker == "summary":
-        return _listed_demands(source.text)
-    if source.speaker != "user":
-        return []
-    found = []
-    for sentence in _sentences(source.text):
-        sentence = sentence.strip().lstrip("-*> ").strip()
-        if len(sentence) >= 8 and _DEMAND.search(sentence[:_LONGEST_DEMAND]):
-            found.append(sentence if len(sentence) <= _LONGEST_DEMAND else sentence[:_LONGEST_DEMAND] + "…")
-            if len(found) == _DEMANDS_PER_TEXT:
-                break
-    return found
-
-
-def _sentences(text: str) -> Iterator[str]:
-    start = 0
-    for end in _SENTENCE_END.finditer(text):
-        yield text[start : end.start()]
-        start = end.end()
-    yield text[start:]
-
-
-def _listed_demands(text: str) -> list[str]:
-    _, found, listed = text.partition(HEADING)
-    lines = listed.splitlines()
-    if not found or DEMANDS not in lines:
-        return []
-    demands = []
-    for line in lines[lines.index(DEMANDS) + 1 :]:
-        if not line.startswith("- "):
-            break
-        demands.append(line[2:])
-    demands.reverse()
-    return demands
 
 
 _WORD: Final = re.compile(r"[\w.$~@/:+#%-]+")

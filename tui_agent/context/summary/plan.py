@@ -285,7 +285,7 @@ def _words(
     """The user's own words up to entry `last`, and how many tokens more they take than those that are shown now, once
     what starts with the entries in `hidden` leaves the view.
     """
-    words = kept_words(view.said(last), limit=limit, tokens_of=tokens_of)
+    words = kept_words(view.said(), last=last, limit=limit, tokens_of=tokens_of)
     stays = {group.first for group in view.groups()}.difference(hidden)
     weigh = Scale(tokens_of).text
     return words, weigh(block_of(words, stays)) - weigh(block_of(view.shown_words()))

@@ -18,6 +18,9 @@ CLOSE: Final = "</transcript>"
 
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
+PASTE_CHARS: Final = 1_500
+"""Characters above which a text of the user is taken for a paste."""
+
 
 def cut(text: str, limit: int) -> str:
     """`text`, or where it is longer than `limit` characters its two ends and between them how much was left out."""
@@ -41,23 +44,26 @@ def material(parts: Sequence[str]) -> str:
 
 
 def fact_sources(groups: Iterable[Group]) -> list[Source]:
-    """What each speaker said in the groups, uncut; of a tool call, the texts in its arguments."""
+    """What each speaker said in the groups, uncut; of a tool call, the texts in its arguments.
+
+    Of the user only pastes: what is shorter stays as it was said.
+    """
     sources: list[Source] = []
     for group in groups:
         for segment in group.segments:
             for block in segment.blocks:
                 match block:
-                    case Text() if group.kind in ("tool_summary", "summary", "checkpoint"):
-                        sources.append(Source("summary", block.text))
                     case Text() if group.kind == "notice":
                         sources.append(Source("tool", block.text))
-                    case Text():
+                    case Text() if group.kind == "tool_summary":
+                        sources.append(Source("assistant", block.text))
+                    case Text() if group.role == "assistant" or len(block.text) > PASTE_CHARS:
                         sources.append(Source(group.role, block.text))
                     case ToolCall():
                         sources.append(Source("assistant", "\n".join(strings_in(block.arguments))))
                     case ToolResult():
                         sources.append(Source("tool", block.text))
-                    case Reasoning() | Image():
+                    case Text() | Reasoning() | Image():
                         pass
     return sources
 

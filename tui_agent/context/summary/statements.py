@@ -28,7 +28,8 @@ class Weight(IntEnum):
     CHATTER = 0
     DETAIL = 1
     STANDING = 2
-    RULE = 3
+    STATED = 3
+    RULE = 4
 
 
 class Value(NamedTuple):
@@ -41,11 +42,14 @@ class Value(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """One sentence of a text, from character `start` on. `update`: it says that something is different now."""
+    """One sentence of a text, from character `start` on. `labelled`: it says itself what it is, as in ``Rule: …``.
+    `update`: it says that something is different now.
+    """
 
     text: str
     start: int
     weight: Weight
+    labelled: bool
     subject: frozenset[str]
     values: tuple[Value, ...]
     update: bool
@@ -58,17 +62,19 @@ _LABEL: Final = re.compile(
     r"important|remember|decision|convention)\s*:\s*",
     re.IGNORECASE,
 )
+_MILD_LABEL: Final = re.compile(r"\W*(?:\w+\s+)?(?:facts?|goals?|state|preferences?|note|decision)\b", re.IGNORECASE)
 _RULE: Final = re.compile(
     r"\b(?:must|never|always|don[’']?t|do not|does not|mustn[’']?t|shouldn[’']?t|should not|can(?:no|[’'])t|forbidden"
     r"|required|requires|under no circumstances|at all times|at most|at least|no more than|make sure|ensure|nobody"
-    r"|only|unless|without|no longer|nicht|nie|niemals|immer|nur|muss|müssen|darf|dürfen|kein\w*"
+    r"|no longer|nicht|nie|niemals|immer|nur|muss|müssen|darf|dürfen|kein\w*"
     r"|jamais|toujours|nunca|siempre|mai|sempre)\b",
     re.IGNORECASE,
 )
 _STANDING: Final = re.compile(
-    r"\b(?:prefers?|preferred|rather|wants?|would like|i like|please|keep|avoid|instead of|except|use|goal|task"
+    r"\b(?:only|unless|without|prefers?|preferred|rather|wants?|would like|i like|please|keep|avoid|instead of|except"
+    r"|use|goal|task"
     r"|next steps?|next up|we are (?:working|in|calling)|working on|deadline|budget|cap|limit|ceiling|owner|owns|branch"
-    r"|based on|codename|called|deploy\w*|production|from now on|until|awaiting|open question|decided|bitte|ohne)\b",
+    r"|based on|codename|called|production|from now on|until|awaiting|open question|decided|bitte|ohne)\b",
     re.IGNORECASE,
 )
 _UPDATE: Final = re.compile(
@@ -167,10 +173,14 @@ def statements(text: str) -> list[Statement]:
 
 
 def struck_out(texts: Sequence[str]) -> list[str]:
-    """The texts, oldest first, with `REPLACED` in the place of every value that a later statement replaced."""
+    """The texts, oldest first, with `REPLACED` in the place of every value that a later statement replaced.
+
+    Of one that says the same as a later one but for such values nothing is left.
+    """
     told = [statements(text) for text in texts]
     newest: dict[str, list[tuple[int, Statement]]] = {}
     gone: list[list[Value]] = [[] for _ in texts]
+    repeated: set[int] = set()
     for place, found in enumerate(told):
         for statement in found:
             if statement.text.rstrip().endswith("?"):
@@ -180,15 +190,34 @@ def struck_out(texts: Sequence[str]) -> list[str]:
                 for before, other in newest.get(kind, ())[-COMPARED:]:
                     values = _replaced(other, statement, kind)
                     gone[before] += values
+                    if values and _masked(texts[before], told[before]) == _masked(texts[place], found):
+                        repeated.add(before)
                     if not values:
                         standing.append((before, other))
                 newest[kind] = [*standing, (place, statement)]
-    return [_without(text, values) for text, values in zip(texts, gone, strict=True)]
+    return [
+        "" if place in repeated else _without(text, values)
+        for place, (text, values) in enumerate(zip(texts, gone, strict=True))
+    ]
 
 
 def weight_of(text: str) -> Weight:
-    """How much the most binding sentence of a text binds."""
-    return max((statement.weight for statement in statements(text)), default=Weight.CHATTER)
+    """How much the most binding sentence of a text binds; one of which something was replaced binds nobody."""
+    found = (statement.weight for statement in statements(text) if REPLACED not in statement.text)
+    return max(found, default=Weight.CHATTER)
+
+
+def binding(text: str) -> str:
+    """The sentences of a text that bind; all of it where none does, or where it is labelled as a whole."""
+    found = statements(text)
+    if not found or found[0].labelled:
+        return text
+    return " … ".join(one.text.strip() for one in found if one.weight >= Weight.STANDING) or text
+
+
+def _masked(text: str, found: Sequence[Statement]) -> str:
+    """A text without its values."""
+    return " ".join(_without(text, [value for statement in found for value in statement.values]).casefold().split())
 
 
 def _replaced(before: Statement, after: Statement, kind: str) -> list[Value]:
@@ -207,7 +236,7 @@ def _same_subject(before: Statement, after: Statement, kind: str) -> bool:
     if kind == "branch" and "branch" not in shared:
         return False
     # Two requests that name different things, one after the other, are both meant.
-    ruled = before.weight == after.weight == Weight.RULE
+    ruled = min(before.weight, after.weight) >= Weight.STATED
     if not (after.update or kind in _MEASURES or (ruled and kind != "number")):
         return False
     if before.subject == after.subject and shared:
@@ -239,6 +268,7 @@ def _statement(sentence: str, start: int) -> Statement:
         sentence,
         start,
         _weight(looked_at, bool(label), bool(values)),
+        bool(label),
         _subject(rest),
         tuple(values),
         bool(_UPDATE.search(body)),
@@ -247,7 +277,7 @@ def _statement(sentence: str, start: int) -> Statement:
 
 def _weight(sentence: str, labelled: bool, exact: bool) -> Weight:
     if labelled:
-        return Weight.RULE
+        return Weight.STATED if _MILD_LABEL.match(sentence) else Weight.RULE
     if len(sentence) >= 8 and _RULE.search(sentence):
         return Weight.RULE
     if _STANDING.search(sentence) or (exact and _UPDATE.search(sentence)):

@@ -9,13 +9,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from tui_agent.context.summary.rendering import cut
-from tui_agent.context.summary.statements import Weight, statements, struck_out, weight_of
+from tui_agent.context.summary.rendering import PASTE_CHARS, cut
+from tui_agent.context.summary.statements import Weight, binding, struck_out, weight_of
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.sizes import Size, size_of_text
 from tui_agent.conversation.words import HEADING
 
-CAPS: Final = (12_000, 6_000, 3_000, 1_500)
+CAPS: Final = (12_000, 6_000, 3_000, PASTE_CHARS)
 """Characters to which texts are cut, one after the other, before any is left out."""
 LAST_CAPS: Final = (600, 300)
 READ_CHARS: Final = 24_000
@@ -29,11 +29,18 @@ def words_limit(setting: int, window: int) -> int:
     return min(setting, window // WINDOW_SHARE) if window else setting
 
 
-def kept_words(said: Sequence[Words], *, limit: int, tokens_of: Callable[[Size], int]) -> tuple[Words, ...]:
-    """What is kept of messages of the user, oldest first, in a block of at most `limit` tokens."""
+def kept_words(said: Sequence[Words], *, last: int, limit: int, tokens_of: Callable[[Size], int]) -> tuple[Words, ...]:
+    """What is kept of the user's messages up to entry `last`, in a block of at most `limit` tokens.
+
+    `said` are all of them, oldest first: what replaces a statement may stand in view still.
+    """
     words = _without_repeats(said)
     texts = struck_out([each.text[:READ_CHARS] for each in words])
-    words = [Words(each.seq, text + each.text[READ_CHARS:]) for each, text in zip(words, texts, strict=True)]
+    words = [
+        Words(each.seq, text + each.text[READ_CHARS:])
+        for each, text in zip(words, texts, strict=True)
+        if each.seq <= last and text
+    ]
     room = _Room(limit, tokens_of)
     cuts = _cuts(words)
     place = bisect_left(cuts, True, key=lambda cut: room.holds(_cut(words, cut)))
@@ -54,11 +61,10 @@ def _cuts(words: Sequence[Words]) -> list[_Cut]:
     """The ways to keep ever less, down to nothing."""
     found = [_Cut(cap) for cap in (0, *CAPS)]
     weights = {each.seq: weight_of(each.text[:READ_CHARS]) for each in words}
-    newest = words[-1].seq if words else 0
 
     def without(weight: Weight) -> None:
         last = found[-1]
-        light = [seq for seq, its in weights.items() if its == weight and seq != newest]
+        light = [seq for seq, its in weights.items() if its == weight]
         # In some fifty steps, for a long conversation has thousands.
         step = max(1, len(light) // 50)
         for count in range(step, len(light) + step, step):
@@ -68,8 +74,8 @@ def _cuts(words: Sequence[Words]) -> list[_Cut]:
     without(Weight.DETAIL)
     found.append(found[-1]._replace(binding=True))
     found += [found[-1]._replace(cap=cap) for cap in LAST_CAPS]
-    without(Weight.STANDING)
-    without(Weight.RULE)
+    for weight in (Weight.STANDING, Weight.STATED, Weight.RULE):
+        without(weight)
     found.append(_Cut(gone=frozenset(weights)))
     return found
 
@@ -79,17 +85,11 @@ def _cut(words: Sequence[Words], how: _Cut) -> list[Words]:
     for each in words:
         if each.seq in how.gone:
             continue
-        text = _binding(each.text) if how.binding else each.text
+        text = binding(each.text) if how.binding else each.text
         if how.cap and len(text) > how.cap:
             text = f"{cut(text, how.cap)}\n[the whole is message {each.seq}, which recall finds]"
         kept.append(Words(each.seq, text))
     return kept
-
-
-def _binding(text: str) -> str:
-    """The sentences of a text that bind, or all of it where none does."""
-    found = [one.text.strip() for one in statements(text) if one.weight >= Weight.STANDING]
-    return " … ".join(found) or text
 
 
 class _Room:
