@@ -22,6 +22,7 @@ from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.agent import AgentBusy
+from tui_agent.agent.commands import run_command
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Delivered, Message, Queued, Summarized
@@ -387,3 +388,42 @@ async def test_nested_summaries_undone_in_any_order_after_a_resume(tmp_path: Pat
         assert not isinstance(await session.agent.undo(undone_first), Refusal)
         assert shown(session.agent.engine.view).startswith(once)
         assert isinstance((await say(session, "read calc.py"))[-1], events.TurnFinished)
+
+
+# What the user said
+
+
+async def test_the_words_of_the_user_are_listed_changed_dropped_and_had_back(tmp_path: Path) -> None:
+    async with talking(tmp_path, OFFLINE) as session:
+        agent, view = session.agent, session.agent.engine.view
+        for prompt in ASKED * 2:
+            await say(session, prompt)
+        assert (await run_command(agent, "/words")).title == "Your words all stand in the conversation"
+        assert (await run_command(agent, "/compact")).failed is False
+        first, second = view.shown_words()[:2]
+        listed = (await run_command(agent, "/words")).text
+        assert f"{first.seq}  {first.text}" in listed
+        assert not (await run_command(agent, f"/words {first.seq} never touch calc.py")).failed
+        assert not (await run_command(agent, f"/words {second.seq} drop")).failed
+        assert view.shown_words()[0].text == "never touch calc.py"
+        assert second.seq not in [each.seq for each in view.shown_words()]
+        assert "- never touch calc.py" in shown(view)
+        name = session.id
+        refused = await run_command(agent, "/words 99999 what")
+        assert refused.failed
+        assert "/words lists" in refused.text
+    async with talking(tmp_path, OFFLINE, resume=name) as session:
+        agent, view = session.agent, session.agent.engine.view
+        assert "- never touch calc.py" in shown(view)
+        for prompt in ASKED:
+            await say(session, prompt)
+        await agent.compact()
+        assert view.shown_words()[0].text == "never touch calc.py"
+        assert second.seq not in [each.seq for each in view.words()]
+        for _ in range(3):
+            assert not isinstance(await agent.undo(), Refusal)
+        assert view.shown_words()[:2] == (first, second)
+        await agent.pin([first.seq])
+        assert first not in view.shown_words()
+        assert shown(view).count(first.text) >= 1
+        assert broken_rules(view.messages()) == []

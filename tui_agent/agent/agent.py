@@ -36,7 +36,7 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats
 from tui_agent.context.summary.writing import CompactionResult, Draft
 from tui_agent.conversation.blocks import Image, Text, ToolDefinition, valid_text
-from tui_agent.conversation.entries import Message, Queued, Withdrawn, user_message
+from tui_agent.conversation.entries import Message, Queued, Withdrawn, Words, user_message
 from tui_agent.conversation.items import Item
 from tui_agent.durable import to_completion
 from tui_agent.models.base import Model, ModelProfile
@@ -349,6 +349,13 @@ class Agent:
         self._must_be_idle()
         texts = [await self._whole_text(seq) for seq in items]
         return await self._changed(lambda: self._engine.restore(items, texts))
+
+    async def edit_words(self, edits: Sequence[Words]) -> events.ContextStep | Refusal:
+        """Keep other words of the user's messages beside the summaries; with an empty text none of a message.
+
+        Raises as `clear_results`.
+        """
+        return await self._changed(lambda: self._engine.edit_words(edits))
 
     async def undo(self, target: int | None = None) -> events.ContextStep | Refusal:
         """Undo a context step, by default the newest. Raises as `clear_results`."""

@@ -249,6 +249,33 @@ async def _with_items(
     return _changed(await change([item for item in items if item is not None]), done)
 
 
+async def _kept_words(agent: "Agent", argument: str) -> Reply:
+    """List what is kept of the user's words, or keep other words of a message, or none."""
+    from tui_agent.conversation.entries import Words
+
+    view = agent.engine.view
+    if not argument:
+        shown = {each.seq for each in view.shown_words()}
+        lines = [f"{each.seq:>6}  {shorten(each.text, EXCERPT_CHARS, placeholder=' …')}" for each in view.words()]
+        if not lines:
+            return Reply(
+                "Your words all stand in the conversation", "After a summary they are kept beside it, as said."
+            )
+        rest = "" if len(shown) == len(lines) else f"\n\n{len(lines) - len(shown)} of them stand in view themselves."
+        text = "\n".join(lines)
+        return Reply(
+            "What you said, kept word for word",
+            f"{text}{rest}\n\n/words NUMBER TEXT keeps other words of it, "
+            "/words NUMBER drop none, /pin NUMBER shows it where it stood.",
+        )
+    number, _, text = argument.partition(" ")
+    seq = _number(number)
+    if seq is None or not text.strip():
+        return Reply("/words takes nothing, or the number of a message and its words, or drop", failed=True)
+    kept = "" if text.strip().lower() == "drop" else text.strip()
+    return _changed(await agent.edit_words([Words(seq, kept)]), "Dropped" if not kept else "Kept")
+
+
 async def _undo(agent: "Agent", number: str) -> Reply:
     step = _number(number) if number else None
     if number and step is None:
@@ -439,6 +466,7 @@ COMMANDS: Final = (
     Command("pin", "keep messages or results whole", _pin, "<number ...>", uses_profile=True),
     Command("unpin", "take pins off", _unpin, "<number ...>"),
     Command("restore", "show them whole again", _restore, "<number ...>", uses_profile=True),
+    Command("words", "what is kept of what you said, or change it", _kept_words, "[number text]", uses_profile=True),
     Command("undo-compact", "undo the newest context step", _undo, "[number]", ("undo",), uses_profile=True),
     Command("rewind", "take back a message and what followed", _rewind, "[number]"),
     Command("fork", "begin another branch at a message", _fork, "[number]"),

@@ -20,6 +20,7 @@ from tui_agent.context.economics import (
 from tui_agent.context.effects import Refusal
 from tui_agent.context.summary.plan import SummaryPlan
 from tui_agent.context.summary.spans import Scale
+from tui_agent.context.summary.words import kept_words, words_limit
 from tui_agent.context.summary.writing import Draft
 from tui_agent.conversation.entries import (
     AnyContextEntry,
@@ -31,13 +32,16 @@ from tui_agent.conversation.entries import (
     Shortened,
     Summarized,
     Undone,
+    Words,
+    WordsEdited,
 )
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.sizes import NOTHING
 from tui_agent.conversation.view import View
+from tui_agent.settings import Compaction
 
 PreviewedStep: TypeAlias = Literal["compact", "clear", "checkpoint"]
-EntryT = TypeVar("EntryT", Pinned, Restored, Undone)
+EntryT = TypeVar("EntryT", Pinned, Restored, Undone, WordsEdited)
 
 
 class Preview(NamedTuple):
@@ -191,15 +195,39 @@ def plan_restore(
     return _fitting(entry, view, situation, "Brought back")
 
 
+def plan_words(view: View, edits: Sequence[Words], situation: Situation, settings: Compaction) -> WordsEdited | Refusal:
+    """The entry that keeps other words of the user's messages from here on; an empty text: none of it is kept."""
+    last = max((boundary.last for boundary in view.boundaries()), default=0)
+    said = {each.seq: each for each in view.said() if each.seq <= last}
+    unknown = [each.seq for each in edits if each.seq not in said]
+    if unknown:
+        return Refusal(f"Message {_listed(unknown)} is none whose words are kept beside a summary; /words lists those.")
+    changed = {each.seq: each for each in edits}
+    before = {said[each.seq].text for each in edits}
+    # Of what was said several times only the newest is listed; the others go with it.
+    changed = {each.seq: Words(each.seq, "") for each in said.values() if each.text in before} | changed
+    wanted = [changed.get(each.seq, each) for each in view.said()]
+    words = kept_words(
+        [each for each in wanted if each.text],
+        last=last,
+        limit=words_limit(settings.user_words_tokens, situation.budget.window),
+        tokens_of=situation.mixed_tokens_of,
+    )
+    reason = "The user changed what is kept of their words."
+    return _fitting(
+        WordsEdited(edits=tuple(changed.values()), words=words, reason=reason), view, situation, "Changed so"
+    )
+
+
 def plan_undo(view: View, situation: Situation, *, target: int | None = None) -> Undone | Refusal:
-    """The entry that undoes context entry `target` (None: the newest summary, record, clearing, digest
-    or shortening)."""
+    """The entry that undoes context entry `target` (None: the newest summary, record, clearing, digest,
+    shortening or edit of the user's words)."""
     entries = {entry.seq: (entry, counts) for entry, counts in view.context_entries()}
     if target is None:
         steps = [
             seq
             for seq, (entry, counts) in entries.items()
-            if counts and isinstance(entry, Summarized | Checkpointed | Cleared | Digested | Shortened)
+            if counts and isinstance(entry, Summarized | Checkpointed | Cleared | Digested | Shortened | WordsEdited)
         ]
         if not steps:
             return Refusal("There is nothing to undo.")

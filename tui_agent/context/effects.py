@@ -23,6 +23,7 @@ from tui_agent.conversation.entries import (
     Summarized,
     Undone,
     Usage,
+    WordsEdited,
 )
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
@@ -31,7 +32,7 @@ T = TypeVar("T")
 Kind = TypeVar("Kind")
 
 StepName: TypeAlias = Literal[
-    "cleared", "digest", "summary", "checkpoint", "pinned", "unpinned", "restored", "shortened", "undone"
+    "cleared", "digest", "summary", "checkpoint", "pinned", "unpinned", "restored", "shortened", "words", "undone"
 ]
 
 
@@ -150,6 +151,8 @@ def step_of(entry: AnyContextEntry) -> StepDone:
             step, items = "restored", len(entry.items)
         case Shortened():
             step, items, text = "shortened", len(entry.items), _shown_of(entry)
+        case WordsEdited():
+            step, items = "words", len(entry.edits)
         case Undone():
             step = "undone"
     return StepDone(step, entry.before, entry.after, entry.reason, entry=entry, items=items, text=text, cost_usd=cost)

@@ -23,6 +23,7 @@ from tui_agent.context.changes import (
     plan_restore,
     plan_undo,
     plan_unpin,
+    plan_words,
     what_if,
 )
 from tui_agent.context.counting import Counter, Ratios
@@ -83,6 +84,7 @@ from tui_agent.conversation.entries import (
     Prefix,
     Shortened,
     UnattributedCall,
+    Words,
 )
 from tui_agent.conversation.request import ModelRequest, ReasoningPolicy, RequestMessage
 from tui_agent.conversation.view import View
@@ -359,6 +361,11 @@ class ContextEngine:
         """Show messages or results whole again; `texts` has what the log holds only in part."""
         here = self.situation(between_turns=True)
         return (yield from self._asked_change(plan_restore(self.view, items, here, texts=texts)))
+
+    def edit_words(self, edits: Sequence[Words]) -> Steps[StepDone | Refusal]:
+        """Keep other words of the user's messages beside the summaries; with an empty text none of a message."""
+        here = self.situation(between_turns=True)
+        return (yield from self._asked_change(plan_words(self.view, edits, here, self.settings.compaction)))
 
     def undo(self, target: int | None = None) -> Steps[StepDone | Refusal]:
         """Undo a context step, by default the newest."""

@@ -409,6 +409,7 @@ _STEPS: Final = {
     "unpinned": "unpinned",
     "restored": "brought back",
     "shortened": "messages shortened",
+    "words": "your words changed",
     "undone": "undone",
 }
 _COUNTED: Final = frozenset(("cleared", "digest", "shortened"))

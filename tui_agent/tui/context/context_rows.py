@@ -32,6 +32,7 @@ STEP_NAMES: Final[dict[str, str]] = {
     "unpinned": "unpinned",
     "restored": "brought back",
     "shortened": "shortened",
+    "words": "your words changed",
     "undone": "undone",
 }
 STATES: Final[dict[ItemState, str]] = {
