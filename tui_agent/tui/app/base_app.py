@@ -63,7 +63,9 @@ class BaseApp(App[object]):
         self._commands = default_commands()
         self._files = ProjectFiles(arguments.folder)
         self.pane = ConversationPane(Transcript(), glyphs=self.glyphs)
-        self.entry = PromptArea(PromptHistory(arguments.home / "history.jsonl"), self._commands.complete, self._files)
+        self.entry = PromptArea(
+            PromptHistory(arguments.home / "history.jsonl"), self._commands.complete, self._files, glyphs=self.glyphs
+        )
         self.permission = PermissionPanel(lambda: self.entry.prompt.last_key)
         self.status = StatusBar(self.glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
         self._appearance = appearance(self, settings.ui.theme, arguments.home)
@@ -189,6 +191,10 @@ class BaseApp(App[object]):
             turn_cost_usd=spent.turn.known_cost_usd,
             cache_share=agent.cache_share,
         )
+
+    def _show_todo(self, agent: "Agent") -> None:
+        todo = agent.todo()
+        self.entry.todo.show(todo.progress, todo.current.text if todo.current is not None else "")
 
     def _show_attention(self) -> None:
         self._attention.name = name_of(self._transcript) or self._attention.name
