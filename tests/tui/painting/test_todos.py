@@ -6,7 +6,7 @@ from tests.tui.painting.test_cards import painted
 from tui_agent.conversation.todo import TodoItem, TodoState
 from tui_agent.tui.app.theme import ASCII
 from tui_agent.tui.cards.block_painting import estimate_height
-from tui_agent.tui.cards.blocks import ToolBlock, ToolState
+from tui_agent.tui.cards.blocks import ResultSize, ToolBlock, ToolState
 from tui_agent.tui.pane.transcript import Transcript, plain_text
 
 LIST: list[tuple[str, TodoState]] = [
@@ -23,7 +23,7 @@ def card(
 ) -> ToolBlock:
     transcript = Transcript()
     block = transcript.add_tool("1", "todo", todo=[TodoItem(*item) for item in items], state=ToolState.RUNNING)
-    transcript.finish_tool(block, state, result, note="2/5 done")
+    transcript.finish_tool(block, state, result, note="2/5 done", size=ResultSize(lines=1, tokens=7))
     if opened:
         transcript.toggle(block)
     return block

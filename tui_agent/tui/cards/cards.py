@@ -158,7 +158,7 @@ def _status(block: ToolBlock, look: Look) -> Iterator[Run]:
         parts.append(Run(fit(note, _MAX_NOTE, look.glyphs.ellipsis), palette.faint))
     elif block.state.finished and block.size.lines:
         parts.append(Run(f"{block.size.lines:,} line{'s' if block.size.lines != 1 else ''}", palette.faint))
-    if block.state.finished and block.size.tokens:
+    if block.state.finished and block.size.tokens and not is_todo(block):
         parts.append(Run(f"{compact_count(block.size.tokens)} tokens", palette.faint))
     if block.seconds is not None and block.seconds >= 1 and not _TELLS_TIME.search(block.note):
         parts.append(Run(duration(block.seconds), palette.faint))
