@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
-from tests.tui.app_of_parts import project_of_parts
+from tests.tui.app_of_parts import project_of_parts, until
 from tests.tui.test_branches import ask, opened
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings, Ui
@@ -28,18 +29,21 @@ def line(app: TuiAgent) -> str:
     return str(widget.render()) if widget.display and widget.size.height else ""
 
 
+async def shows(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
+    await until(pilot, lambda: line(app) == text)
+
+
 async def test_it_stands_over_the_prompt_while_something_is_open(arguments: Arguments) -> None:
     async with opened(arguments) as (app, pilot):
-        assert line(app) == ""
+        await shows(app, pilot, "")
         await ask(app, pilot, FIRST)
-        await pilot.pause()
-        assert line(app) == "0/2 · read it"
+        await shows(app, pilot, "0/2 · read it")
         assert app.entry.todo.region.bottom == app.entry.prompt.region.y
         assert app.entry.todo.content_region.x == app.entry.prompt.content_region.x
         await ask(app, pilot, SECOND)
-        assert line(app) == "1/3 · mend it"
+        await shows(app, pilot, "1/3 · mend it")
         await ask(app, pilot, ALL_DONE)
-        assert line(app) == ""
+        await shows(app, pilot, "")
         card = next(block for block in reversed(app.pane.transcript.blocks) if isinstance(block, ToolBlock))
         assert [item.line for item in card.todo] == ["[x] read it", "[x] mend it"]
         assert card.summary == ""
@@ -52,12 +56,11 @@ async def test_it_follows_a_rewind_and_comes_back_with_the_session(arguments: Ar
         agent = await app.agent()
         await app.run_command(f"/rewind {agent.prompts()[-1].seq}")
         await app.workers.wait_for_complete()
-        assert line(app) == "0/2 · read it"
+        await shows(app, pilot, "0/2 · read it")
         session = app.session_folder
     assert session is not None
     async with opened(replace(arguments, resume=session.name)) as (app, pilot):
-        await pilot.pause()
-        assert line(app) == "0/2 · read it"
+        await shows(app, pilot, "0/2 · read it")
         card = next(block for block in app.pane.transcript.blocks if isinstance(block, ToolBlock))
         assert [item.line for item in card.todo] == ["[>] read it", "[ ] mend it"]
 
@@ -75,7 +78,7 @@ async def test_the_command_shows_the_list(arguments: Arguments) -> None:
 async def test_hostile_text_is_cut_to_one_clean_line(arguments: Arguments) -> None:
     async with opened(arguments) as (app, pilot):
         await ask(app, pilot, 'todo "[>] [red]re\x1b[2Jad\x1b]0;t\x07[/] ' + "very " * 60 + 'long"')
-        await pilot.pause()
+        await until(pilot, lambda: line(app))
         assert line(app).startswith("0/1 · [red]read[/] very very")
         assert line(app).endswith("…")
         assert "\x1b" not in line(app)
@@ -87,5 +90,7 @@ async def test_a_tiny_screen_has_no_room_for_it(arguments: Arguments, size: tupl
     settings = Settings(model=Model(id="offline"), ui=Ui(glyphs="ascii"))
     async with opened(arguments, settings, size) as (app, pilot):
         await ask(app, pilot, FIRST)
+        await pilot.pause()
+        await app.workers.wait_for_complete()
         await pilot.pause()
         assert line(app) == shown

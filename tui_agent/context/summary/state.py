@@ -150,10 +150,9 @@ class _Findings:
 
     def _take_outcome(self, command: str, result: ToolResult) -> None:
         key = " ".join(_FILTER.sub("", command).split())
-        lines = tuple(_said(result.text))
         if not _failed(command, result):
             self._failures.pop(key, None)
-        elif lines:
+        elif lines := tuple(_said(result.text)):
             # A search that finds nothing fails too, and prints nothing: there is nothing to mend.
             self._failures.pop(key, None)
             self._failures[key] = _Failure(_quoted(command), lines)

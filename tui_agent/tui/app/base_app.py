@@ -1,5 +1,6 @@
 """The app before any key: the widgets on the screen, how it looks, and what its parts and the commands ask of it."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -193,7 +194,12 @@ class BaseApp(App[object]):
         )
 
     def _show_todo(self, agent: "Agent") -> None:
-        todo = agent.todo()
+        """Bring the task list over the prompt; a newer look takes the place of one that is under way."""
+        self.run_worker(self._look_at_todo(agent), name="todo", group="todo", exclusive=True, exit_on_error=True)
+
+    async def _look_at_todo(self, agent: "Agent") -> None:
+        # Of a long conversation without a list every entry is looked at.
+        todo = await asyncio.to_thread(agent.todo)
         self.entry.todo.show(todo.progress, todo.current.text if todo.current is not None else "")
 
     def _show_attention(self) -> None:
