@@ -180,6 +180,12 @@ def test_a_command_that_says_nothing_has_nothing_to_mend() -> None:
     assert work.block() == []
 
 
+def test_an_exit_code_that_is_an_answer_is_no_failure() -> None:
+    work = Work()
+    work.run("diff a.txt b.txt", "< one\n> two\n[exit code 1, 0.1 s]", failed=True)
+    assert work.block() == []
+
+
 @pytest.mark.parametrize("stopped", ["denied", "interrupted"])
 def test_a_command_that_was_not_done_did_not_fail(stopped: str) -> None:
     work = Work()

@@ -78,6 +78,13 @@ async def test_a_failing_test_is_told_until_it_passes(desk: Desk) -> None:
     assert desk.lines() == [*before[:3], "- code", "- printed"]
 
 
+async def test_a_file_is_told_once_however_its_path_is_written(desk: Desk) -> None:
+    await desk.do("write_file", path="src/a.py", content="1")
+    await desk.do("edit_file", path=str(desk.folder / "src" / "a.py"), old="1", new="2")
+    await desk.do("edit_file", path="./src/../src/a.py", old="2", new="3")
+    assert desk.lines() == ["Files changed since the task began:", "- src/a.py"]
+
+
 async def test_background_commands_are_told_while_they_run(desk: Desk) -> None:
     await desk.do("run_command", command="sleep 2; echo broken; exit 3", background=True)
     (process,) = desk.background.running

@@ -50,6 +50,9 @@ _FAILED_TESTS: Final = re.compile(
     r"^=* ?\d+ failed\b.* in [\d.]+s|^FAILED \(|^test result: FAILED|^--- FAIL: |^Tests: +\d+ failed", re.MULTILINE
 )
 """What test runners say at their end: behind a pipe the exit code is that of another program."""
+_ASKING: Final = tuple([program] for program in ("grep", "rg", "diff", "cmp", "test", "[", "which", "ls"))
+"""Commands that only ask something: their exit code is an answer."""
+_DIFF_NAME: Final = re.compile(r"--- [^\n]*\n\+\+\+ ([^\n]+)")
 _FILTER: Final = re.compile(r"(?:\s*2>&1)?(?:\s*\|\s*(?:tail|head|cat)\b[^|;&]*)*$")
 """What only shortens a command's output: it is the same command with and without it."""
 
@@ -120,7 +123,7 @@ class _Findings:
             match block:
                 case ToolCall():
                     self._calls[block.id] = block
-                case ToolResult() if block.call_id in self._calls and not _undone(entry, block):
+                case ToolResult() if block.call_id in self._calls and not _not_done(entry, block):
                     self._take_result(self._calls[block.call_id], block, entry)
                 case _:
                     pass
@@ -137,7 +140,7 @@ class _Findings:
         elif not result.is_error and (entry.diff or CHANGES.search(call.name)):
             for path in (given[key] for key in PATH_KEYS if key in given):
                 if isinstance(path, str) and path.strip():
-                    shown = _line(normpath(path))
+                    shown = _line(_in_workspace(normpath(path), entry.diff))
                     self._changed.pop(shown, None)
                     self._changed[shown] = None
 
@@ -158,12 +161,20 @@ class _Findings:
             self._failures[key] = _Failure(_quoted(command), lines)
 
 
+def _in_workspace(path: str, diff: str) -> str:
+    """The path as the diff of the change names it: one file has one name, however the model wrote its path."""
+    named = _DIFF_NAME.match(diff)
+    return named[1] if named is not None and f"/{path}".endswith(f"/{named[1]}") else path
+
+
 def _failed(command: str, result: ToolResult) -> bool:
-    hidden = not result.is_error and ("|" in command or ";" in command)
-    return result.is_error or (hidden and _FAILED_TESTS.search(result.text[-_RESULT_CHARS:]) is not None)
+    if result.is_error:
+        return command.split(maxsplit=1)[:1] not in _ASKING
+    hidden = "|" in command or ";" in command
+    return hidden and _FAILED_TESTS.search(result.text[-_RESULT_CHARS:]) is not None
 
 
-def _undone(entry: Message, result: ToolResult) -> bool:
+def _not_done(entry: Message, result: ToolResult) -> bool:
     """Whether the call was refused or stopped: its result says nothing of what it would have done."""
     return entry.stop_reason in ("denied", "interrupted") or result.text == INTERRUPTED
 
