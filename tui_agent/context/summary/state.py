@@ -50,7 +50,7 @@ _FAILED_TESTS: Final = re.compile(
     r"^=* ?\d+ failed\b.* in [\d.]+s|^FAILED \(|^test result: FAILED|^--- FAIL: |^Tests: +\d+ failed", re.MULTILINE
 )
 """What test runners say at their end: behind a pipe the exit code is that of another program."""
-_ASKING: Final = tuple([program] for program in ("grep", "rg", "diff", "cmp", "test", "[", "which", "ls"))
+_ASKING: Final = frozenset(("grep", "rg", "diff", "cmp", "test", "[", "which", "ls"))
 """Commands that only ask something: their exit code is an answer."""
 _DIFF_NAME: Final = re.compile(r"--- [^\n]*\n\+\+\+ ([^\n]+)")
 _FILTER: Final = re.compile(r"(?:\s*2>&1)?(?:\s*\|\s*(?:tail|head|cat)\b[^|;&]*)*$")
@@ -169,7 +169,7 @@ def _in_workspace(path: str, diff: str) -> str:
 
 def _failed(command: str, result: ToolResult) -> bool:
     if result.is_error:
-        return command.split(maxsplit=1)[:1] not in _ASKING
+        return next(iter(command.split()), "") not in _ASKING
     hidden = "|" in command or ";" in command
     return hidden and _FAILED_TESTS.search(result.text[-_RESULT_CHARS:]) is not None
 
