@@ -67,6 +67,7 @@ from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
+from tui_agent.tools.todo import Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.version import __version__
 
@@ -281,7 +282,7 @@ def tools_of(settings: Settings, gate: PermissionGate, notes: Notes, background:
         stream_bytes=output.stream_bytes, raw_stream_bytes=output.raw_stream_bytes, background=background
     )
     tools: list[Tool] = [ReadFile(pages), WriteFile(), EditFile(), ListDir(), Glob(), Grep(), commands]
-    tools += [CommandOutput(background), StopCommand(background), FetchUrl(gate), Memory(notes)]
+    tools += [CommandOutput(background), StopCommand(background), FetchUrl(gate), Memory(notes), Todo()]
     if settings.checkpoints.enabled:
         tools.append(MarkTaskDone())
     return tools

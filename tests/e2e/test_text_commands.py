@@ -31,6 +31,7 @@ ANSWERED = [
     ("/pin 3", "Pinned"),
     ("/skills", "no skills"),
     ("/memory", "no notes"),
+    ("/todo", "There is no task list"),
 ]
 REFUSED = [
     ("/nonsense", "There is no command /nonsense /help lists the commands."),

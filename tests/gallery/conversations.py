@@ -206,6 +206,40 @@ async def record_entries(home: Path, cwd: Path, entries: list[AnyEntry], *, age_
     return folder.name
 
 
+def planned() -> list[AnyEntry]:
+    """A turn that keeps a task list, up to its middle."""
+    steps = ("Find who calls `average`", "Answer 0 where there are no amounts", "Add a test", "Run the tests", "Say so")
+    plan = encode({"items": [{"text": step, "state": "pending"} for step in steps]}).decode()
+    states = ("done", "done", "in_progress", "pending", "pending")
+    later = [{"text": step, "state": state} for step, state in zip(steps, states, strict=True)]
+    grep = ToolCall("call_2", "grep", '{"pattern":"average(","path":"."}')
+    found = f"ledger.py\n6:{LEDGER.splitlines()[5]}\nreport.py\n7:{REPORT.splitlines()[6]}"
+    model = "offline:offline"
+
+    def answer(text: str, *calls: ToolCall) -> Message:
+        return Message(
+            role="assistant",
+            blocks=(Text(text), *calls),
+            model=model,
+            usage=Usage(2_100, output_tokens=40),
+            cost_usd=0.0,
+        )
+
+    return [
+        ModelSwitched(model=model),
+        Prefix(system="You are helpful."),
+        user_message(PROMPT),
+        answer("I look for its callers first.", ToolCall("call_1", "todo", plan), grep),
+        tool_result(ToolResult("call_1", "Noted: 0 of 5 done."), summary="0/5 done"),
+        tool_result(ToolResult("call_2", found), summary="2 matches in 2 files"),
+        answer(
+            "`average` divides by zero; it answers 0 now. Next comes a test.",
+            ToolCall("call_3", "todo", encode({"items": later}).decode()),
+        ),
+        tool_result(ToolResult("call_3", "Noted: 2 of 5 done."), summary="2/5 done"),
+    ]
+
+
 def _conversation(prompt: str) -> Iterator[AnyEntry]:
     model = "offline:offline"
     yield ModelSwitched(model=model)

@@ -5,7 +5,17 @@ from dataclasses import replace
 from typing import Final
 
 from tests.gallery import branch_scenes, context_scenes, pane_scenes, texts
-from tests.gallery.conversations import MODEL, PROMPT, Script, coding_turn, edited, reading, record_session
+from tests.gallery.conversations import (
+    MODEL,
+    PROMPT,
+    Script,
+    coding_turn,
+    edited,
+    planned,
+    reading,
+    record_entries,
+    record_session,
+)
 from tests.gallery.stage import Stage
 from tests.gallery.states import STATES, state
 from tui_agent.agent import events
@@ -329,6 +339,18 @@ async def _talked(arguments: Arguments) -> Arguments:
 @state(arrange=_talked)
 async def resumed(stage: Stage) -> None:
     await stage.open()
+    stage.fill()
+
+
+async def _planned(arguments: Arguments) -> Arguments:
+    session = await record_entries(arguments.home, arguments.folder, planned(), age_s=3600)
+    return replace(arguments, resume=session)
+
+
+@state(arrange=_planned)
+async def todo(stage: Stage) -> None:
+    await stage.open()
+    stage.app.pane.toggle_block(len(stage.app.pane.transcript) - 1)
     stage.fill()
 
 

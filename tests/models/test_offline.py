@@ -14,7 +14,7 @@ from tui_agent.models.offline.adapter import OfflineModel, tokens_in
 
 NAMES = [
     *("read_file", "write_file", "edit_file", "list_dir", "glob", "grep", "run_command", "fetch_url", "recall"),
-    *("mark_task_done", "agentic_read_file"),
+    *("mark_task_done", "todo", "agentic_read_file"),
 ]
 TOOLS = tuple(ToolDefinition(name, name, "{}") for name in NAMES)
 SECTIONS = ("Current state", "Files & changes", "Technical context", "Strategy & approach", "Exact next steps")
@@ -108,6 +108,21 @@ async def conversation(prompt: str, tool: dict[str, str] | None = None) -> tuple
         ("fetch https://example.org/a?b=c", [("fetch_url", {"url": "https://example.org/a?b=c"})]),
         ("recall the secret number", [("recall", {"query": "the secret number"})]),
         ("mark task done", [("mark_task_done", {"detail": "The task is done."})]),
+        (
+            'todo "[x] read it", "[>] run the tests, then say so", "mend it"',
+            [
+                (
+                    "todo",
+                    {
+                        "items": [
+                            {"text": "read it", "state": "done"},
+                            {"text": "run the tests, then say so", "state": "in_progress"},
+                            {"text": "mend it", "state": "pending"},
+                        ]
+                    },
+                )
+            ],
+        ),
         ("ask calc.py what does it do", [("agentic_read_file", {"path": "calc.py", "question": "what does it do"})]),
         ('run echo "a \\" and `b`" > c; read d', [("run_command", {"command": 'echo "a \\" and `b`" > c'})]),
         ("run for i in 1 2; do ls; done", [("run_command", {"command": "for i in 1 2; do ls; done"})]),

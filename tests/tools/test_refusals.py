@@ -23,6 +23,7 @@ from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
+from tui_agent.tools.todo import Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
 
 TOOLS = Path(__file__).parents[2] / "tui_agent/tools"
@@ -107,6 +108,15 @@ REFUSED: list[tuple[str, dict[str, object], str, str]] = [
     ("memory", {"action": "write", "name": "a"}, "needs a description", "give both"),
     ("memory", {"action": "remove", "name": "a"}, "no note called", "no notes yet"),
     ("mark_task_done", {"detail": " "}, "is empty", "what was done"),
+    ("todo", {}, "`items` is missing", "Expected: todo(items"),
+    ("todo", {"items": [{"text": "a", "state": "completed"}]}, "does not fit", "done|in_progress|pending"),
+    (
+        "todo",
+        {"items": [{"text": " ", "state": "done"}]},
+        "item 1 has no text",
+        "`text`",
+    ),
+    ("todo", {"items": [{"text": "a", "state": "done"}] * 51}, "51 items", "Join small steps"),
     ("fetch_url", {"url": "example.org"}, "no web address", "Did you mean https://example.org?"),
     ("fetch_url", {"url": "ftp://example.org"}, "must begin with", "https://example.org/page"),
     ("fetch_url", {"url": "https://"}, "names no host", "https://example.org/page"),
@@ -130,7 +140,17 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def registry(folder: Path) -> ToolRegistry:
-    tools: list[Tool] = [ReadFile(), ListDir(), WriteFile(), EditFile(), Grep(), Glob(), RunCommand(), MarkTaskDone()]
+    tools: list[Tool] = [
+        ReadFile(),
+        ListDir(),
+        WriteFile(),
+        EditFile(),
+        Grep(),
+        Glob(),
+        RunCommand(),
+        MarkTaskDone(),
+        Todo(),
+    ]
     notes = Notes(folder / "memory")
     return ToolRegistry(
         [*tools, CommandOutput(BACKGROUND), StopCommand(BACKGROUND), Memory(notes), FetchUrl(NoRules())]

@@ -38,6 +38,7 @@ from tui_agent.context.summary.writing import CompactionResult, Draft
 from tui_agent.conversation.blocks import Image, Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Queued, Withdrawn, Words, user_message
 from tui_agent.conversation.items import Item
+from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.durable import to_completion
 from tui_agent.models.base import Model, ModelProfile
 from tui_agent.models.catalogue import create_model
@@ -437,6 +438,10 @@ class Agent:
     def items(self) -> list[Item]:
         """Every message and result with its size and state, oldest first."""
         return self._record.view.items()
+
+    def todo(self) -> TodoList:
+        """The task list that the model keeps, on the present branch; untrusted text."""
+        return newest_todo(self._record.view.log)
 
     def excerpt(self, seq: int) -> str:
         """The beginning of a message or result; untrusted text."""

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.text import money_text
+from tui_agent.text import money_text, one_line
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -169,6 +169,14 @@ async def _recall(agent: "Agent", query: str) -> Reply:
         f"{hit.seq:>6}  {hit.place}\n        {' '.join(hit.excerpt.split())[:EXCERPT_CHARS]}" for hit in found.hits
     ]
     return Reply(f"{found.total} hits", "\n".join(lines))
+
+
+async def _todo(agent: "Agent", _: str) -> Reply:
+    todo = agent.todo()
+    if not todo.items:
+        return Reply("There is no task list", "The model keeps one for work of several steps; ask it to.")
+    title = f"Task list: {todo.done} of {len(todo.items)} done"
+    return Reply(title, "\n".join(one_line(item.line) for item in todo.items))
 
 
 # Changing the context
@@ -471,6 +479,7 @@ COMMANDS: Final = (
     Command("rewind", "take back a message and what followed", _rewind, "[number]"),
     Command("fork", "begin another branch at a message", _fork, "[number]"),
     Command("tree", "the branches, or go to one", _tree, "[number]", ("branches",)),
+    Command("todo", "the model's task list", _todo),
     Command("recall", "search all that was ever said", _recall, "<text>"),
     Command("skills", "the skills the model can read", _skills),
     Command("memory", "the notes kept about this project", _memory),

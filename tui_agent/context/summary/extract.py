@@ -31,8 +31,10 @@ _TOPICS: Final[dict[str, Topic]] = {
     "Verification & next steps": "next",
     "Where we are": "where",
 }
-_PATH_KEYS: Final = ("path", "file_path", "filename", "file", "notebook_path")
-_CHANGES: Final = re.compile(r"write|edit|patch|create|replace|insert|delete|move", re.IGNORECASE)
+PATH_KEYS: Final = ("path", "file_path", "filename", "file", "notebook_path")
+"""Arguments of a call that name a file."""
+CHANGES: Final = re.compile(r"write|edit|patch|create|replace|insert|delete|move", re.IGNORECASE)
+"""In the names of tools that change a file."""
 _DECISION: Final = re.compile(
     r"\b(?:because|instead|decid\w+|chose|choose|rather than|root cause|turns out|the reason|so that|will use|rejected"
     r"|approach|trade-?off|workaround|weil|statt|entschieden)\b",
@@ -122,16 +124,16 @@ class _Findings:
         ]
 
     def _take_call(self, call: ToolCall) -> None:
-        arguments = _arguments(call)
-        for key in _PATH_KEYS:
+        arguments = arguments_of(call)
+        for key in PATH_KEYS:
             path = arguments.get(key)
             if isinstance(path, str) and path:
-                paths = self.changed if _CHANGES.search(call.name) else self.read
+                paths = self.changed if CHANGES.search(call.name) else self.read
                 paths.pop(path, None)
                 paths[path] = None
 
     def _take_result(self, call: ToolCall | None, result: ToolResult) -> None:
-        command = _arguments(call).get("command") if call else None
+        command = arguments_of(call).get("command") if call else None
         last = _last_lines(result.text)
         if isinstance(command, str):
             failed = "failed" if result.is_error else "gave"
@@ -140,7 +142,8 @@ class _Findings:
             self.errors.append(f"- {call.name if call else 'a call'} failed: {last}")
 
 
-def _arguments(call: ToolCall) -> dict[str, object]:
+def arguments_of(call: ToolCall) -> dict[str, object]:
+    """A call's arguments by name; none where they are no JSON object."""
     decoded = msgspec.json.decode(call.arguments)
     return decoded if isinstance(decoded, dict) else {}
 

@@ -14,7 +14,8 @@ ABOUT = (
     "- `read pyproject.toml and README.md`, `summarise README.md`\n"
     "- `find TODO in src`, `glob **/*.py`, `list src`\n"
     '- `write "text" to notes.txt`, `replace "a" with "b" in file.py`\n'
-    "- `run pytest -q`, `fetch https://…`, `recall words`, `mark task done`\n\n"
+    "- `run pytest -q`, `fetch https://…`, `recall words`, `mark task done`\n"
+    '- `todo "[x] read it", "[>] mend it", "run the tests"`\n\n'
     "For a real model, set `ANTHROPIC_API_KEY` or `GEMINI_API_KEY` and start again, or choose one with `/model`."
 )
 
@@ -63,6 +64,7 @@ _INTENTIONS = {
     "recall": "Recalling {}",
     "remember": "Noting {}",
     "done": "Marking the task as done",
+    "todo": "Keeping the task list",
     "ask": "Asking about {}",
     "research": "Researching {}",
 }
@@ -103,7 +105,7 @@ def _about(item: Done) -> str:
             return f"{_count(matches, 'line')} for {subject}{_listed(found)}"
         case "run":
             return _about_run(subject, result)
-        case "write" | "replace" | "remember" | "done":
+        case "write" | "replace" | "remember" | "done" | "todo":
             return f"{subject}: {_first_line(result.text)}"
         case _:
             return f"{subject}:\n\n{_fence(lines)}"

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.conversation.todo import MARKS, TODO, TodoItem
 
 Verb: TypeAlias = Literal[
     "read",
@@ -25,6 +26,7 @@ Verb: TypeAlias = Literal[
     "recall",
     "remember",
     "done",
+    "todo",
     "ask",
     "research",
     "think",
@@ -60,6 +62,7 @@ _VERBS: Mapping[str, Verb] = {
     "recall": "recall",
     "remember": "remember",
     **dict.fromkeys(("mark task done", "mark the task done", "mark the task as done", "done"), "done"),
+    "todo": "todo",
     "ask": "ask",
     "research": "research",
     **dict.fromkeys(("think about", "think"), "think"),
@@ -191,6 +194,8 @@ class _Reader:
             case "done":
                 detail = self._whole(rest) or "The task is done."
                 return [self._make(verb, detail, "mark_task_done", {"detail": detail})]
+            case "todo":
+                return self._todo(rest)
             case "think" | "help":
                 return [Command(verb, self._text(rest))]
 
@@ -250,6 +255,13 @@ class _Reader:
         given = {"path": path, "old": held[0], "new": held[1], **({"replace_all": True} if everywhere else {})}
         return [self._make("replace", path, "edit_file", given)]
 
+    def _todo(self, rest: str) -> list[Command]:
+        written = [self._quotes[int(number)].inside.strip() for number in _HELD.findall(rest)]
+        items = [_item(text) for text in written if text]
+        if not items:
+            return [Command("todo", rest, missing='say it like: todo "[x] read it", "[>] mend it", "run the tests"')]
+        return [self._make("todo", "task list", TODO, {"items": items})]
+
     def _remember(self, text: str) -> Command:
         for name in _MEMORY_TOOLS:
             if name in self._offered:
@@ -283,6 +295,14 @@ class _Reader:
 
     def _text(self, rest: str) -> str:
         return _HELD.sub(lambda match: self._quotes[int(match[1])].whole, rest)
+
+
+def _item(text: str) -> TodoItem:
+    """``[x] read it`` as an item of a task list; without a mark it is pending."""
+    for state, mark in MARKS.items():
+        if text.startswith(mark):
+            return TodoItem(text.removeprefix(mark).strip(), state)
+    return TodoItem(text, "pending")
 
 
 class _Schema(msgspec.Struct, frozen=True):

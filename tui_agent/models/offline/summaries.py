@@ -33,6 +33,7 @@ _VERB_OF: dict[str, Verb] = {
     "fetch_url": "fetch",
     "recall": "recall",
     "mark_task_done": "done",
+    "todo": "todo",
 }
 _MOST = 12
 _WIDTH = 300

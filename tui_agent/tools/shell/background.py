@@ -152,6 +152,11 @@ class BackgroundCommands:
         lines = [command.description for command in self._commands.values()]
         return "\n".join(lines) or "There are none: run_command with `background` starts one."
 
+    @property
+    def running(self) -> dict[int, str]:
+        """The command lines of those that run, by their process ids."""
+        return {pid: one.line for pid, one in self._commands.items() if one.is_running}
+
     async def close(self) -> None:
         """End all that run."""
         await asyncio.gather(*(command.stop() for command in self._commands.values() if command.is_running))

@@ -132,6 +132,7 @@ class TuiAgent(BaseApp):
         for notice in session.notices:
             view.show(notice)
         self._show_agent(session.agent)
+        self._show_todo(session.agent)
         self._show_attention()
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return session, view
@@ -375,10 +376,13 @@ class TuiAgent(BaseApp):
         self.steering.changed()
 
     def _context_changed(self, agent: "Agent", view: "TurnView", event: "AgentEvent") -> None:
-        from tui_agent.agent.events import ContextStep, HeadMoved, ModelChanged
+        from tui_agent.agent.events import ContextStep, HeadMoved, ModelChanged, ToolFinished
+        from tui_agent.conversation.todo import TODO
 
         if isinstance(event, HeadMoved):
             self.branches.moved(agent, view, event)
+        if isinstance(event, HeadMoved) or (isinstance(event, ToolFinished) and event.name == TODO):
+            self._show_todo(agent)
         if isinstance(event, ContextStep | HeadMoved | ModelChanged):
             self._show_agent(agent)
         self.status.show(cache_share=agent.cache_share)

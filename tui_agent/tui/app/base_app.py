@@ -1,5 +1,6 @@
 """The app before any key: the widgets on the screen, how it looks, and what its parts and the commands ask of it."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -63,7 +64,9 @@ class BaseApp(App[object]):
         self._commands = default_commands()
         self._files = ProjectFiles(arguments.folder)
         self.pane = ConversationPane(Transcript(), glyphs=self.glyphs)
-        self.entry = PromptArea(PromptHistory(arguments.home / "history.jsonl"), self._commands.complete, self._files)
+        self.entry = PromptArea(
+            PromptHistory(arguments.home / "history.jsonl"), self._commands.complete, self._files, glyphs=self.glyphs
+        )
         self.permission = PermissionPanel(lambda: self.entry.prompt.last_key)
         self.status = StatusBar(self.glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
         self._appearance = appearance(self, settings.ui.theme, arguments.home)
@@ -189,6 +192,15 @@ class BaseApp(App[object]):
             turn_cost_usd=spent.turn.known_cost_usd,
             cache_share=agent.cache_share,
         )
+
+    def _show_todo(self, agent: "Agent") -> None:
+        """Bring the task list over the prompt; a newer look takes the place of one that is under way."""
+        self.run_worker(self._look_at_todo(agent), name="todo", group="todo", exclusive=True, exit_on_error=True)
+
+    async def _look_at_todo(self, agent: "Agent") -> None:
+        # Of a long conversation without a list every entry is looked at.
+        todo = await asyncio.to_thread(agent.todo)
+        self.entry.todo.show(todo.progress, todo.current.text if todo.current is not None else "")
 
     def _show_attention(self) -> None:
         self._attention.name = name_of(self._transcript) or self._attention.name

@@ -11,6 +11,7 @@ from tui_agent.agent.events import AgentEvent
 from tui_agent.agent.user_shell import USER_SHELL, as_shown, is_note, read_note
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.sizes import size_of_text
+from tui_agent.conversation.todo import TODO, read_todo
 from tui_agent.text import call_summary, one_line
 from tui_agent.tui.app.status_bar import Changes, Status
 from tui_agent.tui.cards.blocks import Level, ProseBlock, ReasoningBlock, ResultSize, ToolBlock, ToolState
@@ -274,11 +275,13 @@ class TurnView:
         if event.name != USER_SHELL:
             self._finish_reasoning()
             self._finish_prose()
+        todo = read_todo(event.arguments) if event.name == TODO else None
         self._running[event.call_id] = self._transcript.add_tool(
             event.call_id,
             event.name,
-            summary=call_summary(event.arguments),
+            summary=call_summary(event.arguments) if todo is None else "",
             arguments=event.arguments,
+            todo=todo.items if todo is not None else (),
             state=ToolState.RUNNING,
         )
         if event.name != USER_SHELL:

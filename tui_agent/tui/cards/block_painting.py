@@ -18,6 +18,7 @@ from tui_agent.tui.cards.lines import Line, crop
 from tui_agent.tui.cards.notices import boundary_sections, notice_sections, user_sections
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.cards.sections import Section, blank_section, estimate_lines
+from tui_agent.tui.cards.todos import is_todo
 
 if TYPE_CHECKING:
     from tui_agent.tui.cards.prose import ProseSections
@@ -154,6 +155,8 @@ def estimate_height(block: Block, before: Block | None, width: int, *, collapsed
     """A guess at the height of a block that was never painted, from the size of its text alone."""
     gap = int(has_gap(before, block))
     match block:
+        case ToolBlock() if is_todo(block):
+            return gap + 1 + (preview_height(block) if collapsed else len(block.todo))
         case ToolBlock(state=ToolState.OK, diff="") if block.size.lines:
             # Known sizes: opening all cards of a long conversation looks at no text.
             if collapsed:

@@ -5,10 +5,14 @@ A block belongs to one `Transcript`, which alone changes it. All text in a block
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from tui_agent.text import StreamCleaner
+
+if TYPE_CHECKING:
+    from tui_agent.conversation.todo import TodoItem
 
 
 class ToolState(StrEnum):
@@ -182,7 +186,7 @@ class ToolBlock(Card):
     summary: the arguments on one line. arguments: the whole of them.
     tail: the last lines printed while it runs. result: what the model was given.
     steps: of a subtask, where it stands and what it calls, a line each; kept when it is over.
-    diff: a unified diff, for edits. note: one line on why it was denied or failed.
+    todo: the items of a task list. diff: a unified diff, for edits. note: one line on why it was denied or failed.
     seconds: how long it ran. seq: of a command of the user's own, the number of the message it became; else 0.
     """
 
@@ -193,6 +197,7 @@ class ToolBlock(Card):
     state: ToolState = ToolState.PENDING
     tail: str = ""
     steps: str = ""
+    todo: "tuple[TodoItem, ...]" = ()
     result: str = ""
     size: ResultSize = field(default_factory=ResultSize)
     diff: str = ""

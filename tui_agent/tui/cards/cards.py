@@ -15,6 +15,7 @@ from tui_agent.tui.cards.lines import GUTTER, Line, Run, fit, make_line
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.cards.sections import Section, blank_section, text_sections
 from tui_agent.tui.cards.subtasks import draw_subtask, is_running_subtask, subtask_lines
+from tui_agent.tui.cards.todos import draw_todo, is_todo, previewed
 from tui_agent.tui.pane.transcript import can_open, compact_count
 
 PREVIEW_LINES: Final = 3
@@ -40,6 +41,9 @@ def tool_sections(block: ToolBlock) -> list[Section]:
     if block.collapsed:
         preview = Section(partial(_draw_preview, block, indent), breaks=preview_height(block) - 1)
         return [header, preview] if preview_height(block) else [header]
+    if is_todo(block):
+        items = Section(partial(draw_todo, block.todo, indent, True), breaks=len(block.todo) - 1)
+        return [header, items]
     sections = [header]
     if block.note and block.state is not ToolState.OK:
         sections += text_sections(block.note, _muted, indent=indent)
@@ -64,6 +68,8 @@ def preview_height(block: ToolBlock) -> int:
     """Lines under the header of a collapsed tool card."""
     if block.diff and block.state in (ToolState.OK, ToolState.ASKING, ToolState.RUNNING):
         return min(PREVIEW_LINES, block.diff.count("\n") + 1)
+    if is_todo(block):
+        return len(previewed(block.todo))
     return len(subtask_lines(block) if is_running_subtask(block) else _preview_lines(block))
 
 
@@ -152,7 +158,7 @@ def _status(block: ToolBlock, look: Look) -> Iterator[Run]:
         parts.append(Run(fit(note, _MAX_NOTE, look.glyphs.ellipsis), palette.faint))
     elif block.state.finished and block.size.lines:
         parts.append(Run(f"{block.size.lines:,} line{'s' if block.size.lines != 1 else ''}", palette.faint))
-    if block.state.finished and block.size.tokens:
+    if block.state.finished and block.size.tokens and not is_todo(block):
         parts.append(Run(f"{compact_count(block.size.tokens)} tokens", palette.faint))
     if block.seconds is not None and block.seconds >= 1 and not _TELLS_TIME.search(block.note):
         parts.append(Run(duration(block.seconds), palette.faint))
@@ -167,6 +173,8 @@ def _draw_preview(block: ToolBlock, indent: int, width: int, look: Look) -> list
         return _diff_preview(block.diff, indent, width, look)
     if is_running_subtask(block):
         return draw_subtask(subtask_lines(block), indent, width, look)
+    if is_todo(block):
+        return draw_todo(previewed(block.todo), indent, False, width, look)
     margin = Run(" " * indent, look.palette.base)
     room = max(1, width - indent)
     return [

@@ -4,7 +4,9 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
+
+from msgspec.structs import replace
 
 from tui_agent.text import clean, one_line
 from tui_agent.tui.cards.blocks import (
@@ -22,6 +24,9 @@ from tui_agent.tui.cards.blocks import (
     ToolState,
     UserBlock,
 )
+
+if TYPE_CHECKING:
+    from tui_agent.conversation.todo import TodoItem
 
 ALL_CARDS: Final = -1
 Listener = Callable[[int | None], None]
@@ -152,6 +157,7 @@ class Transcript:
         *,
         summary: str = "",
         arguments: str = "",
+        todo: "Iterable[TodoItem]" = (),
         state: ToolState = ToolState.PENDING,
         depth: int = 0,
     ) -> ToolBlock:
@@ -163,6 +169,7 @@ class Transcript:
             name=one_line(name, 80),
             summary=one_line(summary),
             arguments=clean(arguments),
+            todo=tuple(replace(item, text=one_line(item.text)) for item in todo),
             state=state,
             depth=depth,
         )
@@ -393,6 +400,9 @@ def plain_text(block: Block) -> str:
     match block:
         case UserBlock() | ProseBlock() | ReasoningBlock():
             return block.text
+        case ToolBlock() if block.todo:
+            items = (item.line for item in block.todo)
+            return "\n".join((block.name, *items, *(part for part in (block.note, block.result) if part)))
         case ToolBlock():
             call = f"{block.name} {block.arguments or block.summary}".rstrip()
             body = block.diff or block.result or block.tail

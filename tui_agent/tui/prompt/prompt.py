@@ -19,6 +19,7 @@ from textual.widgets import TextArea
 from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
+from tui_agent.tui.app.theme import UNICODE, Glyphs
 from tui_agent.tui.cards.lines import fit
 from tui_agent.tui.cards.palette import Palette
 from tui_agent.tui.prompt.completion import Choice, Completer, CompletionList, NoFiles, PathFinder
@@ -360,17 +361,49 @@ class WaitingTexts(Widget):
         return Content("\n").join(rows)
 
 
-class PromptArea(Vertical):
-    """The prompt with what belongs over it: texts that wait, and completions."""
+class TodoLine(Widget):
+    """How far the model's task list is, and what it does now: ``2/5 · rename the parser``."""
 
-    def __init__(self, history: PromptHistory, completer: Completer, files: PathFinder | None = None) -> None:
+    def __init__(self, glyphs: Glyphs = UNICODE) -> None:
         super().__init__()
+        self.text = ""
+        self._glyphs = glyphs
+        self.display = False
+
+    def show(self, progress: str, current: str) -> None:
+        """Show this; hide where there is no `current` item."""
+        text = f"{progress} {self._glyphs.dot} {one_line(current)}" if current else ""
+        if text != self.text:
+            self.text = text
+            self.display = bool(text)
+            self.refresh(layout=True)
+
+    @override
+    def render(self) -> Content:
+        """The line, cut to the width."""
+        return Content(fit(self.text, max(1, self.size.width), self._glyphs.ellipsis))
+
+
+class PromptArea(Vertical):
+    """The prompt with what belongs over it: the task list's line, texts that wait, and completions."""
+
+    def __init__(
+        self,
+        history: PromptHistory,
+        completer: Completer,
+        files: PathFinder | None = None,
+        *,
+        glyphs: Glyphs = UNICODE,
+    ) -> None:
+        super().__init__()
+        self.todo = TodoLine(glyphs)
         self.waiting = WaitingTexts()
         self.completions = CompletionList()
         self.prompt = Prompt(history, completer, self.completions, files or NoFiles())
 
     @override
     def compose(self) -> ComposeResult:
+        yield self.todo
         yield self.waiting
         yield self.completions
         yield self.prompt

@@ -1,0 +1,98 @@
+"""The task list that the model keeps with the tool `todo`, as the log has it: untrusted text.
+
+The list in force is that of the newest call that was carried out on the conversation's branch, whatever the view shows
+of that call: a summary hides it and a clearing shortens its result, but neither changes the list.
+"""
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from tui_agent.conversation.blocks import ToolCall, ToolResult
+from tui_agent.conversation.entries import Message
+from tui_agent.conversation.log import Log
+
+TODO: Final = "todo"
+"""The tool's name."""
+
+TodoState: TypeAlias = Literal["pending", "in_progress", "done"]
+
+MARKS: Final[dict[TodoState, str]] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
+"""How a state is written where there are only characters."""
+
+
+class TodoItem(msgspec.Struct, frozen=True):
+    """One thing to do."""
+
+    text: Annotated[str, Meta(description="What is to be done, in a few words.")]
+    state: Annotated[TodoState, Meta(description="One item is in_progress at a time.")]
+
+    @property
+    def line(self) -> str:
+        """The item on one line: ``[x] read the parser``."""
+        return f"{MARKS[self.state]} {' '.join(self.text.split())}"
+
+
+class TodoList(msgspec.Struct, frozen=True):
+    """A whole task list, in the model's order."""
+
+    items: tuple[TodoItem, ...] = ()
+
+    @property
+    def done(self) -> int:
+        """How many items are done."""
+        return sum(item.state == "done" for item in self.items)
+
+    @property
+    def current(self) -> TodoItem | None:
+        """What is being done, else what comes next; None: nothing is open."""
+        in_progress = (item for item in self.items if item.state == "in_progress")
+        pending = (item for item in self.items if item.state == "pending")
+        return next(in_progress, None) or next(pending, None)
+
+    @property
+    def progress(self) -> str:
+        """How far it is: ``2/5``."""
+        return f"{self.done}/{len(self.items)}"
+
+
+def read_todo(arguments: str) -> TodoList | None:
+    """The list that a call's arguments (JSON text) hold; None where they hold none."""
+    try:
+        return TodoList(_decoder.decode(arguments.encode()).items)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+
+
+def newest_todo(log: Log) -> TodoList:
+    """The list in force where the log's head is; an empty one before the first call.
+
+    Costs the entries since that call: a call that was refused, stopped or not answered yet does not count.
+    """
+    carried_out: set[str] = set()
+    seq = log.head
+    while seq:
+        entry = log[seq]
+        for block in reversed(entry.blocks) if isinstance(entry, Message) else ():
+            match block:
+                case ToolResult(is_error=False):
+                    carried_out.add(block.call_id)
+                case ToolCall() if block.id in carried_out:
+                    carried_out.discard(block.id)
+                    found = read_todo(block.arguments) if block.name == TODO else None
+                    if found is not None:
+                        return found
+                case _:
+                    pass
+        seq = entry.parent
+    return TodoList()
+
+
+class _Arguments(msgspec.Struct, frozen=True):
+    """Beside `TodoList`, so that arguments without a list are none."""
+
+    items: tuple[TodoItem, ...]
+
+
+_decoder = msgspec.json.Decoder(_Arguments)

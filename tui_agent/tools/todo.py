@@ -1,0 +1,59 @@
+"""The model's own task list: `todo`."""
+
+from collections.abc import Sequence
+
+from tui_agent.conversation.todo import TODO, TodoItem, TodoList
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.schema import Signature
+
+MAX_ITEMS = 50
+"""Items of one list: more than a person or a model looks at again."""
+
+
+class Todo:
+    """Does nothing itself: the call is the list, and stands in the log."""
+
+    effect: Effect = "none"
+
+    def __init__(self) -> None:
+        self._signature = Signature.of(self._keep, TODO)
+        self.definition = self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        self._signature.parse(arguments)
+        return ()
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        self._signature.parse(arguments)
+        return Preview(title="Keep the task list", text=arguments)
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return self._signature.call(self._keep, arguments)
+
+    def _keep(self, items: list[TodoItem]) -> ToolOutput:
+        """Keep the task list of work that takes three or more steps. The user sees it, and it outlasts a summary.
+
+        Send it before you begin, and again whenever a state changes or a step is added or dropped: always the whole
+        list, which takes the place of the one before.
+
+        Args:
+            items: All items in order, those that are done too; an empty list ends it.
+        """
+        if len(items) > MAX_ITEMS:
+            raise ToolFailure(
+                f"todo: {len(items):,} items are more than the {MAX_ITEMS} a list may have.",
+                "Join small steps into one item, and leave out what has been done for long.",
+            )
+        if empty := _without_text(items):
+            raise ToolFailure(f"todo: item {empty} has no text.", "Say in `text` what is to be done.")
+        kept = TodoList(tuple(items))
+        if not items:
+            return ToolOutput("Noted: there is no task list any more.", summary="no items")
+        if kept.current is None:
+            return ToolOutput(f"Noted: all {len(items)} are done.", summary=f"{kept.progress} done")
+        return ToolOutput(f"Noted: {kept.done} of {len(items)} done.", summary=f"{kept.progress} done")
+
+
+def _without_text(items: Sequence[TodoItem]) -> int:
+    """The number, from 1, of the first item without text; 0: there is none."""
+    return next((number for number, item in enumerate(items, 1) if not item.text.strip()), 0)
