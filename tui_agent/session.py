@@ -187,6 +187,7 @@ async def _open(
         engine = engine_of(settings, arguments.home, view, list(map(str, shelves)))
         artifacts, ceiling = Artifacts(store.folder), ceiling_of(settings, tracker, entries)
         background = BackgroundCommands(settings.output.stream_bytes)
+        engine.running = lambda: background.running
         tools = tools_of(settings, gate, places.notes, background)
         subtasks = SubtaskSessions(
             Parent(

@@ -24,6 +24,7 @@ from tui_agent.agent import events
 from tui_agent.agent.agent import AgentBusy
 from tui_agent.agent.commands import run_command
 from tui_agent.context.effects import Refusal
+from tui_agent.context.summary.state import HEADING as WHERE
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Delivered, Message, Queued, Summarized
 from tui_agent.conversation.view import View
@@ -427,3 +428,32 @@ async def test_the_words_of_the_user_are_listed_changed_dropped_and_had_back(tmp
         assert first not in view.shown_words()
         assert shown(view).count(first.text) >= 1
         assert broken_rules(view.messages()) == []
+
+
+async def test_where_things_are_stands_after_a_summary_and_is_renewed_by_the_next(tmp_path: Path) -> None:
+    async with talking(tmp_path, {**OFFLINE, "permissions.mode": "allow"}) as session:
+        agent, view = session.agent, session.agent.engine.view
+        await say(session, 'todo "[x] read it", "[>] mend it"')
+        for prompt in (*ASKED, 'write "hello" to made.txt', "run exit 3", *ASKED):
+            await say(session, prompt)
+        assert (await agent.compact()).seq
+        first = shown(view)
+        assert first.count(WHERE) == 1
+        assert first.index(WORDS) < first.index(WHERE)
+        told = first[first.index(WHERE) :]
+        assert "mend it" in told
+        assert "made.txt" in told
+        assert "exit 3" in told
+        await say(session, 'todo "[x] read it", "[x] mend it", "[>] ship it"')
+        for prompt in ASKED * 2:
+            await say(session, prompt)
+        assert (await agent.compact()).seq
+        assert shown(view).count(WHERE) == 1
+        assert "ship it" in shown(view)[shown(view).index(WHERE) :]
+        name = session.id
+        twice = shown(view)
+    async with talking(tmp_path, OFFLINE, resume=name) as session:
+        assert shown(session.agent.engine.view) == twice
+        await session.agent.undo()
+        assert shown(session.agent.engine.view).count(WHERE) == 1
+        assert shown(session.agent.engine.view).startswith(first[: first.index(WHERE) + 60])

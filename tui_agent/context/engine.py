@@ -6,7 +6,7 @@ comes out as an effect (`effects`), which its caller carries out and answers.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, Protocol
 
@@ -70,8 +70,10 @@ from tui_agent.context.summary.plan import (
     material_of,
     plan_merge,
     rebased,
+    telling,
 )
 from tui_agent.context.summary.questions import Prompts
+from tui_agent.context.summary.state import where_things_are
 from tui_agent.context.summary.words import words_limit
 from tui_agent.context.summary.writing import ANSWER_TOKENS, CompactionResult, Draft, Writers, Written, write_summary
 from tui_agent.conversation.blocks import Image, Reasoning, Text
@@ -125,7 +127,8 @@ class ContextEngine:
     `model` is what is known of the model that answers; set it with `use`. `never_clear` are folders (of memory and
     skills) whose files, once read, are never cleared. `own_writers` are the steps whose text the caller writes itself.
     `more` are layers of one's own, asked after the built-in ones. `renewed_prefix` is the system prompt and tools that
-    the next maintenance point is to send; None: those in force. `thread` names the history that replaced turns go to.
+    the next maintenance point is to send; None: those in force. `running` tells the command lines that run in the
+    background, by process id. `thread` names the history that replaced turns go to.
     """
 
     def __init__(
@@ -149,6 +152,7 @@ class ContextEngine:
         self.meter = TokenMeter(Counter(image_tokens=settings.context.image_tokens), ratios)
         self.model = model or ModelFacts(name="")
         self.renewed_prefix: Prefix | None = None
+        self.running: Callable[[], Mapping[int, str]] = dict
         self.checkpoints = Checkpoints(settings, on=checkpoints)
         preset = settings.context.preset
         never = stays(settings.clearing, never_clear)
@@ -409,6 +413,7 @@ class ContextEngine:
         """Have the text of a plan written. One that was not `asked` for and fails lets the next one wait."""
         yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last)
         seen = len(self.view.log)
+        plan = self._telling(plan)
         material = material_of(plan, self.view, self.settings.compaction, self._prompts)
         written = yield from write_summary(
             plan, material, self._writers(plan), self.settings.compaction, path=self._history_path
@@ -586,7 +591,7 @@ class ContextEngine:
         if plan is not None:
             draft = yield from self.write(plan, asked=True)
             if isinstance(draft, Draft):
-                yield from self._enter(plan, draft.material, draft.written)
+                yield from self._enter(draft.plan, draft.material, draft.written)
 
     def _digest_and_clear(self, digest: DigestPlan | None, cleared: Cleared | None) -> Steps[None]:
         if digest is not None:
@@ -630,7 +635,12 @@ class ContextEngine:
             case "shorten":
                 yield from self._shorten(here)
 
+    def _telling(self, plan: SummaryPlan) -> SummaryPlan:
+        state = where_things_are(self.view, self.running())
+        return telling(plan, state, self.view, self.meter.mixed_tokens_of(self.view))
+
     def _extract(self, plan: SummaryPlan) -> Steps[None]:
+        plan = self._telling(plan)
         material = material_of(plan, self.view, self.settings.compaction, self._prompts)
         tokens_of = self.meter.mixed_tokens_of(self.view)
         accepted = accept(

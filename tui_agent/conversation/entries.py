@@ -201,7 +201,8 @@ class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, ta
     """Everything from entry `first` to entry `last` is shown as the one user message `text`.
 
     `path` is where the covered turns were written out, relative to the session's folder. `words` are the user's own in
-    all that is covered so far; they follow the newest boundary. Through `depth` texts has gone what `text` says.
+    all that is covered so far; they follow the newest boundary, and after them comes `state`, where things were then.
+    Through `depth` texts has gone what `text` says.
     """
 
     first: int
@@ -214,6 +215,7 @@ class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, ta
     cost_usd: float | None = None
     compaction: Compaction = "summary"
     words: tuple[Words, ...] = ()
+    state: str = ""
     depth: int = 1
 
 
@@ -230,6 +232,7 @@ class Checkpointed(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, 
     cost_usd: float | None = None
     compaction: Compaction = "checkpoint"
     words: tuple[Words, ...] = ()
+    state: str = ""
     depth: int = 1
 
 

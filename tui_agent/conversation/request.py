@@ -105,7 +105,7 @@ class Rendering:
         self._seen_prefix = -1
         self._marks: list[_Mark] = []
         self._boundary_sizes: dict[int, Size] = {}
-        self._words = (0, "")
+        self._kept = (0, "", "")
 
     def copy(self, fold: Fold) -> "Rendering":
         """Another rendering that goes on by itself; `fold` is a copy of the fold this one renders."""
@@ -177,12 +177,12 @@ class Rendering:
             return
         fold.words_stale = False
         seq, words = fold.words()
-        told = (seq, block_of(words))
-        if told != self._words:
-            for boundary in (self._words[0], seq):
+        told = (seq, block_of(words), fold.anchors[seq].state if seq else "")
+        if told != self._kept:
+            for boundary in (self._kept[0], seq):
                 if boundary:
                     fold.dirty = min(fold.dirty, fold.index_of(fold.anchors[boundary].first))
-            self._words = told
+            self._kept = told
 
     def _rewind(self, start: int, mark: _Mark) -> None:
         del self._marks[start:]
@@ -193,8 +193,7 @@ class Rendering:
 
     def _emit_boundary(self, fold: Fold, seq: int, prefix: bytes) -> bytes:
         text = fold.anchors[seq].text if fold.owned.get(seq) else ""
-        told = [text, self._words[1] if self._words[0] == seq else ""]
-        told = [each for each in told if each.strip()]
+        told = [each for each in (text, *(self._kept[1:] if self._kept[0] == seq else ())) if each.strip()]
         size, before = size_of_text(*told), self._boundary_sizes.get(seq, NOTHING)
         if size != before:
             self.sizes["summaries"] = self.sizes["summaries"].minus(before).plus(size)

@@ -57,8 +57,10 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     Entries `first` to `last` are replaced: the groups in `leaving` and the earlier `boundaries`. `kept` is the first
     group that stays (None: none does). In tokens: `replaced` is what they take now, `before` the whole request now and
-    `after` what is expected. `brought_back` are entries shown again after the summary. `subject` is the focus of a
-    summary, or the note of a record.
+    `after` what is expected. `brought_back` are entries shown again after the summary, `lapsed` are those that brought
+    back earlier requests. `words` are kept of the user's own, at most `words_limit` tokens of them, `words_growth` more
+    than are shown now; `state` tells where things are, in `state_growth` tokens more than now. `subject` is the focus
+    of a summary, or the note of a record.
     """
 
     form: Form
@@ -72,6 +74,8 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[Words, ...]
     words_limit: int
     words_growth: int
+    state: str = ""
+    state_growth: int = 0
     replaced: int
     before: int
     after: int
@@ -81,6 +85,11 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def step(self) -> Literal["summary", "checkpoint"]:
         return "checkpoint" if self.form is CHECKPOINT else "summary"
+
+    @property
+    def growth(self) -> int:
+        """The tokens that what stands beside the summary takes more than now."""
+        return self.words_growth + self.state_growth
 
     @property
     def kept_from(self) -> int:
@@ -187,6 +196,16 @@ def plan_summary(
         subject=subject,
         reason=reason,
     )
+
+
+def telling(plan: SummaryPlan, state: str, view: View, tokens_of: Callable[[Size], int]) -> SummaryPlan:
+    """`plan` with where things are; a merge leaves that to the newest summary."""
+    if plan.boundaries:
+        return plan
+    newest = max(view.boundaries(), key=lambda each: each.first, default=None)
+    weigh = Scale(tokens_of).text
+    growth = weigh(state) - (weigh(newest.state) if newest is not None else 0)
+    return structs.replace(plan, state=state, state_growth=growth)
 
 
 def plan_merge(view: View, situation: Situation, settings: Compaction) -> SummaryPlan | None:
@@ -323,13 +342,13 @@ def accept(
         return Refusal(complaint)
     body = completed(plan.form, text, material.extract)
     weigh = Scale(tokens_of)
-    bare = weigh.text(framed(plan.form, body, "", path)) + plan.words_growth
+    bare = weigh.text(framed(plan.form, body, "", path)) + plan.growth
     if bare >= plan.replaced:
         return Refusal(f"The summary takes {bare:,} tokens, the turns it replaces only {plan.replaced:,}.")
     lost = missing(material.facts, f"{body}\n{block_of(plan.words)}")
     room = min(settings.facts_tokens, (plan.replaced - bare) // 2)
     shown = listing(lost, limit=room, tokens_of=tokens_of, where=path)
-    size = weigh.text(framed(plan.form, body, shown, path)) + plan.words_growth
+    size = weigh.text(framed(plan.form, body, shown, path)) + plan.growth
     if size >= plan.replaced:
         return Refusal(
             f"With its facts the summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}."
@@ -357,7 +376,7 @@ def accept_anew(
     text, before = text.strip(), accepted.boundary
     if not text:
         return Refusal("The summary is empty.")
-    size = Scale(tokens_of).text(framed(plan.form, text, "", before.path)) + plan.words_growth
+    size = Scale(tokens_of).text(framed(plan.form, text, "", before.path)) + plan.growth
     if size >= plan.replaced:
         return Refusal(f"The summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}.")
     author = Author(before.model, before.usage, before.cost_usd, before.depth)
@@ -441,6 +460,7 @@ def _boundary(plan: SummaryPlan, text: str, path: str, author: Author, after: in
         usage=author.usage,
         cost_usd=author.cost_usd,
         words=plan.words,
+        state=plan.state,
         depth=author.depth,
         reason=plan.reason,
         before=plan.before,

@@ -155,7 +155,7 @@ class BackgroundCommands:
     @property
     def running(self) -> dict[int, str]:
         """The command lines of those that run, by their process ids."""
-        return {pid: one.line for pid, one in self._commands.items() if one.is_running}
+        return {pid: one.line for pid, one in list(self._commands.items()) if one.is_running}
 
     async def close(self) -> None:
         """End all that run."""
