@@ -7,16 +7,21 @@ is kept. Gemini ("Context caching"): implicit, the longest common prefix with a 
 to mark.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.script import RecordedMessage
 
-PartKind: TypeAlias = Literal["fixed", "user", "answer", "result", "cleared", "preview", "summary", "instruction"]
+PartKind: TypeAlias = Literal[
+    "fixed", "user", "answer", "result", "cleared", "preview", "summary", "digest", "instruction"
+]
+
+_WRITTEN: Final = frozenset(("summary", "digest"))
+"""Parts that a model wrote of others."""
 
 LOOKBACK = 20
 """How many blocks before a mark Anthropic looks for an entry."""
@@ -32,7 +37,8 @@ LARGEST_FETCH = 20_000
 class PromptPart:
     """A block of a prompt. `mentions` can be read in it; the text of each of `fetchable` can be fetched through it.
 
-    `recorded` is what it shows, whole or in part; `text` what it says where that is not of the recording.
+    `recorded` is what it shows, whole or in part; `text` what it says where that is not of the recording. `depths` are
+    those of a summary's mentions: through how many summaries each has passed. One that is missing passed through one.
     """
 
     kind: PartKind
@@ -41,6 +47,11 @@ class PromptPart:
     fetchable: tuple[RecordedMessage, ...] = ()
     recorded: RecordedMessage | None = None
     text: str = ""
+    depths: Mapping[int, int] = field(default_factory=dict)
+
+    def depth(self, mention: int) -> int:
+        """Through how many summaries a mention in this part has passed; 0: it is read where it was said."""
+        return self.depths.get(mention, 1) if self.kind in _WRITTEN else 0
 
 
 class Prompt:
@@ -58,6 +69,7 @@ class Prompt:
         self.edges: tuple[int, ...] = ()
         self._ends = [fixed]
         self._held: dict[int, int] = {}
+        self._verbatim: dict[int, int] = {}
         self._fetchable: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -116,6 +128,12 @@ class Prompt:
         """Whether a mention can be read in the prompt."""
         return mention in self._held
 
+    def depth(self, mention: int) -> int:
+        """Through how few summaries a mention that the prompt holds has passed: 0 verbatim, 1 a summary of turns."""
+        if mention in self._verbatim:
+            return 0
+        return min((part.depth(mention) for part in self.parts if mention in part.mentions), default=0)
+
     def leads_to(self, result: RecordedMessage) -> bool:
         """Whether something in the prompt says where the result can be found."""
         return result.index in self._fetchable
@@ -130,6 +148,8 @@ class Prompt:
 
     def _count(self, part: PromptPart, change: int) -> None:
         _add(self._held, part.mentions, change)
+        if part.kind not in _WRITTEN:
+            _add(self._verbatim, part.mentions, change)
         _add(self._fetchable, (result.index for result in part.fetchable), change)
 
 
@@ -170,6 +190,10 @@ class PromptCache:
         self._marked = marked
         self._ends: dict[int, float] = {}
         self._last = float("-inf")
+
+    def seed(self, place: int, now: float) -> None:
+        """Another conversation has sent the parts before this place; they are in the cache already."""
+        self._ends[place] = now + self._ttl
 
     def is_cold(self, now: float) -> bool:
         """Whether everything has run out."""
@@ -222,13 +246,20 @@ class PromptCache:
 
 @dataclass(slots=True)
 class Bill:
-    """Sums over a replay. Costs in USD, everything else in tokens or counts."""
+    """Sums over a replay. Costs in USD, everything else in tokens or counts.
+
+    A wait is one step for which a call had to wait until summaries were written; its length is their tokens.
+    """
 
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
     cost: float = 0.0
     summaries: int = 0
+    summary_tokens: int = 0
     summary_cost: float = 0.0
+    waits: int = 0
+    waited: int = 0
+    longest_wait: int = 0
     fetches: int = 0
     fetched_tokens: int = 0
     fetch_cost: float = 0.0
@@ -284,6 +315,13 @@ class Ledger:
         """A summary written by this model on a request of its own, of which no cache holds or keeps anything."""
         return self._summarised(profile, _usage(CacheUse(tokens, 0, 0), output))
 
+    def note_wait(self, tokens: int) -> None:
+        """The next call had to wait until so many tokens of summaries were written."""
+        if tokens:
+            self.bill.waits += 1
+            self.bill.waited += tokens
+            self.bill.longest_wait = max(self.bill.longest_wait, tokens)
+
     def fetch(self, results: Sequence[RecordedMessage], prompt: Prompt) -> None:
         """What had left the view is fetched again, all in one step: one more call, and its text is new to the cache."""
         tokens = sum(min(result.tokens, LARGEST_FETCH) for result in results)
@@ -300,6 +338,7 @@ class Ledger:
 
     def _summarised(self, profile: ModelProfile, usage: Usage) -> Usage:
         self.bill.summaries += 1
+        self.bill.summary_tokens += usage.output_tokens
         self.bill.summary_cost += cost_usd(usage, profile.prices) or 0.0
         return usage
 
