@@ -7,6 +7,7 @@ is kept. Gemini ("Context caching"): implicit, the longest common prefix with a 
 to mark.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -344,7 +345,9 @@ class Ledger:
 
 
 def _cache_of(profile: ModelProfile) -> PromptCache:
-    return PromptCache(ttl_s=profile.cache_ttl_s, minimum=profile.cache_minimum, marked=profile.provider == "anthropic")
+    # A local model bills nothing and reports no reads: its cache is as if it kept nothing.
+    minimum = profile.cache_minimum if profile.provider in ("anthropic", "gemini") else sys.maxsize
+    return PromptCache(ttl_s=profile.cache_ttl_s, minimum=minimum, marked=profile.provider == "anthropic")
 
 
 def _usage(use: CacheUse, output: int) -> Usage:

@@ -65,6 +65,7 @@ class AsRecorded:
         if self._shared:
             self._head = (PromptPart("fixed", setup.script.fixed - self._shared),)
         self._edge = -1, 0
+        self._sent = 0
         self.prompt = Prompt(self._shared or setup.script.fixed)
         self.compactions = 0
         self.clearings = 0
@@ -79,7 +80,7 @@ class AsRecorded:
                 self._shown.arrived(message, message.message.seq)
         while len(self._view.log) + 1 < call.answer.message.seq:
             self._take(self._log[len(self._view.log)], call.time)
-        self._show()
+        self._request()
 
     def after(self, call: RecordedCall, used: Usage) -> None:
         """The answer is the next entry of the log."""
@@ -109,6 +110,7 @@ class AsRecorded:
         """Bill a summary: at the end of the running request where that was read, else on a request of its own."""
         ledger = self._ledger
         if usage.cache_read_tokens:
+            self.prompt.edges = (len(self.prompt),)
             self.prompt.append(PromptPart("instruction", INSTRUCTION_TOKENS))
             ledger.summary(self.prompt, usage.output_tokens, now)
             self.prompt.splice(len(self.prompt) - 1, len(self.prompt), ())
@@ -116,12 +118,20 @@ class AsRecorded:
             small = ledger.small if ledger.small is not None and ledger.small.name == model else None
             ledger.separate(small or ledger.profile, usage.input_tokens, usage.output_tokens)
 
-    def _show(self) -> None:
-        """Make the prompt the view, with the marks that a session of ours or, elsewhere, the last request sets."""
+    def _request(self) -> None:
+        """Make the prompt the next request: with the marks of a session of ours, else with one where the last ended."""
         messages = self._view.messages()
-        edges = [self._protected_edge(len(messages))] if self._protected else []
-        self._shown.show(self.prompt, self._view, messages, [each for each in edges if each >= 0], head=self._head)
-        self.prompt.edges = (*self.prompt.edges, 1 + len(self._head), min(self.prompt.sent, self.prompt.unchanged))
+        if self._protected:
+            edges = {self._protected_edge(len(messages)), self._sent - 1}
+            self._show(sorted(edge for edge in edges if 0 <= edge < len(messages) - 1))
+            self._sent = len(messages)
+        else:
+            self._show()
+            self.prompt.edges = (1 + len(self._head), min(self.prompt.sent, self.prompt.unchanged))
+
+    def _show(self, edges: Sequence[int] = ()) -> None:
+        """Make the prompt the view."""
+        self._shown.show(self.prompt, self._view, self._view.messages(), edges, head=self._head)
 
     def _protected_edge(self, messages: int) -> int:
         """The message before the protected tail as the last edit left it (`ContextEngine.request`); -1: none."""
