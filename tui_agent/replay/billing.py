@@ -10,13 +10,14 @@ to mark.
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.script import RecordedMessage
 
+T = TypeVar("T")
 PartKind: TypeAlias = Literal[
     "fixed", "user", "answer", "result", "cleared", "preview", "summary", "digest", "instruction"
 ]
@@ -112,12 +113,12 @@ class Prompt:
     def show(self, parts: Sequence[PromptPart]) -> None:
         """Make these the parts after the system prompt; what is the same at both ends counts as unchanged."""
         old, new = self.parts, [self.parts[0], *parts]
-        start = _common(old, new)
+        start = common(old, new)
         if start == len(old):
             for part in new[start:]:
                 self.append(part)
         else:
-            end = _common(old[start:][::-1], new[start:][::-1])
+            end = common(old[start:][::-1], new[start:][::-1])
             self.splice(start, len(old) - end, new[start : len(new) - end])
 
     def mark_sent(self) -> None:
@@ -163,8 +164,8 @@ def _add(counts: dict[int, int], keys: Iterable[int], change: int) -> None:
             del counts[key]
 
 
-def _common(one: Sequence[PromptPart], other: Sequence[PromptPart]) -> int:
-    """How many of the first parts are the same."""
+def common(one: list[T], other: list[T]) -> int:
+    """How many of the first parts, or messages, are the same."""
     shorter = min(len(one), len(other))
     if one[:shorter] == other[:shorter]:
         return shorter

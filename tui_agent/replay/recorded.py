@@ -9,6 +9,7 @@ another session had written it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,11 +25,12 @@ from tui_agent.conversation.entries import (
     UnattributedCall,
     Usage,
 )
+from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.sizes import NOTHING, size_of_block
 from tui_agent.conversation.view import View
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import cost_usd
-from tui_agent.replay.billing import Prompt, PromptPart
+from tui_agent.replay.billing import Prompt, PromptPart, common
 from tui_agent.replay.policies import INSTRUCTION_TOKENS, Setup
 from tui_agent.replay.reading import Recording, is_metered
 from tui_agent.replay.script import Measured, RecordedCall, Script, text_tokens, tokens_of
@@ -175,13 +177,18 @@ def measure(recording: Recording) -> Measured | None:
     sizes: dict[Block, int] = {}
     surprises: dict[int, int] = {}
     fixed, lost, edits = -1, 0, 0
+    earlier: list[RequestMessage] = []
+    ends = [0]
     view = View()
     for entry in recording.log:
         usage = metered.get(entry.seq)
         if usage is not None:
-            blocks = [block for message in view.messages() for block in message.blocks]
+            messages = view.messages()
+            shared = common(earlier, messages)
+            del ends[shared + 1 :]
+            blocks = [block for message in messages[shared:] for block in message.blocks]
             shown = [block for block in blocks if not isinstance(block, Reasoning)]
-            known = sum(sizes.get(block, 0) for block in shown)
+            known = ends[-1] + sum(sizes.get(block, 0) for block in shown)
             new = [(block, tokens_of(size_of_block(block), factor)) for block in shown if block not in sizes]
             expected = sum(tokens for _, tokens in new)
             if fixed < 0:
@@ -195,6 +202,10 @@ def measure(recording: Recording) -> Measured | None:
             else:
                 lost += expected - grown
                 sizes.update(new)
+            ends += accumulate(
+                (sum(sizes.get(block, 0) for block in said.blocks) for said in messages[shared:]), initial=ends.pop()
+            )
+            earlier = messages
         view.apply(entry)
     return Measured(fixed, factor, sizes, surprises)
 

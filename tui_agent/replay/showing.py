@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.view import View
-from tui_agent.replay.billing import Prompt, PromptPart
+from tui_agent.replay.billing import Prompt, PromptPart, common
 from tui_agent.replay.policies import depths_after
 from tui_agent.replay.script import RecordedMessage, Script
 
@@ -20,6 +20,8 @@ class ShownBlocks:
         self._script = script
         self.digests: list[str] = []
         self._parts: dict[Block, PromptPart] = {}
+        self._messages: list[RequestMessage] = []
+        self._message_parts: list[tuple[PromptPart, ...]] = []
         self._result_of_call: dict[str, RecordedMessage] = {}
         self._result_of_entry: dict[int, RecordedMessage] = {}
         self._depths: dict[tuple[int, int], dict[int, int]] = {}
@@ -50,9 +52,14 @@ class ShownBlocks:
         head: Sequence[PromptPart] = (),
     ) -> None:
         """Make the prompt the one of these messages, after the parts of `head`; `edges` are those of the request."""
+        messages = list(messages)
+        shared = common(self._messages, messages)
+        del self._message_parts[shared:]
+        self._message_parts += [tuple(self._parts_of(view, message.blocks)) for message in messages[shared:]]
+        self._messages = messages
         parts, places = list(head), list[int]()
-        for message in messages:
-            parts += self._parts_of(view, message.blocks)
+        for shown in self._message_parts:
+            parts += shown
             places.append(1 + len(parts))
         prompt.show(parts)
         prompt.edges = tuple(places[edge] for edge in edges)
