@@ -134,6 +134,19 @@ def test_json_has_what_was_predicted_and_recorded_of_every_call(metered: Path) -
     assert first["depths"].keys() <= {"0", "1", "2"}
 
 
+def test_writing_for_an_hour_costs_twice_the_input(tmp_path: Path) -> None:
+    path = write(tmp_path / "h.jsonl", claude_code_lines(Session(4, 30), Provider(hour=True)))
+    told = json.loads(start(tmp_path, str(path), "--policy", "none", "--json").stdout)
+    (accuracy,) = told["as_recorded"]
+    recorded = accuracy["recorded"]
+    fresh = recorded["input_tokens"] - recorded["cache_read_tokens"] - recorded["cache_write_tokens"]
+    rates = fresh * 5 + recorded["cache_read_tokens"] * 0.5 + recorded["cache_write_tokens"] * 10
+    assert recorded["cost_usd"] == pytest.approx((rates + recorded["output_tokens"] * 25) / 1e6)
+    # The same holds for every policy, so that they can be compared.
+    row, none = told["replays"]
+    assert none["cost_usd"] == pytest.approx(row["cost_usd"], rel=0.01)
+
+
 def test_the_frontier_is_drawn(metered: Path, tmp_path: Path) -> None:
     picture = tmp_path / "f.svg"
     done = start(metered.parent, "m.jsonl", "--window", "100000", "--plot", str(picture))

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.replay.metered import MODEL, SYSTEM_TOKENS, Provider, claude_code_lines, neutral_lines, write
 from tests.replay.recordings import answer, call, result, user, write_lines
@@ -158,6 +160,49 @@ def test_a_compaction_of_nothing_is_named(tmp_path: Path) -> None:
     lines = [{"role": "compaction", "text": "x"}, user("go"), {"role": "compaction", "text": " "}, answer("done")]
     recording = read_file(write_lines(tmp_path / "a.jsonl", *lines))
     assert [problem.line for problem in recording.problems] == [1, 3]
+
+
+counts = st.integers(0, 200_000)
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["user", "assistant", "tool", "compaction"]),
+        st.integers(0, 9_000),
+        st.none() | st.tuples(counts, counts, counts),
+        st.integers(0, 4),
+        st.integers(0, 900),
+    ),
+    max_size=25,
+)
+
+
+@given(steps)
+def test_any_usage_can_be_compared(
+    tmp_path_factory: pytest.TempPathFactory, told: list[tuple[str, int, tuple[int, int, int] | None, int, int]]
+) -> None:
+    """Whatever a recording claims was used: sizes stay sizes, and a part of a prompt is never more than the prompt."""
+    lines: list[dict[str, Any]] = [user("go", time=1.0)]
+    now = 1.0
+    for number, (role, size, claimed, keeps, pause) in enumerate(told):
+        now += pause
+        line: dict[str, Any] = {"role": role, "text": "word " * size, "time": now}
+        if role == "assistant":
+            line["tool_calls"] = [call(f"c{number + 1}")]
+            if claimed is not None:
+                total, read, written = claimed
+                line["usage"] = {"input_tokens": total, "cache_read_tokens": read, "cache_write_tokens": written}
+        elif role == "tool":
+            line["tool_call_id"] = f"c{number}"
+        elif role == "compaction":
+            line["keeps"] = keeps
+        lines.append(line)
+    lines.append(answer("done", time=now, usage={"input_tokens": 20_000, "output_tokens": 5}))
+    recording = read_file(write(tmp_path_factory.mktemp("any") / "any.jsonl", iter(lines)))
+    accuracy, outcome, measured = check(recording)
+    assert measured.fixed >= 0
+    assert all(size >= 0 for size in measured.sizes.values())
+    for used in (*outcome.used, *(compared.predicted for compared in accuracy.calls)):
+        assert min(used.cache_read_tokens, used.cache_write_tokens) >= 0
+        assert used.cache_read_tokens + used.cache_write_tokens <= used.input_tokens
 
 
 def test_a_request_that_shrank_unseen_does_not_make_text_weigh_nothing(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class AsRecorded:
         self._tells_summaries = any(isinstance(entry, UnattributedCall) for entry in recording.log)
         self._view = View()
         self._shown = ShownBlocks(setup.script)
-        self._shared = _read_first(setup.script)
+        self._shared = _read_first(setup.script, self._ledger.profile.cache_minimum)
         self._head: tuple[PromptPart, ...] = ()
         if self._shared:
             self._head = (PromptPart("fixed", setup.script.fixed - self._shared),)
@@ -155,10 +155,11 @@ def as_recorded(recording: Recording, settings: Settings) -> Callable[[Setup], A
     return make
 
 
-def _read_first(script: Script) -> int:
+def _read_first(script: Script, minimum: int) -> int:
     """What the first call read of system prompt and tools: another session has written it."""
     usage = script.calls[0].answer.message.usage if script.calls else None
-    return min(usage.cache_read_tokens, script.fixed) if usage is not None else 0
+    read = min(usage.cache_read_tokens, script.fixed) if usage is not None else 0
+    return read if read >= minimum else 0
 
 
 # Sizes
@@ -307,7 +308,11 @@ def compare(
 
 
 def _without_surprise(used: Usage, surprise: int) -> Usage:
-    """What was used, had what was new in the request been as large as usual; nothing new was ever read."""
+    """What was used, had what was new in the request been as large as usual.
+
+    Nothing new is read, unless a call in between, whose usage is not recorded, has sent it.
+    """
     total = used.input_tokens - surprise
-    written = max(0, used.cache_write_tokens - surprise) if used.cache_write_tokens else 0
-    return msgspec.structs.replace(used, input_tokens=total, cache_write_tokens=written)
+    read = min(used.cache_read_tokens, total)
+    written = min(max(0, used.cache_write_tokens - surprise), total - read) if used.cache_write_tokens else 0
+    return msgspec.structs.replace(used, input_tokens=total, cache_read_tokens=read, cache_write_tokens=written)
