@@ -479,7 +479,7 @@ class NeutralReader:
         try:
             usage = _neutral_usage.decode(told)
         except _UNUSABLE as error:
-            self._builder.problem(number, f"its usage: {error}")
+            self._builder.problem(number, f"only its usage: {error}")
             return None
         if usage is None:
             return None
@@ -617,7 +617,7 @@ class ClaudeCodeReader:
         try:
             usage = _claude_usage.decode(told)
         except _UNUSABLE as error:
-            self._builder.problem(number, f"its usage: {error}")
+            self._builder.problem(number, f"only its usage: {error}")
             return None
         if usage is None:
             return None

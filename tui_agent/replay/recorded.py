@@ -94,6 +94,7 @@ class AsRecorded:
                 self._shown.will_cover(self._view, entry.first, entry.last)
                 if not self._tells_summaries:
                     written = text_tokens(entry.text, factor=self._script.factor)
+                    # Where its usage is not recorded, it is taken to have been asked for with the prompt in the cache.
                     self._bill(entry.usage or Usage(cache_read_tokens=1, output_tokens=written), "", now)
                 self.compactions += 1
             case UnattributedCall(purpose="summary" | "digest"):
