@@ -191,7 +191,8 @@ def _trace_parser() -> _Parser:
 
 def _replay_parser() -> _Parser:
     parser = _new_parser(
-        "tui-agent replay", "FILE [--policy NAME]... [--model ID]... [--window N] [--set KEY=VALUE]... [--json]"
+        "tui-agent replay",
+        "FILE [--policy NAME]... [--model ID]... [--window N] [--set KEY=VALUE]... [--json] [--plot FILE.svg]",
     )
     parser.description = (
         "Replay a recorded session under other rules for the context, without any network, and compare what it\n"
@@ -207,6 +208,7 @@ def _replay_parser() -> _Parser:
         "--set", dest="settings", action="append", type=_key_and_value, metavar="KEY=VALUE", help="any setting"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--plot", default="", metavar="FILE.svg", help="draw dollars against what stays verbatim")
     return parser
 
 

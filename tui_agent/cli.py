@@ -116,6 +116,7 @@ def _replay(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]
             models=options.model,
             window=options.window,
             as_json=options.json,
+            picture=options.plot,
         )
     except UnreadableRecording as error:
         raise UsageError(str(error)) from error

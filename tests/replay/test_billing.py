@@ -4,20 +4,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.conversation.entries import user_message
-from tui_agent.replay.billing import CacheUse, Prompt, PromptCache, PromptPart
+from tui_agent.replay.billing import CacheUse, PartKind, Prompt, PromptCache, PromptPart
 from tui_agent.replay.script import RecordedMessage
 
 
-def part(tokens: int, *mentions: int, fetchable: tuple[RecordedMessage, ...] = ()) -> PromptPart:
-    return PromptPart("result", tokens, frozenset(mentions), fetchable)
+def part(
+    tokens: int, *mentions: int, fetchable: tuple[RecordedMessage, ...] = (), kind: PartKind = "result", depth: int = 1
+) -> PromptPart:
+    depths = dict.fromkeys(mentions, depth)
+    return PromptPart(kind, tokens, frozenset(mentions), fetchable, depths=depths)
 
 
 RESULTS = [RecordedMessage(index, user_message("x"), 10, "x", frozenset()) for index in range(4)]
 parts = st.builds(
-    lambda tokens, mentions, fetchable: part(tokens, *mentions, fetchable=tuple(RESULTS[each] for each in fetchable)),
+    lambda tokens, mentions, fetchable, kind, depth: part(
+        tokens, *mentions, fetchable=tuple(RESULTS[each] for each in fetchable), kind=kind, depth=depth
+    ),
     st.integers(0, 50),
     st.sets(st.integers(0, 5), max_size=3),
     st.sets(st.integers(0, 3), max_size=2),
+    st.sampled_from(["result", "summary", "digest"]),
+    st.integers(1, 3),
 )
 edits = st.lists(
     st.tuples(
@@ -51,7 +58,11 @@ def test_sums_are_those_of_the_parts(steps: list[tuple[str, int, int, PromptPart
         assert prompt.tokens == sum(each.tokens for each in prompt.parts)
         assert prompt.size(len(prompt) // 2) == sum(each.tokens for each in prompt.parts[: len(prompt) // 2])
         for mention in range(6):
-            assert prompt.holds(mention) == any(mention in each.mentions for each in prompt.parts)
+            holding = [each for each in prompt.parts if mention in each.mentions]
+            assert prompt.holds(mention) == bool(holding)
+            if holding:
+                least = min(0 if each.kind == "result" else each.depths[mention] for each in holding)
+                assert prompt.depth(mention) == least
         for result in RESULTS:
             assert prompt.leads_to(result) == any(result in each.fetchable for each in prompt.parts)
         shared = prompt.unchanged

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replay.recordings import answer, call, result, user, write_lines
+from tests.replay.sessions import words
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, Delivered, Message, Prefix, Queued, notice, tool_result
 from tui_agent.conversation.log import Log
@@ -216,7 +217,12 @@ values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["role", "type", "text", "message", "content", "id", "tool_calls", "tool_call_id", "time"]),
+            st.sampled_from(
+                words(
+                    "role type text message content id tool_calls tool_call_id time usage input_tokens keeps uuid "
+                    "subtype compactMetadata preservedSegment isCompactSummary cache_creation"
+                )
+            ),
             inner,
             max_size=4,
         )

@@ -4,6 +4,7 @@ The agent plays it over the real SDK against a protocol server that answers as r
 counts tokens as a replay does; what both caches hold is each one's own reckoning.
 """
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import AsyncGenerator, Iterator
@@ -51,10 +52,13 @@ from tui_agent.models.base import Model, ModelProfile, StreamEvent
 from tui_agent.models.catalogue import create_model
 from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import Setup
-from tui_agent.replay.reading import read_file
+from tui_agent.replay.reading import read_file, read_recording
+from tui_agent.replay.recorded import as_recorded, compare, error_of, measure
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script, make_script, text_tokens
 from tui_agent.replay.simulation import Outcome, simulate
 from tui_agent.settings import Preset, Settings
+from tui_agent.storage.log import LogStore
+from tui_agent.storage.sessions import create_session
 from tui_agent.tools.base import Access, Preview, Tool, ToolContext, ToolOutput, WorkspaceView
 
 MODEL, SMALL = "claude-opus-5-5", "claude-haiku-5-5"
@@ -363,3 +367,24 @@ async def test_a_replay_sends_what_the_agent_sends(
     assert outcome.compactions >= 2
     assert outcome.bill.cold_calls >= 2
     assert evicted(play.log) == evicted(list(policy.engine.view.log)) >= 2
+    await check_prediction(play.log, tmp_path, model.profile, small.profile)
+
+
+async def check_prediction(log: list[AnyEntry], home: Path, profile: ModelProfile, small: ModelProfile) -> None:
+    """What the agent has recorded is a recording whose own calls are predicted."""
+    folder = create_session(home)
+    store = await LogStore.open(folder)
+    await store.append(log)
+    await store.close()
+    recording = await asyncio.to_thread(read_recording, str(folder), home)
+    measured = measure(recording)
+    assert measured is not None
+    script = make_script(recording, measured)
+    outcome = simulate(script, "as recorded", as_recorded(recording, Settings()), profile, small=small, window=WINDOW)
+    accuracy = compare(recording, measured, script, outcome.used, profile)
+    assert accuracy is not None
+    assert len(accuracy.calls) == len(script.calls) == 110
+    assert abs(error_of(accuracy.predicted.input_tokens, accuracy.recorded.input_tokens)) < 0.01
+    assert abs(error_of(accuracy.predicted.cache_read_tokens, accuracy.recorded.cache_read_tokens)) < 0.01
+    assert abs(error_of(*accuracy.costs)) < 0.01
+    assert accuracy.close_share >= 0.95

@@ -24,6 +24,56 @@ def profile(prices: Prices, provider: str = "anthropic") -> ModelProfile:
     return ModelProfile(provider=provider, id="model", window=10_000_000, prices=prices, cache_minimum=0)
 
 
+class EverySix(Keeping):
+    """Compacts at every sixth call and keeps what the model has not seen."""
+
+    @override
+    def shrink(self, call: RecordedCall) -> None:
+        if call.number % 6 == 0:
+            self.compact(call, 0)
+
+
+def named(calls: int, uses: dict[int, str]) -> list[dict[str, object]]:
+    """Calls of which the first is told a path; `uses` are the paths that an answer says, by its number."""
+    lines: list[dict[str, object]] = [user("go")]
+    for number in range(1, calls + 1):
+        told = "src/alpha_beta.py " if number == 1 else ""
+        lines += [answer(uses.get(number, ""), call(str(number))), result(str(number), told + "word " * 2_000)]
+    return [*lines, answer("done")]
+
+
+def test_each_summary_of_a_summary_lies_one_deeper(tmp_path: Path) -> None:
+    name = "src/alpha_beta.py"
+    uses = {4: name}
+    before = simulate(script_of(tmp_path / "a.jsonl", *named(20, uses)), "six", EverySix, profile(OPUS_55))
+    assert dict(before.evidence.depths) == {0: 1}
+    once = simulate(script_of(tmp_path / "b.jsonl", *named(20, {8: name})), "six", EverySix, profile(OPUS_55))
+    assert dict(once.evidence.depths) == {1: 1}
+    assert (once.evidence.verbatim_share, once.evidence.depth, once.evidence.share) == (0, 1, 1)
+    # Said again by no one in between, it has passed through a summary of the summary.
+    twice = simulate(script_of(tmp_path / "c.jsonl", *named(20, {14: name})), "six", EverySix, profile(OPUS_55))
+    assert (dict(twice.evidence.depths), twice.evidence.depth) == ({2: 1}, 2)
+    # What an answer has said stands there verbatim until that is summarised as well.
+    again = simulate(script_of(tmp_path / "d.jsonl", *named(20, {8: name, 9: name})), "six", EverySix, profile(OPUS_55))
+    assert dict(again.evidence.depths) == {1: 1, 0: 1}
+
+
+def test_each_call_that_waits_for_summaries_is_one_wait(tmp_path: Path) -> None:
+    class Twice(EverySix):
+        @override
+        def shrink(self, call: RecordedCall) -> None:
+            if call.number % 6 == 0:
+                self.compact(call, 0, passes=2)
+
+    script = script_of(tmp_path / "a.jsonl", *named(13, {}))
+    one, two = (simulate(script, "six", make, profile(OPUS_55)).bill for make in (EverySix, Twice))
+    assert (one.waits, one.summaries) == (2, 2)
+    assert (two.waits, two.summaries) == (2, 4)
+    assert two.waited == 2 * one.waited
+    assert one.waited == one.summary_tokens > one.longest_wait > one.waited / 2 - 1
+    assert simulate(script, "none", Keeping, profile(OPUS_55)).bill.waits == 0
+
+
 def warm(calls: int, *, fixed: int, result: int, answer: int, output: int) -> Script:
     """Calls 20 s apart; each answer is followed by one result."""
     message = Message(role="assistant", blocks=(Text("x"),))

@@ -7,16 +7,23 @@ is kept. Gemini ("Context caching"): implicit, the longest common prefix with a 
 to mark.
 """
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.script import RecordedMessage
 
-PartKind: TypeAlias = Literal["fixed", "user", "answer", "result", "cleared", "preview", "summary", "instruction"]
+T = TypeVar("T")
+PartKind: TypeAlias = Literal[
+    "fixed", "user", "answer", "result", "cleared", "preview", "summary", "digest", "instruction"
+]
+
+_WRITTEN: Final = frozenset(("summary", "digest"))
+"""Parts that a model wrote of others."""
 
 LOOKBACK = 20
 """How many blocks before a mark Anthropic looks for an entry."""
@@ -32,7 +39,8 @@ LARGEST_FETCH = 20_000
 class PromptPart:
     """A block of a prompt. `mentions` can be read in it; the text of each of `fetchable` can be fetched through it.
 
-    `recorded` is what it shows, whole or in part; `text` what it says where that is not of the recording.
+    `recorded` is what it shows, whole or in part; `text` what it says where that is not of the recording. `depths` are
+    those of a summary's mentions: through how many summaries each has passed. One that is missing passed through one.
     """
 
     kind: PartKind
@@ -41,6 +49,11 @@ class PromptPart:
     fetchable: tuple[RecordedMessage, ...] = ()
     recorded: RecordedMessage | None = None
     text: str = ""
+    depths: Mapping[int, int] = field(default_factory=dict)
+
+    def depth(self, mention: int) -> int:
+        """Through how many summaries a mention in this part has passed; 0: it is read where it was said."""
+        return self.depths.get(mention, 1) if self.kind in _WRITTEN else 0
 
 
 class Prompt:
@@ -58,6 +71,7 @@ class Prompt:
         self.edges: tuple[int, ...] = ()
         self._ends = [fixed]
         self._held: dict[int, int] = {}
+        self._verbatim: dict[int, int] = {}
         self._fetchable: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -99,12 +113,12 @@ class Prompt:
     def show(self, parts: Sequence[PromptPart]) -> None:
         """Make these the parts after the system prompt; what is the same at both ends counts as unchanged."""
         old, new = self.parts, [self.parts[0], *parts]
-        start = _common(old, new)
+        start = common(old, new)
         if start == len(old):
             for part in new[start:]:
                 self.append(part)
         else:
-            end = _common(old[start:][::-1], new[start:][::-1])
+            end = common(old[start:][::-1], new[start:][::-1])
             self.splice(start, len(old) - end, new[start : len(new) - end])
 
     def mark_sent(self) -> None:
@@ -115,6 +129,12 @@ class Prompt:
     def holds(self, mention: int) -> bool:
         """Whether a mention can be read in the prompt."""
         return mention in self._held
+
+    def depth(self, mention: int) -> int:
+        """Through how few summaries a mention that the prompt holds has passed: 0 verbatim, 1 a summary of turns."""
+        if mention in self._verbatim:
+            return 0
+        return min((part.depth(mention) for part in self.parts if mention in part.mentions), default=0)
 
     def leads_to(self, result: RecordedMessage) -> bool:
         """Whether something in the prompt says where the result can be found."""
@@ -130,6 +150,8 @@ class Prompt:
 
     def _count(self, part: PromptPart, change: int) -> None:
         _add(self._held, part.mentions, change)
+        if part.kind not in _WRITTEN:
+            _add(self._verbatim, part.mentions, change)
         _add(self._fetchable, (result.index for result in part.fetchable), change)
 
 
@@ -142,8 +164,8 @@ def _add(counts: dict[int, int], keys: Iterable[int], change: int) -> None:
             del counts[key]
 
 
-def _common(one: Sequence[PromptPart], other: Sequence[PromptPart]) -> int:
-    """How many of the first parts are the same."""
+def common(one: list[T], other: list[T]) -> int:
+    """How many of the first parts, or messages, are the same."""
     shorter = min(len(one), len(other))
     if one[:shorter] == other[:shorter]:
         return shorter
@@ -170,6 +192,10 @@ class PromptCache:
         self._marked = marked
         self._ends: dict[int, float] = {}
         self._last = float("-inf")
+
+    def seed(self, place: int, now: float) -> None:
+        """Another conversation has sent the parts before this place; they are in the cache already."""
+        self._ends[place] = now + self._ttl
 
     def is_cold(self, now: float) -> bool:
         """Whether everything has run out."""
@@ -222,13 +248,20 @@ class PromptCache:
 
 @dataclass(slots=True)
 class Bill:
-    """Sums over a replay. Costs in USD, everything else in tokens or counts."""
+    """Sums over a replay. Costs in USD, everything else in tokens or counts.
+
+    A wait is one step for which a call had to wait until summaries were written; its length is their tokens.
+    """
 
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
     cost: float = 0.0
     summaries: int = 0
+    summary_tokens: int = 0
     summary_cost: float = 0.0
+    waits: int = 0
+    waited: int = 0
+    longest_wait: int = 0
     fetches: int = 0
     fetched_tokens: int = 0
     fetch_cost: float = 0.0
@@ -284,6 +317,13 @@ class Ledger:
         """A summary written by this model on a request of its own, of which no cache holds or keeps anything."""
         return self._summarised(profile, _usage(CacheUse(tokens, 0, 0), output))
 
+    def note_wait(self, tokens: int) -> None:
+        """The next call had to wait until so many tokens of summaries were written."""
+        if tokens:
+            self.bill.waits += 1
+            self.bill.waited += tokens
+            self.bill.longest_wait = max(self.bill.longest_wait, tokens)
+
     def fetch(self, results: Sequence[RecordedMessage], prompt: Prompt) -> None:
         """What had left the view is fetched again, all in one step: one more call, and its text is new to the cache."""
         tokens = sum(min(result.tokens, LARGEST_FETCH) for result in results)
@@ -300,12 +340,15 @@ class Ledger:
 
     def _summarised(self, profile: ModelProfile, usage: Usage) -> Usage:
         self.bill.summaries += 1
+        self.bill.summary_tokens += usage.output_tokens
         self.bill.summary_cost += cost_usd(usage, profile.prices) or 0.0
         return usage
 
 
 def _cache_of(profile: ModelProfile) -> PromptCache:
-    return PromptCache(ttl_s=profile.cache_ttl_s, minimum=profile.cache_minimum, marked=profile.provider == "anthropic")
+    # A local model bills nothing and reports no reads: its cache is as if it kept nothing.
+    minimum = profile.cache_minimum if profile.provider in ("anthropic", "gemini") else sys.maxsize
+    return PromptCache(ttl_s=profile.cache_ttl_s, minimum=minimum, marked=profile.provider == "anthropic")
 
 
 def _usage(use: CacheUse, output: int) -> Usage:

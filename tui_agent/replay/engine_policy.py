@@ -34,14 +34,15 @@ from tui_agent.context.engine import ContextEngine, Prepared
 from tui_agent.context.layers.limits import Evicted, Whole
 from tui_agent.context.summary.facts import Source
 from tui_agent.context.summary.rendering import fact_sources
-from tui_agent.conversation.blocks import Block, Text, ToolResult
+from tui_agent.conversation.blocks import Text, ToolResult
 from tui_agent.conversation.entries import Artifact, Message, ModelSwitched, Usage
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.models.pictures import halved
 from tui_agent.models.usage import cost_usd
-from tui_agent.replay.billing import Prompt, PromptPart
+from tui_agent.replay.billing import Prompt
 from tui_agent.replay.policies import Setup, written_by_rule
 from tui_agent.replay.script import RecordedCall, RecordedMessage, block_tokens, text_tokens
+from tui_agent.replay.showing import ShownBlocks
 from tui_agent.settings import Settings
 
 T = TypeVar("T")
@@ -69,9 +70,7 @@ class EnginePolicy:
         self.summaries: list[str] = []
         self.prepared: Prepared | None = None
         """The request of the newest call."""
-        self._parts: dict[Block, PromptPart] = {}
-        self._result_of_call: dict[str, RecordedMessage] = {}
-        self._result_of_entry: dict[int, RecordedMessage] = {}
+        self._shown = ShownBlocks(setup.script)
         self._covered = 0, 0
         self._recoveries = 0
         self.engine.extend([ModelSwitched(model=self._ledger.profile.name), setup.script.prefix])
@@ -124,14 +123,13 @@ class EnginePolicy:
         message = _without_record(result.message)
         for block in message.blocks:
             if isinstance(block, ToolResult):
-                self._result_of_call[block.call_id] = result
                 shortened = self.engine.shorten(block.text, paged=result.is_page)
                 if not isinstance(shortened, Whole):
                     artifact = self._save(block.call_id, block.text, evicted=isinstance(shortened, Evicted))
                     entering = msgspec.structs.replace(block, text=shortened.text(artifact.path))
                     message = msgspec.structs.replace(message, blocks=(entering,), artifact=artifact)
         self.engine.extend([message])
-        self._result_of_entry[len(self.engine.view.log)] = result
+        self._shown.arrived(result, len(self.engine.view.log))
 
     def _pass_time(self, now: float) -> None:
         self._now = max(self._now, now)
@@ -184,17 +182,22 @@ class EnginePolicy:
         if asked.purpose == "digest":
             digests = self.engine.settings.digests
             sources = [Source("tool", block.text) for block in said if isinstance(block, Text)]
-            tokens = text_tokens("x" * digests.output_chars)
+            tokens = text_tokens("x" * digests.output_chars, factor=self._script.factor)
         else:
             sources, tokens = self._covered_sources()
-        text = written_by_rule(sources, tokens)
-        writes = text_tokens(text)
+            self._shown.will_cover(self.engine.view, *self._covered)
+        factor = self._script.factor
+        text = written_by_rule(sources, tokens, factor)
+        writes = text_tokens(text, factor=factor)
         if asked.cached:
             self._show(request.messages, request.cache_edges)
             used = ledger.summary(self.prompt, writes, self._now)
         else:
-            used = ledger.separate(profile, text_tokens(request.system) + block_tokens(said), writes)
+            asked_tokens = text_tokens(request.system, factor=factor) + block_tokens(said, factor)
+            used = ledger.separate(profile, asked_tokens, writes)
         self.summaries.append(text)
+        if asked.purpose == "digest":
+            self._shown.digests.append(text)
         return Answer(text, profile.name, used, cost_usd(used, profile.prices))
 
     def _covered_sources(self) -> tuple[list[Source], int]:
@@ -204,48 +207,16 @@ class EnginePolicy:
         merged = [boundary for boundary in view.boundaries() if first <= boundary.first <= last]
         if merged:
             groups = view.originals(first, last)
-            return fact_sources(groups), sum(text_tokens(boundary.text) for boundary in merged) // 2
+            return fact_sources(groups), text_tokens(
+                *(boundary.text for boundary in merged), factor=self._script.factor
+            ) // 2
         groups = [group for group in view.groups() if first <= group.first <= last and not group.pinned]
         blocks = [block for group in groups for segment in group.segments for block in segment.blocks]
-        return fact_sources(groups), expected_summary(block_tokens(blocks))
-
-    # The prompt
+        return fact_sources(groups), expected_summary(block_tokens(blocks, self._script.factor))
 
     def _show(self, messages: Sequence[RequestMessage], edges: Sequence[int]) -> None:
         """Make the prompt the one of this request."""
-        parts: list[PromptPart] = []
-        places: list[int] = []
-        for message in messages:
-            parts += [self._part_of(block) for block in message.blocks]
-            places.append(1 + len(parts))
-        self.prompt.show(parts)
-        self.prompt.edges = tuple(places[edge] for edge in edges)
-
-    def _part_of(self, block: Block) -> PromptPart:
-        part = self._parts.get(block)
-        if part is None:
-            part = self._parts[block] = self._new_part(block)
-        return part
-
-    def _new_part(self, block: Block) -> PromptPart:
-        tokens = block_tokens((block,))
-        match block:
-            case ToolResult() if (result := self._result_of_call.get(block.call_id)) is not None:
-                if block.text == result.text:
-                    return PromptPart("result", tokens, result.mentions, recorded=result)
-                mentions = self._script.mentions_in(block.text)
-                return PromptPart("cleared", tokens, mentions, (result,), result, block.text)
-            case Text() if (covered := self._covered_by(block.text)) is not None:
-                first, last = covered
-                results = tuple(result for seq, result in self._result_of_entry.items() if first <= seq <= last)
-                return PromptPart("summary", tokens, self._script.mentions_in(block.text), results, text=block.text)
-            case _:
-                return PromptPart("user", tokens, self._script.mentions_of(block))
-
-    def _covered_by(self, text: str) -> tuple[int, int] | None:
-        """The first and last entry that the summary with this text covers, if it is one."""
-        found = (boundary for boundary in self.engine.view.boundaries() if boundary.text == text)
-        return next(((boundary.first, boundary.last) for boundary in found), None)
+        self._shown.show(self.prompt, self.engine.view, messages, edges)
 
 
 def _without_record(message: Message) -> Message:

@@ -5,7 +5,7 @@ summaries are as long and as dense as ours. All summaries are written by rule: p
 have them, those most recently and most often used.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from typing_extensions import override
@@ -61,10 +61,10 @@ class Setup(NamedTuple):
 MakePolicy = Callable[[Setup], Policy]
 
 
-def written_by_rule(sources: Sequence[Source], tokens: int) -> str:
-    """A summary of these sources in about so many tokens."""
+def written_by_rule(sources: Sequence[Source], tokens: int, factor: float = 1.0) -> str:
+    """A summary of these sources in about so many tokens; `factor` is the script's."""
     names = [mention.text for mention in collect(sources).mentions[: tokens // TOKENS_PER_NAME]]
-    room = int(tokens * CHARS_PER_TOKEN) - sum(len(name) + 1 for name in names)
+    room = int(tokens * CHARS_PER_TOKEN / factor) - sum(len(name) + 1 for name in names)
     words: list[str] = []
     while room > 0:
         word = _WORDS[len(words) % len(_WORDS)]
@@ -182,7 +182,7 @@ class Keeping:
     def _summary_of(self, parts: Sequence[PromptPart], *, fetchable: bool) -> PromptPart:
         """The summary that stands in the place of these parts."""
         tokens = expected_summary(sum(part.tokens for part in parts))
-        text = written_by_rule([_source(part) for part in parts], tokens)
+        text = written_by_rule([_source(part) for part in parts], tokens, self.script.factor)
         results: dict[int, RecordedMessage] = {}
         if fetchable:
             for part in parts:
@@ -190,7 +190,17 @@ class Keeping:
                     if message is not None and message.is_result:
                         results[message.index] = message
         mentions = self.script.mentions_in(text)
-        return PromptPart("summary", text_tokens(text), mentions, tuple(results.values()), text=text)
+        size = text_tokens(text, factor=self.script.factor)
+        depths = depths_after(mentions, parts)
+        return PromptPart("summary", size, mentions, tuple(results.values()), text=text, depths=depths)
+
+
+def depths_after(mentions: Iterable[int], covered: Sequence[PromptPart]) -> dict[int, int]:
+    """Through how many summaries each mention has passed in a summary of these parts."""
+    found: dict[int, int] = {}
+    for mention in mentions:
+        found[mention] = 1 + min((part.depth(mention) for part in covered if mention in part.mentions), default=0)
+    return found
 
 
 def _source(part: PromptPart) -> Source:

@@ -8,12 +8,22 @@ import asyncio
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
-from tui_agent.conversation.entries import AnyEntry, Delivered, Message, ModelSwitched, Prefix, Queued, tool_result
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Delivered,
+    Message,
+    ModelSwitched,
+    Prefix,
+    Queued,
+    Summarized,
+    Usage,
+    tool_result,
+)
 from tui_agent.conversation.log import Log
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
@@ -45,17 +55,32 @@ class Problem(NamedTuple):
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation. Every tool result follows the message that asked for it.
 
-    `prefix` is the system prompt and tools, None where the format keeps none. `timed`: the messages carry the times at
-    which they were said. `model` answered first; empty where it is not told. `problems` are the lines left out.
+    `log` is what was said as it was sent: the messages with their numbers in it, and the recorded context entries
+    between them. `prefix` is the system prompt and tools, None where the format keeps none. `timed`: the messages carry
+    the times at which they were said. `model` answered first; empty where it is not told. An answer's `usage` is what
+    its call used, where that is recorded. `cache_ttl_s` is how long a cached prefix lived, in seconds; 0: not recorded.
+    `problems` are the lines left out.
     """
 
     name: str
     format: Format
     messages: tuple[Message, ...]
+    log: tuple[AnyEntry, ...] = ()
     prefix: Prefix | None = None
     timed: bool = False
     model: str = ""
+    cache_ttl_s: int = 0
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def metered(self) -> tuple[Message, ...]:
+        """The answers of `model` whose usage is recorded."""
+        return tuple(message for message in self.messages if is_metered(message, self.model))
+
+
+def is_metered(message: Message, model: str) -> bool:
+    """Whether the usage of this answer is recorded and it is this model's (empty: any)."""
+    return message.usage is not None and (not model or message.model in ("", model))
 
 
 def read_recording(named: str, home: Path, progress: Progress | None = None) -> Recording:
@@ -96,9 +121,11 @@ def read_file(path: Path, progress: Progress | None = None) -> Recording:
         name=path.name,
         format=reader.format,
         messages=messages,
+        log=builder.log,
         prefix=Prefix(system=builder.system) if builder.system else None,
         timed=builder.timed,
         model=builder.model,
+        cache_ttl_s=builder.cache_ttl_s,
         problems=tuple(builder.problems),
     )
 
@@ -125,6 +152,16 @@ def _lines(path: Path, progress: Progress | None) -> Iterator[tuple[int, bytes]]
 # From lines to a conversation
 
 
+class _Compaction(NamedTuple):
+    """A recorded summary, after the message with the index `after` - 1; those before the index `kept` went into it."""
+
+    after: int
+    kept: int
+    text: str
+    time: float
+    usage: Usage | None
+
+
 class ConversationBuilder:
     """Puts a conversation together message by message, so that it is one a model could have been sent.
 
@@ -138,12 +175,18 @@ class ConversationBuilder:
         self.timed = False
         self.model = ""
         self.system = ""
+        self.cache_ttl_s = 0
+        self.log: tuple[AnyEntry, ...] = ()
+        """All messages and compactions, stamped; set by `finish`."""
         self._blocks: list[Block] = []
         self._results: list[Message] = []
         self._names: dict[str, str] = {}
         self._answered: dict[str, bool] = {}
         self._answer_id = ""
         self._answer_time = 0.0
+        self._answer_model = ""
+        self._usage: Usage | None = None
+        self._compactions: list[_Compaction] = []
 
     def problem(self, line: int, why: str) -> None:
         """This line is left out."""
@@ -159,13 +202,26 @@ class ConversationBuilder:
         self._see(time)
         self.messages.append(Message(role="user", blocks=tuple(blocks), time=time))
 
-    def answer(self, line: int, blocks: list[Block], time: float, *, answer_id: str = "", model: str = "") -> None:
-        """The model says something; lines with the same `answer_id` (not empty) are one message."""
+    def answer(
+        self,
+        line: int,
+        blocks: list[Block],
+        time: float,
+        *,
+        answer_id: str = "",
+        model: str = "",
+        usage: Usage | None = None,
+    ) -> None:
+        """The model says something; lines with the same `answer_id` (not empty) are one message.
+
+        `usage` is what the whole call used; of one that grew while the answer was streamed the newest counts.
+        """
         self._see(time)
         self.model = self.model or model
         if not (answer_id and answer_id == self._answer_id and self._blocks):
             self._close()
-            self._answer_id, self._answer_time = answer_id, time
+            self._answer_id, self._answer_time, self._answer_model = answer_id, time, model
+        self._usage = usage or self._usage
         for block in blocks:
             if isinstance(block, ToolCall):
                 if self._is_open(self._names.get(block.id, "")):
@@ -189,16 +245,53 @@ class ConversationBuilder:
             self._see(time)
             self._results.append(_at(tool_result(result), time))
 
+    def compaction(
+        self, line: int, text: str, time: float, *, usage: Usage | None = None, kept: int = -1, keeps: int = 0
+    ) -> None:
+        """A summary takes the place of what was said before the message with the index `kept` (-1: the newest `keeps`).
+
+        A result stays where its call stays.
+        """
+        self._close()
+        kept = max(0, len(self.messages) - keeps) if kept < 0 else kept
+        while 0 < kept < len(self.messages) and self.messages[kept].kind == "tool_result":
+            kept -= 1
+        if not kept or not text.strip():
+            self.problem(line, "a compaction of nothing" if text.strip() else "a compaction without text")
+            return
+        self._see(time)
+        self._compactions.append(_Compaction(len(self.messages), kept, text, time, usage))
+
+    @property
+    def place(self) -> int:
+        """The index that the newest message has or, while the model's message is open, will have."""
+        return len(self.messages) - (not self._blocks)
+
     def finish(self) -> tuple[Message, ...]:
         """All messages; times that are missing are those of the message before."""
         self._close()
-        if not self.timed:
-            return tuple(self.messages)
-        found, latest = [], next((message.time for message in self.messages if message.time), 0.0)
+        log, found = Log(), list[Message]()
+        latest = next((message.time for message in self.messages if message.time), 0.0) if self.timed else 0.0
+        due = list(reversed(self._compactions))
+        beside = any(_counts_beside(message.usage) for message in self.messages)
         for message in self.messages:
+            while due and due[-1].after == len(found):
+                self._enter(due.pop(), log, found, latest)
             latest = max(latest, message.time)
-            found.append(_at(message, latest))
+            if beside and message.usage is not None:
+                message = msgspec.structs.replace(message, usage=_whole_prompt(message.usage))
+            found.append(log.stamp(message, latest))
+            log.append(found[-1])
+        while due:
+            self._enter(due.pop(), log, found, latest)
+        self.log = tuple(log)
         return tuple(found)
+
+    @staticmethod
+    def _enter(compaction: _Compaction, log: Log, said: list[Message], latest: float) -> None:
+        last = said[compaction.kept - 1].seq
+        summary = Summarized(first=said[0].seq, last=last, text=compaction.text, usage=compaction.usage)
+        log.append(log.stamp(summary, max(latest, compaction.time)))
 
     def _with_new_id(self, call: ToolCall) -> ToolCall:
         """The call with an id that no earlier one has: some recordings count anew in each answer."""
@@ -217,9 +310,17 @@ class ConversationBuilder:
     def _close(self) -> None:
         blocks = _without_blank_texts(self._blocks)
         if blocks:
-            self.messages.append(Message(role="assistant", blocks=tuple(blocks), time=self._answer_time))
+            self.messages.append(
+                Message(
+                    role="assistant",
+                    blocks=tuple(blocks),
+                    time=self._answer_time,
+                    model=self._answer_model,
+                    usage=self._usage,
+                )
+            )
             self.messages += self._results
-        self._blocks, self._results, self._answer_id = [], [], ""
+        self._blocks, self._results, self._answer_id, self._usage = [], [], "", None
 
     def _see(self, time: float) -> None:
         self.timed = self.timed or time > 0
@@ -231,6 +332,16 @@ def _without_blank_texts(blocks: list[Block]) -> list[Block]:
 
 def _at(message: Message, time: float) -> Message:
     return msgspec.structs.replace(message, time=time)
+
+
+def _counts_beside(usage: Usage | None) -> bool:
+    """Whether this can only be a usage whose `input_tokens` counts neither what was read nor what was written."""
+    return usage is not None and usage.input_tokens < usage.cache_read_tokens + usage.cache_write_tokens
+
+
+def _whole_prompt(usage: Usage) -> Usage:
+    whole = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    return msgspec.structs.replace(usage, input_tokens=whole)
 
 
 class LineReader(Protocol):
@@ -291,7 +402,18 @@ def _arguments(raw: msgspec.Raw) -> str:
     raise ValueError("the arguments of a call are no object")
 
 
-# The neutral format: a JSON object a line with `role`, `text`, `tool_calls`, `tool_call_id` and, if known, `time`
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+
+
+# The neutral format: a JSON object a line with `role`, `text`, `tool_calls`, `tool_call_id` and, if known, `time`,
+# `model` and `usage`
+
+
+class _NeutralUsage(msgspec.Struct):
+    input_tokens: _Count
+    cache_read_tokens: _Count = 0
+    cache_write_tokens: _Count = 0
+    output_tokens: _Count = 0
 
 
 class _NeutralCall(msgspec.Struct):
@@ -307,9 +429,13 @@ class _NeutralLine(msgspec.Struct):
     tool_call_id: str | None = None
     is_error: bool = False
     time: float | str | None = None
+    model: str | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    keeps: _Count = 0
 
 
 _neutral_line = msgspec.json.Decoder(_NeutralLine)
+_neutral_usage = msgspec.json.Decoder(_NeutralUsage | None)
 
 
 class NeutralReader:
@@ -334,7 +460,11 @@ class NeutralReader:
                 self._builder.system = text or self._builder.system
             case "assistant":
                 blocks: list[Block] = [Text(text)] if text.strip() else []
-                self._builder.answer(number, [*blocks, *calls], time)
+                usage = self._usage(number, told.usage)
+                self._builder.answer(number, [*blocks, *calls], time, model=told.model or "", usage=usage)
+            case "compaction":
+                usage = self._usage(number, told.usage)
+                self._builder.compaction(number, text, time, usage=usage, keeps=told.keeps)
             case "user" | "tool" if told.tool_call_id:
                 self._builder.result(number, ToolResult(told.tool_call_id, text, is_error=told.is_error), time)
             case "user":
@@ -344,11 +474,24 @@ class NeutralReader:
             case other:
                 self._builder.problem(number, f"unknown role {other[:40]!r}")
 
+    def _usage(self, number: int, told: msgspec.Raw) -> Usage | None:
+        """What the call used; None where that is not told, or (a problem) not in a way that can be understood."""
+        try:
+            usage = _neutral_usage.decode(told)
+        except _UNUSABLE as error:
+            self._builder.problem(number, f"only its usage: {error}")
+            return None
+        if usage is None:
+            return None
+        return Usage(usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens)
+
 
 # Claude Code: JSON lines of which `type` `user` and `assistant` hold the conversation. The format is not documented by
 # its maker; this reads what its files hold: an answer is written in one line per block, all with the same `message.id`,
 # results come in `user` lines, side chains are subtasks, and lines of other types (summaries, snapshots, titles) say
-# nothing to the model.
+# nothing to the model. Each line of an answer repeats the usage of its call, in which `input_tokens` counts neither
+# what was read from the cache nor what was written to it. A compaction is a `system` line of the subtype
+# `compact_boundary`, which names what is kept, and a `user` line with `isCompactSummary`, which holds the summary.
 
 
 class _ClaudePart(msgspec.Struct):
@@ -372,10 +515,34 @@ class _ClaudeMessage(msgspec.Struct):
     content: str | list[_ClaudeBlock]
     id: str = ""
     model: str = ""
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _ClaudeWrites(msgspec.Struct):
+    ephemeral_5m_input_tokens: _Count = 0
+    ephemeral_1h_input_tokens: _Count = 0
+
+
+class _ClaudeUsage(msgspec.Struct):
+    input_tokens: _Count = 0
+    cache_creation_input_tokens: _Count | None = None
+    cache_read_input_tokens: _Count | None = None
+    output_tokens: _Count = 0
+    cache_creation: _ClaudeWrites | None = None
+
+
+class _ClaudePreserved(msgspec.Struct, rename="camel"):
+    head_uuid: str = ""
+
+
+class _ClaudeCompaction(msgspec.Struct, rename="camel"):
+    preserved_segment: _ClaudePreserved | None = None
 
 
 class _ClaudeHeader(msgspec.Struct, rename="camel"):
     type: str = ""
+    subtype: str = ""
+    compact_metadata: _ClaudeCompaction | None = None
     is_sidechain: bool = False
     is_compact_summary: bool = False
     is_api_error_message: bool = False
@@ -384,8 +551,7 @@ class _ClaudeHeader(msgspec.Struct, rename="camel"):
 
     @property
     def holds_conversation(self) -> bool:
-        passed_over = self.is_sidechain or self.is_compact_summary or self.is_api_error_message
-        return self.type in ("user", "assistant") and not passed_over
+        return self.type in ("user", "assistant") and not (self.is_sidechain or self.is_api_error_message)
 
 
 class _ClaudeLine(msgspec.Struct):
@@ -394,6 +560,7 @@ class _ClaudeLine(msgspec.Struct):
 
 _claude_header = msgspec.json.Decoder(_ClaudeHeader)
 _claude_line = msgspec.json.Decoder(_ClaudeLine)
+_claude_usage = msgspec.json.Decoder(_ClaudeUsage | None)
 
 
 class ClaudeCodeReader:
@@ -403,13 +570,19 @@ class ClaudeCodeReader:
 
     def __init__(self, builder: ConversationBuilder) -> None:
         self._builder = builder
-        self._seen: set[str] = set()
+        self._places: dict[str, int] = {}
+        self._kept = -1
+        self._written_for_an_hour = 0
+        """Tokens written to the cache for an hour, less those written for five minutes."""
 
     def take(self, number: int, line: bytes) -> None:
         """Take one line in; a line that cannot be understood is noted as a problem."""
         try:
             header = _claude_header.decode(line)
-            if not header.holds_conversation or header.uuid in self._seen:
+            if header.subtype == "compact_boundary" and not header.is_sidechain:
+                preserved = header.compact_metadata.preserved_segment if header.compact_metadata else None
+                self._kept = self._places.get(preserved.head_uuid, -1) if preserved else -1
+            if not header.holds_conversation or header.uuid in self._places:
                 return
             message, time = _claude_line.decode(line).message, _seconds(header.timestamp)
             content = message.content
@@ -418,18 +591,43 @@ class ClaudeCodeReader:
         except _UNUSABLE as error:
             self._builder.problem(number, str(error))
             return
-        if header.uuid:
-            self._seen.add(header.uuid)
-        if header.type == "assistant":
+        if header.is_compact_summary:
+            text = "\n".join(block.text for block in blocks if isinstance(block, Text))
+            self._builder.compaction(number, text, time, kept=self._kept)
+            self._kept = -1
+        elif header.type == "assistant":
             model = message.model if message.model.startswith("claude") else ""
-            self._builder.answer(number, blocks, time, answer_id=message.id, model=model)
-            return
+            usage = self._usage(number, message.usage)
+            self._builder.answer(number, blocks, time, answer_id=message.id, model=model, usage=usage)
+        else:
+            self._user(number, blocks, time)
+        if header.uuid:
+            self._places[header.uuid] = self._builder.place
+
+    def _user(self, number: int, blocks: list[Block], time: float) -> None:
         for block in blocks:
             if isinstance(block, ToolResult):
                 self._builder.result(number, block, time)
         words: list[Block] = [block for block in blocks if not isinstance(block, ToolResult)]
         if words:
             self._builder.user(number, words, time)
+
+    def _usage(self, number: int, told: msgspec.Raw) -> Usage | None:
+        """What the call used; None where that is not told, or (a problem) not in a way that can be understood."""
+        try:
+            usage = _claude_usage.decode(told)
+        except _UNUSABLE as error:
+            self._builder.problem(number, f"only its usage: {error}")
+            return None
+        if usage is None:
+            return None
+        if usage.cache_creation is not None:
+            writes = usage.cache_creation
+            self._written_for_an_hour += writes.ephemeral_1h_input_tokens - writes.ephemeral_5m_input_tokens
+            self._builder.cache_ttl_s = 3600 if self._written_for_an_hour > 0 else 300
+        read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+        whole = usage.input_tokens + read + written
+        return Usage(whole, read, written, usage.output_tokens) if whole else None
 
 
 def _claude_block(told: _ClaudeBlock) -> Block | None:
@@ -457,7 +655,8 @@ def _claude_block(told: _ClaudeBlock) -> Block | None:
 async def _read_session(folder: Path) -> Recording:
     store = await LogStore.open(folder, read_only=True)
     try:
-        log = Log(await store.load())
+        entries = tuple(await store.load())
+        log = Log(entries)
     finally:
         await store.close()
     path = log.path()
@@ -472,6 +671,7 @@ async def _read_session(folder: Path) -> Recording:
         name=folder.name,
         format="session",
         messages=messages,
+        log=entries,
         prefix=prefixes[0] if prefixes else None,
         timed=True,
         model=models[0] if models else "",

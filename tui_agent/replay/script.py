@@ -6,7 +6,7 @@ known by its number.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -29,6 +29,25 @@ ASSUMED_COLD_SHARE = 0.03
 before which so long a pause is made that the cache has run out."""
 PAGING_TOOLS = frozenset(("read_file", "recall"))
 """Our tools whose results are pages of a bounded size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a recording's usage says of sizes: tokens of system prompt and tools, `Script.factor`, and of each block.
+
+    `surprises` tells for a call, by its answer's number in the log, how much larger than that factor says what was new
+    in its request was, in tokens.
+    """
+
+    fixed: int
+    factor: float
+    sizes: Mapping[Block, int] = field(default_factory=dict)
+    surprises: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def chars_per_token(self) -> float:
+        """ASCII characters a token stands for."""
+        return CHARS_PER_TOKEN / self.factor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +91,8 @@ class RecordedCall:
 class Script:
     """All calls. `fixed` is the size of system prompt and tools in tokens, `assumed` says what is not recorded.
 
+    `factor` is how many tokens were counted for each one that `CHARS_PER_TOKEN` gives, pictures aside; `sizes` are
+    those of the blocks whose own size is known better.
     `numbers` are the mentions that some call needs; `sources` the results that hold each, oldest first.
     """
 
@@ -79,6 +100,8 @@ class Script:
     prefix: Prefix
     fixed: int
     assumed: tuple[str, ...]
+    factor: float = 1.0
+    sizes: Mapping[Block, int] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     sources: dict[int, tuple[RecordedMessage, ...]] = field(default_factory=dict)
     _in_blocks: dict[Block, frozenset[int]] = field(default_factory=dict)
@@ -87,6 +110,11 @@ class Script:
     def tokens(self) -> int:
         """The tokens of all that is said."""
         return sum(message.tokens for call in self.calls for message in (*call.arrived, call.answer))
+
+    def tokens_of(self, block: Block) -> int:
+        """The tokens of a block."""
+        known = self.sizes.get(block)
+        return block_tokens((block,), self.factor) if known is None else known
 
     def mentions_in(self, text: str) -> frozenset[int]:
         """The needed mentions in a text that is not of the recording, such as a summary."""
@@ -100,23 +128,25 @@ class Script:
         return known
 
 
-def tokens_of(size: Size) -> int:
-    """The tokens of a raw size, as every policy is billed."""
-    return math.ceil(size.ascii / CHARS_PER_TOKEN + size.other * 1.5) + round(size.images * IMAGE_TOKENS)
+def tokens_of(size: Size, factor: float = 1.0) -> int:
+    """The tokens of a raw size, as every policy is billed; `factor` is that of `Script`."""
+    text = (size.ascii / CHARS_PER_TOKEN + size.other * 1.5) * factor
+    return math.ceil(text) + round(size.images * IMAGE_TOKENS)
 
 
-def text_tokens(*texts: str) -> int:
+def text_tokens(*texts: str, factor: float = 1.0) -> int:
     """The tokens of these texts together."""
-    return tokens_of(size_of_text(*texts))
+    return tokens_of(size_of_text(*texts), factor)
 
 
-def block_tokens(blocks: Iterable[Block]) -> int:
+def block_tokens(blocks: Iterable[Block], factor: float = 1.0) -> int:
     """The tokens of these blocks, each counted alone."""
-    return sum(tokens_of(size_of_block(block)) for block in blocks)
+    return sum(tokens_of(size_of_block(block), factor) for block in blocks)
 
 
-def make_script(recording: Recording) -> Script:
-    """The script of a recording."""
+def make_script(recording: Recording, measured: Measured | None = None) -> Script:
+    """The script of a recording, in sizes as they were `measured` in it; None: as they are assumed of any."""
+    factor, sizes = (measured.factor, measured.sizes) if measured else (1.0, dict[Block, int]())
     messages = [_without_reasoning(message) for message in recording.messages]
     texts = [_text_of(message.blocks) for message in messages]
     used = set().union(*(mentions(text) for text, message in zip(texts, messages, strict=True) if _is_answer(message)))
@@ -127,7 +157,7 @@ def make_script(recording: Recording) -> Script:
         RecordedMessage(
             index,
             message,
-            block_tokens(message.blocks),
+            sum(sizes.get(block) or block_tokens((block,), factor) for block in message.blocks),
             text,
             frozenset(numbers[name] for name in names if name in numbers),
             calls[index],
@@ -140,16 +170,18 @@ def make_script(recording: Recording) -> Script:
         if message.is_result:
             for mention in message.mentions:
                 sources.setdefault(mention, []).append(message)
-    prefix, fixed, assumed = _prefix(recording)
+    prefix, fixed, assumed = _prefix(recording, measured)
     if not recording.timed:
         cold = f"{ASSUMED_COLD_SHARE:.0%} of the calls after a pause of {ASSUMED_PAUSE_S / 60:.0f} minutes"
         assumed = (*assumed, f"no times recorded: {ASSUMED_GAP_S:.0f} s between calls, {cold}")
-    thought = [_reasoning_tokens(message) for message in recording.messages]
+    outputs = [_output_tokens(message, factor) for message in recording.messages]
     return Script(
-        calls=tuple(_model_calls(recorded, thought, needs, recording.timed)),
+        calls=tuple(_model_calls(recorded, outputs, needs, recording.timed)),
         prefix=prefix,
         fixed=fixed,
         assumed=assumed,
+        factor=factor,
+        sizes=sizes,
         numbers=numbers,
         sources={mention: tuple(results) for mention, results in sources.items()},
     )
@@ -167,10 +199,12 @@ def _without_reasoning(message: Message) -> Message:
     return msgspec.structs.replace(message, blocks=kept or (Text("(thinking)"),))
 
 
-def _reasoning_tokens(message: Message) -> int:
-    if message.usage is not None and message.usage.reasoning_tokens:
-        return message.usage.reasoning_tokens
-    return block_tokens(Text(block.text) for block in message.blocks if isinstance(block, Reasoning))
+def _output_tokens(message: Message, factor: float) -> int:
+    """What an answer took, its reasoning included: as recorded, else by its size."""
+    if message.usage is not None and message.usage.output_tokens:
+        return message.usage.output_tokens
+    blocks = (Text(block.text) if isinstance(block, Reasoning) else block for block in message.blocks)
+    return block_tokens(blocks, factor)
 
 
 def _text_of(blocks: Iterable[Block]) -> str:
@@ -218,17 +252,20 @@ def _is_page(recording: Recording, call: ToolCall | None) -> bool:
     return recording.format == "session" and call is not None and call.name in PAGING_TOOLS
 
 
-def _prefix(recording: Recording) -> tuple[Prefix, int, tuple[str, ...]]:
+def _prefix(recording: Recording, measured: Measured | None) -> tuple[Prefix, int, tuple[str, ...]]:
     if recording.prefix is not None:
         size = size_of_text(recording.prefix.system).plus(size_of_tools(recording.prefix.tools))
-        return Prefix(system=recording.prefix.system, tools=recording.prefix.tools), tokens_of(size), ()
-    schema = "x" * round(ASSUMED_FIXED * CHARS_PER_TOKEN)
+        fixed = measured.fixed if measured else tokens_of(size)
+        return Prefix(system=recording.prefix.system, tools=recording.prefix.tools), fixed, ()
+    fixed = measured.fixed if measured else ASSUMED_FIXED
+    schema = "x" * round(fixed * CHARS_PER_TOKEN / (measured.factor if measured else 1.0))
     prefix = Prefix(system="", tools=(ToolDefinition("tools", "", schema),))
-    return prefix, ASSUMED_FIXED, (f"no system prompt recorded: {ASSUMED_FIXED:,} tokens of it and of tools",)
+    assumed = () if measured else (f"no system prompt recorded: {fixed:,} tokens of it and of tools",)
+    return prefix, fixed, assumed
 
 
 def _model_calls(
-    messages: list[RecordedMessage], thought: list[int], needs: list[frozenset[int]], timed: bool
+    messages: list[RecordedMessage], outputs: list[int], needs: list[frozenset[int]], timed: bool
 ) -> Iterator[RecordedCall]:
     arrived: list[RecordedMessage] = []
     number, clock, due = 0, 0.0, 0.0
@@ -245,6 +282,6 @@ def _model_calls(
             due += ASSUMED_COLD_SHARE
             if starts_turn and number > 1 and due >= 1:
                 clock, due = clock + ASSUMED_PAUSE_S, due - 1
-        output = message.tokens + thought[message.index]
+        output = outputs[message.index]
         yield RecordedCall(number, tuple(arrived), message, output, clock, needs[message.index], starts_turn)
         arrived = []

@@ -1,11 +1,13 @@
 """Every policy by name, and replaying a script under one: what is sent, what it costs, and what could still be seen."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 import msgspec
 
+from tui_agent.conversation.entries import Usage
 from tui_agent.models.base import ModelProfile
 from tui_agent.replay.billing import Bill, Ledger
 from tui_agent.replay.engine_policy import EnginePolicy
@@ -52,16 +54,32 @@ def policies(names: list[str], settings: Settings) -> dict[str, MakePolicy]:
 
 @dataclass(slots=True)
 class Evidence:
-    """Of what the calls needed: how much could be read in view, how much only found through something in view."""
+    """Of what the calls needed: how much could be read in view, how much only found through something in view.
+
+    `depths` counts what was in view by the summaries it had passed through: 0 verbatim, 1 in a summary of the turns,
+    2 in a summary of a summary, and so on.
+    """
 
     needed: int = 0
     in_view: int = 0
     pointed_to: int = 0
+    depths: Counter[int] = field(default_factory=Counter)
 
     @property
     def share(self) -> float:
         """The share in view; 1 where nothing was needed."""
         return self.in_view / self.needed if self.needed else 1.0
+
+    @property
+    def verbatim_share(self) -> float:
+        """The share in view where it was said, in no summary; 1 where nothing was needed."""
+        return self.depths[0] / self.needed if self.needed else 1.0
+
+    @property
+    def depth(self) -> float:
+        """Through how many summaries what was in view, and not verbatim, had passed on average; 0: all is verbatim."""
+        summarised = self.in_view - self.depths[0]
+        return sum(depth * count for depth, count in self.depths.items()) / summarised if summarised else 0.0
 
     @property
     def pointer_share(self) -> float:
@@ -71,7 +89,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a policy made of a recording on one model."""
+    """What a policy made of a recording on one model. `used` is what each of its calls used."""
 
     policy: str
     model: str
@@ -80,6 +98,7 @@ class Outcome:
     evidence: Evidence
     compactions: int
     clearings: int
+    used: tuple[Usage, ...] = ()
 
 
 def simulate(
@@ -97,14 +116,20 @@ def simulate(
     ledger = Ledger(profile, small, window)
     policy = make(Setup(script, ledger, window))
     search = _Search(script, policy, ledger)
+    usages: list[Usage] = []
     for call in script.calls:
+        written = ledger.bill.summary_tokens
         policy.before(call)
+        ledger.note_wait(ledger.bill.summary_tokens - written)
         used = ledger.call(policy.prompt, call.output, call.time)
+        usages.append(used)
         search.look_for_what_is_needed(call)
         policy.after(call, used)
         if step is not None:
             step()
-    return Outcome(name, profile.id, window, ledger.bill, search.evidence, policy.compactions, policy.clearings)
+    return Outcome(
+        name, profile.id, window, ledger.bill, search.evidence, policy.compactions, policy.clearings, tuple(usages)
+    )
 
 
 @dataclass(slots=True)
@@ -129,6 +154,7 @@ class _Search:
             self.evidence.needed += 1
             if self.policy.prompt.holds(mention):
                 self.evidence.in_view += 1
+                self.evidence.depths[self.policy.prompt.depth(mention)] += 1
                 continue
             source = self._source_of(mention, call)
             if source is None:

@@ -18,6 +18,8 @@ _ASKED = (
 """Headings that only a request for a summary has together."""
 _WRITTEN = ("[Previous conversation summary]", "[Completed task]")
 """How a summary begins that was written earlier."""
+_KEPT = (*_WRITTEN, "[What the user said", "[Where things are]")
+"""How texts begin that stand for turns that are gone: no request of the user's."""
 _HEADING = re.compile(r"^# +(.+?)(?: +[—–-] .*|:.*)?$", re.MULTILINE)
 _PATH = re.compile(r"(?<![\w/.:])(?:[\w.\-]+/)*[\w\-]+\.[A-Za-z][A-Za-z0-9]{0,5}\b")
 _ERROR = re.compile(r"[^\n]*\b(?:[A-Z]\w*(?:Error|Exception)|FAILED|failed|error:)[^\n]*")
@@ -119,7 +121,7 @@ def _facts(messages: Sequence[RequestMessage]) -> _Facts:
         for block in message.blocks:
             match block:
                 case Text(text=text) if message.role == "user":
-                    if not _asks(text):
+                    if not _asks(text) and not text.startswith(_KEPT):
                         facts.requests.append(_flat(text))
                     facts.read.extend(_PATH.findall(text))
                 case Text(text=text):

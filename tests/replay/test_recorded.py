@@ -1,0 +1,312 @@
+"""A recording with its usage: the sizes it tells, what is predicted of its calls, and how far off that is."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.replay.metered import MODEL, SYSTEM_TOKENS, Provider, claude_code_lines, neutral_lines, write
+from tests.replay.recordings import answer, call, result, user, write_lines
+from tests.replay.sessions import Session
+from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import (
+    Cleared,
+    Message,
+    Prefix,
+    Summarized,
+    UnattributedCall,
+    Usage,
+    tool_result,
+    user_message,
+)
+from tui_agent.conversation.log import Log
+from tui_agent.models.base import ModelProfile, Prices
+from tui_agent.models.catalogue import quick_profile
+from tui_agent.models.prices import look_up
+from tui_agent.replay.reading import Recording, read_file
+from tui_agent.replay.recorded import Accuracy, as_recorded, compare, error_of, measure
+from tui_agent.replay.script import Measured, make_script
+from tui_agent.replay.simulation import Outcome, simulate
+from tui_agent.settings import Settings
+
+
+def check(recording: Recording, **profile: Any) -> tuple[Accuracy, Outcome, Measured]:
+    """The recording's own requests, predicted and compared."""
+    model = msgspec.structs.replace(look_up(quick_profile(MODEL)), **profile)
+    measured = measure(recording)
+    assert measured is not None
+    script = make_script(recording, measured)
+    outcome = simulate(script, "as recorded", as_recorded(recording, Settings()), model)
+    accuracy = compare(recording, measured, script, outcome.used, model)
+    assert accuracy is not None
+    return accuracy, outcome, measured
+
+
+def claude(path: Path, seed: int, calls: int, provider: Provider) -> Recording:
+    return read_file(write(path / "s.jsonl", claude_code_lines(Session(seed, calls), provider)))
+
+
+def test_a_session_of_claude_code_is_predicted_call_by_call(tmp_path: Path) -> None:
+    provider = Provider(compact_at=80_000, warm=True)
+    recording = claude(tmp_path, 3, 200, provider)
+    accuracy, outcome, measured = check(recording)
+    assert provider.compactions == outcome.compactions == 3
+    assert len(accuracy.calls) == len([message for message in recording.messages if message.role == "assistant"])
+    assert abs(error_of(accuracy.predicted.input_tokens, accuracy.recorded.input_tokens)) < 0.003
+    assert abs(error_of(accuracy.predicted.cache_read_tokens, accuracy.recorded.cache_read_tokens)) < 0.003
+    assert abs(error_of(accuracy.predicted.cache_write_tokens, accuracy.recorded.cache_write_tokens)) < 0.03
+    assert error_of(*accuracy.costs) == pytest.approx(0, abs=0.01)
+    assert accuracy.close_share == 1
+    assert measured.fixed == pytest.approx(SYSTEM_TOKENS, rel=0.01)
+    assert 3 < measured.chars_per_token < 3.7
+    # There is something to predict: calls that found nothing but the system prompt, and such as found all.
+    reads = [compared.recorded.cache_read_tokens for compared in accuracy.calls]
+    assert reads[0] == SYSTEM_TOKENS
+    assert reads.count(0) >= 3
+    assert max(reads) > 70_000
+
+
+def test_no_call_is_predicted_from_its_own_usage(tmp_path: Path) -> None:
+    """Were a call's prediction made of what was recorded of it, a lie about the last one would change it."""
+    lines = list(neutral_lines(Session(6, 30), Provider()))
+    last = max(index for index, line in enumerate(lines) if line["role"] == "assistant")
+    honest, _, _ = check(read_file(write(tmp_path / "a.jsonl", iter(lines))))
+    lines[last]["usage"] = {**lines[last]["usage"], "input_tokens": lines[last]["usage"]["input_tokens"] + 9_000}
+    lying, _, _ = check(read_file(write(tmp_path / "b.jsonl", iter(lines))))
+    assert lying.calls[-1].recorded.input_tokens == honest.calls[-1].recorded.input_tokens + 9_000
+    assert lying.calls[-1].predicted.input_tokens == pytest.approx(honest.calls[-1].predicted.input_tokens, abs=50)
+    assert lying.calls[-1].predicted.cache_read_tokens == honest.calls[-1].predicted.cache_read_tokens
+
+
+def test_an_hour_long_cache_is_seen_in_the_file(tmp_path: Path) -> None:
+    recording = claude(tmp_path, 4, 120, Provider(hour=True))
+    assert recording.cache_ttl_s == 3600
+    short, _, _ = check(recording)
+    long, _, _ = check(recording, cache_ttl_s=3600)
+    assert long.close_share == 1
+    assert short.close_share < 1
+    assert all(not each.predicted.cache_read_tokens for each in short.far)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_usage_of_the_neutral_format_counts_the_whole_prompt_or_the_rest(tmp_path: Path, *, beside: bool) -> None:
+    provider = Provider(compact_at=60_000)
+    lines = neutral_lines(Session(6, 80), provider, beside=beside)
+    accuracy, outcome, _ = check(read_file(write(tmp_path / "s.jsonl", lines)))
+    assert outcome.compactions == provider.compactions == 1
+    assert accuracy.close_share == 1
+    assert abs(error_of(accuracy.predicted.input_tokens, accuracy.recorded.input_tokens)) < 0.01
+
+
+def test_a_compaction_that_was_left_out_is_an_error_that_shows(tmp_path: Path) -> None:
+    lines = [
+        line for line in neutral_lines(Session(6, 80), Provider(compact_at=60_000)) if line["role"] != "compaction"
+    ]
+    accuracy, _, _ = check(read_file(write(tmp_path / "s.jsonl", iter(lines))))
+    assert error_of(accuracy.predicted.input_tokens, accuracy.recorded.input_tokens) > 0.2
+    assert accuracy.close_share < 0.9
+
+
+def test_what_a_compaction_keeps_stays_verbatim(tmp_path: Path) -> None:
+    def lines(keeps: int) -> Iterator[dict[str, Any]]:
+        yield user("go")
+        yield answer("", call("1"), usage={"input_tokens": 1_000, "output_tokens": 10})
+        yield result("1", "src/alpha_beta.py")
+        yield answer("", call("2"), usage={"input_tokens": 1_100, "output_tokens": 10})
+        yield result("2", "src/gamma_delta.py")
+        yield {"role": "compaction", "text": "We looked at src/alpha_beta.py.", "keeps": keeps}
+        yield user("on")
+        yield answer("src/alpha_beta.py src/gamma_delta.py", usage={"input_tokens": 900, "output_tokens": 10})
+
+    _, kept, _ = check(read_file(write(tmp_path / "a.jsonl", lines(2))))
+    assert dict(kept.evidence.depths) == {0: 1, 1: 1}
+    # A result alone is not kept: its call would be missing.
+    _, grouped, _ = check(read_file(write(tmp_path / "b.jsonl", lines(1))))
+    assert dict(grouped.evidence.depths) == {0: 1, 1: 1}
+    _, all_of_it, _ = check(read_file(write(tmp_path / "c.jsonl", lines(0))))
+    assert dict(all_of_it.evidence.depths) == {1: 1}
+    assert (all_of_it.evidence.verbatim_share, all_of_it.evidence.depth) == (0, 1)
+
+
+def test_what_claude_code_preserves_over_a_compaction_stays(tmp_path: Path) -> None:
+    lines = list(claude_code_lines(Session(3, 40), Provider(compact_at=30_000)))
+    boundary = next(index for index, line in enumerate(lines) if line.get("subtype") == "compact_boundary")
+    said = [line for line in lines[:boundary] if line["type"] == "assistant" and line["uuid"].endswith(".0")]
+    lines[boundary]["compactMetadata"]["preservedSegment"] = {"headUuid": said[-2]["uuid"]}
+    recording = read_file(write(tmp_path / "s.jsonl", iter(lines)))
+    summary = next(entry for entry in recording.log if isinstance(entry, Summarized))
+    kept = recording.messages[summary.last]
+    assert isinstance(kept.blocks[0], Text)
+    assert kept.blocks[0].text == said[-2]["message"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "usage",
+    ["many", {"input_tokens": -1}, {"input_tokens": 1.5}, {"input_tokens": 10**30}, {"cache_read_tokens": 1}, []],
+)
+def test_usage_that_is_none_is_named_and_the_line_kept(tmp_path: Path, usage: object) -> None:
+    recording = read_file(write_lines(tmp_path / "a.jsonl", user("go"), answer("done", usage=usage)))
+    assert [problem.line for problem in recording.problems] == [2]
+    assert len(recording.messages) == 2
+    assert measure(recording) is None
+
+
+def test_a_compaction_of_nothing_is_named(tmp_path: Path) -> None:
+    lines = [{"role": "compaction", "text": "x"}, user("go"), {"role": "compaction", "text": " "}, answer("done")]
+    recording = read_file(write_lines(tmp_path / "a.jsonl", *lines))
+    assert [problem.line for problem in recording.problems] == [1, 3]
+
+
+counts = st.integers(0, 200_000)
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["user", "assistant", "tool", "compaction"]),
+        st.integers(0, 9_000),
+        st.none() | st.tuples(counts, counts, counts),
+        st.integers(0, 4),
+        st.integers(0, 900),
+    ),
+    max_size=25,
+)
+
+
+@given(steps)
+def test_any_usage_can_be_compared(
+    tmp_path_factory: pytest.TempPathFactory, told: list[tuple[str, int, tuple[int, int, int] | None, int, int]]
+) -> None:
+    """Whatever a recording claims was used: sizes stay sizes, and a part of a prompt is never more than the prompt."""
+    lines: list[dict[str, Any]] = [user("go", time=1.0)]
+    now = 1.0
+    for number, (role, size, claimed, keeps, pause) in enumerate(told):
+        now += pause
+        line: dict[str, Any] = {"role": role, "text": "word " * size, "time": now}
+        if role == "assistant":
+            line["tool_calls"] = [call(f"c{number + 1}")]
+            if claimed is not None:
+                total, read, written = claimed
+                line["usage"] = {"input_tokens": total, "cache_read_tokens": read, "cache_write_tokens": written}
+        elif role == "tool":
+            line["tool_call_id"] = f"c{number}"
+        elif role == "compaction":
+            line["keeps"] = keeps
+        lines.append(line)
+    lines.append(answer("done", time=now, usage={"input_tokens": 20_000, "output_tokens": 5}))
+    recording = read_file(write(tmp_path_factory.mktemp("any") / "any.jsonl", iter(lines)))
+    accuracy, outcome, measured = check(recording)
+    assert measured.fixed >= 0
+    assert all(size >= 0 for size in measured.sizes.values())
+    for used in (*outcome.used, *(compared.predicted for compared in accuracy.calls)):
+        assert min(used.cache_read_tokens, used.cache_write_tokens) >= 0
+        assert used.cache_read_tokens + used.cache_write_tokens <= used.input_tokens
+
+
+def test_a_request_that_shrank_unseen_does_not_make_text_weigh_nothing(tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = [user("go")]
+    for number in range(12):
+        total = 9_000 + 1_000 * number - (6_000 if number >= 6 else 0)
+        lines.append(answer("", call(str(number)), usage={"input_tokens": total, "output_tokens": 5}))
+        lines.append(result(str(number), f"{number} " + "x" * 2_900))
+    recording = read_file(write_lines(tmp_path / "a.jsonl", *lines))
+    measured = measure(recording)
+    assert measured is not None
+    sizes = [size for block, size in measured.sizes.items() if isinstance(block, ToolResult)]
+    assert min(sizes) > 800
+    assert max(sizes) < 1_200
+
+
+# Sessions of ours
+
+
+def own_session(*, cleared: bool) -> Recording:
+    """Forty calls of a session of ours with a summary and, `cleared`, a clearing before it; a token is 2 characters."""
+    log, messages = Log(), list[Message]()
+    cache_read = total = 0
+
+    def enter(entry: Any, at: float) -> Any:
+        stamped = log.stamp(entry, at)
+        log.append(stamped)
+        return stamped
+
+    enter(Prefix(system="s" * 8_000), 0)
+    messages.append(enter(user_message("u" * 200), 1))
+    total = 4_000 + 100
+    results: list[int] = []
+    for number in range(40):
+        at = 10.0 * number
+        if number == 15 and cleared:
+            enter(Cleared(results=(results[10],), texts=("c" * 100,)), at)
+            total += 50 - 1_000
+            # Up to the mark at the end of the last request before: what stands ahead of the cleared result.
+            cache_read = 4_000 + 100 + 10 * 1_050 + 50
+        if number == 25:
+            spent = Usage(total + 500, cache_read, total + 500 - cache_read, 200)
+            enter(UnattributedCall(model="anthropic:" + MODEL, usage=spent, purpose="summary"), at)
+            summary = Summarized(first=messages[0].seq, last=messages[-1].seq, text="S" * 400, usage=spent)
+            enter(summary, at)
+            total, cache_read = 4_000 + 200, 4_000
+            messages.append(enter(user_message("v" * 200), at))
+            total += 100
+        usage = Usage(total, cache_read, total - cache_read, 60)
+        said = Message(
+            role="assistant",
+            blocks=(ToolCall(f"c{number}", "read", json.dumps({"path": "p" * 85})),),
+            usage=usage,
+            model="anthropic:" + MODEL,
+        )
+        messages.append(enter(said, at))
+        cache_read = total
+        messages.append(enter(tool_result(ToolResult(f"c{number}", f"{number:03}" + "r" * 1_997)), at + 1))
+        results.append(messages[-1].seq)
+        total += 50 + 1_000
+    return Recording(
+        name="s",
+        format="session",
+        messages=tuple(messages),
+        log=tuple(log),
+        prefix=Prefix(system="s" * 8_000),
+        timed=True,
+        model="anthropic:" + MODEL,
+    )
+
+
+def test_a_session_of_ours_is_replayed_from_its_log() -> None:
+    accuracy, outcome, measured = check(own_session(cleared=False), cache_minimum=100)
+    assert measured.chars_per_token == pytest.approx(2, rel=0.01)
+    assert measured.fixed == pytest.approx(4_000, rel=0.01)
+    assert accuracy.close_share == 1
+    assert outcome.compactions == 1
+    assert outcome.bill.waits == 1
+    assert outcome.bill.waited == 200
+    assert abs(error_of(accuracy.predicted.cache_write_tokens, accuracy.recorded.cache_write_tokens)) < 0.02
+
+
+def test_a_result_that_was_cleared_is_not_sent_again() -> None:
+    accuracy, outcome, _ = check(own_session(cleared=True), cache_minimum=100)
+    assert outcome.clearings == 1
+    assert abs(error_of(accuracy.predicted.input_tokens, accuracy.recorded.input_tokens)) < 0.002
+    assert [each.number for each in accuracy.far] in ([], [16])
+
+
+def test_an_error_without_anything_recorded_is_infinite() -> None:
+    assert error_of(0, 0) == 0
+    assert error_of(5, 0) == float("inf")
+    assert error_of(90, 100) == pytest.approx(-0.1)
+
+
+def test_calls_of_another_model_are_not_compared(tmp_path: Path) -> None:
+    usage = {"input_tokens": 5_000, "output_tokens": 5}
+    lines = [user("a"), answer("b", usage=usage, model=MODEL), user("c"), answer("d", usage=usage, model="claude-x")]
+    recording = read_file(write_lines(tmp_path / "a.jsonl", *lines))
+    profile = ModelProfile(provider="anthropic", id="m", window=100_000, prices=Prices(1, 1, 0.1, 1))
+    measured = measure(recording)
+    assert measured is not None
+    script = make_script(recording, measured)
+    outcome = simulate(script, "as recorded", as_recorded(recording, Settings()), profile)
+    accuracy = compare(recording, measured, script, outcome.used, profile)
+    assert accuracy is not None
+    assert [each.number for each in accuracy.calls] == [1]

@@ -1,0 +1,98 @@
+"""A request of ours as the parts of a prompt: what each of its blocks shows of the recording."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
+from tui_agent.conversation.request import RequestMessage
+from tui_agent.conversation.view import View
+from tui_agent.replay.billing import Prompt, PromptPart, common
+from tui_agent.replay.policies import depths_after
+from tui_agent.replay.script import RecordedMessage, Script
+
+
+class ShownBlocks:
+    """Knows what the view of one conversation shows, block by block. `digests` are the digests written in it.
+
+    Reasoning is billed as output and not carried, as everywhere in a replay.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self.digests: list[str] = []
+        self._parts: dict[Block, PromptPart] = {}
+        self._messages: list[RequestMessage] = []
+        self._message_parts: list[tuple[PromptPart, ...]] = []
+        self._result_of_call: dict[str, RecordedMessage] = {}
+        self._result_of_entry: dict[int, RecordedMessage] = {}
+        self._depths: dict[tuple[int, int], dict[int, int]] = {}
+
+    def arrived(self, result: RecordedMessage, seq: int) -> None:
+        """A recorded result became the entry `seq`."""
+        self._result_of_entry[seq] = result
+        for block in result.message.blocks:
+            if isinstance(block, ToolResult):
+                self._result_of_call[block.call_id] = result
+
+    def will_cover(self, view: View, first: int, last: int) -> None:
+        """A summary of what the view shows of the entries from `first` to `last` is being written."""
+        groups = [group for group in view.groups() if first <= group.first <= last]
+        said = [block for group in groups for segment in group.segments for block in segment.blocks]
+        said += [Text(boundary.text) for boundary in view.boundaries() if first <= boundary.first <= last]
+        parts = list(self._parts_of(view, said))
+        mentions = frozenset[int]().union(*(part.mentions for part in parts))
+        self._depths[first, last] = depths_after(mentions, parts)
+
+    def show(
+        self,
+        prompt: Prompt,
+        view: View,
+        messages: Sequence[RequestMessage],
+        edges: Iterable[int] = (),
+        *,
+        head: Sequence[PromptPart] = (),
+    ) -> None:
+        """Make the prompt the one of these messages, after the parts of `head`; `edges` are those of the request."""
+        messages = list(messages)
+        shared = common(self._messages, messages)
+        del self._message_parts[shared:]
+        self._message_parts += [tuple(self._parts_of(view, message.blocks)) for message in messages[shared:]]
+        self._messages = messages
+        parts, places = list(head), list[int]()
+        for shown in self._message_parts:
+            parts += shown
+            places.append(1 + len(parts))
+        prompt.show(parts)
+        prompt.edges = tuple(places[edge] for edge in edges)
+
+    def _parts_of(self, view: View, blocks: Iterable[Block]) -> Iterator[PromptPart]:
+        for block in blocks:
+            if isinstance(block, Reasoning):
+                continue
+            part = self._parts.get(block)
+            if part is None:
+                part = self._parts[block] = self._new_part(view, block)
+            yield part
+
+    def _new_part(self, view: View, block: Block) -> PromptPart:
+        script = self._script
+        tokens = script.tokens_of(block)
+        match block:
+            case ToolResult() if (result := self._result_of_call.get(block.call_id)) is not None:
+                if block.text == result.text:
+                    return PromptPart("result", tokens, result.mentions, recorded=result)
+                return PromptPart("cleared", tokens, script.mentions_in(block.text), (result,), result, block.text)
+            case Text() if (covered := _covered_by(view, block.text)) is not None:
+                first, last = covered
+                results = tuple(result for seq, result in self._result_of_entry.items() if first <= seq <= last)
+                mentions, depths = script.mentions_in(block.text), self._depths.get(covered, {})
+                return PromptPart("summary", tokens, mentions, results, text=block.text, depths=depths)
+            case Text() if any(digest in block.text for digest in self.digests):
+                return PromptPart("digest", tokens, script.mentions_in(block.text), text=block.text)
+            case _:
+                return PromptPart("user", tokens, script.mentions_of(block))
+
+
+def _covered_by(view: View, text: str) -> tuple[int, int] | None:
+    """The first and last entry that the summary with this text covers, if it is one."""
+    found = (boundary for boundary in view.boundaries() if boundary.text == text)
+    return next(((boundary.first, boundary.last) for boundary in found), None)
