@@ -30,7 +30,9 @@ from tui_agent.models.base import (
     ContextOverflow,
     Metered,
     ModelError,
+    PictureRefused,
     ReasoningDelta,
+    RequestTooLarge,
     Retrying,
     TextDelta,
     ToolCallDelta,
@@ -88,6 +90,7 @@ class Turn:
         self._stop_reason = "end_turn"
         self._calls = 0
         self._recoveries = 0
+        self._refused_pictures = 0
         self._started = time.monotonic()
 
     @property
@@ -225,10 +228,18 @@ class Turn:
                 raise
             except ContextOverflow as overflow:
                 self._engine.learn_limit(overflow.limit)
+                if isinstance(overflow, RequestTooLarge):
+                    self._engine.learn_too_many_bytes()
                 self._recoveries += 1
                 if self._recoveries > self._engine.settings.compaction.max_compaction_recoveries:
                     raise
                 if not await self._steps.run(self._engine.recover(), self._emit):
+                    raise
+            except PictureRefused as refused:
+                # The first time those it named, then all of them: smaller, and then none, so it ends.
+                self._refused_pictures += 1
+                named = refused.pictures if self._refused_pictures == 1 else ()
+                if not await self._steps.run(self._engine.give_way(named), self._emit):
                     raise
 
     def _refuse_what_cannot_fit(self) -> None:

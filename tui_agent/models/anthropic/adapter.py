@@ -15,8 +15,8 @@ import msgspec
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.anthropic.claude import Thinking, thinking_of
 from tui_agent.models.anthropic.reply import AnthropicReply
-from tui_agent.models.anthropic.request import Options, RequestEncoder, betas
-from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, StreamEvent, Tier
+from tui_agent.models.anthropic.request import Options, RequestEncoder, betas, picture_at
+from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, PictureRefused, StreamEvent, Tier
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import Provider, Refusal, bad_address, broke_off, failure, no_key, parse_retry_after, plain
 from tui_agent.models.prices import look_up
@@ -70,6 +70,8 @@ class AnthropicModel:
                 known = self._failure(error)
                 if known is None:
                     raise
+                if isinstance(known, PictureRefused):
+                    known.pictures = picture_at(request, known.place)
                 raise known from error
         if not reply.complete:
             raise broke_off(ANTHROPIC.title, started=reply.started)

@@ -122,6 +122,28 @@ class RequestEncoder:
         return pieces
 
 
+def picture_at(request: ModelRequest, place: str) -> tuple[Image, ...]:
+    """The picture at a place of the request's JSON (``messages.2.content.0``, and ``.content.1`` inside a result).
+
+    Empty where there is none. A place in a result whose own part is not told means all its pictures.
+    """
+    numbers = [int(part) for part in place.split(".") if part.isdecimal()]
+    sent = [message for message in request.messages if encode_message(message)]
+    if len(numbers) < 2 or numbers[0] >= len(sent):
+        return ()
+    message = sent[numbers[0]]
+    blocks = [block for block in message.blocks if _block(block, message.role) is not None]
+    block = blocks[numbers[1]] if numbers[1] < len(blocks) else None
+    match block:
+        case Image():
+            return (block,)
+        case ToolResult():
+            part = numbers[2] - bool(block.text.strip()) if len(numbers) > 2 else -1
+            return (block.images[part],) if 0 <= part < len(block.images) else block.images
+        case _:
+            return ()
+
+
 def encode_message(message: RequestMessage, *, mark: bool = False) -> bytes:
     """One message; with `mark` its last block that may carry one ends a cached prefix. Empty where nothing is left."""
     blocks = [(block, field) for block in message.blocks if (field := _block(block, message.role)) is not None]
