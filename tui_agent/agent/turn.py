@@ -90,7 +90,7 @@ class Turn:
         self._stop_reason = "end_turn"
         self._calls = 0
         self._recoveries = 0
-        self._refused_pictures = 0
+        self._picture_refused = False
         self._started = time.monotonic()
 
     @property
@@ -236,10 +236,9 @@ class Turn:
                 if not await self._steps.run(self._engine.recover(), self._emit):
                     raise
             except PictureRefused as refused:
-                # The first time those it named, then all of them: smaller, and then none, so it ends.
-                self._refused_pictures += 1
-                named = refused.pictures if self._refused_pictures == 1 else ()
-                if not await self._steps.run(self._engine.give_way(named), self._emit):
+                # Smaller, then none: so it ends.
+                again, self._picture_refused = self._picture_refused, True
+                if not await self._steps.run(self._engine.give_way(refused.pictures, others=again), self._emit):
                     raise
 
     def _refuse_what_cannot_fit(self) -> None:

@@ -344,12 +344,12 @@ class ContextEngine:
                 return True
         return self.tokens < start
 
-    def give_way(self, refused: Collection[Image]) -> Steps[bool]:
-        """Show pictures that the provider refused smaller, or a note in their place; whether anything changed.
+    def give_way(self, refused: Collection[Image], *, others: bool) -> Steps[bool]:
+        """Show pictures smaller, or a note in their place, since the provider refused one; whether anything changed.
 
-        `refused` are those it named; empty: any may be meant.
+        `refused` are those it named (empty: any may be meant); `others`: it has refused one before in this turn.
         """
-        changes = plan_without(self.view, refused) or plan_without(self.view, ())
+        changes = plan_without(self.view, refused, others=others)
         if changes:
             yield from self._change_pictures(changes, REFUSED)
         return bool(changes)

@@ -3,6 +3,7 @@
 Everything here that opens a picture is slow (it decodes and encodes): call it off the event loop.
 """
 
+import warnings
 from base64 import b64decode, b64encode
 from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,8 +14,8 @@ from tui_agent.models.base import ModelProfile
 if TYPE_CHECKING:
     from PIL.Image import Image as Opened
 
-MOST_PIXELS = 100_000_000
-"""A picture of more pixels is not opened: it would take more memory than it is worth."""
+MOST_PIXELS = 89_000_000
+"""A picture of more pixels is not opened: it would take more memory than it is worth. Pillow warns above them."""
 LARGEST_SIDE = 2_000
 """Pixels of the longer side (Anthropic, vision: 8,000, but 2,000 in a request of more than 20 pictures).
 
@@ -31,6 +32,7 @@ data), less a quarter for the text around them."""
 _FEW_PICTURES, _MANY_PICTURES, _SMALL_WINDOW = 100, 600, 200_000
 """Pictures of one request (Anthropic, vision: 100 for models with a window of 200,000 tokens, 600 for others)."""
 _SENT = {"PNG": "image/png", "JPEG": "image/jpeg", "MPO": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
+_TOO_MANY_PIXELS = f"it has more than {MOST_PIXELS // 1_000_000} megapixels, which cannot be read"
 _SCALES = (1.0, 0.75, 0.5, 0.25)
 
 
@@ -68,7 +70,10 @@ def fitted(data: bytes) -> Fitted:
     from PIL import Image as Pillow
 
     try:
-        with Pillow.open(BytesIO(data)) as opened:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Pillow.DecompressionBombWarning)
+            opened = Pillow.open(BytesIO(data))
+        with opened:
             size = _size_of(opened)
             media = _SENT.get(opened.format or "")
             if media is not None and max(size) <= LARGEST_SIDE and len(data) <= MOST_BYTES:
@@ -79,6 +84,8 @@ def fitted(data: bytes) -> Fitted:
             return _encoded(opened, size)
     except UnreadablePicture:
         raise
+    except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
+        raise UnreadablePicture(_TOO_MANY_PIXELS) from error
     except Exception as error:
         # What Pillow raises for a damaged picture depends on its format: struct.error, EOFError, KeyError and others.
         raise UnreadablePicture("it is damaged, or no picture") from error
@@ -103,8 +110,7 @@ def halved(image: Image) -> Image:
 def _size_of(opened: "Opened") -> tuple[int, int]:
     width, height = opened.size
     if width * height > MOST_PIXELS:
-        many, most = width * height / 1e6, MOST_PIXELS / 1e6
-        raise UnreadablePicture(f"it has {many:,.0f} megapixels, and at most {most:,.0f} can be read")
+        raise UnreadablePicture(_TOO_MANY_PIXELS)
     return width, height
 
 

@@ -14,11 +14,11 @@ from tui_agent.conversation.view import View
 
 AIM_SHARE: Final = 0.6
 """How much of a limit the pictures may take afterwards: room for the next ones, so that the prefix changes seldom."""
-SMALLER_BYTES: Final = 0.3
-"""About what a picture with half the sides has of the bytes."""
+SMALLER_BYTES: Final = 0.1
+"""What a picture with half the sides has of the bytes at best; where it has more, the next pass sees that."""
 
-PICTURE_PASSES: Final = range(3)
-"""Smaller ones turn out as large as they are, so a second look may be needed, at which they give way to notes."""
+PICTURE_PASSES: Final = range(4)
+"""How often the pictures are looked at anew, their sizes then being known."""
 
 TOO_MUCH: Final = "the pictures were more than one request may hold"
 REFUSED: Final = "the provider refused a picture"
@@ -85,13 +85,21 @@ def plan_fewer(view: View, model: ModelFacts) -> tuple[Change, ...]:
     return _changes(zip(shown, fates, strict=True))
 
 
-def plan_without(view: View, refused: Collection[Image]) -> tuple[Change, ...]:
-    """What becomes of pictures that the provider refused: one of full size becomes smaller, another one a note.
+def plan_without(view: View, refused: Collection[Image], *, others: bool) -> tuple[Change, ...]:
+    """What becomes of pictures after the provider refused one: of full size it becomes smaller, else a note.
 
-    `refused` are those it named; empty: any may be meant.
+    `refused` are those it named (empty: any may be meant); `others`: the rest become smaller too. Where nothing is left
+    to become smaller, no picture is shown any more; empty where there was none.
     """
-    shown = [each for each in _all_shown(view) if not refused or each.image in refused]
-    return _changes((each, "smaller" if each.image.weight == 1.0 else "none") for each in shown)
+
+    def fate(image: Image) -> Fate | None:
+        if image in refused:
+            return "smaller" if image.weight == 1.0 else "none"
+        return "smaller" if image.weight == 1.0 and (others or not refused) else None
+
+    shown = list(_all_shown(view))
+    changes = _changes((each, fate(each.image)) for each in shown)
+    return changes or _changes((each, "none") for each in shown)
 
 
 def to_shrink(changes: Iterable[Change]) -> tuple[Image, ...]:
