@@ -119,15 +119,17 @@ class PromptActions:
                 return
             async with self._keeping:
                 async for read in _pasted(text):
-                    picture = await asyncio.to_thread(read)
-                    chips.append(await asyncio.to_thread(keep, picture, app.session_folder))
+                    try:
+                        picture = await asyncio.to_thread(read)
+                        chips.append(await asyncio.to_thread(keep, picture, app.session_folder))
+                    except (OSError, PictureProblem) as problem:
+                        # The others of the same paste are sent all the same.
+                        app.say(Level.WARNING, "The picture cannot be sent", str(problem))
         except SessionUnavailable:
             app.say(Level.WARNING, "There is no session to keep a picture in")
         except ClipboardProblem as problem:
             if not app.clipboard:
                 app.say(Level.INFO, str(problem))
-        except (OSError, PictureProblem) as problem:
-            app.say(Level.WARNING, "The picture cannot be sent", str(problem))
 
     async def _run_shell(self, command: str) -> None:
         app = self._app
