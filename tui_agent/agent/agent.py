@@ -33,6 +33,7 @@ from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.turn import Parts, Turn
 from tui_agent.agent.user_shell import is_note
+from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.changes import Outlook, PreviewedStep
 from tui_agent.context.effects import Refusal, StepDone, Steps
 from tui_agent.context.engine import ContextEngine
@@ -127,7 +128,10 @@ class Agent:
         workspace = workspace or Workspace(Path.cwd())
         gate = PermissionGate(permissions, workspace) if isinstance(permissions, str) else permissions
         self._toolbox = Toolbox(registry, gate, ask or nobody, workspace, self._texts)
-        self._parts = Parts(self._record, self._active, self._toolbox, self.tracker, self._steps, self._guards)
+        self._caches = CacheWatch()
+        self._parts = Parts(
+            self._record, self._active, self._toolbox, self.tracker, self._steps, self._guards, self._caches
+        )
         self._one_at_a_time = asyncio.Lock()
         self._holder: asyncio.Task[object] | None = None
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
@@ -276,6 +280,11 @@ class Agent:
         Cancelled, it stops the command and notes what was printed so far. Raises `StorageError`.
         """
         await self._toolbox.run_for_user(command, self._engine, self._tell, self.note)
+
+    @property
+    def missed_caches(self) -> list[str]:
+        """Lines that say which calls read less from the provider's cache than they could have, and why."""
+        return self._caches.report()
 
     # The model
 

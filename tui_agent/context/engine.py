@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import structs
 
 from tui_agent.context.budget import Budget, Thresholds, Window, budget_of, resolve_window, thresholds
+from tui_agent.context.cache_watch import ColdSend, cold_send
 from tui_agent.context.changes import (
     Outlook,
     PreviewedStep,
@@ -564,6 +565,14 @@ class ContextEngine:
             same_model=call is not None and call.model == self.model.name,
             same_prefix=call is None or prefix is None or prefix.seq < call.seq,
         )
+
+    def cold_send(self) -> ColdSend | None:
+        """What is to be told before the next request, whose cache is gone; None where nothing is."""
+        cache = self.cache
+        if not cache.cold or self.view.last_call is None:
+            return None
+        here, least = self.situation(between_turns=False), self.settings.context.cold_notice_usd
+        return cold_send(here, cache, self.forecast("compact"), at_least_usd=least)
 
     # One step each
 

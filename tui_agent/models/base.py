@@ -99,13 +99,16 @@ class Retrying(msgspec.Struct, frozen=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The whole answer. `dropped_reasoning` counts blocks the provider itself left out of the request."""
+    """The whole answer. `dropped_reasoning` counts blocks the provider itself left out of the request; `cache_miss` is
+    why it could not read all of the last request's prefix from its cache, where it tells (``messages_changed`` …).
+    """
 
     blocks: tuple[Block, ...]
     usage: Usage
     stop_reason: StopReason
     model: str = ""
     dropped_reasoning: int = 0
+    cache_miss: str = ""
 
 
 class Metered(msgspec.Struct, frozen=True):
