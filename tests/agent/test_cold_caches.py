@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.agent.talking import say, talking
+from tests.agent.talking import put, say, talking
 from tests.agent.test_nothing_bricks import MODELS, failures, goes_on, prose, run_with, serving
 from tests.servers.script import Step
 from tui_agent.agent import events
@@ -16,7 +16,7 @@ from tui_agent.agent.commands import run_command
 from tui_agent.context.cache_watch import CacheMiss, CacheWatch, cold_send
 from tui_agent.context.economics import CacheState, Forecast, Rates
 from tui_agent.conversation.blocks import Text, ToolDefinition
-from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.entries import Message, Shortened, Usage
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.session import Session
 from tui_agent.storage.trace import read_events
@@ -104,6 +104,30 @@ def test_what_a_context_step_changed_is_named(tmp_path: Path, monkeypatch: pytes
             assert "earlier messages had changed (by a context step" in await usage_of(session)
 
     run_with(server, monkeypatch, talk)
+
+
+def test_what_the_provider_says_of_a_miss_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serving("anthropic", lambda _: Step(text="I have read it."), 1_000_000)
+
+    async def talk() -> None:
+        async with talking(tmp_path, STEADY) as session:
+            await goes_on(session, *LONG)
+            # A layer that nobody knows of changes an early message.
+            first = next(e for e in session.agent.engine.view.log if isinstance(e, Message) and e.role == "user")
+            change = Shortened(items=(first.seq,), blocks=((Text("Something else."),),), reason="a test")
+            await put(session, change)
+            await goes_on(session, "And now?")
+            stats = await usage_of(session)
+            assert "earlier messages had changed" in stats
+            assert stats.endswith("the provider says: messages_changed")
+            server.cache.clear()
+            await goes_on(session, "And now?")
+            assert (await usage_of(session)).endswith("though nothing had changed")
+
+    run_with(server, monkeypatch, talk)
+    asked = [json.loads(request.body)["diagnostics"]["previous_message_id"] for request in server.model_requests]
+    assert asked[0] is None
+    assert all(each.startswith("msg_") for each in asked[1:])
 
 
 def test_nothing_is_expected_of_a_provider_that_promises_nothing(

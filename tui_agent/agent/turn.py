@@ -284,7 +284,10 @@ class Turn:
             cost = cost_usd(completed.usage, profile.prices)
             self._tracker.record(profile.name, completed.usage, cost)
         missed = self._caches.answered(
-            completed.usage, self._engine.model.rates(completed.usage.input_tokens), completed.cache_miss
+            completed.usage,
+            self._engine.model.rates(completed.usage.input_tokens),
+            told=completed.cache_miss,
+            answer=completed.answer_id,
         )
         if missed is not None:
             self._record.trace.record("cache_miss", {**missed._asdict(), "text": missed.text()})
@@ -306,7 +309,8 @@ class Turn:
         return completed
 
     async def _listen(self, prepared: Prepared) -> Completed:
-        async with aclosing(stream_with_retries(self._active.model, prepared.request)) as stream:
+        request = msgspec.structs.replace(prepared.request, follows=self._caches.newest)
+        async with aclosing(stream_with_retries(self._active.model, request)) as stream:
             async for event in stream:
                 match event:
                     case TextDelta():

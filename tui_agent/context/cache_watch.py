@@ -106,11 +106,12 @@ class _Sent:
 class CacheWatch:
     """Compares each request of a conversation, and what was read for it, with the one before it.
 
-    `misses` are those of this run of the program, oldest first.
+    `misses` are those of this run of the program, oldest first; `newest` is the provider's id of the newest answer.
     """
 
     def __init__(self) -> None:
         self.misses: list[CacheMiss] = []
+        self.newest = ""
         self._before: _Sent | None = None
         self._now: _Sent | None = None
         self._left_before = 0
@@ -120,8 +121,12 @@ class CacheWatch:
         self._left_before = last.cache_read_tokens + last.cache_write_tokens if last is not None else 0
         self._now = _Sent(model, request, cache, edits)
 
-    def answered(self, usage: Usage, rates: Rates | None, told: str = "") -> CacheMiss | None:
-        """The answer has come; why it read less than it could have, if it did. `told`: the provider's own reason."""
+    def answered(self, usage: Usage, rates: Rates | None, told: str = "", answer: str = "") -> CacheMiss | None:
+        """The answer has come; why it read less than it could have, if it did.
+
+        `told` is the provider's own reason, `answer` its id of the answer.
+        """
+        self.newest = answer
         before, now, expected = self._before, self._now, self._left_before
         if now is None:
             return None

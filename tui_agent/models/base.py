@@ -100,7 +100,8 @@ class Retrying(msgspec.Struct, frozen=True):
 
 class Completed(msgspec.Struct, frozen=True):
     """The whole answer. `dropped_reasoning` counts blocks the provider itself left out of the request; `cache_miss` is
-    why it could not read all of the last request's prefix from its cache, where it tells (``messages_changed`` …).
+    why it could not read all of the last request's prefix from its cache, where it tells (``messages_changed`` …);
+    `answer_id` is what the provider calls this answer, for the next request's `follows`.
     """
 
     blocks: tuple[Block, ...]
@@ -109,6 +110,7 @@ class Completed(msgspec.Struct, frozen=True):
     model: str = ""
     dropped_reasoning: int = 0
     cache_miss: str = ""
+    answer_id: str = ""
 
 
 class Metered(msgspec.Struct, frozen=True):

@@ -46,6 +46,7 @@ class AnthropicModel:
         self._profile = profile
         self._idle_timeout_s = idle_timeout_s
         self._thinking: Thinking = thinking_of(profile.id)
+        self._diagnoses = False
         self._encoder = RequestEncoder()
         self._connection: Connection[AsyncAnthropic] = Connection(self._connect, lambda client: client.close())
 
@@ -106,7 +107,7 @@ class AnthropicModel:
     async def _events(self, client: "AsyncAnthropic", request: ModelRequest) -> AsyncGenerator[object, None]:
         from anthropic import AsyncStream
 
-        options = Options(self._profile.id, self._thinking, self._profile.bound_reasoning)
+        options = Options(self._profile.id, self._thinking, self._profile.bound_reasoning, self._diagnoses)
         body = await asyncio.to_thread(self._encoder.encode, request, options)
         wanted = betas(options, request.max_tokens)
         stream = await client.post(
@@ -130,6 +131,8 @@ class AnthropicModel:
             if isinstance(told, int) and told > 0:
                 changes[name] = told
                 changes["source"] = "provider"
+        # Whoever tells the line is Anthropic's own API of 2026; what else stands at the address may refuse the field.
+        self._diagnoses = isinstance(info.line, str)
         if isinstance(info.line, str) and info.line in TIER_OF_LINE:
             changes["tier"] = TIER_OF_LINE[info.line]
         if info.capabilities is not None:

@@ -33,11 +33,15 @@ _NO_TEXT = "(no output)"
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What of a request depends on the model: its id, how it thinks, whether its thinking is bound to its prefix."""
+    """What of a request depends on the model: its id, how it thinks, whether its thinking is bound to its prefix.
+
+    `diagnoses`: who answers is asked why a cache was missed.
+    """
 
     model: str
     thinking: Thinking
     bound: bool
+    diagnoses: bool = False
 
 
 def betas(options: Options, max_tokens: int) -> str:
@@ -103,7 +107,10 @@ class RequestEncoder:
             mark: Fields = {} if request.one_off else {"cache_control": _MARK}
             head["system"] = [{"type": "text", "text": valid_text(request.system), **mark}]
         messages = b",".join(self._messages(request))
-        return encode(head)[:-1] + b',"messages":[' + messages + b"]}"
+        tail = b"]}"
+        if options.diagnoses and request.follows is not None:
+            tail = b'],"diagnostics":%b}' % encode({"previous_message_id": request.follows or None})
+        return encode(head)[:-1] + b',"messages":[' + messages + tail
 
     def _messages(self, request: ModelRequest) -> Iterable[bytes]:
         marked = _marked(request)
