@@ -11,7 +11,7 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.commands import Reply, is_command, run_command
-from tui_agent.agent.pictures import mentioned_pictures, read_pictures
+from tui_agent.agent.pictures import mentioned_pictures, read_pictures, smaller_text
 from tui_agent.arguments import Arguments, ExitCode, OutputFormat
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage
@@ -118,6 +118,8 @@ async def _turn(session: Session, arguments: Arguments, outcome: "_Outcome") -> 
                     outcome.failure = event
                 case events.TurnFinished():
                     outcome.finished = event
+                case events.Notice() if not streaming:
+                    _say(" ".join(part for part in (event.title + ":", event.text, event.hint) if part))
                 case events.Alert() if not streaming:
                     _say(f"watchdog: {event.text}")
                 case _:
@@ -138,6 +140,8 @@ async def _pictures(session: Session, arguments: Arguments) -> tuple[Image, ...]
     found = await asyncio.to_thread(read_pictures, named, session.folder)
     for problem in found.problems:
         _say(f"Not sent as a picture: {problem}")
+    if found.smaller:
+        _say(f"Sent smaller: {smaller_text(found.smaller)}")
     return found.images
 
 

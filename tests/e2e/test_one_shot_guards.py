@@ -136,3 +136,14 @@ def test_pictures_that_the_prompt_of_a_one_shot_run_mentions(tmp_path: Path) -> 
         assert server.model_requests[-1].body.count(b'"type":"image"') == 20
         assert program.ask("-p", "And now?", "-c")["result"] == "I see."
         assert server.violations == []
+
+
+def test_a_one_shot_run_is_told_of_a_cold_cache(tmp_path: Path) -> None:
+    with in_thread(AnthropicServer(lambda _: Step(text="Here."))) as server:
+        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT__CONTEXT__COLD_NOTICE_USD": "0.001"})
+        assert "cold" not in program.ask("-p", "Hello.", "--model", MODELS["anthropic"])["stderr"]
+        assert "cold" not in program.ask("-p", "And now?", "-c")["stderr"]
+        told = program.run("-p", "And now?", "-c", "--model", "claude-sonnet-5-5")
+        assert (told.returncode, told.stdout.strip()) == (0, "Here.")
+        assert "The cache is cold: This call reads" in told.stderr
+        assert "another model answers, whose cache is empty" in told.stderr
