@@ -352,6 +352,31 @@ async def test_twenty_large_pictures_and_what_is_none(arguments: Arguments, monk
         assert server.violations == []
 
 
+async def test_escape_while_pictures_are_read_gives_the_text_back(
+    arguments: Arguments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{number}.png" for number in range(12)]
+    for name in names:
+        (arguments.folder / name).write_bytes(noise((2_100, 1_500)))
+    with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        async with app.run_test() as pilot:
+            await opened(app, pilot)
+            text = "what is on " + " ".join(f"@{name}" for name in names)
+            await send(app, pilot, text + " ")
+            busy = app.conductor.busy
+            await app.conductor.stop()
+            assert (busy, app.conductor.busy) == (True, False)
+            assert app.entry.prompt.text.strip() == text
+            app.entry.prompt.clear_draft()
+            await send(app, pilot, "and now?")
+            await until(pilot, lambda: "I see." in said(app) and not app.conductor.busy)
+        assert len(server.model_requests) == 1
+        assert b'"image"' not in server.model_requests[0].body
+
+
 async def test_a_paste_of_forty_megabytes_of_pictures(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
     data = noise((1_300, 1_000))
     pasted = [f"data:image/png;base64,{base64.b64encode(data + bytes([number])).decode()}" for number in range(8)]
