@@ -11,7 +11,9 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.commands import Reply, is_command, run_command
+from tui_agent.agent.pictures import mentioned_pictures, read_pictures, smaller_text
 from tui_agent.arguments import Arguments, ExitCode, OutputFormat
+from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.catalogue import missing_key
 from tui_agent.models.usage import UsageTracker
@@ -108,19 +110,39 @@ async def _turn(session: Session, arguments: Arguments, outcome: "_Outcome") -> 
     _on_signals(session.agent.interrupt)
     if streaming:
         _print(msgspec.json.encode({"type": "session", "session_id": session.id, "model": session.agent.profile.name}))
-    async with aclosing(session.agent.run(arguments.prompt or "")) as stream:
+    images = await _pictures(session, arguments)
+    async with aclosing(session.agent.run(arguments.prompt or "", images)) as stream:
         async for event in stream:
             match event:
                 case events.TurnFailed():
                     outcome.failure = event
                 case events.TurnFinished():
                     outcome.finished = event
+                case events.Notice() if not streaming:
+                    _say(" ".join(part for part in (event.title + ":", event.text, event.hint) if part))
                 case events.Alert() if not streaming:
                     _say(f"watchdog: {event.text}")
                 case _:
                     pass
             if streaming:
                 _print(events.encode(event))
+
+
+async def _pictures(session: Session, arguments: Arguments) -> tuple[Image, ...]:
+    """The pictures that the prompt mentions; what cannot be sent is told."""
+    prompt = arguments.prompt or ""
+    named = {name: read for _, name, read in mentioned_pictures(prompt, arguments.folder)}
+    if not named:
+        return ()
+    if not session.agent.profile.images:
+        _say(f"{session.agent.profile.name} cannot see pictures: only the words are sent.")
+        return ()
+    found = await asyncio.to_thread(read_pictures, named, session.folder)
+    for problem in found.problems:
+        _say(f"Not sent as a picture: {problem}")
+    if found.smaller:
+        _say(f"Sent smaller: {smaller_text(found.smaller)}")
+    return found.images
 
 
 async def _command(session: Session, arguments: Arguments, outcome: "_Outcome") -> None:

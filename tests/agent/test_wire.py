@@ -18,7 +18,17 @@ from tui_agent.agent import events
 from tui_agent.conversation.entries import AnyEntry, ContextEntry, Message, ModelSwitched, Prefix
 
 MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
-STEERING = {"max_tokens", "messages", "contents", "stream", "system", "tools", "systemInstruction", "generationConfig"}
+STEERING = {
+    "max_tokens",
+    "messages",
+    "contents",
+    "stream",
+    "system",
+    "tools",
+    "systemInstruction",
+    "generationConfig",
+    "diagnostics",
+}
 
 
 def pieces(body: dict[str, Any]) -> list[bytes]:

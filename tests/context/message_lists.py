@@ -1,6 +1,5 @@
 """Message lists as other programs hold them: valid ones of each form, and `odd` ones with keys that nobody knows."""
 
-import base64
 import json
 from typing import TypeAlias
 
@@ -8,11 +7,11 @@ from hypothesis import strategies as st
 
 from tests.servers import signing
 from tests.servers.gemini_rules import function_content
+from tests.servers.pictures import PNG
 
 Json: TypeAlias = dict[str, object]
 
 CLAUDE, GEMINI = "claude-opus-4-7", "gemini-3.8-flash"
-PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(16)).decode()
 
 words = st.text(alphabet=st.sampled_from('ab {}"\\\n\té漢😀[]'), min_size=1, max_size=12).filter(str.strip)
 names = st.sampled_from(["read_file", "grep", "list-dir"])

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from tests.context.message_lists import CLAUDE, GEMINI, LISTS, PNG, Json
+from tests.context.message_lists import CLAUDE, GEMINI, LISTS, Json
 from tests.conversation.logs import broken_rules
 from tests.servers import anthropic_rules, catalogue, gemini_rules
+from tests.servers.pictures import PNG
 from tui_agent.context.forms import Form, UnknownForm, read, split_system, write
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, Message, encode, tool_result, user_message

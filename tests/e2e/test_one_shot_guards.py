@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.billing import billed
+from tests.agent.test_pictures import photograph
 from tests.e2e.program import MODELS, Program, events_of
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
@@ -120,3 +121,29 @@ def test_a_watchdog_with_nobody_to_ask_says_what_else_it_can_do(tmp_path: Path) 
     assert "watchdog: read_file was called 5 times in a row" in told.stderr
     events = events_of(program.run("-p", LOOP, "--output-format", "stream-json").stdout)
     assert [event["action"] for event in events if event["type"] == "alert"] == ["warn"]
+
+
+def test_pictures_that_the_prompt_of_a_one_shot_run_mentions(tmp_path: Path) -> None:
+    with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
+        program = Program.in_folder(tmp_path, server.environment)
+        for number in range(20):
+            (program.project / f"{number}.jpg").write_bytes(photograph(number))
+        (program.project / "none.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(500))
+        mentions = " ".join(f"@{number}.jpg" for number in range(20))
+        done = program.run("-p", f"What is on {mentions} and @none.png?", "--model", MODELS["anthropic"])
+        assert (done.returncode, done.stdout.strip()) == (0, "I see.")
+        assert "Not sent as a picture: none.png: it is damaged, or no picture" in done.stderr
+        assert server.model_requests[-1].body.count(b'"type":"image"') == 20
+        assert program.ask("-p", "And now?", "-c")["result"] == "I see."
+        assert server.violations == []
+
+
+def test_a_one_shot_run_is_told_of_a_cold_cache(tmp_path: Path) -> None:
+    with in_thread(AnthropicServer(lambda _: Step(text="Here."))) as server:
+        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT__CONTEXT__COLD_NOTICE_USD": "0.001"})
+        assert "cold" not in program.ask("-p", "Hello.", "--model", MODELS["anthropic"])["stderr"]
+        assert "cold" not in program.ask("-p", "And now?", "-c")["stderr"]
+        told = program.run("-p", "And now?", "-c", "--model", "claude-sonnet-5-5")
+        assert (told.returncode, told.stdout.strip()) == (0, "Here.")
+        assert "The cache is cold: This call reads" in told.stderr
+        assert "another model answers, whose cache is empty" in told.stderr

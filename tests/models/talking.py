@@ -1,6 +1,5 @@
 """What the tests of both providers share: a conversation held through a `Model`, step by step."""
 
-import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import Any
 
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
+from tests.servers.pictures import PNG as ONE_PIXEL
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.base import Completed, Model, StreamEvent
@@ -15,7 +15,7 @@ from tui_agent.models.base import Completed, Model, StreamEvent
 Server = AnthropicServer | GeminiServer
 ServerClass = type[AnthropicServer] | type[GeminiServer]
 
-PNG = Image("image/png", base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(16)).decode())
+PNG = Image("image/png", ONE_PIXEL)
 SCHEMA = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
 NAMES = ("read_file", "grep", "list_dir", "edit_file", "run_command")
 TOOLS = tuple(ToolDefinition(name, f"The {name} tool.", SCHEMA) for name in NAMES)

@@ -258,7 +258,8 @@ class Heard:
         return self.model.profile
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        self.requests.append(request)
+        # By which id the provider knows the answer before is no part of the prompt.
+        self.requests.append(msgspec.structs.replace(request, follows=None))
         async for event in self.model.stream(request):
             yield event
 

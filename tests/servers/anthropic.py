@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+from functools import cached_property
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -50,6 +51,11 @@ class AnthropicServer(ProtocolServer):
 
     name = "anthropic"
     catalogue: ClassVar[tuple[ModelSpec, ...]] = ANTHROPIC
+
+    @cached_property
+    def _fingerprints(self) -> dict[str, dict[str, Any]]:
+        """The requests that asked for diagnostics, by the ids of their answers."""
+        return {}
 
     @property
     @override
@@ -119,11 +125,33 @@ class AnthropicServer(ProtocolServer):
         use = self.cache.use_marked(checked.spec.id, checked.segments, checked.spec.minimum_cached)
         cut = fault is not None and fault.kind == "malformed_args"
         step = within(step, checked.body["max_tokens"])
-        reply = Answering(checked, step, use, f"{checked.prefix}|{attempt}", cut_args=cut).reply()
+        reply = Answering(
+            checked, step, use, f"{checked.prefix}|{attempt}", cut_args=cut, diagnostics=self._diagnostics(checked)
+        ).reply()
+        if checked.body.get("diagnostics") is not None:
+            self._fingerprints[str(reply.message["id"])] = checked.body
         if checked.body.get("stream"):
             await self.stream(recorded.number, reply, step, fault, exchange)
         else:
             await self.whole(recorded.number, reply, fault, exchange)
+
+    def _diagnostics(self, checked: Checked) -> dict[str, Any] | None:
+        """Where the prompt departs from that of the request named as the one before (cache diagnostics)."""
+        asked = checked.body.get("diagnostics")
+        if asked is None or asked.get("previous_message_id") is None:
+            return None
+        before, now = self._fingerprints.get(asked["previous_message_id"]), checked.body
+        if before is None:
+            return {"cache_miss_reason": {"type": "previous_message_not_found"}}
+        old = [_unmarked(message) for message in before["messages"]]
+        new = [_unmarked(message) for message in now["messages"]][: len(old)]
+        changed = [
+            name for name in ("model", "system", "tools") if _unmarked(before.get(name)) != _unmarked(now.get(name))
+        ]
+        changed += ["messages"] if old != new else []
+        if not changed:
+            return None
+        return {"cache_miss_reason": {"type": f"{changed[0]}_changed", "cache_missed_input_tokens": 1}}
 
     def _list(self, query: dict[str, str]) -> dict[str, Any]:
         infos = [model_info(spec) for spec in self.models.values()]
@@ -135,15 +163,32 @@ class AnthropicServer(ProtocolServer):
         return {"data": page, "has_more": more, "first_id": first, "last_id": last}
 
 
+def _unmarked(value: Any) -> Any:
+    """The value without cache marks."""
+    if isinstance(value, dict):
+        return {key: _unmarked(item) for key, item in value.items() if key != "cache_control"}
+    return [_unmarked(item) for item in value] if isinstance(value, list) else value
+
+
 class Answering:
     """Turns one step into a message and its events."""
 
-    def __init__(self, checked: Checked, step: Step, use: CacheUse, nonce: str, *, cut_args: bool = False) -> None:
+    def __init__(
+        self,
+        checked: Checked,
+        step: Step,
+        use: CacheUse,
+        nonce: str,
+        *,
+        cut_args: bool = False,
+        diagnostics: dict[str, Any] | None = None,
+    ) -> None:
         self._checked = checked
         self._step = step
         self._use = use
         self._nonce = nonce
         self._cut_args = cut_args
+        self._diagnostics = diagnostics
 
     def reply(self) -> Reply:
         step = self._step
@@ -155,6 +200,8 @@ class Answering:
         usage = {**self._input_usage(), "output_tokens": self._output_tokens()}
         message: dict[str, Any] = {"id": f"msg_{self._id('message')}", "type": "message", "role": "assistant"}
         message |= {"model": self._checked.spec.id, "content": blocks, **stop, "usage": usage}
+        if self._diagnostics is not None:
+            message["diagnostics"] = self._diagnostics
         if BINDING_BETA in self._checked.betas:
             message["input_transformations"] = self._checked.dropped
         return Reply(message, self._events(message, blocks, stop, usage), _flat(usage))

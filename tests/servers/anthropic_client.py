@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import anthropic
@@ -13,7 +12,6 @@ from tests.servers.anthropic import AnthropicServer
 
 TOOL = {"name": "read_file", "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}}
 TOOLS = [{**TOOL, "name": name} for name in ("read_file", "grep", "list_dir", "edit_file", "run_command")]
-PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(16)).decode()
 DROP = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 
 

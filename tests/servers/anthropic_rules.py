@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from io import BytesIO
 from typing import Any
-
-from PIL import Image
 
 from tests.servers import signing
 from tests.servers.anthropic_schema import (
@@ -27,6 +22,7 @@ from tests.servers.anthropic_schema import (
 from tests.servers.cache import Segment, prefix_digests
 from tests.servers.catalogue import ModelSpec
 from tests.servers.faults import RuleBroken
+from tests.servers.pictures import check_pictures, picture_size
 from tests.servers.server import compact, parse_body, tokens_in
 
 IMAGE_TOKENS = 1600
@@ -65,6 +61,7 @@ def check(headers: dict[str, str], raw: bytes, models: dict[str, ModelSpec], *, 
     check_tools(body.get("tools", []))
     for i, message in enumerate(body["messages"]):
         check_message(message, f"messages.{i}")
+    check_pictures(body, spec.window)
     _check_cache_marks(body)
     _check_roles(body["messages"], spec)
     _check_pairing(body["messages"])
@@ -161,13 +158,9 @@ def _segment(block: Any, role: str) -> Segment:
     return Segment(text.encode(), size, mark.get("ttl", "5m") if mark else None)
 
 
-@lru_cache
 def _image_tokens(data: str) -> int:
-    try:
-        with Image.open(BytesIO(b64decode(data))) as image:
-            return min(IMAGE_TOKENS, -(-image.width * image.height // 750))
-    except (OSError, ValueError):
-        return IMAGE_TOKENS
+    size = picture_size(data)
+    return min(IMAGE_TOKENS, -(-size[0] * size[1] // 750)) if size is not None else IMAGE_TOKENS
 
 
 def _check_headers(headers: dict[str, str], raw: bytes) -> tuple[str, frozenset[str]]:

@@ -12,11 +12,13 @@ from tests.servers.cache import Segment
 from tests.servers.catalogue import ModelSpec
 from tests.servers.faults import RuleBroken
 from tests.servers.gemini_schema import check_content, check_settings, signature_bytes
+from tests.servers.pictures import picture_size
 from tests.servers.server import compact, parse_body, tokens_in
 
 SENTINEL = b"skip_thought_signature_validator"
 IMAGE_TOKENS = 1120
 BODY_LIMIT = 100 * 1024 * 1024
+INLINE_LIMIT = 20 * 1024 * 1024
 _OWN_DATA = frozenset({"args", "response", "parametersJsonSchema", "responseJsonSchema", "partMetadata", "default"})
 
 
@@ -44,6 +46,7 @@ def check(raw: bytes, spec: ModelSpec, *, counting: bool = False) -> Checked:
     for i, content in enumerate(contents):
         check_content(content, f"contents[{i}]")
     if not counting:
+        _check_pictures(raw, contents)
         _check_turns(contents)
         _check_signatures(contents, spec)
     segments = prompt_segments(body)
@@ -51,6 +54,15 @@ def check(raw: bytes, spec: ModelSpec, *, counting: bool = False) -> Checked:
     if tokens > spec.window and not counting:
         raise RuleBroken(overflow_message(tokens, spec.window))
     return Checked(body, spec, segments, tokens)
+
+
+def _check_pictures(raw: bytes, contents: list[Any]) -> None:
+    """Inline data: 20 MB with everything around it (Gemini API, image understanding), and every picture readable."""
+    data = [part["inlineData"].get("data", "") for each in contents for part in each["parts"] if "inlineData" in part]
+    if data and len(raw) > INLINE_LIMIT:
+        raise RuleBroken(f"Request payload size exceeds the limit: {INLINE_LIMIT} bytes.")
+    if any(picture_size(each) is None for each in data):
+        raise RuleBroken("Unable to process input image. Please retry or report in https://developers.google.com")
 
 
 def overflow_message(tokens: int, window: int) -> str:

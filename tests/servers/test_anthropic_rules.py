@@ -10,8 +10,9 @@ import httpx2
 import pytest
 
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.anthropic_client import DROP, MARK, PNG, TOOL, TOOLS, Talk, assistant, body, result, text, use, user
+from tests.servers.anthropic_client import DROP, MARK, TOOL, TOOLS, Talk, assistant, body, result, text, use, user
 from tests.servers.anthropic_rules import estimate_tokens
+from tests.servers.pictures import PNG
 from tests.servers.script import Script, Step
 
 

@@ -15,6 +15,7 @@ from google.genai import errors, types
 from tests.servers.coding_task import ANSWER, coding_task_script
 from tests.servers.gemini import GeminiServer
 from tests.servers.gemini_rules import SENTINEL, estimate_tokens
+from tests.servers.pictures import PNG
 from tests.servers.script import Call, Fault, FaultKind, Script, Step
 
 NAMES = ("read_file", "grep", "list_dir", "edit_file", "run_command")
@@ -248,7 +249,7 @@ async def test_rule(talk: Talk, rule: str) -> None:
 
 
 async def test_what_the_rules_allow(talk: Talk) -> None:
-    image = {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(b"\x89PNG").decode()}}
+    image = {"inlineData": {"mimeType": "image/png", "data": PNG}}
     encoded = base64.b64encode(SENTINEL).decode()
     request = body(
         user(text("x"), image),

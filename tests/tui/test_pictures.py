@@ -6,9 +6,10 @@ from typing import Final
 
 import pytest
 
+from tui_agent.agent.pictures import PictureProblem, as_picture
 from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
 from tui_agent.tui.prompt.mentions import as_mention, read_pictures
-from tui_agent.tui.prompt.pictures import CHIP, PictureProblem, as_picture, decoded, is_encoded, keep
+from tui_agent.tui.prompt.pictures import CHIP, decoded, is_encoded, keep
 
 PNG: Final = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -12,6 +12,7 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
+from tests.agent.test_pictures import SLOWEST_S, longest_wait, noise, photograph
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script, Step
@@ -328,6 +329,80 @@ async def test_pasted_pictures_are_chips_that_can_be_deleted_and_are_sent(
         assert server.violations == []
         (request,) = server.model_requests
         assert base64.b64encode(PNG) in request.body
+
+
+async def test_twenty_large_pictures_and_what_is_none(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{number}.jpg" for number in range(20)]
+    for number, name in enumerate(names):
+        (arguments.folder / name).write_bytes(photograph(number))
+    (arguments.folder / "none.jpg").write_bytes(b"\xff\xd8\xff" + bytes(500))
+    with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        async with app.run_test() as pilot:
+            await opened(app, pilot)
+            await send(app, pilot, "what is on " + " ".join(f"@{name}" for name in [*names, "none.jpg"]) + " ")
+            await until(pilot, lambda: "I see." in said(app) and not app.conductor.busy)
+            assert "[20 images]" in said(app)
+            assert "none.jpg: it is damaged, or no picture" in said(app)
+            assert "The originals of 20 are kept" in said(app)
+            await send(app, pilot, "and now?")
+            await until(pilot, lambda: said(app).count("I see.") == 2 and not app.conductor.busy)
+        assert server.violations == []
+
+
+async def test_escape_while_pictures_are_read_gives_the_text_back(
+    arguments: Arguments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{number}.png" for number in range(12)]
+    for name in names:
+        (arguments.folder / name).write_bytes(noise((2_100, 1_500)))
+    with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        async with app.run_test() as pilot:
+            await opened(app, pilot)
+            text = "what is on " + " ".join(f"@{name}" for name in names)
+            await send(app, pilot, text + " ")
+            busy = app.conductor.busy
+            await app.conductor.stop()
+            assert (busy, app.conductor.busy) == (True, False)
+            assert app.entry.prompt.text.strip() == text
+            app.entry.prompt.clear_draft()
+            await send(app, pilot, "and now?")
+            await until(pilot, lambda: "I see." in said(app) and not app.conductor.busy)
+        assert len(server.model_requests) == 1
+        assert b'"image"' not in server.model_requests[0].body
+
+
+async def test_a_paste_of_forty_megabytes_of_pictures(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = noise((1_300, 1_000))
+    pasted = [f"data:image/png;base64,{base64.b64encode(data + bytes([number])).decode()}" for number in range(8)]
+    pasted.insert(4, "data:image/png;base64,AAAA")
+    text = "\n".join(pasted)
+    assert len(text) > 40_000_000
+    with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        async with app.run_test() as pilot:
+            await opened(app, pilot)
+            held_up = 0.0
+
+            async def paste() -> None:
+                app.entry.prompt.post_message(events.Paste(text))
+                await until(pilot, lambda: app.entry.prompt.text.count("[picture ") == 8)
+
+            held_up = await longest_wait(paste)
+            assert "cannot be sent" in said(app)
+            await pilot.press("enter")
+            await until(pilot, lambda: "I see." in said(app) and not app.conductor.busy)
+            await send(app, pilot, "and now?")
+            await until(pilot, lambda: said(app).count("I see.") == 2 and not app.conductor.busy)
+        assert server.violations == []
+    assert held_up < 2 * SLOWEST_S
 
 
 async def test_what_is_no_picture_after_all_stays_as_it_was_pasted(arguments: Arguments) -> None:

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import structs
+
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel, SmallModel
 from tui_agent.agent.branches import Branch, Prompt, branches, prompts, turn_start
@@ -24,12 +26,14 @@ from tui_agent.agent.overview import (
     overview,
     switch_outlook,
 )
+from tui_agent.agent.pictures import attach, smaller_text
 from tui_agent.agent.record import Record
 from tui_agent.agent.steps import Checkpointer, Compactor, StepRunner, Texts
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.turn import Parts, Turn
 from tui_agent.agent.user_shell import is_note
+from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.changes import Outlook, PreviewedStep
 from tui_agent.context.effects import Refusal, StepDone, Steps
 from tui_agent.context.engine import ContextEngine
@@ -125,7 +129,10 @@ class Agent:
         workspace = workspace or Workspace(Path.cwd())
         gate = PermissionGate(permissions, workspace) if isinstance(permissions, str) else permissions
         self._toolbox = Toolbox(registry, gate, ask or nobody, workspace, self._texts)
-        self._parts = Parts(self._record, self._active, self._toolbox, self.tracker, self._steps, self._guards)
+        self._caches = CacheWatch()
+        self._parts = Parts(
+            self._record, self._active, self._toolbox, self.tracker, self._steps, self._guards, self._caches
+        )
         self._one_at_a_time = asyncio.Lock()
         self._holder: asyncio.Task[object] | None = None
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
@@ -176,6 +183,8 @@ class Agent:
         text = text_of(message.blocks, Text) if message else ""
         tell(events.TurnStarted(seq=len(self._record.view.log), text=text))
         try:
+            if message is not None:
+                message = structs.replace(message, blocks=await self._attached(user_blocks(message.blocks), tell))
             if message is not None and self._one_at_a_time.locked():
                 # The user asked for a compaction that still runs; their next words are on disk meanwhile.
                 await self._record.append(Queued(blocks=user_blocks(message.blocks)))
@@ -220,11 +229,29 @@ class Agent:
 
     async def queue(self, text: str, images: tuple[Image, ...] = ()) -> int:
         """Keep a text for the next step of the running turn; its number. Raises `NotRunning`, `StorageError`."""
+        if not self.busy:
+            raise NotRunning("no turn is running")
+        said: tuple[Text | Image, ...] = (Text(valid_text(text)), *images) if text.strip() else images
+        blocks = await self._attached(said, self._tell)
         async with self._finishing:
             if not self.busy:
                 raise NotRunning("no turn is running")
-            blocks: tuple[Text | Image, ...] = (Text(valid_text(text)), *images) if text.strip() else images
             return await self._record.append(Queued(blocks=blocks))
+
+    async def _attached(
+        self, blocks: tuple[Text | Image, ...], emit: Callable[[events.AgentEvent], None]
+    ) -> tuple[Text | Image, ...]:
+        """What was said, its pictures as providers take them; listeners are told what became of the others."""
+        attached = await attach(
+            tuple(block for block in blocks if isinstance(block, Image)), lambda: self._texts.folder
+        )
+        if attached.problems:
+            told = "\n".join(f"A picture: {problem}" for problem in attached.problems)
+            emit(events.Notice(level="warning", title="Not sent as a picture", text=told))
+        if attached.smaller:
+            emit(events.Notice(level="info", title="Sent smaller", text=smaller_text(attached.smaller)))
+        made = iter(attached.blocks)
+        return tuple(next(made) if isinstance(block, Image) else block for block in blocks)
 
     def queued(self) -> tuple[tuple[int, str], ...]:
         """What waits for delivery: its number and text."""
@@ -254,6 +281,11 @@ class Agent:
         Cancelled, it stops the command and notes what was printed so far. Raises `StorageError`.
         """
         await self._toolbox.run_for_user(command, self._engine, self._tell, self.note)
+
+    @property
+    def missed_caches(self) -> list[str]:
+        """Lines that say which calls read less from the provider's cache than they could have, and why."""
+        return self._caches.report()
 
     # The model
 

@@ -133,6 +133,8 @@ async def _stats(agent: "Agent", _: str) -> Reply:
     models = agent.tracker.by_model()
     if len(models) > 1:
         lines += ["", *(_totals(name, totals) for name, totals in models.items())]
+    if missed := agent.missed_caches:
+        lines += ["", *missed]
     return Reply("Usage", "\n".join(lines))
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from tui_agent.agent import events
+from tui_agent.agent.pictures import attach
 from tui_agent.agent.record import Record
 from tui_agent.agent.steps import Emit, Texts
 from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
 from tui_agent.context.counting import estimate
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Evicted, Whole
-from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
+from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
@@ -231,8 +232,12 @@ class Toolbox:
     ) -> None:
         raw = valid_text(output.text) if output.text.strip() else NO_OUTPUT
         fitted = await self._fit(call, raw, output.paged, record.engine)
+        attached = await attach(output.images, lambda: self._texts.folder)
+        notes = [block.text for block in attached.blocks if isinstance(block, Text)]
+        images = tuple(block for block in attached.blocks if isinstance(block, Image))
         duration_ms = _since(began)
-        result = ToolResult(call.id, fitted.text, is_error=output.is_error, images=output.images)
+        shown = "\n".join((fitted.text, *notes))
+        result = ToolResult(call.id, shown, is_error=output.is_error, images=images)
         undone = status if status in ("denied", "interrupted") else ""
         answer = tool_result(
             result,

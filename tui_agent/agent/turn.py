@@ -18,6 +18,7 @@ from tui_agent.agent.record import CallAccount, Record
 from tui_agent.agent.steps import Emit, StepRunner
 from tui_agent.agent.toolbox import NOT_APPROVED, Toolbox
 from tui_agent.agent.user_shell import is_note
+from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.engine import Prepared
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
@@ -30,7 +31,9 @@ from tui_agent.models.base import (
     ContextOverflow,
     Metered,
     ModelError,
+    PictureRefused,
     ReasoningDelta,
+    RequestTooLarge,
     Retrying,
     TextDelta,
     ToolCallDelta,
@@ -63,6 +66,7 @@ class Parts(NamedTuple):
     tracker: UsageTracker
     steps: StepRunner
     guards: Guards
+    caches: CacheWatch
 
 
 @dataclass(slots=True)
@@ -79,7 +83,7 @@ class Turn:
     """One turn of a conversation, from the user's words to the final answer. Runs once."""
 
     def __init__(self, parts: Parts, emit: Emit) -> None:
-        self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards = parts
+        self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards, self._caches = parts
         self._engine = self._record.engine
         self._account = CallAccount(self._record, self._tracker)
         self._emit = emit
@@ -88,6 +92,8 @@ class Turn:
         self._stop_reason = "end_turn"
         self._calls = 0
         self._recoveries = 0
+        self._picture_refused = False
+        self._announced = 0
         self._started = time.monotonic()
 
     @property
@@ -220,15 +226,23 @@ class Turn:
                 if not self._engine.fits:
                     await self._steps.run(self._engine.recover(), self._emit)
                 self._refuse_what_cannot_fit()
+                await self._announce_a_cold_send()
                 return await self._ask(self._engine.request())
             except TooLarge:
                 raise
             except ContextOverflow as overflow:
                 self._engine.learn_limit(overflow.limit)
+                if isinstance(overflow, RequestTooLarge):
+                    self._engine.learn_too_many_bytes()
                 self._recoveries += 1
                 if self._recoveries > self._engine.settings.compaction.max_compaction_recoveries:
                     raise
                 if not await self._steps.run(self._engine.recover(), self._emit):
+                    raise
+            except PictureRefused as refused:
+                # Smaller, then none: so it ends.
+                again, self._picture_refused = self._picture_refused, True
+                if not await self._steps.run(self._engine.give_way(refused.pictures, others=again), self._emit):
                     raise
 
     def _refuse_what_cannot_fit(self) -> None:
@@ -241,16 +255,42 @@ class Turn:
                 limit=budget.limit,
             )
 
+    async def _announce_a_cold_send(self) -> None:
+        """Say, once for each answer, what a call costs whose cache is gone."""
+        last = self._record.view.last_call
+        if last is None or last.seq == self._announced:
+            return
+        cold = await self._steps.compute(self._engine.cold_send)
+        if cold is not None:
+            self._announced = last.seq
+            self._emit(events.Notice(level="info", title="The cache is cold", text=cold.text()))
+
     async def _ask(self, prepared: Prepared) -> Completed:
         profile = self._active.profile
         with self._guards.calling(profile, prepared.tokens, self._record, self._emit):
             self._emit(events.ModelCallStarted(model=profile.name, tokens=prepared.tokens))
+            last = self._record.view.last_call
+            self._caches.sends(
+                profile.name,
+                prepared.request,
+                self._engine.cache,
+                edits=self._record.view.edits,
+                last=last.usage if last is not None else None,
+            )
             began = time.monotonic()
             self._reply = Reply()
             completed = await self._listen(prepared)
             duration_ms = int(1000 * (time.monotonic() - began))
             cost = cost_usd(completed.usage, profile.prices)
             self._tracker.record(profile.name, completed.usage, cost)
+        missed = self._caches.answered(
+            completed.usage,
+            self._engine.model.rates(completed.usage.input_tokens),
+            told=completed.cache_miss,
+            answer=completed.answer_id,
+        )
+        if missed is not None:
+            self._record.trace.record("cache_miss", {**missed._asdict(), "text": missed.text()})
         completed = msgspec.structs.replace(completed, blocks=entered_blocks(completed.blocks, self._record.view))
         message = Message(
             role="assistant",
@@ -269,7 +309,8 @@ class Turn:
         return completed
 
     async def _listen(self, prepared: Prepared) -> Completed:
-        async with aclosing(stream_with_retries(self._active.model, prepared.request)) as stream:
+        request = msgspec.structs.replace(prepared.request, follows=self._caches.newest)
+        async with aclosing(stream_with_retries(self._active.model, request)) as stream:
             async for event in stream:
                 match event:
                     case TextDelta():

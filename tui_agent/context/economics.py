@@ -45,7 +45,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     `window` is 0 where nobody knows it; `told_by_provider`: the provider said so, else the catalogue did;
     `fixed_window`: no setting makes it larger. `prices` holds the rates by the size of the request they start at,
     ascending from 0; empty: not known. `bound_reasoning`: reasoning is only accepted back under the prefix it was made
-    under. `small` is the cheaper model that could write a summary, None where there is none.
+    under. `small` is the cheaper model that could write a summary, None where there is none. `picture_bytes` and
+    `most_pictures` bound what one request holds of pictures, in bytes of base64 and in number; 0: no limit is known.
     """
 
     name: str
@@ -58,6 +59,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     cache_ttl_s: float = 300.0
     bound_reasoning: bool = False
     small: "ModelFacts | None" = None
+    picture_bytes: int = 0
+    most_pictures: int = 0
 
     def rates(self, tokens: float) -> Rates | None:
         """The rates of a request of `tokens`; None where they are not known."""

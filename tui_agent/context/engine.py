@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import structs
 
 from tui_agent.context.budget import Budget, Thresholds, Window, budget_of, resolve_window, thresholds
+from tui_agent.context.cache_watch import ColdSend, cold_send
 from tui_agent.context.changes import (
     Outlook,
     PreviewedStep,
@@ -49,6 +50,17 @@ from tui_agent.context.layers.compaction import Compaction, plan_compaction
 from tui_agent.context.layers.digests import DigestPlan, Digests, accept_digest
 from tui_agent.context.layers.limits import Shortened as ShortenedText
 from tui_agent.context.layers.limits import Whole, eviction_tokens, shorten, shorten_prompt
+from tui_agent.context.layers.pictures import (
+    PICTURE_PASSES,
+    REFUSED,
+    TOO_MUCH,
+    Change,
+    changed,
+    load_of,
+    plan_fewer,
+    plan_without,
+    to_shrink,
+)
 from tui_agent.context.layers.recovery import (
     KEPT_SHARE,
     OVERFLOW_STEPS,
@@ -97,6 +109,9 @@ LONGEST_ANSWER = 16_384
 
 PAGE_BYTES_PER_TOKEN = 2
 """Bytes a token is taken for where a page is sized: few enough for any script."""
+
+LEAST_PICTURE_BYTES = 1_000_000
+"""Bytes in base64 from which on pictures may be why a request was too large; its text has seldom more."""
 
 LONG_VIEW_CHARS, LONG_LOG = 60_000, 1_000
 """Characters of a view, or entries of a log, from which on planning takes longer than a key press may wait."""
@@ -166,6 +181,7 @@ class ContextEngine:
         self._task_threshold = task_threshold
         self.clock = clock
         self._caps: dict[str, int] = {}
+        self._picture_caps: dict[str, int] = {}
         self._warned: set[str] = set()
         self._edge: tuple[int, int] | None = None
         self._sent = 0
@@ -179,7 +195,8 @@ class ContextEngine:
     def use(self, model: ModelFacts) -> None:
         """Decide for this model from here on; also when more became known of the present one."""
         self._sent = self._sent if model.name == self.model.name else 0
-        self.model = model
+        cap = self._picture_caps.get(model.name, model.picture_bytes)
+        self.model = structs.replace(model, picture_bytes=cap)
         self.view.policy = policy_of(model)
 
     def extend(self, entries: Iterable[AnyEntry]) -> None:
@@ -238,7 +255,7 @@ class ContextEngine:
     @property
     def fits(self) -> bool:
         """Whether the next request may be sent; of an unknown window it always may be tried."""
-        return self.budget.fits(self.tokens)
+        return self.budget.fits(self.tokens) and load_of(self.view).fits(self.model)
 
     @property
     def is_long(self) -> bool:
@@ -249,6 +266,16 @@ class ContextEngine:
         """The provider told, in an overflow, how many tokens it takes."""
         if tokens > 0:
             self._caps[self.model.name] = min(tokens, self._caps.get(self.model.name, tokens))
+
+    def learn_too_many_bytes(self) -> None:
+        """The provider took the last request for too large: from here on its pictures may be two thirds as many bytes.
+
+        Nothing is learned where they were too few to be the reason.
+        """
+        sent = load_of(self.view).bytes
+        if sent > LEAST_PICTURE_BYTES:
+            self._picture_caps[self.model.name] = sent * 2 // 3
+            self.use(self.model)
 
     def warnings(self) -> tuple[str, ...]:
         """Why layers rest, each said once."""
@@ -323,11 +350,26 @@ class ContextEngine:
     def recover(self) -> Steps[bool]:
         """Make the next request smaller without asking a model; whether it is now smaller and fits."""
         start = self.tokens
+        for _ in PICTURE_PASSES:
+            if fewer := plan_fewer(self.view, self.model):
+                yield from self._change_pictures(fewer, TOO_MUCH)
+        if self.tokens < start and self.fits:
+            return True
         for way in OVERFLOW_STEPS:
             yield from self._recover_by(way)
             if self.tokens < start and self.fits:
                 return True
         return self.tokens < start
+
+    def give_way(self, refused: Collection[Image], *, others: bool) -> Steps[bool]:
+        """Show pictures smaller, or a note in their place, since the provider refused one; whether anything changed.
+
+        `refused` are those it named (empty: any may be meant); `others`: it has refused one before in this turn.
+        """
+        changes = plan_without(self.view, refused, others=others)
+        if changes:
+            yield from self._change_pictures(changes, REFUSED)
+        return bool(changes)
 
     # What the user asks for
 
@@ -550,6 +592,14 @@ class ContextEngine:
             same_prefix=call is None or prefix is None or prefix.seq < call.seq,
         )
 
+    def cold_send(self) -> ColdSend | None:
+        """What is to be told before the next request, whose cache is gone; None where nothing is."""
+        cache = self.cache
+        if not cache.cold or self.view.last_call is None:
+            return None
+        here, least = self.situation(between_turns=False), self.settings.context.cold_notice_usd
+        return cold_send(here, cache, self.forecast("compact"), at_least_usd=least)
+
     # One step each
 
     def _nothing_to_clear(self) -> Refusal:
@@ -669,6 +719,20 @@ class ContextEngine:
         after = what_if(self.view, [entry], here).after
         if after < here.tokens:
             yield from self._change(structs.replace(entry, after=after))
+
+    def _change_pictures(self, changes: Sequence[Change], reason: str) -> Steps[None]:
+        before, wanted, smaller = self.tokens, to_shrink(changes), dict[Image, Image]()
+        if wanted:
+            made = yield ShrinkImages(wanted)
+            smaller = dict(zip(wanted, made.images, strict=True)) if isinstance(made, Shrunk) else {}
+        entry = Shortened(
+            items=tuple(change.seq for change in changes),
+            blocks=tuple(changed(change, smaller) for change in changes),
+            reason=reason,
+            before=before,
+        )
+        after = what_if(self.view, [entry], self.situation(between_turns=False)).after
+        yield from self._change(structs.replace(entry, after=after))
 
     def _asked_change(self, plan: AnyContextEntry | Refusal) -> Steps[StepDone | Refusal]:
         return plan if isinstance(plan, Refusal) else (yield from self._change(plan))

@@ -43,13 +43,15 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True)
 class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
     """A picture, base64-encoded; `media_type` is ``image/png``, ``image/jpeg``, ``image/gif`` or ``image/webp``.
 
-    `weight` is what it counts compared with a picture of full size: one made smaller to fit counts less.
+    `weight` is what it counts compared with a picture of full size: one made smaller to fit counts less. `original` is
+    the file, below the session's folder, that holds the picture as it was given; empty: it is as it was given.
     """
 
     media_type: str
     data: str
     opaque: str = ""
     weight: float = 1.0
+    original: str = ""
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True):

@@ -45,7 +45,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
     `cache_edges` are indices into `messages` after which a cached prefix may end, ascending; an adapter adds those of
     the system prompt and of the newest message. `one_off`: no later request begins like this one, so nothing of it is
-    to be kept in a cache, which some providers charge for.
+    to be kept in a cache, which some providers charge for. `follows` is the provider's id of the answer to the request
+    that this one grew from (empty: there was none), with which some tell why a cache was missed; None: do not ask.
     """
 
     system: str
@@ -54,6 +55,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     max_tokens: int
     cache_edges: tuple[int, ...] = ()
     one_off: bool = False
+    follows: str | None = None
 
 
 class ReasoningPolicy(NamedTuple):

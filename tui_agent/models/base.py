@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block
+from tui_agent.conversation.blocks import Block, Image
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest
 
@@ -99,13 +99,18 @@ class Retrying(msgspec.Struct, frozen=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The whole answer. `dropped_reasoning` counts blocks the provider itself left out of the request."""
+    """The whole answer. `dropped_reasoning` counts blocks the provider itself left out of the request; `cache_miss` is
+    why it could not read all of the last request's prefix from its cache, where it tells (``messages_changed`` …);
+    `answer_id` is what the provider calls this answer, for the next request's `follows`.
+    """
 
     blocks: tuple[Block, ...]
     usage: Usage
     stop_reason: StopReason
     model: str = ""
     dropped_reasoning: int = 0
+    cache_miss: str = ""
+    answer_id: str = ""
 
 
 class Metered(msgspec.Struct, frozen=True):
@@ -159,6 +164,10 @@ class ContextOverflow(ModelError):
         self.limit = limit
 
 
+class RequestTooLarge(ContextOverflow):
+    """The request has more bytes than the provider accepts, whatever its tokens are."""
+
+
 class RateLimited(ModelError):
     """Too many requests or tokens for now; `retry_after` in seconds where the provider tells."""
 
@@ -190,6 +199,18 @@ class InvalidRequest(ModelError):
     """The provider refuses the request as it is; sending it again would not help."""
 
     kind = "invalid_request"
+
+
+class PictureRefused(InvalidRequest):
+    """The provider takes a picture of the request for none, or for too large. `pictures`: which; empty: not told.
+
+    `place` is where in the request's JSON it stands, as the provider names it.
+    """
+
+    def __init__(self, message: str, *, place: str = "", pictures: tuple[Image, ...] = ()) -> None:
+        super().__init__(message)
+        self.place = place
+        self.pictures = pictures
 
 
 class ConnectionLost(ModelError):

@@ -14,7 +14,9 @@ from tui_agent.models.base import (
     InvalidRequest,
     ModelError,
     Overloaded,
+    PictureRefused,
     RateLimited,
+    RequestTooLarge,
     Unavailable,
     UnknownModel,
 )
@@ -30,6 +32,9 @@ _OVERFLOWS = (
     re.compile(r"input token count \((\d+)\) exceeds the maximum number of tokens allowed \((\d+)\)"),
     re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)"),
 )
+_TOO_MANY_BYTES = re.compile(r"payload size exceeds the limit")
+_PICTURE = re.compile(r"\bimages?\b|inline_?data|mime.?type", re.IGNORECASE)
+_PLACE = re.compile(r"messages\.\d{1,6}\.content\.\d{1,6}(?:\.(?:tool_result\.)?content\.\d{1,6})?")
 _STATUS_OF_KIND = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -111,6 +116,8 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
                 tokens=tokens,
                 limit=limit,
             )
+    if _TOO_MANY_BYTES.search(refusal.text):
+        return _too_large(name)
     status = refusal.status if refusal.status >= 400 else _STATUS_OF_KIND.get(refusal.kind, 500)
     if status == 401 or (status == 400 and "api key not valid" in refusal.text.lower()):
         return AuthFailed(f"{name} does not accept the key: check {provider.key_variable}.")
@@ -124,7 +131,7 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
                 f"{name} knows no model {model}: choose another one, or check {provider.address_variable} if it is set."
             )
         case 413:
-            return ContextOverflow(f"The request is larger than {name} accepts: compact the conversation.")
+            return _too_large(name)
         case 429:
             return RateLimited(
                 f"{name}'s rate limit is reached: wait a while, or use another model.", retry_after=refusal.retry_after
@@ -143,7 +150,19 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
                 retry_after=refusal.retry_after,
             )
         case _:
-            return InvalidRequest(f"{name} refuses the request: {text}")
+            return refused_picture(name, refusal.text) or InvalidRequest(f"{name} refuses the request: {text}")
+
+
+def refused_picture(name: str, text: str) -> PictureRefused | None:
+    """The error for a text that names a picture of the request; None where it names none."""
+    if not _PICTURE.search(text):
+        return None
+    place = _PLACE.search(text)
+    return PictureRefused(f"{name} refuses a picture: {plain(text)}", place=place[0] if place else "")
+
+
+def _too_large(name: str) -> RequestTooLarge:
+    return RequestTooLarge(f"The request is larger than {name} accepts: compact the conversation.")
 
 
 def broke_off(title: str, *, started: bool) -> ConnectionLost:

@@ -1,35 +1,149 @@
-"""Making pictures smaller where they are too large to be sent."""
+"""Pictures as providers take them: within their limits in pixels and bytes, and of a kind they read.
 
+Everything here that opens a picture is slow (it decodes and encodes): call it off the event loop.
+"""
+
+import warnings
 from base64 import b64decode, b64encode
 from io import BytesIO
+from typing import TYPE_CHECKING, NamedTuple
 
 from tui_agent.conversation.blocks import Image
+from tui_agent.models.base import ModelProfile
 
-MOST_PIXELS = 100_000_000
-"""A picture of more pixels is not opened: it would take more memory than it is worth."""
+if TYPE_CHECKING:
+    from PIL.Image import Image as Opened
+
+MOST_PIXELS = 89_000_000
+"""A picture of more pixels is not opened: it would take more memory than it is worth. Pillow warns above them."""
+LARGEST_SIDE = 2_000
+"""Pixels of the longer side (Anthropic, vision: 8,000, but 2,000 in a request of more than 20 pictures).
+
+The smaller limit always holds, so that the twenty-first picture never changes those before it in the cache.
+"""
+MOST_BYTES = 5 * 1024 * 1024 * 3 // 4
+"""Bytes of one picture: in base64 5 MiB (Anthropic, vision; the smallest of its platforms' limits)."""
 QUALITY = 80
 """JPEG quality of a picture made smaller."""
 
+_REQUEST_BYTES = {"anthropic": 24_000_000, "gemini": 15_000_000}
+"""Bytes in base64 of all pictures of one request: what the provider takes (Anthropic 32 MB, Gemini 20 MB of inline
+data), less a quarter for the text around them."""
+_FEW_PICTURES, _MANY_PICTURES, _SMALL_WINDOW = 100, 600, 200_000
+"""Pictures of one request (Anthropic, vision: 100 for models with a window of 200,000 tokens, 600 for others)."""
+_SENT = {"PNG": "image/png", "JPEG": "image/jpeg", "MPO": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
+_TOO_MANY_PIXELS = f"it has more than {MOST_PIXELS // 1_000_000} megapixels, which cannot be read"
+_SCALES = (1.0, 0.75, 0.5, 0.25)
+
+
+class UnreadablePicture(Exception):
+    """These bytes are no picture that could be sent; the message says why, as the end of a sentence about it."""
+
+
+class PictureLimits(NamedTuple):
+    """What one request may hold: bytes of all its pictures in base64, and pictures; 0: not known to be limited."""
+
+    bytes: int = 0
+    pictures: int = 0
+
+
+class Fitted(NamedTuple):
+    """A picture that can be sent, and its size in pixels before and after; alike where it was sent as it is."""
+
+    media_type: str
+    data: bytes
+    before: tuple[int, int]
+    after: tuple[int, int]
+    changed: bool
+
+
+def limits_of(profile: ModelProfile) -> PictureLimits:
+    """What a request to this model may hold."""
+    count = 0
+    if profile.provider == "anthropic":
+        count = _FEW_PICTURES if profile.window <= _SMALL_WINDOW else _MANY_PICTURES
+    return PictureLimits(_REQUEST_BYTES.get(profile.provider, 0), count)
+
+
+def fitted(data: bytes) -> Fitted:
+    """The picture of these bytes, made smaller or of another kind where it has to be. Raises `UnreadablePicture`."""
+    from PIL import Image as Pillow
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Pillow.DecompressionBombWarning)
+            opened = Pillow.open(BytesIO(data))
+        with opened:
+            size = _size_of(opened)
+            media = _SENT.get(opened.format or "")
+            if media is not None and max(size) <= LARGEST_SIDE and len(data) <= MOST_BYTES:
+                opened.load()
+                return Fitted(media, data, size, size, changed=False)
+            # JPEG is decoded at a fraction of its size, which takes a fraction of the time.
+            opened.draft("RGB", (LARGEST_SIDE, LARGEST_SIDE))
+            return _encoded(opened, size)
+    except UnreadablePicture:
+        raise
+    except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
+        raise UnreadablePicture(_TOO_MANY_PIXELS) from error
+    except Exception as error:
+        # What Pillow raises for a damaged picture depends on its format: struct.error, EOFError, KeyError and others.
+        raise UnreadablePicture("it is damaged, or no picture") from error
+
 
 def halved(image: Image) -> Image:
-    """The picture with each side halved, counted as a quarter of one; as it is where it cannot be read.
-
-    Slow (decodes and encodes): call it off the event loop.
-    """
+    """The picture with each side halved, counted as a quarter of one; as it is where it cannot be read."""
     from PIL import Image as Pillow
 
     try:
         with Pillow.open(BytesIO(b64decode(image.data))) as opened:
             if opened.width * opened.height > MOST_PIXELS:
                 return image
-            size = (max(1, opened.width // 2), max(1, opened.height // 2))
-            flat = opened.convert("RGBA" if opened.has_transparency_data else "RGB").resize(size)
+            most = LARGEST_SIDE // 2
+            size = _within(opened.size, max(1, min(most, max(opened.size) // 2)))
+            made = _smaller(_flat(opened), size)
     except Exception:
-        # What Pillow raises for a damaged picture depends on its format: struct.error, EOFError, KeyError and others.
         return image
+    return Image(made[0], b64encode(made[1]).decode(), weight=image.weight / 4, original=image.original)
+
+
+def _size_of(opened: "Opened") -> tuple[int, int]:
+    width, height = opened.size
+    if width * height > MOST_PIXELS:
+        raise UnreadablePicture(_TOO_MANY_PIXELS)
+    return width, height
+
+
+def _encoded(opened: "Opened", before: tuple[int, int]) -> Fitted:
+    flat = _flat(opened)
+    for scale in _SCALES:
+        size = _within(flat.size, max(1, round(min(LARGEST_SIDE, max(flat.size)) * scale)))
+        media, data = _smaller(flat, size)
+        if len(data) <= MOST_BYTES:
+            return Fitted(media, data, before, size, changed=True)
+    raise UnreadablePicture("it cannot be made small enough")
+
+
+def _flat(opened: "Opened") -> "Opened":
+    """The first frame, upright, in colours that can be encoded."""
+    from PIL import ImageOps
+
+    upright = ImageOps.exif_transpose(opened)
+    return upright.convert("RGBA" if upright.has_transparency_data else "RGB")
+
+
+def _within(size: tuple[int, int], side: int) -> tuple[int, int]:
+    """`size` with its longer side at most `side`, in the same proportions."""
+    share = min(1.0, side / max(size))
+    return max(1, round(size[0] * share)), max(1, round(size[1] * share))
+
+
+def _smaller(flat: "Opened", size: tuple[int, int]) -> tuple[str, bytes]:
+    """Media type and bytes of the picture at this size."""
+    scaled = flat if size == flat.size else flat.resize(size, reducing_gap=2.0)
     target = BytesIO()
-    if flat.mode == "RGBA":
-        flat.save(target, "PNG")
-        return Image("image/png", b64encode(target.getvalue()).decode(), weight=image.weight / 4)
-    flat.save(target, "JPEG", quality=QUALITY)
-    return Image("image/jpeg", b64encode(target.getvalue()).decode(), weight=image.weight / 4)
+    if scaled.mode == "RGBA":
+        scaled.save(target, "PNG")
+        return "image/png", target.getvalue()
+    scaled.save(target, "JPEG", quality=QUALITY)
+    return "image/jpeg", target.getvalue()

@@ -49,6 +49,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """Which layers work: layered, digest (adds digests), summary-only (no clearing), off (output limits only)."""
     image_tokens: Positive = 1_200
     """Tokens an image is counted as."""
+    cold_notice_usd: Annotated[float, Meta(ge=0)] = 0.25
+    """US dollars from which on a call whose cache is gone is announced, with what a compaction would make of it."""
     pins_share: Share = 0.25
     """Largest share of the history budget that all pins together may take."""
     skills_index_tokens: Count = 2_000

@@ -23,6 +23,7 @@ Kind: TypeAlias = Literal[
     "permission",
     "context_compaction",
     "context",
+    "cache_miss",
     "alert",
     "error",
     "trace_gap",

@@ -2,7 +2,7 @@
 
 Most events are derived from the log: `events_of` says which ones an entry has, and each names its entry by `seq` in its
 body. So the log decides what the trace holds: what a killed process had committed and not yet traced is added on the
-next opening. The trace's own are permissions, alerts, errors, and the starts of the program.
+next opening. The trace's own are permissions, missed caches, alerts, errors, and the starts of the program.
 
 The database itself refuses changes and removals. Each event's hash covers the one before it, and the newest event's
 number and hash, the anchor, are kept in the session's other database. Events are committed first, the anchor after

@@ -215,6 +215,16 @@ def separately_asked(settings: Settings, folder: Path) -> object:
     return asked(settings, reading(190_000), structs.replace(FACTS, prices=PRICES, small=free))
 
 
+def cold_notice(settings: Settings, folder: Path) -> object:
+    """Whether a call of about 100,000 tokens, half a dollar, is announced long after the one before it."""
+    ready = engine(settings, model=structs.replace(FACTS, prices=PRICES, cache_ttl_s=50.0))
+    ready.extend([user_message("word " * 60_000)])
+    ready.clock = lambda: 0.0
+    ready.extend([Message(role="assistant", blocks=(Text("Yes."),), model=MODEL, usage=Usage(input_tokens=100_000))])
+    ready.clock = lambda: NOW
+    return ready.cold_send() is not None
+
+
 def model_digest(settings: Settings, folder: Path) -> object:
     """The digest, where a model wrote a long one."""
     return digest(settings, "Parts were read. " * 500).text
@@ -235,6 +245,7 @@ PROBES: Mapping[str, Probe] = {
     "context.max_messages": Probe(7, compacts_at(FACTS), {**UNKNOWN, "context.max_context_tokens": 0}),
     "context.preset": Probe("off", kinds),
     "context.image_tokens": Probe(300, picture),
+    "context.cold_notice_usd": Probe(0.75, cold_notice),
     "context.pins_share": Probe(0.001, pinned),
     "output.max_lines": Probe(100, shown("line\n" * 3_000)),
     "output.max_chars": Probe(9_000, shown("x" * 40_000)),

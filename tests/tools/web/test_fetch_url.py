@@ -161,7 +161,7 @@ async def test_pictures_are_shown_and_other_kinds_named(tmp_path: Path) -> None:
         assert "pdftotext" in await failing(tmp_path, f"{served.url}/pdf")
         assert "application/zip" in await failing(tmp_path, f"{served.url}/zip")
         assert "application/x-thing" in await failing(tmp_path, f"{served.url}/bin")
-        assert "too large to be shown" in await failing(tmp_path, f"{served.url}/big")
+        assert (await fetch(tmp_path, f"{served.url}/big")).images
         assert "it is empty" in (await fetch(tmp_path, f"{served.url}/none")).text
         assert "built by scripts" in (await fetch(tmp_path, f"{served.url}/script")).text
 

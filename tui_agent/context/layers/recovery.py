@@ -119,7 +119,7 @@ def pictures_in(targets: Iterable[Target]) -> tuple[Image, ...]:
     for target in targets:
         if target.level.pictures == "smaller":
             for block in target.blocks:
-                found |= {image: None for image in _images(block) if image.weight == 1.0}
+                found |= {image: None for image in images_of(block) if image.weight == 1.0}
     return tuple(found)
 
 
@@ -165,7 +165,7 @@ def _items(view: View, tokens_of: Callable[[Size], int]) -> Iterable[_Item]:
         {item.seq for item in view.items() if item.state == "shortened"} if view.counts().shortened else ()
     )
     for group in view.groups():
-        for seq, shown in _shown_of(group):
+        for seq, shown in shown_of(group):
             entry = view.log[seq]
             path = entry.artifact.path if isinstance(entry, Message) and entry.artifact is not None else ""
             # What was shortened once is shortened anew from the whole: else its notice would tell of the first cut.
@@ -181,7 +181,7 @@ def _items(view: View, tokens_of: Callable[[Size], int]) -> Iterable[_Item]:
             yield _Item(seq, whole, tokens_of(_size(shown)), path, results)
 
 
-def _shown_of(group: Group) -> Iterable[tuple[int, tuple[Block, ...]]]:
+def shown_of(group: Group) -> Iterable[tuple[int, tuple[Block, ...]]]:
     """Each message and result of a group by number, as it is shown now."""
     for segment in group.segments:
         if segment.role == group.role:
@@ -228,7 +228,7 @@ def _size_at(blocks: Sequence[Block], level: Level) -> Size:
             share = min(1.0, (most + _NOTICE_CHARS) / size.characters)
             size = Size(int(size.ascii * share), int(size.other * share), size.images)
         if size.images and level.pictures != "whole":
-            small = (min(image.weight, SMALLER_PICTURE) for image in _images(block))
+            small = (min(image.weight, SMALLER_PICTURE) for image in images_of(block))
             size = size._replace(images=sum(small) if level.pictures == "smaller" else 0)
         total = total.plus(size)
     return total
@@ -246,7 +246,7 @@ def _pictures(images: Sequence[Image], target: Target, smaller: dict[Image, Imag
             return ()
 
 
-def _images(block: Block) -> tuple[Image, ...]:
+def images_of(block: Block) -> tuple[Image, ...]:
     match block:
         case Image():
             return (block,)

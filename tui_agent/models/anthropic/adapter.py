@@ -15,8 +15,8 @@ import msgspec
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.anthropic.claude import Thinking, thinking_of
 from tui_agent.models.anthropic.reply import AnthropicReply
-from tui_agent.models.anthropic.request import Options, RequestEncoder, betas
-from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, StreamEvent, Tier
+from tui_agent.models.anthropic.request import Options, RequestEncoder, betas, picture_at
+from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, PictureRefused, StreamEvent, Tier
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import Provider, Refusal, bad_address, broke_off, failure, no_key, parse_retry_after, plain
 from tui_agent.models.prices import look_up
@@ -46,6 +46,7 @@ class AnthropicModel:
         self._profile = profile
         self._idle_timeout_s = idle_timeout_s
         self._thinking: Thinking = thinking_of(profile.id)
+        self._diagnoses = False
         self._encoder = RequestEncoder()
         self._connection: Connection[AsyncAnthropic] = Connection(self._connect, lambda client: client.close())
 
@@ -70,6 +71,8 @@ class AnthropicModel:
                 known = self._failure(error)
                 if known is None:
                     raise
+                if isinstance(known, PictureRefused):
+                    known.pictures = picture_at(request, known.place)
                 raise known from error
         if not reply.complete:
             raise broke_off(ANTHROPIC.title, started=reply.started)
@@ -104,7 +107,7 @@ class AnthropicModel:
     async def _events(self, client: "AsyncAnthropic", request: ModelRequest) -> AsyncGenerator[object, None]:
         from anthropic import AsyncStream
 
-        options = Options(self._profile.id, self._thinking, self._profile.bound_reasoning)
+        options = Options(self._profile.id, self._thinking, self._profile.bound_reasoning, self._diagnoses)
         body = await asyncio.to_thread(self._encoder.encode, request, options)
         wanted = betas(options, request.max_tokens)
         stream = await client.post(
@@ -128,6 +131,8 @@ class AnthropicModel:
             if isinstance(told, int) and told > 0:
                 changes[name] = told
                 changes["source"] = "provider"
+        # Whoever tells the line is Anthropic's own API of 2026; what else stands at the address may refuse the field.
+        self._diagnoses = isinstance(info.line, str)
         if isinstance(info.line, str) and info.line in TIER_OF_LINE:
             changes["tier"] = TIER_OF_LINE[info.line]
         if info.capabilities is not None:

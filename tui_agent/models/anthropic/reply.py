@@ -9,6 +9,7 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.wire import fresh_id, read_arguments, write_opaque
 from tui_agent.models.base import Completed, Metered, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
 from tui_agent.models.encoding import encode
+from tui_agent.text import one_line
 
 _STOP: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -19,6 +20,9 @@ _STOP: dict[str, StopReason] = {
     "refusal": "refusal",
     "model_context_window_exceeded": "context_window",
 }
+
+
+_LONGEST_REASON = 60
 
 
 class _OutputDetails(msgspec.Struct):
@@ -37,8 +41,18 @@ class _Transformation(msgspec.Struct):
     type: str = ""
 
 
+class _MissReason(msgspec.Struct):
+    type: str = ""
+
+
+class _Diagnostics(msgspec.Struct):
+    cache_miss_reason: _MissReason | None = None
+
+
 class _Message(msgspec.Struct):
+    id: str = ""
     model: str = ""
+    diagnostics: _Diagnostics | None = None
     usage: _Usage | None = None
     input_transformations: list[_Transformation] | None = None
 
@@ -101,6 +115,7 @@ class AnthropicReply:
         self._usage = _Usage()
         self._stop_reason = ""
         self._dropped = 0
+        self._id = self._cache_miss = ""
 
     def read(self, data: object) -> StreamEvent | None:
         """Take one event in; returns what it tells. Raises `msgspec.ValidationError` where it is not understood."""
@@ -112,6 +127,9 @@ class AnthropicReply:
             case "message_start" if event.message is not None:
                 self.started = True
                 self._model = event.message.model or self._model
+                self._id = event.message.id
+                told = event.message.diagnostics
+                self._cache_miss = told.cache_miss_reason.type if told and told.cache_miss_reason else ""
                 self._count(event.message.usage)
                 self._count_dropped(event.message.input_transformations)
                 return Metered(self._used())
@@ -136,7 +154,15 @@ class AnthropicReply:
         reason = _STOP.get(self._stop_reason, "tool_calls" if calls else "end_turn")
         if reason == "tool_calls" and not calls:
             reason = "end_turn"
-        return Completed(blocks, self._used(), reason, valid_text(self._model), self._dropped)
+        return Completed(
+            blocks,
+            self._used(),
+            reason,
+            valid_text(self._model),
+            self._dropped,
+            cache_miss=one_line(self._cache_miss, _LONGEST_REASON),
+            answer_id=valid_text(self._id),
+        )
 
     def _open_block(self, index: int, start: _ContentBlock) -> StreamEvent | None:
         opened = _Open(start, signature=start.signature or "")

@@ -33,11 +33,15 @@ _NO_TEXT = "(no output)"
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What of a request depends on the model: its id, how it thinks, whether its thinking is bound to its prefix."""
+    """What of a request depends on the model: its id, how it thinks, whether its thinking is bound to its prefix.
+
+    `diagnoses`: who answers is asked why a cache was missed.
+    """
 
     model: str
     thinking: Thinking
     bound: bool
+    diagnoses: bool = False
 
 
 def betas(options: Options, max_tokens: int) -> str:
@@ -103,7 +107,10 @@ class RequestEncoder:
             mark: Fields = {} if request.one_off else {"cache_control": _MARK}
             head["system"] = [{"type": "text", "text": valid_text(request.system), **mark}]
         messages = b",".join(self._messages(request))
-        return encode(head)[:-1] + b',"messages":[' + messages + b"]}"
+        tail = b"]}"
+        if options.diagnoses and request.follows is not None:
+            tail = b'],"diagnostics":%b}' % encode({"previous_message_id": request.follows or None})
+        return encode(head)[:-1] + b',"messages":[' + messages + tail
 
     def _messages(self, request: ModelRequest) -> Iterable[bytes]:
         marked = _marked(request)
@@ -120,6 +127,28 @@ class RequestEncoder:
         if not request.one_off:
             self._encoded = kept
         return pieces
+
+
+def picture_at(request: ModelRequest, place: str) -> tuple[Image, ...]:
+    """The picture at a place of the request's JSON (``messages.2.content.0``, and ``.content.1`` inside a result).
+
+    Empty where there is none. A place in a result whose own part is not told means all its pictures.
+    """
+    numbers = [int(part) for part in place.split(".") if part.isdecimal()]
+    sent = [message for message in request.messages if encode_message(message)]
+    if len(numbers) < 2 or numbers[0] >= len(sent):
+        return ()
+    message = sent[numbers[0]]
+    blocks = [block for block in message.blocks if _block(block, message.role) is not None]
+    block = blocks[numbers[1]] if numbers[1] < len(blocks) else None
+    match block:
+        case Image():
+            return (block,)
+        case ToolResult():
+            part = numbers[2] - bool(block.text.strip()) if len(numbers) > 2 else -1
+            return (block.images[part],) if 0 <= part < len(block.images) else block.images
+        case _:
+            return ()
 
 
 def encode_message(message: RequestMessage, *, mark: bool = False) -> bytes:

@@ -10,10 +10,11 @@ from tui_agent.models.base import (
     ModelError,
     Overloaded,
     RateLimited,
+    RequestTooLarge,
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.errors import plain
+from tui_agent.models.errors import plain, refused_picture
 
 MOST_NAMES = 8
 
@@ -70,6 +71,8 @@ def refusal(model: str, status: int, text: str, window: int) -> ModelError:
         return no_tools(model)
     if _UNREADABLE_CALL.search(text):
         return Unavailable(f"{plain(model)} wrote a tool call that cannot be read: try again.")
+    if (refused := refused_picture("Ollama", text)) is not None:
+        return refused
     match status:
         case 401 | 403:
             return AuthFailed(
@@ -78,7 +81,7 @@ def refusal(model: str, status: int, text: str, window: int) -> ModelError:
         case 404:
             return InvalidRequest(f"What answers in Ollama's place is something else: check OLLAMA_HOST. ({said})")
         case 413:
-            return overflow(model, 0, window)
+            return RequestTooLarge(overflow(model, 0, window).message, limit=window)
         case 429:
             return RateLimited("Ollama's rate limit is reached: wait a while, or use another model.")
         case 503:

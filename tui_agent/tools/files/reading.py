@@ -17,8 +17,8 @@ from tui_agent.tools.gate.workspace import access_to, display_path, granted_path
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import Stop, in_thread
 
-MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4
-"""Encoded in base64 it stays below 5 MiB, the most the Anthropic API takes for one picture."""
+MAX_IMAGE_BYTES = 48 * 1024 * 1024
+"""Bytes of the largest picture that is read: 12 megapixels that nothing compresses, and some. A smaller one is sent."""
 MAX_ENTRIES = 1_000
 """Entries of a folder that are listed."""
 

@@ -9,7 +9,6 @@ import msgspec
 from tui_agent.conversation.blocks import Image
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.encodings import sniff
-from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
 from tui_agent.tools.gate.workspace import shown
 
 _PAGES = frozenset(("text/html", "application/xhtml+xml"))
@@ -48,7 +47,7 @@ def read_content(body: bytes, content_type: str) -> Content:
     media, charset = _parsed(content_type)
     found = sniff(body[:65_536], whole=len(body) <= 65_536)
     if found.is_image:
-        return Content(image=_picture(body, found.media), kind=found.media)
+        return Content(image=Image(found.media, base64.b64encode(body).decode()), kind=found.media)
     wide = charset.startswith(("utf-16", "utf-32"))
     if found.encoding is None and not (wide or body.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE))):
         raise _unreadable(media if found.media == "binary" and media else found.media)
@@ -105,15 +104,6 @@ def _known(name: str) -> str:
     except (LookupError, UnicodeError, ValueError):
         return ""
     return codec if _CHARSET.fullmatch(codec) else ""
-
-
-def _picture(body: bytes, media: str) -> Image:
-    if len(body) > MAX_IMAGE_BYTES:
-        raise ToolFailure(
-            f"This picture is too large to be shown: {len(body):,} bytes, at most {MAX_IMAGE_BYTES:,}.",
-            "Save it with a command such as curl and scale it down.",
-        )
-    return Image(media, base64.b64encode(body).decode())
 
 
 def _unreadable(media: str) -> ToolFailure:

@@ -58,6 +58,7 @@ class Conductor:
         self._opened: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
         self._view: TurnView | None = None
         self._turn: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[tuple[Image, ...]] | None = None
         self._early: deque[str] = deque()
         self._waiting: dict[int, str] = {}
         self.session: Session | None = None
@@ -107,7 +108,8 @@ class Conductor:
     async def stop(self) -> None:
         """Stop the running turn; what was not yet sent goes back to the prompt."""
         if self._turn is not None and self.session is not None and self.busy:
-            self.session.agent.interrupt()
+            if not self.session.agent.interrupt() and self._reading is not None:
+                self._reading.cancel()
             await asyncio.wait({self._turn})
 
     async def take_back(self) -> str | None:
@@ -151,11 +153,18 @@ class Conductor:
         view.begin()
         self._stage.turn_changed()
         try:
-            async for event in session.agent.run(text, await self._stage.pictures(text)):
+            # Many large pictures take seconds to read, in which Esc gives the text back.
+            self._reading = asyncio.create_task(self._stage.pictures(text), name="pictures")
+            await asyncio.wait({self._reading})
+            if self._reading.cancelled():
+                self._stage.give_back(text)
+                return
+            async for event in session.agent.run(text, self._reading.result()):
                 view.show(event)
         except Exception as error:
             self._stage.report(error)
         finally:
+            self._reading = None
             view.end()
             self._stage.turn_changed()
         if view.interrupted:

@@ -13,10 +13,10 @@ from tui_agent.tui.app.own_commands import OwnCommands
 from tui_agent.tui.cards.blocks import Level
 
 if TYPE_CHECKING:
+    from tui_agent.agent.pictures import Picture
     from tui_agent.conversation.blocks import Image
     from tui_agent.tui.app.base_app import BaseApp
     from tui_agent.tui.app.commands import Commands
-    from tui_agent.tui.prompt.pictures import Picture
 
 ACTIVITY: Final = "running your command"
 
@@ -49,6 +49,7 @@ class PromptActions:
 
     async def pictures(self, text: str) -> "tuple[Image, ...]":
         """The pictures that a text names; what cannot be sent is told."""
+        from tui_agent.agent.pictures import smaller_text
         from tui_agent.tui.prompt.mentions import names_pictures, read_pictures
 
         if not names_pictures(text):
@@ -60,6 +61,8 @@ class PromptActions:
         if found.images and not agent.profile.images:
             self._app.say(Level.WARNING, f"{agent.profile.name} cannot see pictures", "Only your words were sent.")
             return ()
+        if found.smaller:
+            self._app.say(Level.INFO, "Sent smaller", smaller_text(found.smaller))
         return found.images
 
     async def paste_pictures(self, text: str) -> None:
@@ -105,8 +108,9 @@ class PromptActions:
         return {PLACES[place][0]: keys_text(place), "Commands": self._commands.help_text()}
 
     async def _keep_pictures(self, text: str, chips: list[str]) -> None:
+        from tui_agent.agent.pictures import PictureProblem
         from tui_agent.tui.prompt.clipboard import ClipboardProblem
-        from tui_agent.tui.prompt.pictures import PictureProblem, keep
+        from tui_agent.tui.prompt.pictures import keep
 
         app = self._app
         try:
@@ -115,15 +119,17 @@ class PromptActions:
                 return
             async with self._keeping:
                 async for read in _pasted(text):
-                    picture = await asyncio.to_thread(read)
-                    chips.append(await asyncio.to_thread(keep, picture, app.session_folder))
+                    try:
+                        picture = await asyncio.to_thread(read)
+                        chips.append(await asyncio.to_thread(keep, picture, app.session_folder))
+                    except (OSError, PictureProblem) as problem:
+                        # The others of the same paste are sent all the same.
+                        app.say(Level.WARNING, "The picture cannot be sent", str(problem))
         except SessionUnavailable:
             app.say(Level.WARNING, "There is no session to keep a picture in")
         except ClipboardProblem as problem:
             if not app.clipboard:
                 app.say(Level.INFO, str(problem))
-        except (OSError, PictureProblem) as problem:
-            app.say(Level.WARNING, "The picture cannot be sent", str(problem))
 
     async def _run_shell(self, command: str) -> None:
         app = self._app
@@ -144,14 +150,17 @@ class PromptActions:
 
 async def _pasted(text: str) -> "AsyncIterator[Callable[[], Picture]]":
     """How to read each picture of a paste, or without a text the one on the clipboard. Raises ClipboardProblem."""
+    from tui_agent.agent.pictures import as_picture, read_picture
+    from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
     from tui_agent.tui.prompt.clipboard import clipboard_picture
     from tui_agent.tui.prompt.mentions import dropped_files
-    from tui_agent.tui.prompt.pictures import as_picture, decoded, most_bytes, read_picture
+    from tui_agent.tui.prompt.pictures import decoded, encoded_pictures
 
     if not text:
-        yield partial(as_picture, await clipboard_picture(os.environ, most_bytes()))
+        yield partial(as_picture, await clipboard_picture(os.environ, MAX_IMAGE_BYTES))
     elif paths := dropped_files(text):
         for path in paths:
             yield partial(read_picture, path)
     else:
-        yield partial(decoded, text)
+        for piece in await asyncio.to_thread(encoded_pictures, text):
+            yield partial(decoded, piece)

@@ -1,23 +1,20 @@
 """`@path` in a prompt: where one is being written, what it may become, and which pictures a text names."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tui_agent.conversation.blocks import Image
 from tui_agent.tui.prompt.completion import Choice, Completion
-from tui_agent.tui.prompt.pictures import CHIP, PictureProblem, is_encoded, kept, read_picture
+from tui_agent.tui.prompt.pictures import CHIP, is_encoded, kept
 
 if TYPE_CHECKING:
+    from tui_agent.agent.pictures import Pictures
     from tui_agent.tui.prompt.file_index import FileIndex
-
-MAX_PICTURES: Final = 8
-"""Pictures of one message; each is bounded by what `read_file` shows."""
 
 PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 _BEING_WRITTEN: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"]*)|([^\s\"]*))$")
-_MENTION: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
 _MAX_PATH: Final = 4_096
 _MAX_DROPPED: Final = 8 * _MAX_PATH
 
@@ -27,13 +24,6 @@ class Mention(NamedTuple):
 
     start: int
     typed: str
-
-
-class Pictures(NamedTuple):
-    """The pictures a text names, and a sentence for each that cannot be sent."""
-
-    images: tuple[Image, ...] = ()
-    problems: tuple[str, ...] = ()
 
 
 class ProjectFiles:
@@ -88,12 +78,9 @@ def as_mention(path: str) -> str:
 
 def mentioned(text: str) -> list[str]:
     """The paths that a text mentions."""
-    return [name for _, name in _mentions(text)]
+    from tui_agent.agent.pictures import mentions_in
 
-
-def _mentions(text: str) -> list[tuple[int, str]]:
-    """Where a text mentions a path, and which."""
-    return [(found.start(), found[1] or found[2].rstrip(".,;:!?)]}'")) for found in _MENTION.finditer(text)]
+    return [name for _, name in mentions_in(text)]
 
 
 def dropped_files(text: str) -> tuple[Path, ...]:
@@ -117,33 +104,24 @@ def mentions_of(paths: tuple[Path, ...], folder: Path) -> str:
     return " ".join(as_mention(str(path.relative_to(folder))) for path in paths)
 
 
-def read_pictures(text: str, folder: Path, session_folder: Path | None = None) -> Pictures:
-    """The pictures that a text mentions or has chips of, in their order. Reads files: call it in a thread."""
-    images: list[Image] = []
-    problems: list[str] = []
-    found: list[tuple[int, str, re.Match[str] | None]]
-    found = [(chip.start(), chip.group(), chip) for chip in CHIP.finditer(text)]
-    found += [(place, name, None) for place, name in _mentions(text) if name.lower().endswith(PICTURES)]
-    named = {name: chip for _, name, chip in sorted(found, key=lambda each: each[0])}
-    for name, chip in list(named.items())[:MAX_PICTURES]:
-        try:
-            if chip is None:
-                picture = read_picture(folder / Path(name).expanduser())
-            elif session_folder is not None:
-                picture = kept(chip, session_folder)
-            else:
-                continue
-            images.append(picture.image())
-        except (OSError, RuntimeError, ValueError, PictureProblem) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            problems.append(f"{name}: {reason}")
-    if len(named) > MAX_PICTURES:
-        problems.append(f"only the first {MAX_PICTURES} of {len(named)} pictures are sent")
-    return Pictures(tuple(images), tuple(problems))
+def read_pictures(text: str, folder: Path, session_folder: Path | None = None) -> "Pictures":
+    """The pictures that a text mentions or has chips of, in their order, ready to be sent.
+
+    Reads and writes files and scales: call it in a thread.
+    """
+    from tui_agent.agent.pictures import mentioned_pictures
+    from tui_agent.agent.pictures import read_pictures as read
+
+    found = mentioned_pictures(text, folder)
+    if session_folder is not None:
+        found += [(chip.start(), chip.group(), partial(kept, chip, session_folder)) for chip in CHIP.finditer(text)]
+    return read({name: reader for _, name, reader in sorted(found, key=lambda each: each[0])}, session_folder)
 
 
 def names_pictures(text: str) -> bool:
     """Whether `read_pictures` would find any."""
+    if "@" not in text:
+        return bool(CHIP.search(text))
     return bool(CHIP.search(text)) or any(name.lower().endswith(PICTURES) for name in mentioned(text))
 
 

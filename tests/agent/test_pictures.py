@@ -1,0 +1,372 @@
+"""Pictures that no provider takes as they are: the session goes on, and the original is kept."""
+
+import asyncio
+import io
+import random
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image as Pillow
+
+from tests.agent.talking import put, say, talking
+from tests.agent.test_nothing_bricks import MODELS, PROVIDERS, failures, goes_on, run_with, serving
+from tests.servers.pictures import picture_size
+from tests.servers.script import Call, Fault, ParsedRequest, Step
+from tui_agent import Agent, ContextEngine
+from tui_agent.agent import events
+from tui_agent.context.economics import ModelFacts
+from tui_agent.context.effects import MemoryHost
+from tui_agent.context.layers.pictures import load_of
+from tui_agent.context.layers.recovery import NO_PICTURE
+from tui_agent.conversation.blocks import Image, Text, ToolResult
+from tui_agent.conversation.entries import Shortened, user_message
+from tui_agent.conversation.view import View
+from tui_agent.models.pictures import LARGEST_SIDE, MOST_BYTES, UnreadablePicture, fitted
+from tui_agent.session import Session
+
+LARGE = (4_000, 3_000)
+SLOWEST_S = 0.25
+"""How long the event loop may be held up on a machine that other tests share."""
+
+
+def photograph(seed: int = 0, size: tuple[int, int] = LARGE, kind: str = "JPEG", mode: str = "RGB") -> bytes:
+    """A picture with some detail everywhere."""
+    chance = random.Random(seed)
+    bands = len(mode)
+    small = Pillow.frombytes(mode, (64, 48), chance.randbytes(64 * 48 * bands))
+    target = io.BytesIO()
+    small.resize(size).save(target, kind)
+    return target.getvalue()
+
+
+def noise(size: tuple[int, int], kind: str = "PNG") -> bytes:
+    """A picture that nothing compresses."""
+    target = io.BytesIO()
+    Pillow.frombytes("RGB", size, random.Random(1).randbytes(size[0] * size[1] * 3)).save(target, kind)
+    return target.getvalue()
+
+
+def given(data: bytes, media: str = "image/jpeg") -> Image:
+    return Image(media, b64encode(data).decode())
+
+
+def shown(view: View) -> list[Image]:
+    found: list[Image] = []
+    for message in view.messages():
+        for block in message.blocks:
+            found += [block] if isinstance(block, Image) else block.images if isinstance(block, ToolResult) else ()
+    return found
+
+
+async def longest_wait(work: Callable[[], object]) -> float:
+    """Run the coroutine function `work`; the longest time that the event loop was held up meanwhile, in seconds."""
+    longest, over = 0.0, asyncio.Event()
+
+    async def watch() -> None:
+        nonlocal longest
+        before = time.monotonic()
+        while not over.is_set():
+            await asyncio.sleep(0.001)
+            longest, before = max(longest, time.monotonic() - before), time.monotonic()
+
+    watching = asyncio.ensure_future(watch())
+    await work()  # type: ignore[misc]
+    over.set()
+    await watching
+    return longest
+
+
+# One picture
+
+
+@pytest.mark.parametrize(
+    ("data", "media"),
+    [
+        pytest.param(photograph(), "image/jpeg", id="12 megapixels"),
+        pytest.param(photograph(size=(3_000, 10)), "image/jpeg", id="wide"),
+        pytest.param(photograph(size=(1, 9_000), kind="PNG"), "image/jpeg", id="a line"),
+        pytest.param(photograph(kind="PNG", mode="RGBA", size=(2_400, 1_200)), "image/png", id="transparent"),
+        pytest.param(photograph(size=(2_500, 600), kind="WEBP"), "image/jpeg", id="WebP"),
+        pytest.param(photograph(size=(100, 100), kind="BMP"), "image/jpeg", id="a kind nobody takes"),
+        pytest.param(noise((1_999, 1_400)), "image/jpeg", id="bytes alone"),
+    ],
+)
+def test_a_picture_is_brought_to_the_limits(data: bytes, media: str) -> None:
+    made = fitted(data)
+    assert made.changed
+    assert made.media_type == media
+    assert len(made.data) <= MOST_BYTES
+    with Pillow.open(io.BytesIO(made.data)) as image:
+        assert image.size == made.after
+        assert max(image.size) <= LARGEST_SIDE
+        # The proportions stay, as far as whole pixels let them.
+        assert abs(image.width * made.before[1] - image.height * made.before[0]) <= max(made.before)
+    assert fitted(made.data) == fitted(made.data)
+    assert not fitted(made.data).changed
+
+
+def test_a_picture_within_the_limits_stays_as_it_is() -> None:
+    for kind in ("PNG", "JPEG", "GIF", "WEBP"):
+        data = photograph(size=(640, 480), kind=kind)
+        assert fitted(data).data is data
+        assert fitted(data).media_type == f"image/{kind.lower()}"
+
+
+def test_a_photograph_taken_upright_stays_upright() -> None:
+    target, exif = io.BytesIO(), Pillow.Exif()
+    exif[0x0112] = 6
+    Pillow.new("RGB", (3_000, 2_200)).save(target, "JPEG", exif=exif)
+    made = fitted(target.getvalue())
+    assert made.after[1] == LARGEST_SIDE > made.after[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "no picture"),
+        (b"words", "no picture"),
+        (b"\xff\xd8\xff" + bytes(500), "no picture"),
+        (photograph()[:50_000], "damaged"),
+    ],
+)
+def test_what_is_no_picture_is_told(data: bytes, why: str) -> None:
+    with pytest.raises(UnreadablePicture, match=why):
+        fitted(data)
+
+
+def test_a_picture_of_too_many_pixels_is_never_decoded() -> None:
+    target = io.BytesIO()
+    Pillow.new("1", (20_000, 20_000)).save(target, "PNG")
+    began = time.monotonic()
+    with pytest.raises(UnreadablePicture, match="more than 89 megapixels"):
+        fitted(target.getvalue())
+    assert time.monotonic() - began < 1.0
+
+
+# Through the agent
+
+
+@PROVIDERS
+def test_twenty_pictures_of_twelve_megapixels(provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serving(provider, lambda _: Step(text="I see."), 200_000)
+    originals = [photograph(seed) for seed in range(20)]
+    waits: list[float] = []
+
+    async def talk() -> None:
+        async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
+            await session.agent.connect()
+
+            async def turn() -> None:
+                told = [event async for event in session.agent.run("What is this?", tuple(map(given, originals)))]
+                assert failures(told) == []
+                assert [e.title for e in told if isinstance(e, events.Notice)] == ["Sent smaller"]
+
+            waits.append(await longest_wait(turn))
+            assert len(shown(session.agent.engine.view)) == 20
+            for image, original in zip(shown(session.agent.engine.view), originals, strict=True):
+                size = picture_size(image.data)
+                assert size is not None
+                assert max(size) <= 2_000
+                assert (session.folder / image.original).read_bytes() == original
+            await goes_on(session, "And now?")
+            # One more makes them many, whose smaller limit holds for all of them.
+            told = [e async for e in session.agent.run("And this?", (given(photograph(99)),))]
+            assert failures(told) == []
+            name = session.id
+        async with talking(tmp_path, {"model.id": MODELS[provider]}, resume=name) as session:
+            before = len(server.model_requests)
+            await goes_on(session, "Are you still there?")
+            assert len(server.model_requests) == before + 1
+
+    run_with(server, monkeypatch, talk)
+    assert waits[0] < SLOWEST_S
+
+
+@PROVIDERS
+def test_more_bytes_of_pictures_than_a_request_may_have(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is within its own limit; all together are 45 MB."""
+    server = serving(provider, lambda _: Step(text="I see."), 200_000)
+    heavy = noise((1_100, 1_000))
+    assert 2_500_000 < len(heavy) < MOST_BYTES
+    many = tuple(given(heavy + bytes([number]), "image/png") for number in range(10))
+
+    async def talk() -> None:
+        async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
+            told = [event async for event in session.agent.run("What is this?", many)]
+            assert failures(told) == []
+            assert [e.step for e in told if isinstance(e, events.ContextStep)] == ["shortened"]
+            pictures = shown(session.agent.engine.view)
+            # The newest stay as they are.
+            assert pictures[-1] == many[-1]
+            assert len(pictures) == 10
+            await goes_on(session, "And now?")
+            assert failures([e async for e in session.agent.run("And these?", many)]) == []
+
+    run_with(server, monkeypatch, talk)
+
+
+def test_what_is_no_picture_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serving("anthropic", lambda _: Step(text="I see nothing."), 200_000)
+
+    async def talk() -> None:
+        async with talking(tmp_path, {"model.id": MODELS["anthropic"]}) as session:
+            broken = (given(b"no picture"), Image("image/png", "not base64!"), given(photograph(size=(64, 64))))
+            told = [event async for event in session.agent.run("What is this?", broken)]
+            assert failures(told) == []
+            assert [e.title for e in told if isinstance(e, events.Notice)] == ["Not sent as a picture"]
+            assert len(shown(session.agent.engine.view)) == 1
+            assert server.requests[-1].body.decode().count("cannot be sent: it is damaged") == 2
+            await goes_on(session, "And now?")
+
+    run_with(server, monkeypatch, talk)
+
+
+def test_a_tool_that_shows_large_pictures_and_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def script(request: ParsedRequest) -> Step:
+        paths = ("large.png", "broken.png")
+        calls = tuple(Call("read_file", {"path": path}) for path in paths)
+        return Step(calls=calls) if request.prompt == "Look." and not request.position else Step(text="Seen.")
+
+    server = serving("anthropic", script, 200_000)
+
+    async def talk() -> None:
+        async with talking(tmp_path, {"model.id": MODELS["anthropic"]}) as session:
+            large = noise((2_400, 2_000))
+            (tmp_path / "project" / "large.png").write_bytes(large)
+            (tmp_path / "project" / "broken.png").write_bytes(large[:9_000])
+            await goes_on(session, "Look.", "And now?")
+            (image,) = shown(session.agent.engine.view)
+            assert (session.folder / image.original).read_bytes() == large
+            assert "cannot be sent: it is damaged" in str(session.agent.engine.view.messages())
+
+    run_with(server, monkeypatch, talk)
+
+
+async def test_a_queued_picture_is_brought_to_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0.1")
+    async with talking(tmp_path) as session:
+        picture, queued = given(photograph()), False
+        async for event in session.agent.run("read calc.py"):
+            if isinstance(event, events.TextDelta | events.ToolStarted) and not queued:
+                queued = True
+                await session.agent.queue("and this", (picture,))
+        (image,) = shown(session.agent.engine.view)
+        assert image.original
+
+
+# What the provider refuses all the same
+
+
+def refusing(place: str) -> Fault:
+    return Fault(kind="bad_request", message=f"{place}.image.source.base64.data: Could not process image")
+
+
+async def with_three(session: Session) -> None:
+    three = tuple(given(photograph(seed, (300, 200))) for seed in range(3))
+    assert failures([event async for event in session.agent.run("What is this?", three)]) == []
+
+
+def test_a_refused_picture_gives_way_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serving("anthropic", lambda _: Step(text="I see."), 200_000)
+
+    async def talk() -> None:
+        async with talking(tmp_path, {"model.id": MODELS["anthropic"]}) as session:
+            server.inject(refusing("messages.0.content.2"))
+            await with_three(session)
+            assert [image.weight for image in shown(session.agent.engine.view)] == [1.0, 0.25, 1.0]
+            # Once more, and the one that is small already is a note.
+            server.inject(refusing("messages.0.content.2"))
+            await goes_on(session, "And now?")
+            assert [image.weight for image in shown(session.agent.engine.view)] == [1.0, 1.0]
+            assert NO_PICTURE in str(session.agent.engine.view.messages())
+            # Nothing is lost: each step can be undone.
+            step = [each for each in session.agent.engine.view.log if isinstance(each, Shortened)][-1]
+            await session.agent.undo(step.seq)
+            assert [image.weight for image in shown(session.agent.engine.view)] == [1.0, 0.25, 1.0]
+
+    run_with(server, monkeypatch, talk)
+
+
+@PROVIDERS
+def test_a_provider_that_refuses_every_picture(provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serving(provider, lambda _: Step(text="I see nothing."), 200_000)
+
+    async def talk() -> None:
+        async with talking(tmp_path, {"model.id": MODELS[provider]}) as session:
+            server.inject(Fault(kind="bad_request", message="Unable to process input image.", times=2))
+            await with_three(session)
+            assert shown(session.agent.engine.view) == []
+            await goes_on(session, "And now?")
+            # Without a picture the same words are an error like any other.
+            server.inject(Fault(kind="bad_request", message="Unable to process input image."))
+            assert len(failures(await say(session, "And again?"))) == 1
+            await goes_on(session, "And now?")
+
+    run_with(server, monkeypatch, talk)
+
+
+def test_a_log_that_holds_pictures_no_longer_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written before pictures were brought to the limits: the twenty-first brings them all down."""
+    server = serving("anthropic", lambda _: Step(text="I see."), 200_000)
+    wide = tuple(given(photograph(seed, (2_500, 100))) for seed in range(21))
+
+    async def talk() -> None:
+        async with talking(tmp_path, {"model.id": MODELS["anthropic"]}) as session:
+            await goes_on(session, "Begin.")
+            await put(session, user_message("What is this?", *wide))
+            assert failures(await say(session)) == []
+            assert len(shown(session.agent.engine.view)) == 21
+            assert all("many-image requests" in each for each in server.violations)
+            assert len(server.violations) == 2
+            server.violations.clear()
+            await goes_on(session, "And now?")
+
+    run_with(server, monkeypatch, talk)
+
+
+def test_a_request_too_large_for_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown limit is learned from the refusal, and pictures give way before anything said does."""
+    server = serving("gemini", lambda _: Step(text="I see."), 200_000)
+    heavy = noise((1_100, 1_000))
+
+    async def talk() -> None:
+        async with talking(tmp_path, {"model.id": MODELS["gemini"]}) as session:
+            server.inject(Fault(kind="bad_request", message="Request payload size exceeds the limit: 1 bytes."))
+            told = [event async for event in session.agent.run("This?", (given(heavy, "image/png"),))]
+            assert failures(told) == []
+            (image,) = shown(session.agent.engine.view)
+            assert image.weight == 0.25
+
+    run_with(server, monkeypatch, talk)
+
+
+# Within what one request may hold
+
+
+def test_the_oldest_pictures_give_way_first() -> None:
+    engine = ContextEngine(model=ModelFacts(name="x", window=200_000, most_pictures=10, picture_bytes=4_000))
+    for number in range(12):
+        engine.extend([user_message(f"picture {number}", Image("image/png", f"{number:03}" * 100))])
+    before = engine.fits
+    MemoryHost(engine).run(engine.recover())
+    assert (before, engine.fits) == (False, True)
+    assert load_of(engine.view).pictures == 6
+    assert [image.data[:3] for image in shown(engine.view)] == [f"{number:03}" for number in range(6, 12)]
+    # What is said besides stays.
+    texts = [block.text for each in engine.view.messages() for block in each.blocks if isinstance(block, Text)]
+    assert [text for text in texts if text != NO_PICTURE] == [f"picture {number}" for number in range(12)]
+
+
+async def test_pictures_given_to_an_agent_in_memory() -> None:
+    async with Agent("offline") as agent:
+        told = [event async for event in agent.run("look", (given(photograph()),))]
+        assert isinstance(told[-1], events.TurnFinished)
+        (image,) = shown(agent.engine.view)
+        size = picture_size(image.data)
+        assert size == (2_000, 1_500)
+        assert b64decode(image.data) != photograph()

@@ -1,0 +1,174 @@
+"""Pictures on their way into a conversation: read, brought to what providers take, the original kept beside the log."""
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tui_agent.aside import aside
+from tui_agent.conversation.blocks import Image, Text
+from tui_agent.durable import make_private_folder, write_file
+from tui_agent.models.pictures import LARGEST_SIDE, UnreadablePicture, fitted
+from tui_agent.text import one_line
+from tui_agent.tools.files.encodings import HEAD, sniff
+from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
+
+FOLDER: Final = "pictures"
+"""Where originals lie in a session's folder."""
+MAX_PICTURES: Final = 50
+"""Pictures that one text may name."""
+MAX_NAME: Final = 30
+SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+"""How the names of files end that a text is taken to mean as pictures."""
+
+_MENTION: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
+_ENDINGS: Final = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+
+
+class PictureProblem(Exception):
+    """A picture cannot be sent; the message says why."""
+
+
+class Picture(NamedTuple):
+    """A picture as it was given. name: how it is called in its chip."""
+
+    name: str
+    media: str
+    data: bytes
+
+
+class Pictures(NamedTuple):
+    """The pictures a text names, ready to be sent, a sentence for each that cannot be, and how many are not sent as
+    they are but smaller.
+    """
+
+    images: tuple[Image, ...] = ()
+    problems: tuple[str, ...] = ()
+    smaller: int = 0
+
+
+class Attached(NamedTuple):
+    """Pictures as they enter the conversation, a note in place of each that cannot be read, with why; and how many were
+    made smaller.
+    """
+
+    blocks: tuple[Text | Image, ...]
+    problems: tuple[str, ...] = ()
+    smaller: int = 0
+
+
+def smaller_text(count: int) -> str:
+    """What people are told of pictures that were made smaller."""
+    which = "The original is" if count == 1 else f"The originals of {count} are"
+    return f"Providers take at most {LARGEST_SIDE:,} pixels a side, and 5 MiB. {which} kept in the session's folder."
+
+
+def mentions_in(text: str) -> list[tuple[int, str]]:
+    """Where a text mentions a path, and which."""
+    return [(found.start(), found[1] or found[2].rstrip(".,;:!?)]}'")) for found in _MENTION.finditer(text)]
+
+
+def mentioned_pictures(text: str, folder: Path) -> list[tuple[int, str, Callable[[], Picture]]]:
+    """The pictures that a text mentions by their paths: where, which, and how to read each."""
+
+    def reader(name: str) -> Callable[[], Picture]:
+        return lambda: read_picture(folder / Path(name).expanduser())
+
+    return [(at, name, reader(name)) for at, name in mentions_in(text) if name.lower().endswith(SUFFIXES)]
+
+
+def read_pictures(named: Mapping[str, Callable[[], Picture]], session_folder: Path | None) -> Pictures:
+    """These pictures, read one after the other. Reads and writes files and scales: call it in a thread."""
+    images: list[Image] = []
+    problems: list[str] = []
+    smaller = 0
+    for name, read in list(named.items())[:MAX_PICTURES]:
+        try:
+            picture = read()
+            image, changed = _fit(picture.data, picture.media, session_folder)
+            images.append(image)
+            smaller += changed
+        except (OSError, RuntimeError, ValueError, PictureProblem, UnreadablePicture) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            problems.append(f"{name}: {reason}")
+    if len(named) > MAX_PICTURES:
+        problems.append(f"only the first {MAX_PICTURES} of {len(named)} pictures are sent")
+    return Pictures(tuple(images), tuple(problems), smaller)
+
+
+def read_picture(path: Path) -> Picture:
+    """The picture in a file. Raises PictureProblem and OSError."""
+    if not path.is_file():
+        raise PictureProblem("there is no such file")
+    with path.open("rb") as file:
+        return as_picture(file.read(MAX_IMAGE_BYTES + 1), path.name)
+
+
+def as_picture(data: bytes, name: str = "") -> Picture:
+    """The picture that these bytes begin like. Raises PictureProblem."""
+    if len(data) > MAX_IMAGE_BYTES:
+        raise PictureProblem(too_large())
+    kind = sniff(data[:HEAD], whole=len(data) <= HEAD)
+    if not kind.is_image:
+        raise PictureProblem("it is no picture of a kind that can be sent (PNG, JPEG, GIF, WebP)")
+    called = re.sub(r"[\[\],]", "_", one_line(name, MAX_NAME)) or kind.media.removeprefix("image/").upper()
+    return Picture(called, kind.media, data)
+
+
+def too_large() -> str:
+    """Why a picture is not read."""
+    return f"it is too large to be read (at most {MAX_IMAGE_BYTES / 1024**2:.0f} MiB); scale it down"
+
+
+async def attach(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached:
+    """Bring pictures to what providers take, in a thread; the originals of those that change go to `folder`."""
+    return await aside(lambda: _attached(images, folder)) if images else Attached(())
+
+
+def _attached(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached:
+    blocks: list[Text | Image] = []
+    problems: list[str] = []
+    smaller = 0
+    for image in images:
+        if image.original:
+            blocks.append(image)
+            continue
+        try:
+            data = b64decode(image.data)
+            made, changed = _fit(data, image.media_type, folder())
+        except (ValueError, UnreadablePicture) as error:
+            reason = str(error) if isinstance(error, UnreadablePicture) else "it is damaged, or no picture"
+            problems.append(reason)
+            blocks.append(Text(f"[A picture was given here that cannot be sent: {reason}.]"))
+        else:
+            # One that changes nothing stays the same object, and its text is not held twice.
+            same = not changed and made.media_type == image.media_type
+            blocks.append(image if same else made)
+            smaller += changed
+    return Attached(tuple(blocks), tuple(problems), smaller)
+
+
+def _fit(data: bytes, media: str, folder: Path | None) -> tuple[Image, bool]:
+    """The picture as it is sent, and whether it was made smaller. Raises `UnreadablePicture`."""
+    made = fitted(data)
+    original = _kept(data, media, folder) if made.changed and folder is not None else ""
+    return Image(made.media_type, b64encode(made.data).decode(), original=original), made.changed
+
+
+def _kept(data: bytes, media: str, session_folder: Path) -> str:
+    """Where the original lies below the session's folder; empty where the disk does not take it: the picture counts
+    more than its pixels.
+    """
+    folder = session_folder / FOLDER
+    try:
+        make_private_folder(folder)
+        for path in folder.iterdir():
+            if path.stat().st_size == len(data) and path.read_bytes() == data:
+                return f"{FOLDER}/{path.name}"
+        path = folder / f"original-{sha256(data).hexdigest()[:16]}.{_ENDINGS.get(media, 'picture')}"
+        write_file(path, data)
+    except OSError:
+        return ""
+    return f"{FOLDER}/{path.name}"

@@ -1,0 +1,189 @@
+"""What a call costs whose cache is gone, and why a call read less from the cache than it could have.
+
+Only a provider that charges for writing its cache promises to read it again (Anthropic); nothing is expected of others.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from tui_agent.context.economics import MILLION, CacheState, Forecast, Rates, Situation
+from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.request import ModelRequest, RequestMessage
+from tui_agent.text import money_text
+
+SLACK_SHARE, SLACK_TOKENS = 0.05, 1_024
+"""How much less than expected may be read before it counts: the provider rounds to its smallest cacheable part."""
+
+Part: TypeAlias = Literal["model", "expired", "system", "tools", "messages", "provider"]
+
+WORDING: dict[Part, str] = {
+    "model": "another model answered",
+    "expired": "the cache had expired",
+    "system": "the system prompt had changed",
+    "tools": "the tools had changed",
+    "messages": "earlier messages had changed",
+    "provider": "the provider no longer had it, though nothing had changed",
+}
+
+
+class ColdSend(NamedTuple):
+    """What the next request costs, in USD, with nothing of it cached, and `why` that is; `tokens` is its size.
+
+    `compaction_usd` is what a compaction before it would cost, `compacted_usd` the request after that; None where none
+    would free anything.
+    """
+
+    tokens: int
+    cost_usd: float
+    why: str
+    compaction_usd: float | None = None
+    compacted_usd: float | None = None
+
+    def text(self) -> str:
+        """One line for people."""
+        told = f"This call reads {self.tokens:,} tokens anew, about {money_text(self.cost_usd)}: {self.why}."
+        if self.compaction_usd is None or self.compacted_usd is None:
+            return told
+        return (
+            f"{told} After a /compact of about {money_text(self.compaction_usd)} it would be about "
+            f"{money_text(self.compacted_usd)}."
+        )
+
+
+class CacheMiss(NamedTuple):
+    """A call that read `read` tokens from the cache where the one before it had left `expected` there.
+
+    `part` is what changed, or that it expired; `detail` says more where more is known; `told` is the provider's own
+    reason, empty where it gave none. `cost_usd` is what the call cost more for it.
+    """
+
+    part: Part
+    expected: int
+    read: int
+    cost_usd: float
+    detail: str = ""
+    told: str = ""
+
+    def text(self) -> str:
+        """One line for people."""
+        more = f" ({self.detail})" if self.detail else ""
+        said = f"; the provider says: {self.told}" if self.told else ""
+        return (
+            f"{self.read:,} of {self.expected:,} cached tokens read, {money_text(self.cost_usd)} more: "
+            f"{WORDING[self.part]}{more}{said}"
+        )
+
+
+def cold_send(here: Situation, cache: CacheState, compaction: Forecast, *, at_least_usd: float) -> ColdSend | None:
+    """What is to be told before the next request; None where its cache is warm, or it costs less than `at_least_usd`.
+
+    `compaction` is the forecast of one that came now.
+    """
+    rates = here.rates
+    if not cache.cold or rates is None:
+        return None
+    per_token = rates.write * rates.input_usd / MILLION
+    cost = here.tokens * per_token
+    if cost < at_least_usd:
+        return None
+    if compaction.frees <= 0 or compaction.cost_usd is None:
+        return ColdSend(here.tokens, cost, cache.reason)
+    after = (here.tokens - compaction.frees) * per_token
+    return ColdSend(here.tokens, cost, cache.reason, compaction.cost_usd, after)
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A request as it went out; `left` is what its answer left in the cache, in tokens."""
+
+    model: str
+    request: ModelRequest
+    cache: CacheState
+    edits: int
+    left: int = 0
+
+
+class CacheWatch:
+    """Compares each request of a conversation, and what was read for it, with the one before it.
+
+    `misses` are those of this run of the program, oldest first; `newest` is the provider's id of the newest answer.
+    """
+
+    def __init__(self) -> None:
+        self.misses: list[CacheMiss] = []
+        self.newest = ""
+        self._before: _Sent | None = None
+        self._now: _Sent | None = None
+        self._left_before = 0
+
+    def sends(self, model: str, request: ModelRequest, cache: CacheState, *, edits: int, last: Usage | None) -> None:
+        """A request goes out. `edits` counts the edits of the view so far; `last` is what the last answer used."""
+        self._left_before = last.cache_read_tokens + last.cache_write_tokens if last is not None else 0
+        self._now = _Sent(model, request, cache, edits)
+
+    def answered(self, usage: Usage, rates: Rates | None, told: str = "", answer: str = "") -> CacheMiss | None:
+        """The answer has come; why it read less than it could have, if it did.
+
+        `told` is the provider's own reason, `answer` its id of the answer.
+        """
+        self.newest = answer
+        before, now, expected = self._before, self._now, self._left_before
+        if now is None:
+            return None
+        self._before, self._now = now, None
+        read = usage.cache_read_tokens
+        if rates is None or rates.write <= 1 or read + max(SLACK_TOKENS, expected * SLACK_SHARE) >= expected:
+            return None
+        part, detail = _what_changed(before, now)
+        more = (expected - read) * (rates.write - rates.read) * rates.input_usd / MILLION
+        miss = CacheMiss(part, expected, read, max(0.0, more), detail, told)
+        self.misses.append(miss)
+        return miss
+
+    def report(self) -> list[str]:
+        """Lines for people: how many calls missed, for what reasons, and the newest; empty where none did."""
+        if not self.misses:
+            return []
+        count, cost = len(self.misses), sum(miss.cost_usd for miss in self.misses)
+        reasons = dict.fromkeys(miss.part for miss in self.misses)
+        listed = ", ".join(f"{sum(m.part == part for m in self.misses)} since {WORDING[part]}" for part in reasons)
+        return [
+            f"Missed caches: {count:,} call{'s' * (count > 1)}, {money_text(cost)} more ({listed})",
+            f"The newest: {self.misses[-1].text()}",
+        ]
+
+
+def _what_changed(before: _Sent | None, now: _Sent) -> tuple[Part, str]:
+    if before is not None and before.model != now.model:
+        return "model", ""
+    if before is None:
+        # The first request of this run: what the log tells is all there is.
+        return ("expired" if now.cache.cold else "provider"), (now.cache.reason if now.cache.cold else "")
+    old, new = before.request, now.request
+    if old.system != new.system:
+        return "system", ""
+    if old.tools != new.tools:
+        return "tools", _changed_tools(old, new)
+    if (index := _first_changed(old.messages, new.messages)) is not None:
+        why = "by a context step" if now.edits != before.edits else "by no context step"
+        return "messages", f"{why}, from message {index + 1:,} of {len(old.messages):,} on"
+    return ("expired", now.cache.reason) if now.cache.cold else ("provider", "")
+
+
+def _changed_tools(old: ModelRequest, new: ModelRequest) -> str:
+    before, after = {tool.name: tool for tool in old.tools}, {tool.name: tool for tool in new.tools}
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return ", ".join(names[:5]) if names else "their order"
+
+
+def _first_changed(old: tuple[RequestMessage, ...], new: tuple[RequestMessage, ...]) -> int | None:
+    """The first message that is not as it was; None where messages were only added, or added to the last one."""
+    for index, message in enumerate(old):
+        if index >= len(new):
+            return index
+        if new[index] is message or new[index] == message:
+            continue
+        same_start = new[index].blocks[: len(message.blocks)] == message.blocks
+        if index < len(old) - 1 or new[index].role != message.role or not same_start:
+            return index
+    return None
