@@ -39,6 +39,7 @@ def test_counts_are_those_of_the_view() -> None:
     assert found.compactions == Activity(count=1, last=NOW - 252, note="auth module")
     assert found.checkpoints == Activity(count=1, last=NOW - 51, note="done surveying")
     assert found.summarised_chars >= 300 + 900 + 100
+    assert (found.summaries, found.depth) == (2, 1)
 
 
 def test_what_was_undone_does_not_count() -> None:
@@ -65,6 +66,8 @@ def stats(**changes: Any) -> ContextStats:
         "compactions": 1,
         "checkpoints": 3,
         "summarised_chars": 8_420,
+        "summaries": 2,
+        "depth": 1,
         "last_compaction": found.compactions,
         "last_checkpoint": found.checkpoints,
         "marks": marks(limits, 200_000),
@@ -104,7 +107,7 @@ def test_the_text_form() -> None:
         "Context-management activity:",
         "  Compactions:  1 (last 4m12s ago, focus: auth module)",
         "  Checkpoints:  3 (last 51s ago, note: done surveying)",
-        "  Summarized:   8,420 chars across all boundaries",
+        "  Summarized:   8,420 chars in 2 texts, at most 1 deep",
         "  Results:      1 evicted, 1 cleared, 0 digested",
         "  Subtasks:     2 (32,919 in / 338 out tokens, $0.011 in the /stats total)",
         "  Models:       gemini-3.1-pro-preview-customtools",

@@ -544,6 +544,8 @@ class ContextEngine:
             compactions=done.compactions.count,
             checkpoints=done.checkpoints.count,
             summarised_chars=done.summarised_chars,
+            summaries=done.summaries,
+            depth=done.depth,
             reasoning_dropped=self.view.reasoning_dropped(),
             last_compaction=done.compactions,
             last_checkpoint=done.checkpoints,

@@ -90,7 +90,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """What context work has done to the conversation, undone steps left out.
 
     `evicted`, `cleared` and `digested` count results as they are shown now; `summarised_chars` is what stood in the log
-    of all that boundaries cover.
+    of all that boundaries cover, `summaries` how many texts stand for it, and `depth` through how many texts the
+    deepest of it has gone.
     """
 
     messages: int = 0
@@ -98,6 +99,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     cleared: int = 0
     digested: int = 0
     summarised_chars: int = 0
+    summaries: int = 0
+    depth: int = 0
     compactions: Activity = Activity()
     checkpoints: Activity = Activity()
 
@@ -127,6 +130,8 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     compactions: int = 0
     checkpoints: int = 0
     summarised_chars: int = 0
+    summaries: int = 0
+    depth: int = 0
     reasoning_dropped: int = 0
     last_compaction: Activity = Activity()
     last_checkpoint: Activity = Activity()
@@ -143,7 +148,7 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
 
 def counts(view: View) -> Counts:
     """What context work has done to this conversation so far. Takes time in proportion to the context entries."""
-    hidden = view.counts()
+    hidden, shown = view.counts(), view.boundaries()
     active = [entry for entry, counting in view.context_entries() if counting]
     summaries = [entry for entry in active if isinstance(entry, Summarized)]
     checkpoints = [entry for entry in active if isinstance(entry, Checkpointed)]
@@ -153,6 +158,8 @@ def counts(view: View) -> Counts:
         cleared=hidden.cleared,
         digested=hidden.digested,
         summarised_chars=hidden.hidden,
+        summaries=len(shown),
+        depth=max((boundary.depth for boundary in shown), default=0),
         compactions=Activity(
             count=len(summaries),
             last=max((entry.time for entry in summaries), default=0.0),
@@ -256,12 +263,19 @@ def _thresholds(stats: ContextStats) -> list[str]:
     return lines
 
 
+def _texts(stats: ContextStats) -> str:
+    """What stands for that which was summarised."""
+    if not stats.summaries:
+        return ""
+    return f" in {stats.summaries:,} text{'s' * (stats.summaries > 1)}, at most {stats.depth} deep"
+
+
 def _activity(stats: ContextStats, now: float) -> list[str]:
     lines = [
         "Context-management activity:",
         f"  Compactions:  {_boundary(stats.last_compaction, stats.compactions, 'focus', now)}",
         f"  Checkpoints:  {_boundary(stats.last_checkpoint, stats.checkpoints, 'note', now)}",
-        f"  Summarized:   {stats.summarised_chars:,} chars across all boundaries",
+        f"  Summarized:   {stats.summarised_chars:,} chars{_texts(stats)}",
         f"  Results:      {stats.evicted:,} evicted, {stats.cleared:,} cleared, {stats.digested:,} digested",
     ]
     if stats.reasoning_dropped:

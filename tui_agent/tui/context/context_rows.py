@@ -251,10 +251,11 @@ def _draw_step(step: Step, now: float, width: int, look: Look) -> Line:
 
 
 def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
+    deep = f" · {stats.summaries:,} text{'s' * (stats.summaries > 1)}, depth {stats.depth}" if stats.summaries else ""
     rows = [
         *_boundary("Compactions", stats.last_compaction, stats.compactions, "focus", now, width),
         *_boundary("Checkpoints", stats.last_checkpoint, stats.checkpoints, "note", now, width),
-        _fact("Summarised", f"{stats.summarised_chars:,}", "characters"),
+        _fact("Summarised", f"{stats.summarised_chars:,}", f"characters{deep}"),
     ]
     for count, label in ((stats.evicted, "evicted"), (stats.cleared, "cleared"), (stats.digested, "digested")):
         if count:
