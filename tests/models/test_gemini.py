@@ -128,8 +128,12 @@ def test_the_body_is_what_the_sdk_itself_would_send() -> None:
     call = ToolCall("a", "grep", '{"x": 1.5, "y": [null, "ü"]}', '{"model":"gemini-3.8-flash","signature":"c2ln"}')
     body = encoded(user("go", PNG), assistant(Reasoning("hm"), signed, call), user(ToolResult("a", "r", images=(PNG,))))
     for content in body["contents"]:
-        read = types.Content.model_validate(content)
-        assert read.model_dump(mode="json", by_alias=True, exclude_none=True) == content
+        read = types.Content.model_validate(content).model_dump(mode="json", by_alias=True, exclude_none=True)
+        for part in read["parts"]:
+            if picture := part.get("inlineData"):
+                # The SDK writes the other alphabet of base64; the service takes both.
+                picture["data"] = picture["data"].translate(str.maketrans("-_", "+/"))
+        assert read == content
     tool = types.Tool.model_validate(body["tools"][0])
     assert tool.model_dump(mode="json", by_alias=True, exclude_none=True) == body["tools"][0]
     config = types.GenerateContentConfig.model_validate(body["generationConfig"])
