@@ -7,14 +7,18 @@ READY := $(VENV)/.ready
 # Half of a test's time is waiting for processes and timers.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 
-.PHONY: run test soak bench gallery lint format clean
+.PHONY: run test pytest soak bench gallery lint format clean
 .DEFAULT_GOAL := test
 
 # $(value ARGS) keeps make from expanding what was meant for the shell: make run ARGS='-p "costs $$5?"'
 run: $(READY)
 	@$(BIN)/tui-agent $(value ARGS)
 
-test: lint
+# Beside each other: what lint does uses one core.
+test: $(READY)
+	@$(MAKE) --no-print-directory -j2 lint pytest
+
+pytest: $(READY)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not soak"
 
 soak: $(READY)
