@@ -9,7 +9,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 
-PARTS, WALKS, STEPS = 10, 15, 6
+PARTS, WALKS, STEPS = 10, 15, 4
 """Walks of a part, and parts of each provider: 300 walks in all."""
 SOAK_PARTS, SOAK_WALKS, SOAK_STEPS = 20, 30, 25
 

@@ -68,8 +68,10 @@ def test_a_turn_at_its_ceiling_says_what_to_do(tmp_path: Path) -> None:
         assert server.model_requests == []
 
 
-@pytest.mark.parametrize("bound", ["turn", "session"])
-@pytest.mark.parametrize("repeated", [True, False], ids=["flag repeated", "flag left out"])
+@pytest.mark.parametrize(
+    ("bound", "repeated"),
+    [pytest.param("turn", True, id="turn, flag repeated"), pytest.param("session", False, id="session, flag left out")],
+)
 def test_a_ceiling_that_was_reached_holds_in_the_next_process_until_it_is_reset(
     bound: str, repeated: bool, tmp_path: Path
 ) -> None:

@@ -350,6 +350,8 @@ async def _planned(arguments: Arguments) -> Arguments:
 @state(arrange=_planned)
 async def todo(stage: Stage) -> None:
     await stage.open()
+    # The line over the prompt takes a row of the conversation, so it comes before a card is opened in it.
+    await stage.until(lambda: stage.app.entry.todo.size.height == 1)
     stage.app.pane.toggle_block(len(stage.app.pane.transcript) - 1)
     stage.fill()
 
