@@ -32,7 +32,7 @@ class Material:
         for number in range(calls):
             size = self.chance.choice(SIZES)
             fact = f"fact-{seed}-{number}-{self.chance.getrandbits(48):x}"
-            filler = "".join(self.chance.choices("abcdefgh \n", k=size // 2))
+            filler = "".join(self.chance.choice("abcdefgh \n") for _ in range(size // 2))
             name = f"file_{number}.txt"
             (folder / name).write_text(f"{filler}\n{fact}\n{filler}")
             self.facts[name] = fact
