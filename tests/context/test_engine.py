@@ -871,3 +871,19 @@ def test_steps_that_are_given_up_leave_the_view_as_it_was() -> None:
     assert (chat.engine.view.messages(), len(chat.engine.view.log)) == (before, length)
     chat.run(chat.engine.prepare())
     assert chat.caller.done[0].step == "summary"
+
+
+def test_where_things_are_outlasts_a_merge_that_takes_in_every_summary() -> None:
+    settings = structs.replace(UNPRICED, compaction=Compaction(thrift=0, auto=False, summaries_tokens=50))
+    chat = Chat(200_000, settings, writing=written(SUMMARY))
+    chat.engine.running = lambda: {7: "make watch"}
+    for _ in range(2):
+        chat.grow(8)
+        chat.run(chat.engine.compact())
+    assert [done.step for done in chat.caller.done] == ["summary"] * 3
+    (one,) = chat.engine.view.boundaries()
+    assert "make watch" in one.state
+    assert chat.shown.count("make watch") == 1
+    asked = [effect.request.messages[-1].blocks[-1] for effect in chat.caller.asked if isinstance(effect, AskModel)]
+    told = ["Earlier summaries stay" in block.text for block in asked if isinstance(block, Text)]
+    assert told[:2] == [False, True]

@@ -199,10 +199,10 @@ def plan_summary(
 
 
 def telling(plan: SummaryPlan, state: str, view: View, tokens_of: Callable[[Size], int]) -> SummaryPlan:
-    """`plan` with where things are; a merge leaves that to the newest summary."""
-    if plan.boundaries:
-        return plan
+    """`plan` with where things are; a merge leaves that to the newest summary, unless it takes that one in too."""
     newest = max(view.boundaries(), key=lambda each: each.first, default=None)
+    if plan.boundaries and newest not in plan.boundaries:
+        return plan
     weigh = Scale(tokens_of).text
     growth = weigh(state) - (weigh(newest.state) if newest is not None else 0)
     return structs.replace(plan, state=state, state_growth=growth)
@@ -253,7 +253,7 @@ def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Pr
             plan.form,
             words=max(60, int(expected * WORDS_PER_TOKEN)),
             focus=plan.subject,
-            kept=_what_stays(plan.kept),
+            kept=_what_stays(plan.kept, earlier=bool(view.boundaries()) and not plan.boundaries),
         ),
         extract=extract(
             plan.form,
@@ -421,12 +421,13 @@ def _digests(group: Group) -> tuple[int, int, tuple[bytes, ...]]:
     return group.first, group.last, tuple(segment.digest for segment in group.segments)
 
 
-def _what_stays(kept: Group | None) -> str:
+def _what_stays(kept: Group | None, *, earlier: bool) -> str:
+    before = " Earlier summaries stay in view as they are, so do not repeat them either." if earlier else ""
     opening = transcript([kept] if kept is not None else (), result_chars=80)
     if not opening:
-        return "None of the messages above stays in view."
+        return f"None of the messages above stays in view.{before}"
     words = cut(" ".join(opening[0].split()), 120).replace("\n", " ")
-    return f"The messages from this one on stay in view word for word, so do not repeat them: {words}"
+    return f"The messages from this one on stay in view word for word, so do not repeat them: {words}{before}"
 
 
 def _unusable(text: str) -> str:
