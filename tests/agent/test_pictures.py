@@ -5,7 +5,7 @@ import io
 import random
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def shown(view: View) -> list[Image]:
     return found
 
 
-async def longest_wait(work: Callable[[], object]) -> float:
+async def longest_wait(work: Callable[[], Awaitable[object]]) -> float:
     """Run the coroutine function `work`; the longest time that the event loop was held up meanwhile, in seconds."""
     longest, over = 0.0, asyncio.Event()
 
@@ -84,7 +84,7 @@ async def longest_wait(work: Callable[[], object]) -> float:
             longest, before = max(longest, time.monotonic() - before), time.monotonic()
 
     watching = asyncio.ensure_future(watch())
-    await work()  # type: ignore[misc]
+    await work()
     over.set()
     await watching
     return longest
