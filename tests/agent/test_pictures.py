@@ -260,7 +260,7 @@ def test_a_tool_that_shows_large_pictures_and_none(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_queued_picture_is_brought_to_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0.02")
+    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0.1")
     async with talking(tmp_path) as session:
         picture, queued = given(photograph()), False
         async for event in session.agent.run("read calc.py"):
