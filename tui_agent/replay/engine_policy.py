@@ -33,8 +33,9 @@ from tui_agent.context.effects import (
 from tui_agent.context.engine import ContextEngine, Prepared
 from tui_agent.context.layers.limits import Evicted, Whole
 from tui_agent.context.summary.facts import Source
+from tui_agent.context.summary.plan import expected_merge, summaries_limit
 from tui_agent.context.summary.rendering import fact_sources
-from tui_agent.conversation.blocks import Text, ToolResult
+from tui_agent.conversation.blocks import Block, Text, ToolResult
 from tui_agent.conversation.entries import Artifact, Message, ModelSwitched, Usage
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.models.pictures import halved
@@ -184,7 +185,7 @@ class EnginePolicy:
             sources = [Source("tool", block.text) for block in said if isinstance(block, Text)]
             tokens = text_tokens("x" * digests.output_chars, factor=self._script.factor)
         else:
-            sources, tokens = self._covered_sources()
+            sources, tokens = self._covered_sources(said)
             self._shown.will_cover(self.engine.view, *self._covered)
         factor = self._script.factor
         text = written_by_rule(sources, tokens, factor)
@@ -200,16 +201,18 @@ class EnginePolicy:
             self._shown.digests.append(text)
         return Answer(text, profile.name, used, cost_usd(used, profile.prices))
 
-    def _covered_sources(self) -> tuple[list[Source], int]:
-        """What the summary that is being written is to replace, and the tokens it may take."""
+    def _covered_sources(self, said: Sequence[Block]) -> tuple[list[Source], int]:
+        """What the summary that is being written is to replace, and the tokens it may take; a merge knows what is said
+        in its own request, and no more.
+        """
         first, last = self._covered
         view = self.engine.view
         merged = [boundary for boundary in view.boundaries() if first <= boundary.first <= last]
         if merged:
-            groups = view.originals(first, last)
-            return fact_sources(groups), text_tokens(
-                *(boundary.text for boundary in merged), factor=self._script.factor
-            ) // 2
+            sources = [Source("assistant", block.text) for block in said if isinstance(block, Text)]
+            budget = summaries_limit(self.engine.settings.compaction.summaries_tokens, self._window)
+            replaced = text_tokens(*(boundary.text for boundary in merged), factor=self._script.factor)
+            return sources, expected_merge(replaced, budget)
         groups = [group for group in view.groups() if first <= group.first <= last and not group.pinned]
         blocks = [block for group in groups for segment in group.segments for block in segment.blocks]
         return fact_sources(groups), expected_summary(block_tokens(blocks, self._script.factor))

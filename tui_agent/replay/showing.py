@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
+from tui_agent.conversation.entries import Boundary
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.view import View
 from tui_agent.replay.billing import Prompt, PromptPart, common
@@ -34,10 +35,14 @@ class ShownBlocks:
                 self._result_of_call[block.call_id] = result
 
     def will_cover(self, view: View, first: int, last: int) -> None:
-        """A summary of what the view shows of the entries from `first` to `last` is being written."""
-        groups = [group for group in view.groups() if first <= group.first <= last]
+        """A summary of the entries from `first` to `last` is being written: of what the view shows of them, or, where
+        summaries stand there that are to be merged, of what was written of the original turns.
+        """
+        if any(first <= boundary.first <= last for boundary in view.boundaries()):
+            groups = view.originals(first, last)
+        else:
+            groups = [group for group in view.groups() if first <= group.first <= last]
         said = [block for group in groups for segment in group.segments for block in segment.blocks]
-        said += [Text(boundary.text) for boundary in view.boundaries() if first <= boundary.first <= last]
         parts = list(self._parts_of(view, said))
         mentions = frozenset[int]().union(*(part.mentions for part in parts))
         self._depths[first, last] = depths_after(mentions, parts)
@@ -81,10 +86,12 @@ class ShownBlocks:
                 if block.text == result.text:
                     return PromptPart("result", tokens, result.mentions, recorded=result)
                 return PromptPart("cleared", tokens, script.mentions_in(block.text), (result,), result, block.text)
-            case Text() if (covered := _covered_by(view, block.text)) is not None:
-                first, last = covered
+            case Text() if (boundary := _boundary_of(view, block.text)) is not None:
+                first, last, mentions = boundary.first, boundary.last, script.mentions_in(block.text)
                 results = tuple(result for seq, result in self._result_of_entry.items() if first <= seq <= last)
-                mentions, depths = script.mentions_in(block.text), self._depths.get(covered, {})
+                # One that was put together from other texts is a text of texts.
+                source, more = self._depths.get((first, last), {}), boundary.depth - 1
+                depths = {mention: source.get(mention, 1) + more for mention in mentions}
                 return PromptPart("summary", tokens, mentions, results, text=block.text, depths=depths)
             case Text() if any(digest in block.text for digest in self.digests):
                 return PromptPart("digest", tokens, script.mentions_in(block.text), text=block.text)
@@ -92,7 +99,6 @@ class ShownBlocks:
                 return PromptPart("user", tokens, script.mentions_of(block))
 
 
-def _covered_by(view: View, text: str) -> tuple[int, int] | None:
-    """The first and last entry that the summary with this text covers, if it is one."""
-    found = (boundary for boundary in view.boundaries() if boundary.text == text)
-    return next(((boundary.first, boundary.last) for boundary in found), None)
+def _boundary_of(view: View, text: str) -> Boundary | None:
+    """The summary or completion record with this text, if it is one."""
+    return next((boundary for boundary in view.boundaries() if boundary.text == text), None)

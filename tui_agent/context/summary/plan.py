@@ -6,7 +6,8 @@ user's own words follow the newest summary. The newest request stays where it st
 (a long tool loop), the accepted entries bring it back.
 
 Each summary covers turns that none covered before, and earlier ones stay as they are. When they have become too large
-together, the oldest are replaced by one that is written from the original turns: nothing is a summary of a summary.
+together, the oldest are replaced by one. It is put together from texts that were each written from the turns
+themselves, never from an earlier merge, and checked by what the turns say: nothing goes through more than two texts.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -44,6 +45,8 @@ from tui_agent.settings import Compaction
 NOTHING_TO_SUMMARISE: Final = "There is nothing to summarise: all that is in view is new, pinned, or a summary already."
 SUMMARIES_SHARE: Final = 10
 """The summaries together take at most one part in so many of the window."""
+MERGED_SHARE: Final = 3
+"""A merge takes at most one part in so many of what the summaries together may take, its facts aside."""
 SHORTEST_GAIN: Final = 200
 """Tokens that a summary must free at least."""
 WORDS_PER_TOKEN: Final = 0.6
@@ -100,12 +103,14 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
 class Material(msgspec.Struct, frozen=True, kw_only=True):
     """What a summary is written from and checked by.
 
-    `parts` is the transcript for a separate model, oldest first, one part for each group;
+    `parts` is the transcript for a separate model, oldest first, one part for each group; `notes` are texts that stand
+    for all of it already, each written from the turns themselves (empty: there are none);
     `questions` are the instructions; `extract` is the text that needs no model; `archive` is the Markdown to keep of
     the turns.
     """
 
     parts: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     questions: Questions
     extract: str
     facts: Facts
@@ -208,14 +213,23 @@ def telling(plan: SummaryPlan, state: str, view: View, tokens_of: Callable[[Size
     return structs.replace(plan, state=state, state_growth=growth)
 
 
-def plan_merge(view: View, situation: Situation, settings: Compaction) -> SummaryPlan | None:
-    """The plan that replaces the oldest summaries by one, where all together pass their budget: it is written from the
-    original turns, never from the summaries.
+def summaries_limit(setting: int, window: int) -> int:
+    """How many tokens all summaries together may take: what is set, but no more than a tenth of a known window."""
+    return min(setting, window // SUMMARIES_SHARE) if window else setting
+
+
+def expected_merge(replaced: int, budget: int) -> int:
+    """The tokens that a merge of summaries of `replaced` tokens is asked to stay below, its facts aside: so few that
+    all together stay within their `budget` for a while.
     """
+    return min(replaced // 2, budget // MERGED_SHARE)
+
+
+def plan_merge(view: View, situation: Situation, settings: Compaction) -> SummaryPlan | None:
+    """The plan that replaces the oldest summaries by one, where all together pass their budget (see `Material`)."""
     weigh = Scale(situation.mixed_tokens_of)
     shown = sorted(view.boundaries(), key=lambda each: each.first)
-    window = situation.budget.window
-    budget = min(settings.summaries_tokens, window // SUMMARIES_SHARE) if window else settings.summaries_tokens
+    budget = summaries_limit(settings.summaries_tokens, situation.budget.window)
     if len(shown) < 2 or sum(weigh.text(each.text) for each in shown) <= budget:
         return None
     merged = tuple(shown[:-1] if len(shown) > 2 else shown)
@@ -237,7 +251,7 @@ def plan_merge(view: View, situation: Situation, settings: Compaction) -> Summar
         words_growth=0,
         replaced=replaced,
         before=situation.tokens,
-        after=situation.tokens - replaced + replaced // 2,
+        after=situation.tokens - replaced + expected_merge(replaced, budget),
         subject="",
         reason=f"all summaries together passed {budget:,} tokens: the oldest {len(merged)} become one",
     )
@@ -245,9 +259,11 @@ def plan_merge(view: View, situation: Situation, settings: Compaction) -> Summar
 
 def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Prompts) -> Material:
     """What the summary of `plan` is written from. Reads all that leaves the view: slow for a long span."""
-    expected = plan.replaced // 2 if plan.boundaries else expected_summary(plan.replaced)
+    merged = plan.replaced - (plan.before - plan.after)
+    expected = merged if plan.boundaries else expected_summary(plan.replaced)
     return Material(
         parts=transcript(plan.leaving, result_chars=settings.summary_result_chars),
+        notes=_notes(plan, view) if plan.boundaries else (),
         questions=questions(
             prompts,
             plan.form,
@@ -265,6 +281,25 @@ def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Pr
         # What is merged was archived when it left the view.
         archive="" if plan.boundaries else archive(view, plan.leaving),
     )
+
+
+def _notes(plan: SummaryPlan, view: View) -> tuple[str, ...]:
+    """The summaries and records that were written from the turns of a merge themselves, oldest first.
+
+    The log has them also where an earlier merge took their place, so nothing ever goes through more than two texts.
+    Empty where some of the turns are in none of them.
+    """
+    written = [
+        entry
+        for entry, counts in view.context_entries()
+        if counts and isinstance(entry, Summarized | Checkpointed) and entry.depth == 1 and plan.first <= entry.first
+    ]
+    chosen: list[Boundary] = []
+    for entry in sorted(written, key=lambda each: (each.first, each.last)):
+        if entry.last <= plan.last and (not chosen or entry.first > chosen[-1].last):
+            chosen.append(entry)
+    told = all(any(entry.first <= group.first <= entry.last for entry in chosen) for group in plan.leaving)
+    return tuple(entry.text for entry in chosen) if told and len(chosen) > 1 else ()
 
 
 def rebased(plan: SummaryPlan, view: View, *, tokens: int, tokens_of: Callable[[Size], int]) -> SummaryPlan | Refusal:
