@@ -898,7 +898,7 @@ def test_a_merge_is_one_question_about_what_was_written_already() -> None:
     asked = [effect.request.messages[-1].blocks[-1] for effect in chat.caller.asked if isinstance(effect, AskModel)]
     told = [block.text for block in asked if isinstance(block, Text) and "[part 1 of" in block.text]
     # From the second compaction on each is followed by a merge, of one summary more each time.
-    assert [text.count("[Previous conversation summary]") for text in told] == [2, 3, 4]
+    assert [text.count("[part ") for text in told] == [2, 3, 4]
     assert all("Question" not in text for text in told)
     assert max(boundary.depth for boundary in chat.engine.view.boundaries()) == 2
     assert chat.engine.stats().depth == 2

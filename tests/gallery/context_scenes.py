@@ -35,6 +35,7 @@ from tui_agent.tui.cards.blocks import BoundaryBlock
 from tui_agent.tui.context.draft_screen import COUNT_AFTER_S, DraftScreen, EditedText
 from tui_agent.tui.context.what_if import WhatIfScreen
 from tui_agent.tui.context.words_screen import WordsScreen
+from tui_agent.tui.dialogs.pickers import PickerScreen
 
 LONG: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000))
 PLAIN: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000), ui=Ui(glyphs="ascii"))
@@ -181,6 +182,13 @@ async def context_words_edited(stage: Stage) -> None:
     await _panel(stage)
     await stage.pilot.press("w", "down", "e")
     await stage.until(lambda: isinstance(stage.app.screen, WordsScreen))
+
+
+@state(settings=LONG, arrange=_long)
+async def policy(stage: Stage) -> None:
+    await stage.open()
+    await stage.send("/policy")
+    await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
 
 
 @state(settings=PLAIN, arrange=_long)

@@ -38,7 +38,7 @@ from tui_agent.context.summary.plan import (
     plan_merge,
     rebased,
 )
-from tui_agent.context.summary.questions import CHECKPOINT, FIVE, OUTLINE, sections
+from tui_agent.context.summary.questions import CHECKPOINT, FIVE, OUTLINE, body_of, sections
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Cleared, Message, Pinned, Undone
 from tui_agent.conversation.groups import Group
@@ -261,7 +261,7 @@ def test_a_merge_is_put_together_from_what_was_written_of_the_turns_never_from_a
             assert plan is not None
             notes = material(plan, talk.view).notes
             # The newest summary stays as it is; what an earlier merge stands for is told by what it was made from.
-            assert notes == tuple(written[:-1])
+            assert notes == tuple(map(body_of, written[:-1]))
             merged = accepted(plan, talk.view)
             deep = replace(merged.boundary, depth=2)
             talk.apply(merged._replace(boundary=deep, entries=(deep, *merged.entries[1:])))

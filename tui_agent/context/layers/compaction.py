@@ -72,6 +72,10 @@ class Compaction:
         self.on = settings.context.preset != "off" and settings.compaction.auto
         self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
 
+    def follow(self, settings: Settings) -> None:
+        """Decide by these settings from here on."""
+        self._settings = settings.compaction
+
     def plan(self, view: View, situation: Situation) -> SummaryPlan | None:
         """The summary that is due now, clearing aside."""
         return self.plan_with(view, situation, None)

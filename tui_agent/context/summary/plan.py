@@ -27,6 +27,7 @@ from tui_agent.context.summary.questions import (
     Form,
     Prompts,
     Questions,
+    body_of,
     completed,
     framed,
     questions,
@@ -299,7 +300,8 @@ def _notes(plan: SummaryPlan, view: View) -> tuple[str, ...]:
         if entry.last <= plan.last and (not chosen or entry.first > chosen[-1].last):
             chosen.append(entry)
     told = all(any(entry.first <= group.first <= entry.last for entry in chosen) for group in plan.leaving)
-    return tuple(entry.text for entry in chosen) if told and len(chosen) > 1 else ()
+    # Facts are looked for in the turns again: what was appended of them need not be told.
+    return tuple(body_of(entry.text) for entry in chosen) if told and len(chosen) > 1 else ()
 
 
 def rebased(plan: SummaryPlan, view: View, *, tokens: int, tokens_of: Callable[[Size], int]) -> SummaryPlan | Refusal:
