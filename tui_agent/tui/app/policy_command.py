@@ -70,6 +70,7 @@ async def _picked(host: PolicyHost, agent: "Agent") -> str | None:
         except UnreadableRecording:
             # Nothing was answered yet, or nothing is known of prices: the names alone are shown.
             outcomes = ()
+        host.hint("")
     figures = {outcome.policy: f"{figures_of(outcome)}  " for outcome in outcomes}
     options = [Option(name, name, figures.get(name, "") + policy.meaning) for name, policy in POLICIES.items()]
     return await host.pick(TITLE if outcomes else WITHOUT, options, agent.settings.context.policy)
