@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from select import select
-from typing import IO, Final
+from typing import IO, Final, NoReturn
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 IMPORTED: Final = (
@@ -203,49 +203,66 @@ def serve(number: int) -> None:
     # What is shared is never looked at by a collector, which would copy it.
     gc.collect()
     gc.freeze()
+    wakes, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: dict[int, int] = {}
     with socket.socket(fileno=number) as tasks:
         while True:
-            head, streams, _, _ = socket.recv_fds(tasks, 4, 4)
-            if not head:
+            ready, _, _ = select([tasks.fileno(), wakes], [], [])
+            if wakes in ready:
+                os.read(wakes, 4096)
+                _tell_of_ended(running, os.WNOHANG)
+            if tasks.fileno() in ready and not _take(tasks, running, (wakes, woken)):
                 break
-            task = b""
-            size = int.from_bytes(head, "big")
-            while len(task) < size:
-                task += tasks.recv(min(_MOST_BYTES, size - len(task)))
-            if not os.fork():
-                tasks.close()
-                _watch(json.loads(task), streams)
-            for stream in streams:
-                os.close(stream)
-            _reap()
-    _reap(wait=True)
+    _tell_of_ended(running, 0)
 
 
-def _reap(*, wait: bool = False) -> None:
-    try:
-        while os.waitpid(-1, 0 if wait else os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return
-
-
-def _watch(task: dict[str, object], streams: Sequence[int]) -> None:
-    """Have the task done in a process of its own, and tell its number and how it ended."""
-    *own, tells = streams
+def _take(tasks: socket.socket, running: dict[int, int], own: Sequence[int]) -> bool:
+    """Fork a process for the task that has come; False: no more will come."""
+    head, streams, _, _ = socket.recv_fds(tasks, 4, 4)
+    if not head:
+        return False
+    task = b""
+    size = int.from_bytes(head, "big")
+    while len(task) < size:
+        task += tasks.recv(min(_MOST_BYTES, size - len(task)))
+    *its, tells = streams
     pid = os.fork()
     if not pid:
-        os.close(tells)
-        _become(task, own)
-        return
-    for stream in own:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        tasks.close()
+        for other in (*own, *running.values(), tells):
+            os.close(other)
+        _become(json.loads(task), its)
+    for stream in its:
         os.close(stream)
-    os.write(tells, pid.to_bytes(8, "big", signed=True))
-    _, status = os.waitpid(pid, 0)
-    os.write(tells, os.waitstatus_to_exitcode(status).to_bytes(8, "big", signed=True))
-    os._exit(0)
+    running[pid] = tells
+    _tell(tells, pid)
+    return True
 
 
-def _become(task: dict[str, object], streams: Sequence[int]) -> None:
+def _tell_of_ended(running: dict[int, int], options: int) -> None:
+    """Tell whoever started them how those ended that have."""
+    while running:
+        pid, status = os.waitpid(-1, options)
+        if not pid:
+            return
+        tells = running.pop(pid)
+        _tell(tells, os.waitstatus_to_exitcode(status))
+        os.close(tells)
+
+
+def _tell(tells: int, number: int) -> None:
+    try:
+        os.write(tells, number.to_bytes(8, "big", signed=True))
+    except BrokenPipeError:
+        return
+
+
+def _become(task: dict[str, object], streams: Sequence[int]) -> NoReturn:
     """Be the command, and end as the interpreter does, but for taking apart what is shared."""
     os.setsid()
     for place, stream in enumerate(streams):

@@ -194,12 +194,15 @@ def test_what_cannot_be_replayed_is_said(session: Path, arguments: list[str], sa
     assert "Traceback" not in done.stderr
 
 
+OURS = [word for name in ("layered", "digest", "thrifty", "careful") for word in ("--policy", name)]
+
+
 def test_a_long_replay_shows_progress_on_a_terminal(tmp_path: Path) -> None:
     path = write_session(tmp_path / "long.jsonl", seed=2, calls=300)
     main, other = pty.openpty()
     environment = {**os.environ, "TUI_AGENT_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
-        [sys.executable, "-m", "tui_agent", "replay", str(path), "--model", "claude-opus-5-5"],
+        [sys.executable, "-m", "tui_agent", "replay", str(path), "--model", "claude-opus-5-5", *OURS],
         stdout=subprocess.PIPE,
         stderr=other,
         env=environment,
