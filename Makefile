@@ -18,8 +18,9 @@ run: $(READY)
 test: $(READY)
 	@$(MAKE) --no-print-directory -j2 lint pytest
 
+# Byte code is kept: each worker imports every test.
 pytest: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not soak"
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not soak"
 
 soak: $(READY)
 	$(BIN)/pytest -n auto -m soak -o faulthandler_timeout=1800

@@ -10,7 +10,7 @@ import pytest
 
 from tests.agent.talking import talking
 from tui_agent.arguments import ExitCode, parse
-from tui_agent.settings import Settings, environment_name, json_text, schema, settings_by_key
+from tui_agent.settings import POLICIES, Settings, environment_name, json_text, schema, settings_by_key
 from tui_agent.tui.app.commands import default_commands
 from tui_agent.tui.app.keys import EVERYWHERE, PLACES
 
@@ -63,7 +63,22 @@ def commands_table() -> str:
     return "\n".join(["| Command | Does |", "|---|---|", *rows])
 
 
-TABLES: dict[str, Callable[[], str]] = {"settings": settings_table, "keys": keys_table, "commands": commands_table}
+def policies_table() -> str:
+    keys = list(dict.fromkeys(key for policy in POLICIES.values() for key in policy.values))
+    head = " | ".join(f"`{key}`" for key in keys)
+    rows = [
+        f"| `{name}` | {' | '.join(f'{policy.values[key]:,}' for key in keys)} | {policy.meaning} |"
+        for name, policy in POLICIES.items()
+    ]
+    return "\n".join([f"| Policy | {head} | Is |", "|---|---|---|---|---|", *rows])
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "settings": settings_table,
+    "policies": policies_table,
+    "keys": keys_table,
+    "commands": commands_table,
+}
 
 
 def place_of(table: str) -> re.Pattern[str]:

@@ -18,6 +18,8 @@ from tui_agent.conversation.entries import Message
 MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
 SIZES = (3, 40, 400, 1_500, 6_000, 40_000, 160_000)
 STEPS_A_TURN = 12
+LETTERS = bytes(b"abcdefgh \n"[byte % 10] for byte in range(256))
+"""What random bytes become in a text."""
 
 
 class Material:
@@ -32,7 +34,7 @@ class Material:
         for number in range(calls):
             size = self.chance.choice(SIZES)
             fact = f"fact-{seed}-{number}-{self.chance.getrandbits(48):x}"
-            filler = "".join(self.chance.choice("abcdefgh \n") for _ in range(size // 2))
+            filler = self.chance.randbytes(size // 2).translate(LETTERS).decode()
             name = f"file_{number}.txt"
             (folder / name).write_text(f"{filler}\n{fact}\n{filler}")
             self.facts[name] = fact

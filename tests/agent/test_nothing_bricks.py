@@ -61,10 +61,13 @@ def prompts_in(session: Session) -> list[Message]:
     return [entry for entry in log if isinstance(entry, Message) and entry.role == "user" and not entry.kind]
 
 
+LETTERS = bytes(b"abcdefghijklmnop      \n"[byte % 23] for byte in range(256))
+"""What random bytes become in a text."""
+
+
 def prose(characters: int, seed: int = 1) -> str:
     """Words that no tokenizer finds short."""
-    chance = random.Random(seed)
-    words = "".join(chance.choices("abcdefghijklmnop      \n", k=characters))
+    words = random.Random(seed).randbytes(characters).translate(LETTERS).decode()
     return re.sub(r"\s{2,}", " ", words)
 
 
@@ -189,7 +192,7 @@ LONG_ARGUMENTS = Step(
     calls=(Call("write_file", {"path": "x.txt", "content": prose(1_600_000)}),), boundless=True, chunk=100_000
 )
 MANY_ARGUMENTS = Step(
-    calls=(Call("read_file", {f"name_{number}": prose(16, number) for number in range(50_000)}),),
+    calls=(Call("read_file", {f"name_{number}": f"a value {number:x}" for number in range(50_000)}),),
     boundless=True,
     chunk=100_000,
 )

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 import random
 import time
 from base64 import b64decode, b64encode
@@ -259,14 +260,16 @@ def test_a_tool_that_shows_large_pictures_and_none(tmp_path: Path, monkeypatch: 
     run_with(server, monkeypatch, talk)
 
 
-async def test_a_queued_picture_is_brought_to_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0.1")
-    async with talking(tmp_path) as session:
+async def test_a_queued_picture_is_brought_to_the_limits(tmp_path: Path) -> None:
+    async with talking(tmp_path, {"permissions.mode": "allow"}) as session:
+        # The turn lasts until this pipe is written to: after the picture was scaled, however long that takes.
+        os.mkfifo(tmp_path / "project" / "gate")
         picture, queued = given(photograph()), False
-        async for event in session.agent.run("read calc.py"):
-            if isinstance(event, events.TextDelta | events.ToolStarted) and not queued:
+        async for event in session.agent.run("run cat gate"):
+            if isinstance(event, events.ToolStarted) and not queued:
                 queued = True
                 await session.agent.queue("and this", (picture,))
+                await asyncio.to_thread((tmp_path / "project" / "gate").write_text, "open")
         (image,) = shown(session.agent.engine.view)
         assert image.original
 

@@ -34,6 +34,9 @@ from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Usage, tool_result, user_message
 from tui_agent.settings import Clearing, Compaction, Context, Settings
 
+KNOBS = Compaction(thrift=2, facts_tokens=4_000)
+"""Those that the expected figures are of."""
+
 
 def known(*prices: float) -> Rates:
     found = relative_rates(*prices)
@@ -161,7 +164,7 @@ def moment(tokens: int, *, cold: bool = False, between_turns: bool = False) -> S
 
 
 def worth(here: Situation, small: Rates | None = None) -> Worth:
-    return compaction_worth(here, Compaction(), OPUS_55, keep=20_000, small=small)
+    return compaction_worth(here, KNOBS, OPUS_55, keep=20_000, small=small)
 
 
 def test_a_compaction_costs_its_writing_and_the_new_tail_and_frees_all_but_what_stays() -> None:
@@ -201,18 +204,18 @@ def test_a_compaction_pays_from_the_size_the_readme_says(
     cold: bool, between_turns: bool, cost: float, needed: float, when: str
 ) -> None:
     here = moment(100_000, cold=cold, between_turns=between_turns)
-    found = pays_from(here, Compaction(), OPUS_55, worth(here), growth=4_000)
+    found = pays_from(here, KNOBS, OPUS_55, worth(here), growth=4_000)
     assert found == pytest.approx(needed, abs=0.1)
     for freed, pays in ((int(needed), False), (int(needed) + 1, True)):
-        reason = reason_it_pays(here, Compaction(), OPUS_55, Worth(cost, freed), growth=4_000)
+        reason = reason_it_pays(here, KNOBS, OPUS_55, Worth(cost, freed), growth=4_000)
         assert (f"({when}, from {needed:,.0f} on)" in reason) is pays
 
 
 def test_where_no_price_growth_or_thrift_is_known_nothing_pays() -> None:
     here = moment(100_000, cold=True)
     assert pays_from(here, Compaction(thrift=0), OPUS_55, worth(here), growth=4_000) is None
-    assert pays_from(here, Compaction(), OPUS_55, worth(here), growth=0) is None
-    assert pays_from(here, Compaction(), known(4, 20), worth(here), growth=4_000) is None
+    assert pays_from(here, KNOBS, OPUS_55, worth(here), growth=0) is None
+    assert pays_from(here, KNOBS, known(4, 20), worth(here), growth=4_000) is None
 
 
 @pytest.mark.parametrize(
@@ -220,7 +223,7 @@ def test_where_no_price_growth_or_thrift_is_known_nothing_pays() -> None:
     [(True, False, 1.6), (False, False, 2.6), (True, True, 1.0), (False, True, 1.0)],
 )
 def test_thrift_waits_least_when_cold_and_longest_in_a_loop(between_turns: bool, cold: bool, factor: float) -> None:
-    assert thrift_factor(Compaction(), between_turns=between_turns, cold=cold) == pytest.approx(factor)
+    assert thrift_factor(KNOBS, between_turns=between_turns, cold=cold) == pytest.approx(factor)
     assert thrift_factor(Compaction(thrift=0), between_turns=between_turns, cold=cold) == 0
 
 
@@ -383,7 +386,7 @@ def freed_and_needed(loop: Reading, *, between_turns: bool, growth: float) -> tu
 
 @pytest.mark.parametrize("between_turns", [False, True])
 def test_a_compaction_comes_at_the_call_at_which_the_readmes_formula_says_it_pays(between_turns: bool) -> None:
-    settings = Settings(context=Context(preset="summary-only"))
+    settings = Settings(context=Context(preset="summary-only"), compaction=KNOBS)
     loop = Reading(2, settings, window=1_000_000)
     for number in range(2, 400):
         loop.read(number)

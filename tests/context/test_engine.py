@@ -912,3 +912,18 @@ def test_only_the_second_summary_is_told_of_earlier_ones() -> None:
     asked = [effect.request.messages[-1].blocks[-1] for effect in chat.caller.asked if isinstance(effect, AskModel)]
     told = ["Earlier summaries stay" in block.text for block in asked if isinstance(block, Text)]
     assert told[:2] == [False, True]
+
+
+def test_a_merge_is_one_question_about_what_was_written_already() -> None:
+    settings = structs.replace(UNPRICED, compaction=Compaction(thrift=0, auto=False, summaries_tokens=50))
+    chat = Chat(200_000, settings, writing=written(SUMMARY))
+    for _ in range(4):
+        chat.grow(8)
+        chat.run(chat.engine.compact())
+    asked = [effect.request.messages[-1].blocks[-1] for effect in chat.caller.asked if isinstance(effect, AskModel)]
+    told = [block.text for block in asked if isinstance(block, Text) and "[part 1 of" in block.text]
+    # From the third compaction on each is followed by a merge, of one summary more each time.
+    assert [text.count("[part ") for text in told] == [2, 3]
+    assert all("Question" not in text for text in told)
+    assert max(boundary.depth for boundary in chat.engine.view.boundaries()) == 2
+    assert chat.engine.stats().depth == 2

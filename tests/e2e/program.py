@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.starter import STARTER, Started
 from tests.servers.coding_task import make_coding_workspace
 from tests.servers.recording import RecordedRequest
 
@@ -56,29 +57,13 @@ class Program:
     def command(self) -> list[str]:
         return [sys.executable, "-P", "-m", "tui_agent"]
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*self.command, *arguments],
-            cwd=self.project,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+    def start(self, *arguments: str) -> Started:
+        """Start it in a session of its own; forked, as in `run`."""
+        return STARTER.start(arguments, folder=self.project, environ=self.environment)
 
     def run(self, *arguments: str, stdin: str | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*self.command, *arguments],
-            cwd=self.project,
-            env=self.environment,
-            input=stdin if stdin is not None else "",
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        """Run it to its end, in a process that is forked where all is imported already (`STARTER`)."""
+        return STARTER.run(arguments, folder=self.project, environ=self.environment, stdin=stdin or "", timeout=timeout)
 
     def ask(self, *arguments: str) -> dict[str, Any]:
         """Run one turn and return the JSON object it prints."""

@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from msgspec import structs
+
 from tests.gallery.conversations import MODEL, record_entries
 from tests.gallery.stage import Stage
 from tests.gallery.states import state
@@ -23,14 +25,17 @@ from tui_agent.conversation.entries import (
     Prefix,
     Summarized,
     Usage,
+    Words,
     tool_result,
     user_message,
 )
 from tui_agent.models.catalogue import create_model, known_models
 from tui_agent.settings import Context, Model, Settings, Ui
 from tui_agent.tui.cards.blocks import BoundaryBlock
-from tui_agent.tui.context.draft_screen import COUNT_AFTER_S, DraftScreen, SummaryText
+from tui_agent.tui.context.draft_screen import COUNT_AFTER_S, DraftScreen, EditedText
 from tui_agent.tui.context.what_if import WhatIfScreen
+from tui_agent.tui.context.words_screen import WordsScreen
+from tui_agent.tui.dialogs.pickers import PickerScreen
 
 LONG: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000))
 PLAIN: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000), ui=Ui(glyphs="ascii"))
@@ -118,9 +123,13 @@ def _answer(used: int, text: str, *calls: ToolCall) -> Message:
 
 
 async def _long(arguments: Arguments) -> Arguments:
+    return await _recorded(arguments, long_log())
+
+
+async def _recorded(arguments: Arguments, log: list[AnyEntry]) -> Arguments:
     # A key that nobody is asked about: the model's prices come from the catalogue.
     os.environ |= {"ANTHROPIC_API_KEY": "no-key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
-    session = await record_entries(arguments.home, arguments.folder, long_log(), age_s=AGE_S)
+    session = await record_entries(arguments.home, arguments.folder, log, age_s=AGE_S)
     return replace(arguments, resume=session)
 
 
@@ -139,6 +148,47 @@ async def context_panel(stage: Stage) -> None:
 async def context_items(stage: Stage) -> None:
     await _panel(stage)
     await stage.pilot.press("i", "down", "down")
+
+
+def words_log() -> list[AnyEntry]:
+    """The same conversation, whose summary keeps what the user said; one of the messages is pinned."""
+    entries = long_log()
+    place = next(place for place, entry in enumerate(entries) if isinstance(entry, Summarized))
+    summary = entries[place]
+    assert isinstance(summary, Summarized)
+    said = [
+        (seq, entry)
+        for seq, entry in enumerate(entries[:place], 1)
+        if isinstance(entry, Message) and entry.role == "user" and not entry.kind
+    ]
+    texts = ("Where is the rounding done? Never round twice, and never in `accounts.csv`.", "And who calls it?")
+    words = tuple(Words(seq, text) for (seq, _), text in zip(said, texts, strict=True))
+    entries[place] = structs.replace(summary, words=words)
+    return [*entries, Pinned(items=(words[1].seq,), before=41_000, after=41_010, reason="The user pinned it.")]
+
+
+async def _with_words(arguments: Arguments) -> Arguments:
+    return await _recorded(arguments, words_log())
+
+
+@state(settings=LONG, arrange=_with_words)
+async def context_words(stage: Stage) -> None:
+    await _panel(stage)
+    await stage.pilot.press("w", "down")
+
+
+@state(settings=LONG, arrange=_with_words)
+async def context_words_edited(stage: Stage) -> None:
+    await _panel(stage)
+    await stage.pilot.press("w", "down", "e")
+    await stage.until(lambda: isinstance(stage.app.screen, WordsScreen))
+
+
+@state(settings=LONG, arrange=_long)
+async def policy(stage: Stage) -> None:
+    await stage.open()
+    await stage.send("/policy")
+    await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
 
 
 @state(settings=PLAIN, arrange=_long)
@@ -166,7 +216,7 @@ async def what_if_draft(stage: Stage) -> None:
 async def what_if_draft_edited(stage: Stage) -> None:
     await _drafted(stage)
     await stage.pilot.press("e")
-    area = stage.app.screen.query_one(SummaryText)
+    area = stage.app.screen.query_one(EditedText)
     area.replace("Round once, in `rates.py`.", (4, 0), (4, len(area.document.get_line(4))))
     await stage.pilot.pause(2 * COUNT_AFTER_S)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.starter import STARTER
 from tests.replay.metered import MODEL, Provider, claude_code_lines, write
 from tests.replay.pictures import elements
 from tests.replay.recordings import answer, call, result, user, write_lines
@@ -23,15 +24,8 @@ def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command in `folder`, with no way to any network."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TUI_AGENT")}
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
-    return subprocess.run(
-        [sys.executable, "-m", "tui_agent", "replay", *arguments],
-        capture_output=True,
-        cwd=folder,
-        env={**kept, **proxies, "TUI_AGENT_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)},
-        timeout=120,
-        check=False,
-        text=True,
-    )
+    environ = {**kept, **proxies, "TUI_AGENT_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
+    return STARTER.run(["replay", *arguments], folder=folder, environ=environ, stdin="", timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -200,12 +194,15 @@ def test_what_cannot_be_replayed_is_said(session: Path, arguments: list[str], sa
     assert "Traceback" not in done.stderr
 
 
+OURS = [word for name in ("layered", "digest", "thrifty", "careful") for word in ("--policy", name)]
+
+
 def test_a_long_replay_shows_progress_on_a_terminal(tmp_path: Path) -> None:
     path = write_session(tmp_path / "long.jsonl", seed=2, calls=300)
     main, other = pty.openpty()
     environment = {**os.environ, "TUI_AGENT_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
-        [sys.executable, "-m", "tui_agent", "replay", str(path), "--model", "claude-opus-5-5"],
+        [sys.executable, "-m", "tui_agent", "replay", str(path), "--model", "claude-opus-5-5", *OURS],
         stdout=subprocess.PIPE,
         stderr=other,
         env=environment,

@@ -65,7 +65,7 @@ def test_nothing_set_is_the_built_in_settings(tmp_path: Path) -> None:
         ("compaction.threshold", 0.85),
         ("compaction.threshold_by_tier.small", 0.35),
         ("compaction.keep_recent_tokens", 20_000),
-        ("compaction.thrift", 2.0),
+        ("compaction.thrift", 4.0),
         ("agent.max_turn_cost_usd", None),
         ("safety.small_tier_parent", "warn"),
         ("permissions.mode", "auto"),

@@ -7,17 +7,19 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.arguments import Arguments
 from tui_agent.context.changes import Outlook
+from tui_agent.conversation.view import View
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
 from tui_agent.tui.context.context_panel import ContextPanel
-from tui_agent.tui.context.context_rows import ItemKey, StepKey
-from tui_agent.tui.context.draft_screen import DraftScreen
+from tui_agent.tui.context.context_rows import ItemKey, StepKey, WordsKey
+from tui_agent.tui.context.draft_screen import DraftScreen, EditedText
 from tui_agent.tui.context.what_if import WhatIfScreen
+from tui_agent.tui.context.words_screen import WordsScreen
 from tui_agent.tui.dialogs.row_list import RowList
 from tui_agent.tui.dialogs.text_screen import TextScreen
 
@@ -195,6 +197,85 @@ async def test_a_step_is_undone_from_the_panel(arguments: Arguments) -> None:
         await pilot.press("u")
         await until(pilot, lambda: state_of(app, seq)[0] == "verbatim")
         assert boundary.undone
+
+
+async def compacted(app: TuiAgent, pilot: Pilot[object]) -> ContextPanel:
+    """The panel after a summary, its cursor on the newest of the user's words."""
+    await send(app, pilot, "/compact!")
+    await until(pilot, lambda: boundaries(app))
+    panel = await panel_of(app, pilot)
+    await pilot.press("w")
+    return panel
+
+
+def kept(app: TuiAgent) -> dict[int, str]:
+    assert app.conductor.session is not None
+    return {each.seq: each.text for each in app.conductor.session.agent.engine.view.words()}
+
+
+def under_cursor(panel: ContextPanel) -> int:
+    key = panel.query_one(RowList).key
+    assert isinstance(key, WordsKey)
+    return key.seq
+
+
+async def test_the_users_words_are_read_edited_and_dropped_with_keys(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        panel = await compacted(app, pilot)
+        seq, before = under_cursor(panel), kept(app)
+        assert seq == max(before)
+        assert before[seq] in text_of(panel)
+        assert f"Your own words: {len(before)}" in text_of(panel)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await pilot.press("escape", "e")
+        await until(pilot, lambda: isinstance(app.screen, WordsScreen))
+        await pilot.press(*"!", "escape")
+        await until(pilot, lambda: not isinstance(app.screen, WordsScreen))
+        assert kept(app) == before
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, WordsScreen))
+        await pilot.press(*" once", "ctrl+s")
+        await until(pilot, lambda: kept(app) == before | {seq: f"{before[seq]} once"})
+        assert under_cursor(panel) == seq
+        await pilot.press("d")
+        await until(pilot, lambda: kept(app) == {each: text for each, text in before.items() if each != seq})
+        await until(pilot, lambda: f"Your own words: {len(before) - 1}" in text_of(panel))
+        # A drop is a step like any other.
+        panel.query_one(RowList).go_to(StepKey(max(boundary.seq for boundary in boundaries(app))))
+        await pilot.press("u")
+        await until(pilot, lambda: seq in kept(app))
+
+
+async def test_an_emptied_message_says_what_that_means(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        seq = under_cursor(await compacted(app, pilot))
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, WordsScreen))
+        app.screen.query_one(EditedText).text = " "
+        await until(
+            pilot, lambda: any("none of this message" in str(each.render()) for each in app.screen.query(Static))
+        )
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: seq not in kept(app))
+
+
+async def test_a_message_of_the_user_is_pinned_where_it_stood(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        panel = await compacted(app, pilot)
+        seq = under_cursor(panel)
+        await pilot.press("p")
+        await until(pilot, lambda: state_of(app, seq)[1])
+        await until(pilot, lambda: "pinned" in text_of(panel))
+        assert seq not in {each.seq for each in app_view(app).shown_words()}
+        await pilot.press("p")
+        await until(pilot, lambda: not state_of(app, seq)[1])
+        await until(pilot, lambda: seq in {each.seq for each in app_view(app).shown_words()})
+
+
+def app_view(app: TuiAgent) -> View:
+    assert app.conductor.session is not None
+    return app.conductor.session.agent.engine.view
 
 
 async def test_a_preview_comes_first_and_can_be_left(arguments: Arguments) -> None:

@@ -13,6 +13,7 @@ from tui_agent.agent.overview import Overview, Step, SwitchOutlook
 from tui_agent.context.changes import Outlook, Preview
 from tui_agent.context.economics import Payback
 from tui_agent.context.stats import Activity, ContextStats, Mark, ModelUse, Subtasks, Upcoming
+from tui_agent.conversation.entries import Words
 from tui_agent.conversation.fold import Point
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.sizes import Category, Size
@@ -20,7 +21,7 @@ from tui_agent.conversation.states import ItemState
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
 from tui_agent.tui.cards.palette import Look, Palette
 from tui_agent.tui.context.context_drawing import Bar, bar_line, course_lines, ticks_line
-from tui_agent.tui.context.context_rows import ItemKey, StepKey, age, panel_rows
+from tui_agent.tui.context.context_rows import ItemKey, StepKey, WordsKey, age, panel_rows
 from tui_agent.tui.context.what_if import outlook_rows, switch_rows
 from tui_agent.tui.dialogs.row_list import Row
 
@@ -71,7 +72,8 @@ def seen(window: int = 200_000) -> Overview:
     step = events.ContextStep(step="cleared", seq=9, before=50_000, after=46_400, items=3, reason=HOSTILE)
     points = (Point(40_000, 0), Point(50_000, 0), Point(46_400, 1))
     steps = (Step(step, NOW - 3_700, counts=True), Step(step, NOW - 90_000, counts=False))
-    return Overview(stats, items(), steps, points, 40_000)
+    words = (Words(2, HOSTILE), Words(5, f"{HOSTILE} again"), Words(999, "Never touch `main`."))
+    return Overview(stats, items(), steps, points, 40_000, words)
 
 
 def texts(rows: Sequence[Row], width: int, glyphs: Glyphs = UNICODE) -> list[str]:
@@ -121,6 +123,19 @@ def test_hostile_text_is_shown_safely() -> None:
     for character in "\x1b\x07\u202e\u200b\u200d\t":
         assert character not in shown
     assert "[/b]" in shown
+
+
+def test_the_users_words_stand_newest_first_with_what_became_of_their_message() -> None:
+    rows = panel_rows(seen(), NOW, lambda _: HOSTILE, 60)
+    place = rows.place_of(WordsKey(999))
+    assert place is not None
+    title, *shown = texts(rows[place - 1 : place + 3], 60)
+    assert "Your own words: 3" in title
+    assert "Never touch `main`." in shown[0]
+    assert "pinned" not in shown[0] + shown[1]
+    assert "in view" not in shown[0] + shown[1]
+    assert "pinned" in shown[2]
+    assert rows.place_of(WordsKey(3)) is None
 
 
 def test_every_fact_is_there() -> None:

@@ -20,7 +20,7 @@ from tui_agent.conversation.entries import Checkpointed, Pinned, Summarized, Una
 from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
-from tui_agent.tui.context.draft_screen import DraftScreen, SummaryText
+from tui_agent.tui.context.draft_screen import DraftScreen, EditedText
 from tui_agent.tui.context.what_if import WhatIfScreen
 from tui_agent.tui.dialogs.permission import QUIET_S
 from tui_agent.tui.dialogs.row_list import RowList
@@ -79,8 +79,8 @@ def rows_of(app: TuiAgent) -> str:
     return "\n".join(rows.render_line(y).text for y in range(rows.size.height))
 
 
-def area_of(app: TuiAgent) -> SummaryText:
-    return app.screen.query_one(SummaryText)
+def area_of(app: TuiAgent) -> EditedText:
+    return app.screen.query_one(EditedText)
 
 
 async def test_what_is_shown_is_what_happens(arguments: Arguments) -> None:

@@ -47,7 +47,7 @@ from tui_agent.durable import to_completion
 from tui_agent.models.base import Model, ModelProfile
 from tui_agent.models.catalogue import create_model
 from tui_agent.models.usage import UsageTracker
-from tui_agent.settings import Settings
+from tui_agent.settings import PolicyName, Settings, with_policy
 from tui_agent.storage.store import MemoryStore, MemoryTexts, NoTrace, Store, TraceSink
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Tool, ToolFailure, WorkspaceView
 from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
@@ -392,6 +392,11 @@ class Agent:
         text takes no less than that, nothing is done and the result says why.
         """
         return await self._done(lambda: self._engine.enter(draft, text))
+
+    async def use_policy(self, name: PolicyName) -> None:
+        """Decide by another policy from here on. Raises `AgentBusy`."""
+        async with self.held():
+            self._engine.follow(with_policy(self.settings, name))
 
     async def clear_results(self) -> events.ContextStep | Refusal:
         """Clear all old tool results now. Raises `AgentBusy`, `StorageError`."""

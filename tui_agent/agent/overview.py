@@ -13,7 +13,7 @@ from tui_agent.context.effects import step_of
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats, Mark, ModelUse, Subtasks, marks
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import Delivered, Message, Queued
+from tui_agent.conversation.entries import Delivered, Message, Queued, Words
 from tui_agent.conversation.fold import Point
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.view import View
@@ -34,13 +34,17 @@ class Step(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """All that the context panel shows. `protected`: the tokens at the end in which nothing is cleared unasked."""
+    """All that the context panel shows. `protected`: the tokens at the end in which nothing is cleared unasked.
+
+    `words` is what is kept of the user's own, oldest first.
+    """
 
     stats: ContextStats
     items: Sequence[Item]
     steps: tuple[Step, ...]
     course: tuple[Point, ...]
     protected: int
+    words: tuple[Words, ...] = ()
 
 
 class Fullness(NamedTuple):
@@ -112,6 +116,7 @@ def overview(engine: ContextEngine, tracker: UsageTracker) -> Overview:
         steps=tuple(Step(step_event(step_of(entry)), entry.time, counts) for entry, counts in entries),
         course=view.course(),
         protected=engine.protected_tokens,
+        words=view.words(),
     )
 
 

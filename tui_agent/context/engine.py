@@ -215,6 +215,12 @@ class ContextEngine:
         self.model = structs.replace(model, picture_bytes=cap)
         self.view.policy = policy_of(model)
 
+    def follow(self, settings: Settings) -> None:
+        """Decide by another policy's settings from here on."""
+        self.settings = settings
+        self.compaction.follow(settings)
+        self.checkpoints.follow(settings)
+
     def extend(self, entries: Iterable[AnyEntry]) -> None:
         """Stamp entries of one's own and take them in, for a caller that keeps no log elsewhere.
 

@@ -81,14 +81,14 @@ def replay_report(
     try:
         recording = read_recording(named, home, lambda done, total: bar.show("reading", done, total))
         profiles = [_profile("--model", model) for model in models or [_default_model(recording, settings)]]
-        profiles = [_with_recorded_cache(profile, recording) for profile in profiles]
+        profiles = [with_recorded_cache(profile, recording) for profile in profiles]
         measured = measure(recording)
         script = make_script(recording, measured)
         if measured is not None or _is_edited(recording):
             chosen = {AS_RECORDED: as_recorded(recording, settings), **chosen}
         step = bar.counting("replaying", len(script.calls) * len(chosen) * len(profiles))
         outcomes = [
-            simulate(script, name, make, profile, small=_small(profile, settings), window=window, step=step)
+            simulate(script, name, make, profile, small=small_beside(profile, settings), window=window, step=step)
             for profile in profiles
             for name, make in chosen.items()
         ]
@@ -140,7 +140,7 @@ def _answered(recording: Recording, profile: ModelProfile) -> bool:
         return False
 
 
-def _with_recorded_cache(profile: ModelProfile, recording: Recording) -> ModelProfile:
+def with_recorded_cache(profile: ModelProfile, recording: Recording) -> ModelProfile:
     """The profile with the time to live that the recording's prefixes had; writing one for an hour costs 2x input
     (Anthropic, "Prompt caching").
     """
@@ -197,7 +197,7 @@ def _default_model(recording: Recording, settings: Settings) -> str:
     return settings.models.anthropic.frontier
 
 
-def _small(profile: ModelProfile, settings: Settings) -> ModelProfile | None:
+def small_beside(profile: ModelProfile, settings: Settings) -> ModelProfile | None:
     """The model beside it that may write summaries in its place, as in a session."""
     name = settings.agentic.small_model or model_of_tier(settings, profile.provider, "small")
     return _profile("the small model", name) if name else None

@@ -38,7 +38,7 @@ from tui_agent.context.engine import ContextEngine, Prepared
 from tui_agent.context.layers.limits import Evicted, Whole
 from tui_agent.context.summary.facts import Source
 from tui_agent.context.summary.rendering import fact_sources
-from tui_agent.conversation.blocks import Text, ToolResult
+from tui_agent.conversation.blocks import Block, Text, ToolResult
 from tui_agent.conversation.entries import Artifact, Message, ModelSwitched, Usage
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.models.pictures import halved
@@ -216,7 +216,7 @@ class EnginePolicy:
             sources = [Source("tool", block.text) for block in said if isinstance(block, Text)]
             tokens = text_tokens("x" * digests.output_chars, factor=self._script.factor)
         else:
-            sources, tokens = self._covered_sources()
+            sources, tokens = self._covered_sources(said)
             self._shown.will_cover(self.engine.view, *self._covered[:2])
         factor = self._script.factor
         text = written_by_rule(sources, tokens, factor)
@@ -232,13 +232,16 @@ class EnginePolicy:
             self._shown.digests.append(text)
         return Answer(text, profile.name, used, cost_usd(used, profile.prices))
 
-    def _covered_sources(self) -> tuple[list[Source], int]:
-        """What the summary that is being written is to replace, and the tokens it may take."""
+    def _covered_sources(self, said: Sequence[Block]) -> tuple[list[Source], int]:
+        """What the summary that is being written is to replace, and the tokens it may take; a merge knows what is said
+        in its own request, and no more.
+        """
         first, last, tokens = self._covered
         view = self.engine.view
-        merging = any(first <= boundary.first <= last for boundary in view.boundaries())
-        groups = view.originals(first, last) if merging else view.groups()
-        return fact_sources([group for group in groups if first <= group.first <= last and not group.pinned]), tokens
+        if any(first <= boundary.first <= last for boundary in view.boundaries()):
+            return [Source("assistant", block.text) for block in said if isinstance(block, Text)], tokens
+        groups = [group for group in view.groups() if first <= group.first <= last and not group.pinned]
+        return fact_sources(groups), tokens
 
     def _show(self, messages: Sequence[RequestMessage], edges: Sequence[int]) -> None:
         """Make the prompt the one of this request."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final, NamedTuple
 
-from tui_agent.replay.simulation import PRESETS, Outcome
+from tui_agent.replay.simulation import OURS, Outcome
 
 WIDTH: Final = 760
 PANEL_HEIGHT: Final = 440
@@ -225,7 +225,7 @@ class _Panel:
         dots: list[Dot] = []
         for outcome in outcomes:
             x, y = self._place(outcome)
-            kind = "ours" if outcome.policy in PRESETS else "other"
+            kind = "ours" if outcome.policy in OURS else "other"
             kind += " outside" if outcome.bill.overflows else ""
             for index, dot in enumerate(dots):
                 if abs(dot.x - x) < _SAME_DOT and abs(dot.y - y) < _SAME_DOT and dot.kind == kind:

@@ -14,12 +14,13 @@ from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Policy, Setup
 from tui_agent.replay.reading import UnreadableRecording
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script
-from tui_agent.settings import Preset, Settings
+from tui_agent.settings import POLICIES, PolicyName, Preset, Settings, with_policy
 
 Step = Callable[[], None]
 
 PRESETS: tuple[Preset, ...] = ("layered", "digest", "summary-only", "off")
-NAMES: tuple[str, ...] = (*PRESETS, "none", *COMPARED)
+OURS: tuple[str, ...] = (*PRESETS, *POLICIES)
+NAMES: tuple[str, ...] = (*OURS, "none", *COMPARED)
 """Every policy, ours first."""
 
 
@@ -34,13 +35,22 @@ def preset_policy(preset: Preset, settings: Settings) -> MakePolicy:
     return lambda setup: EnginePolicy(setup, chosen)
 
 
+def named_policy(name: PolicyName, settings: Settings) -> MakePolicy:
+    """One of the choices of `/policy` under these settings."""
+    chosen = with_policy(settings, name)
+    return lambda setup: EnginePolicy(setup, chosen)
+
+
 def policies(names: list[str], settings: Settings) -> dict[str, MakePolicy]:
     """The policies with these names, all for none given. Raises `UnknownPolicy`."""
     found: dict[str, MakePolicy] = {}
     for name in names or NAMES:
         preset = next((each for each in PRESETS if each == name), None)
+        policy = next((each for each in POLICIES if each == name), None)
         if preset is not None:
             found[name] = preset_policy(preset, settings)
+        elif policy is not None:
+            found[name] = named_policy(policy, settings)
         elif name == "none":
             found[name] = Keeping
         elif name in COMPARED:

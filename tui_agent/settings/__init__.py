@@ -3,6 +3,7 @@ projects may set what (`trust`).
 """
 
 from tui_agent.settings.keys import ADDED_UP, Setting, Value, json_text, settings_by_key, values_by_key
+from tui_agent.settings.policies import POLICIES, Policy, with_policy
 from tui_agent.settings.schema import (
     Agent,
     Agentic,
@@ -20,6 +21,7 @@ from tui_agent.settings.schema import (
     Output,
     PermissionMode,
     Permissions,
+    PolicyName,
     Positive,
     Preset,
     Safety,
@@ -51,6 +53,7 @@ from tui_agent.settings.sources import (
 
 __all__ = [
     "ADDED_UP",
+    "POLICIES",
     "PROJECT_FILE",
     "USER_FILE",
     "Agent",
@@ -72,6 +75,8 @@ __all__ = [
     "Overrides",
     "PermissionMode",
     "Permissions",
+    "Policy",
+    "PolicyName",
     "Positive",
     "Preset",
     "Safety",
@@ -97,4 +102,5 @@ __all__ = [
     "load_settings",
     "settings_by_key",
     "values_by_key",
+    "with_policy",
 ]

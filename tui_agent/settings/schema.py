@@ -15,6 +15,7 @@ Threshold = Annotated[float, Meta(gt=0, le=1)]
 Dollars = Annotated[float, Meta(gt=0)]
 Factor = Annotated[float, Meta(gt=0)]
 
+PolicyName = Literal["thrifty", "balanced", "careful"]
 Preset = Literal["layered", "digest", "summary-only", "off"]
 PermissionMode = Literal["plan", "ask", "auto", "allow"]
 TaskClassName = Literal["debug", "implement", "chat", "research", "review"]
@@ -47,6 +48,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """Largest window, in tokens, that a local model is loaded with, where `context_window` sets none."""
     preset: Preset = "layered"
     """Which layers work: layered, digest (adds digests), summary-only (no clearing), off (output limits only)."""
+    policy: PolicyName = "balanced"
+    """What a session may cost for what stays word for word: thrifty, balanced or careful (`/policy`)."""
     image_tokens: Positive = 1_200
     """Tokens an image is counted as."""
     cold_notice_usd: Annotated[float, Meta(ge=0)] = 0.25
@@ -151,8 +154,8 @@ class Compaction(Struct, frozen=True, kw_only=True):
     """Largest share of (trigger - fixed part) `keep_recent_tokens` may be."""
     keep_recent: Count = 5
     """Newest messages kept verbatim where tokens are unknown."""
-    thrift: Annotated[float, Meta(ge=0)] = 2.0
-    """Compact earlier when it pays: 1 is the cheapest, larger waits longer, 0 turns it off."""
+    thrift: Annotated[float, Meta(ge=0)] = 4.0
+    """Compact earlier when it pays: larger waits longer, 0 turns it off."""
     thrift_between_turns: Factor = 0.8
     """Factor on the price trigger between the user's turns."""
     thrift_in_loop: Factor = 1.3
@@ -161,7 +164,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     """Factor on the price trigger while the provider's cache is cold."""
     handover: Literal["five", "outline"] = "five"
     """Form of a summary: five sections, or an outline (intent, decisions, artifacts, next steps)."""
-    facts_tokens: Count = 4_000
+    facts_tokens: Count = 2_000
     """Largest size, in tokens, of the facts appended to a summary that lacks them."""
     user_words_tokens: Count = 8_000
     """Largest size, in tokens, of the user's own words kept over every compaction; a tenth of the window at most."""

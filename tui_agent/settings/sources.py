@@ -22,6 +22,7 @@ from tui_agent.settings.keys import (
     settings_by_key,
     value_from_text,
 )
+from tui_agent.settings.policies import with_policy
 from tui_agent.settings.schema import Settings
 from tui_agent.settings.trust import tightens
 
@@ -165,7 +166,8 @@ class _Load:
                     raise TypeError(f"{section} is both a section and a value")
                 place = inner
             place[name] = value
-        return msgspec.convert(tree, Settings)
+        settings = msgspec.convert(tree, Settings)
+        return with_policy(settings, settings.context.policy)
 
 
 def _from_file(path: Path, problems: list[str]) -> Iterator[Assignment]:

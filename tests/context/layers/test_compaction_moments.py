@@ -85,7 +85,7 @@ def test_a_summary_too_small_to_pay_is_no_failed_one() -> None:
 
 def test_a_small_model_reads_on_its_own_what_no_cache_holds() -> None:
     talk = Talk(structs.replace(SMALL, small=SMALL))
-    talk.turn(30)
+    talk.turn(40)
     talk.turn(1)
     (asked,) = talk.asked
     assert (asked.who, asked.cached, asked.request.tools) == ("session", False, ())

@@ -38,7 +38,7 @@ from tui_agent.context.summary.plan import (
     plan_merge,
     rebased,
 )
-from tui_agent.context.summary.questions import CHECKPOINT, FIVE, OUTLINE, sections
+from tui_agent.context.summary.questions import CHECKPOINT, FIVE, OUTLINE, body_of, sections
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Cleared, Message, Pinned, Undone
 from tui_agent.conversation.groups import Group
@@ -248,6 +248,38 @@ def test_summaries_that_have_become_too_large_are_merged_from_the_original_turns
     assert broken_rules(talk.view.messages()) == []
     talk.add(Undone(target=len(talk.view.log)))
     assert len(talk.view.boundaries()) == 4
+
+
+def test_a_merge_is_put_together_from_what_was_written_of_the_turns_never_from_a_merge() -> None:
+    talk = long_talk()
+    written: list[str] = []
+    budget = Compaction(summaries_tokens=500)
+    for round_ in range(6):
+        written.append(talk.apply(accepted(compaction(talk), talk.view)).boundary.text)
+        if round_ >= 2:
+            plan = plan_merge(talk.view, situation(talk.view), budget)
+            assert plan is not None
+            notes = material(plan, talk.view).notes
+            # The newest summary stays as it is; what an earlier merge stands for is told by what it was made from.
+            assert notes == tuple(map(body_of, written[:-1]))
+            merged = accepted(plan, talk.view)
+            deep = replace(merged.boundary, depth=2)
+            talk.apply(merged._replace(boundary=deep, entries=(deep, *merged.entries[1:])))
+            assert len(talk.view.boundaries()) == 2
+        further(talk, round_)
+
+
+def test_turns_of_which_nothing_was_written_directly_are_read_anew() -> None:
+    talk = long_talk()
+    for round_ in range(3):
+        done = accepted(compaction(talk), talk.view)
+        # The first was so long that it was written in parts.
+        first = replace(done.boundary, depth=2) if round_ == 0 else done.boundary
+        talk.apply(done._replace(boundary=first, entries=(first, *done.entries[1:])))
+        further(talk, round_)
+    plan = plan_merge(talk.view, situation(talk.view), Compaction(summaries_tokens=500))
+    assert plan is not None
+    assert material(plan, talk.view).notes == ()
 
 
 def test_the_extract_of_an_extract_does_not_grow_either() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
+from msgspec import structs
 
 from tests.context.talks import COMPACTION, PROMPTS, SUMMARY, Talk, compaction, planned
 from tui_agent.context.counting import estimate
@@ -22,7 +23,7 @@ from tui_agent.context.summary.writing import (
     write_summary,
 )
 from tui_agent.conversation.blocks import Text
-from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.entries import Summarized, Usage
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import Size, size_of_text
 
@@ -101,6 +102,35 @@ def test_the_summariser_itself_overflows(case: Case) -> None:
 def test_without_room_only_the_extract_is_left(case: Case) -> None:
     for room in (3, 10, tokens(case.made.questions.separate) + 20):
         assert [attempt.way for attempt in ways(case, room)] == ["extract"]
+
+
+def test_what_was_written_already_comes_first_where_it_fits(case: Case) -> None:
+    merge = structs.replace(case.made, notes=("The first part.\n" * 20, "The second part.\n" * 20))
+    found = attempts(merge, writers(100_000), same_prefix=False)
+    assert [attempt.way for attempt in found] == ["notes", "whole", "parts", "extract"]
+    assert found[0].materials == merge.notes
+    large = structs.replace(case.made, notes=("a word more " * 3_000, "and more " * 4_000))
+    assert "notes" not in [attempt.way for attempt in attempts(large, writers(12_000), same_prefix=False)]
+
+
+def test_a_merge_that_fails_reads_the_turns_themselves(case: Case) -> None:
+    merge = structs.replace(case.made, notes=("The first part.", "The second part."))
+    asked: list[str] = []
+
+    def answering(effect: Effect) -> Outcome:
+        assert isinstance(effect, AskModel)
+        (said,) = effect.request.messages[-1].blocks
+        assert isinstance(said, Text)
+        asked.append(said.text)
+        return Refusal("overloaded") if len(asked) == 1 else Answer(SUMMARY, "small", USED, 0.1)
+
+    plan = structs.replace(case.plan, boundaries=(Summarized(first=1, last=1, text=SUMMARY),))
+    done = carry_out(write_summary(plan, merge, writers(100_000), path=PATH), answering)
+    assert isinstance(done, Written)
+    assert "[part 1 of 2]\nThe first part." in asked[0]
+    assert len(asked) == 2
+    assert "Please look at step 1." in asked[1]
+    assert done.accepted.boundary.depth == 1
 
 
 def test_no_error_text_is_appended_on_a_retry(case: Case) -> None:

@@ -244,6 +244,7 @@ UNPRICED = {"clearing.by_price": False, "compaction.thrift": 0}
 UNKNOWN = {"context.context_window": -1}
 DIGESTS = {"context.preset": "digest"}
 SUMMARIES = {"context.preset": "summary-only"}
+EARLY = {"context.preset": "summary-only", "compaction.thrift": "2"}
 SMALL = structs.replace(FACTS, window=40_000)
 
 PROBES: Mapping[str, Probe] = {
@@ -254,6 +255,7 @@ PROBES: Mapping[str, Probe] = {
     "context.max_context_tokens": Probe(2_000, compacts_at(FACTS), UNKNOWN),
     "context.max_messages": Probe(7, compacts_at(FACTS), {**UNKNOWN, "context.max_context_tokens": 0}),
     "context.preset": Probe("off", kinds),
+    "context.policy": Probe("careful", lambda settings, _: compaction(settings, talking(180_000)).kept_from),
     "context.image_tokens": Probe(300, picture),
     "context.cold_notice_usd": Probe(0.75, cold_notice),
     "context.pins_share": Probe(0.001, pinned),
@@ -296,9 +298,9 @@ PROBES: Mapping[str, Probe] = {
         {**UNKNOWN, "context.max_context_tokens": 0, "context.max_messages": 10},
     ),
     "compaction.thrift": Probe(1.0, course(60), SUMMARIES),
-    "compaction.thrift_between_turns": Probe(2.0, course(60, between_turns=True), SUMMARIES),
-    "compaction.thrift_in_loop": Probe(0.5, course(60), SUMMARIES),
-    "compaction.thrift_cold": Probe(3.0, course(60, pause_s=1_000.0), SUMMARIES),
+    "compaction.thrift_between_turns": Probe(2.0, course(60, between_turns=True), EARLY),
+    "compaction.thrift_in_loop": Probe(0.5, course(60), EARLY),
+    "compaction.thrift_cold": Probe(3.0, course(60, pause_s=1_000.0), EARLY),
     "compaction.handover": Probe("outline", lambda settings, _: asked(settings, talking(180_000))),
     "compaction.facts_tokens": Probe(0, summary, SUMMARIES),
     "compaction.user_words_tokens": Probe(50, words, SUMMARIES),

@@ -35,6 +35,10 @@ class Checkpoints:
         self._off = settings.context.preset == "off"
         self._declarations = Declarations()
 
+    def follow(self, settings: Settings) -> None:
+        """Decide by these settings from here on."""
+        self._settings = settings.compaction
+
     def plan(self, view: View, situation: Situation) -> SummaryPlan | None:
         """The record of a task that the model has declared done, at the next start of a turn."""
         if not self.on or self._off or not situation.between_turns:

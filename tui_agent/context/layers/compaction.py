@@ -1,8 +1,7 @@
 """Compaction: older turns become one summary, where a threshold is reached or where that is the cheapest moment.
 
-The newest turns stay word for word, and with them what the model has not seen yet; earlier summaries are summarised
-along. The check is made before every model call, between turns and inside a tool loop (README, reference: layers,
-cost).
+The newest turns stay word for word, and with them what the model has not seen yet; earlier summaries stay as they are.
+The check is made before every model call, between turns and inside a tool loop (README, reference: layers, cost).
 """
 
 from typing import Final, NamedTuple
@@ -76,6 +75,10 @@ class Compaction:
         self._settings = settings.compaction
         self.on = settings.context.preset != "off" and settings.compaction.auto
         self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
+
+    def follow(self, settings: Settings) -> None:
+        """Decide by these settings from here on."""
+        self._settings = settings.compaction
 
     def plan(self, view: View, situation: Situation) -> SummaryPlan | None:
         """The summary that is due now, clearing aside."""

@@ -6,7 +6,8 @@ user's own words follow the newest summary. The newest request stays where it st
 (a long tool loop), the accepted entries bring it back.
 
 Each summary covers turns that none covered before, and earlier ones stay as they are. When they have become too large
-together, the oldest are replaced by one that is written from the original turns: nothing is a summary of a summary.
+together, the oldest are replaced by one. It is put together from texts that were each written from the turns
+themselves, never from an earlier merge, and checked by what the turns say: nothing goes through more than two texts.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -26,6 +27,7 @@ from tui_agent.context.summary.questions import (
     Form,
     Prompts,
     Questions,
+    body_of,
     completed,
     framed,
     questions,
@@ -44,6 +46,8 @@ from tui_agent.settings import Compaction
 NOTHING_TO_SUMMARISE: Final = "There is nothing to summarise: all that is in view is new, pinned, or a summary already."
 SUMMARIES_SHARE: Final = 10
 """The summaries together take at most one part in so many of the window."""
+MERGED_SHARE: Final = 4
+"""A merge takes at most one part in so many of what the summaries together may take, and its facts as much again."""
 SHORTEST_GAIN: Final = 200
 """Tokens that a summary must free at least."""
 WORDS_PER_TOKEN: Final = 0.6
@@ -103,12 +107,14 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
 class Material(msgspec.Struct, frozen=True, kw_only=True):
     """What a summary is written from and checked by.
 
-    `parts` is the transcript for a separate model, oldest first, one part for each group;
+    `parts` is the transcript for a separate model, oldest first, one part for each group; `notes` are texts that stand
+    for all of it already, each written from the turns themselves (empty: there are none);
     `questions` are the instructions; `extract` is the text that needs no model; `archive` is the Markdown to keep of
     the turns.
     """
 
     parts: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     questions: Questions
     extract: str
     facts: Facts
@@ -214,9 +220,8 @@ def telling(plan: SummaryPlan, state: str, view: View, tokens_of: Callable[[Size
 
 
 def plan_merge(view: View, situation: Situation, settings: Compaction, *, coming: int = 0) -> SummaryPlan | None:
-    """The plan that replaces the oldest summaries by one, where all together pass their budget: it is written from the
-    original turns, never from the summaries. The newest stays as it is; `coming`: it is still being written, and takes
-    about so many tokens.
+    """The plan that replaces the oldest summaries by one, where all together pass their budget (see `Material`). The
+    newest stays as it is; `coming`: it is still being written, and takes about so many tokens.
     """
     weigh = Scale(situation.mixed_tokens_of)
     shown = sorted(view.boundaries(), key=lambda each: each.first)
@@ -238,9 +243,9 @@ def merge_of(merged: Sequence[Boundary], view: View, situation: Situation, setti
     budget = summaries_limit(settings, situation.budget.window)
     first, last = min(each.first for each in merged), max(each.last for each in merged)
     replaced = sum(weigh.text(each.text) for each in merged)
-    # Half of the budget: the next summary brings about no other merge, which would read all of this again.
-    writes = min(replaced // 2, budget // 4)
-    facts = min(settings.facts_tokens, budget // 4, (replaced - writes) // 2)
+    # Few enough that the next summary brings about no other merge.
+    writes = min(replaced // 2, budget // MERGED_SHARE)
+    facts = min(settings.facts_tokens, budget // MERGED_SHARE, (replaced - writes) // 2)
     newest = next((group for group in reversed(view.groups()) if group.starts_turn), None)
     back = (newest.first,) if newest is not None and first <= newest.first <= last and not newest.pinned else ()
     return SummaryPlan(
@@ -269,6 +274,7 @@ def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Pr
     """What the summary of `plan` is written from. Reads all that leaves the view: slow for a long span."""
     return Material(
         parts=transcript(plan.leaving, result_chars=settings.summary_result_chars),
+        notes=_notes(plan, view) if plan.boundaries else (),
         questions=questions(
             prompts,
             plan.form,
@@ -286,6 +292,26 @@ def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Pr
         # What is merged was archived when it left the view.
         archive="" if plan.boundaries else archive(view, plan.leaving),
     )
+
+
+def _notes(plan: SummaryPlan, view: View) -> tuple[str, ...]:
+    """The summaries and records that were written from the turns of a merge themselves, oldest first.
+
+    The log has them also where an earlier merge took their place, so nothing ever goes through more than two texts.
+    Empty where some of the turns are in none of them.
+    """
+    written = [
+        entry
+        for entry, counts in view.context_entries()
+        if counts and isinstance(entry, Summarized | Checkpointed) and entry.depth == 1 and plan.first <= entry.first
+    ]
+    chosen: list[Boundary] = []
+    for entry in sorted(written, key=lambda each: (each.first, each.last)):
+        if entry.last <= plan.last and (not chosen or entry.first > chosen[-1].last):
+            chosen.append(entry)
+    told = all(any(entry.first <= group.first <= entry.last for entry in chosen) for group in plan.leaving)
+    # Facts are looked for in the turns again: what was appended of them need not be told.
+    return tuple(body_of(entry.text) for entry in chosen) if told and len(chosen) > 1 else ()
 
 
 def rebased(plan: SummaryPlan, view: View, situation: Situation, settings: Compaction) -> SummaryPlan | Refusal:

@@ -1,6 +1,7 @@
 """Having a summary written: the ways to it in order, from the best to the one that cannot fail.
 
-First the way that price chose, then a separate model on the whole transcript, then the same in parts small enough for
+First the way that price chose (for a merge: what was written of its turns already), then a separate model on the whole
+transcript, then the same in parts small enough for
 it, whose summaries it puts together, then the extract. Each failure, overflow or rejected text leads to the next way;
 none repeats what failed, and no error text enters a request.
 """
@@ -20,7 +21,7 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import Size, size_of_text
 
-Way: TypeAlias = Literal["same_prefix", "whole", "parts", "extract"]
+Way: TypeAlias = Literal["same_prefix", "notes", "whole", "parts", "extract"]
 
 ANSWER_TOKENS: Final = 4_096
 """The longest summary a model may write."""
@@ -33,8 +34,8 @@ class Attempt(NamedTuple):
 
     ``same_prefix``: `instruction` is sent as one more user message at the end of the running request, with its tools
     unchanged; calls in the answer are ignored. ``whole`` and ``parts``: each of `materials` is one request of a system
-    prompt, `instruction`, and one user message; several answers are put together by one request more. ``extract``: no
-    model is asked.
+    prompt, `instruction`, and one user message; several answers are put together by one request more. ``notes``:
+    `materials` are such answers already, so that request is the only one. ``extract``: no model is asked.
     """
 
     way: Way
@@ -253,6 +254,10 @@ def attempts(written_from: Material, writers: Writers, *, same_prefix: bool) -> 
         tokens_of = writers.small_tokens_of
     instruction = written_from.questions.separate
     left = writers.room(separate) - tokens_of(size_of_text(instruction))
+    if written_from.notes:
+        told = size_of_text(written_from.questions.merging, _as_parts(written_from.notes))
+        if tokens_of(told) <= writers.room(separate):
+            found.append(Attempt("notes", instruction, written_from.notes))
     if left > 0:
         whole = material(written_from.parts)
         size = tokens_of(size_of_text(whole))
@@ -297,21 +302,27 @@ def _ask(
         tokens = writers.tokens + estimate(size_of_text(attempt.instruction))
         answer = yield from _answered(AskModel("session", request, "summary", tokens, True), answers)
         return answer if isinstance(answer, Refusal) else answer.text
-    texts: list[str] = []
-    for part in attempt.materials:
+    texts: list[str] = list(attempt.materials) if attempt.way == "notes" else []
+    for part in attempt.materials if not texts else ():
         answer = yield from _answered(_alone(attempt.instruction, part, writers), answers)
         if isinstance(answer, Refusal):
             return answer
         texts.append(answer.text)
     if len(texts) == 1:
         return texts[0]
-    told = [f"[part {number} of {len(texts)}]\n{text.strip()}" for number, text in enumerate(texts, 1)]
-    merging = _alone(written_from.questions.merging, material(told), writers)
+    merging = _alone(written_from.questions.merging, _as_parts(texts), writers)
     answer = yield from _answered(merging, answers)
     if isinstance(answer, Refusal):
+        if attempt.way == "notes":
+            return answer
         # The summaries of the parts one after the other say more than no summary.
         return answer if answer.final else "\n\n".join(text.strip() for text in texts)
     return answer.text
+
+
+def _as_parts(texts: Sequence[str]) -> str:
+    """Summaries of consecutive parts as the material of one request."""
+    return material([f"[part {number} of {len(texts)}]\n{text.strip()}" for number, text in enumerate(texts, 1)])
 
 
 def _alone(instruction: str, told: str, writers: Writers) -> AskModel:
@@ -347,7 +358,12 @@ def _how(way: Way, choice: Choice) -> str:
     """How a summary came about, for people: why it was written so, or what it had to fall back on."""
     if way == {"same_prefix": "same_prefix", "separate": "whole"}[choice.way]:
         return choice.reason
-    fallbacks = {"whole": "read on its own", "parts": "read in parts", "extract": "an extract, without a model"}
+    fallbacks = {
+        "notes": "put together from what was written of its turns",
+        "whole": "read on its own",
+        "parts": "read in parts",
+        "extract": "an extract, without a model",
+    }
     return fallbacks.get(way, choice.reason)
 
 

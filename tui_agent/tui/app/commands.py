@@ -9,7 +9,8 @@ from tui_agent.agent.commands import COMMANDS
 from tui_agent.settings import PermissionMode
 from tui_agent.tui.app.branches import Branches
 from tui_agent.tui.app.keys import keys_text
-from tui_agent.tui.app.model_commands import ModelHost, choose_model, enter_key
+from tui_agent.tui.app.model_commands import choose_model, enter_key
+from tui_agent.tui.app.policy_command import PolicyHost, choose_policy
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.prompt.completion import Choice, Completion
 
@@ -24,7 +25,7 @@ _USAGE_WIDTH: Final = 24
 """Columns of a command in the help; the few that are longer push their description to the right."""
 
 
-class Host(ModelHost, Protocol):
+class Host(PolicyHost, Protocol):
     """What a command may use of the app."""
 
     branches: Branches
@@ -202,6 +203,7 @@ def default_commands() -> Commands:
             Command("model", "choose who answers", choose_model, argument="[name]"),
             Command("key", "enter a provider's key, hidden", enter_key),
             Command("mode", "choose what may happen without asking", _mode, argument="[name]"),
+            Command("policy", "choose what staying word for word may cost", choose_policy, argument="[name]"),
             Command("tools", "what the model can use", _steering("tools")),
             Command("escalate", "go on with the provider's frontier model", _steering("escalate")),
             *(

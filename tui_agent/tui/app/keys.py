@@ -53,9 +53,10 @@ PLACES: Final[dict[Place, tuple[str, Keys]]] = {
         "Keys in the context panel",
         (
             ("Up, Down", "mark another step or item (k, j too)"),
-            ("i", "to the items"),
+            ("i, w", "to the items; to what is kept of your own words"),
             ("Enter", "read it as it was"),
-            ("p", "pin an item, or take its pin off"),
+            ("p", "pin an item or a message of yours, or take its pin off"),
+            ("e, d", "edit what is kept of your words, or drop it"),
             ("r", "show an item whole again"),
             ("c", "clear a tool result"),
             ("u", "undo a step"),

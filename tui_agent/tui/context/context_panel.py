@@ -14,10 +14,11 @@ from typing_extensions import override
 
 from tui_agent.agent.overview import Overview
 from tui_agent.context.effects import Refusal
+from tui_agent.conversation.entries import Words
 from tui_agent.conversation.items import place_of
 from tui_agent.storage.errors import StorageError
 from tui_agent.tui.app.theme import Glyphs
-from tui_agent.tui.context.context_rows import ItemKey, StepKey, panel_rows
+from tui_agent.tui.context.context_rows import ItemKey, StepKey, WordsKey, panel_rows
 from tui_agent.tui.dialogs.row_list import RowList
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ REST: Final = 20.0
 KEYS: Final = {
     StepKey: "Enter opens, u undoes",
     ItemKey: "Enter opens, p pins, r restores, c clears",
+    WordsKey: "Enter reads, e edits, d drops, p pins",
 }
 
 
@@ -42,7 +44,10 @@ class ContextPanel(Vertical):
         Binding("r", "restore", "Show whole again", show=False),
         Binding("c", "clear", "Clear", show=False),
         Binding("u", "undo", "Undo", show=False),
+        Binding("e", "edit", "Edit what is kept of your words", show=False),
+        Binding("d", "drop", "Keep none of them", show=False),
         Binding("i", "jump_to_items", "To the items", show=False),
+        Binding("w", "jump_to_words", "To your own words", show=False),
     ]
 
     class Closed(Message):
@@ -123,9 +128,9 @@ class ContextPanel(Vertical):
         self.post_message(self.Closed())
 
     async def action_open(self) -> None:
-        """Read the item or the step under the cursor."""
+        """Read the item, the step or the words under the cursor."""
         match self._rows.key:
-            case ItemKey(seq):
+            case ItemKey(seq) | WordsKey(seq):
                 try:
                     text = await self._agent.original(seq)
                 except StorageError as error:
@@ -140,8 +145,8 @@ class ContextPanel(Vertical):
                 pass
 
     def action_pin(self) -> None:
-        """Pin the item under the cursor, or take its pin off."""
-        if (seq := self._item()) is not None:
+        """Pin the item under the cursor, or the message of these words, or take its pin off."""
+        if (seq := self._item()) is not None or (seq := self._words()) is not None:
             self._change(lambda: self._agent.pin([seq], pinned=not self._is_pinned(seq)))
 
     def action_restore(self) -> None:
@@ -162,10 +167,37 @@ class ContextPanel(Vertical):
             case _:
                 pass
 
+    def action_edit(self) -> None:
+        """Change what is kept of the user's words under the cursor."""
+        seq = self._words()
+        kept = next((each.text for each in self._seen.words if each.seq == seq), "") if self._seen is not None else ""
+        if seq is None or not kept:
+            return
+        from tui_agent.tui.context.words_screen import WordsScreen
+
+        def edited(text: str | None) -> None:
+            if text is not None:
+                self._keep(seq, text)
+
+        self.app.push_screen(WordsScreen(seq, kept), edited)
+
+    def action_drop(self) -> None:
+        """Keep none of the user's words under the cursor; the step can be undone."""
+        if (seq := self._words()) is not None:
+            self._keep(seq, "")
+
+    def action_jump_to_words(self) -> None:
+        """Go to the newest of the user's own words."""
+        if self._seen is not None and self._seen.words:
+            self._rows.go_to(WordsKey(self._seen.words[-1].seq))
+
     def action_jump_to_items(self) -> None:
         """Go to the newest item, past all the figures."""
         if self._seen is not None and self._seen.items:
             self._rows.go_to(ItemKey(self._seen.items[-1].seq))
+
+    def _keep(self, seq: int, text: str) -> None:
+        self._change(lambda: self._agent.edit_words([Words(seq, text)]))
 
     def _change(self, change: Callable[[], Awaitable[object | Refusal]]) -> None:
         self.post_message(self.Changing(change))
@@ -173,6 +205,10 @@ class ContextPanel(Vertical):
     def _item(self) -> int | None:
         key = self._rows.key
         return key.seq if isinstance(key, ItemKey) else None
+
+    def _words(self) -> int | None:
+        key = self._rows.key
+        return key.seq if isinstance(key, WordsKey) else None
 
     def _is_pinned(self, seq: int) -> bool:
         items = self._seen.items if self._seen is not None else ()
@@ -186,4 +222,7 @@ class ContextPanel(Vertical):
 
     def _keys_text(self) -> str:
         here = next((text for kind, text in KEYS.items() if isinstance(self._rows.key, kind)), "")
-        return f"{here}, Esc closes" if here else "Up/Down move, i jumps to the items, Esc closes"
+        if here:
+            return f"{here}, Esc closes"
+        words = ", w to your words" if self._seen is not None and self._seen.words else ""
+        return f"Up/Down move, i jumps to the items{words}, Esc closes"

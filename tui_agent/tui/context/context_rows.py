@@ -12,8 +12,9 @@ from tui_agent.agent.overview import Overview, Step
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import spoken_time
 from tui_agent.context.stats import LABELS, Activity, ContextStats, Mark, price_text
+from tui_agent.conversation.entries import Words
 from tui_agent.conversation.items import Item, place_of
-from tui_agent.conversation.sizes import CATEGORIES, Category
+from tui_agent.conversation.sizes import CATEGORIES, Category, size_of_text
 from tui_agent.conversation.states import ItemState
 from tui_agent.text import clean, displayed, money_text, one_line
 from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
@@ -55,6 +56,7 @@ ITEM_NAMES: Final[dict[Category, str]] = {
     "system": "system",
     "tools": "tools",
 }
+_IN_VIEW: Final[dict[ItemState, str]] = {"summarized": "", "checkpointed": ""}
 NAME_CELLS: Final = 13
 SIZE_CELLS: Final = 6
 AGE_CELLS: Final = 4
@@ -68,6 +70,12 @@ class ItemKey(NamedTuple):
 
 class StepKey(NamedTuple):
     """A context step of the past, by its entry's number."""
+
+    seq: int
+
+
+class WordsKey(NamedTuple):
+    """What is kept of a message of the user, by the message's number."""
 
     seq: int
 
@@ -110,6 +118,9 @@ def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width:
         *titled_rows("Steps", [_step_row(step, now) for step in reversed(seen.steps)]),
         *titled_rows("Activity", _activity(seen.stats, now, width)),
     ]
+    if seen.words:
+        figures += title_rows(f"Your own words: {len(seen.words):,}", "tokens")
+        figures += [_words_row(each, seen.items) for each in reversed(seen.words)]
     if seen.items:
         figures += title_rows(f"In the conversation: {len(seen.items):,}", "tokens  age")
     return PanelRows(figures, seen.items, now, excerpt)
@@ -282,6 +293,23 @@ def _boundary(label: str, newest: Activity, count: int, called: str, now: float,
     if count and newest.note.strip():
         rows += wrapped(f"{called}: {newest.note}", width)
     return rows
+
+
+def _words_row(words: Words, items: Sequence[Item]) -> Row:
+    return Row(partial(_draw_words, words, items), WordsKey(words.seq))
+
+
+def _draw_words(words: Words, items: Sequence[Item], width: int, look: Look) -> Line:
+    """A message that stands in view itself is not said again beside the summary."""
+    palette, glyphs = look.palette, look.glyphs
+    place = place_of(items, words.seq)
+    state = "" if place is None else "pinned" if items[place].pinned else _IN_VIEW.get(items[place].state, "in view")
+    style = palette.accent if state == "pinned" else palette.faint if state else palette.base
+    right = f"{state and '  ' + state}{compact_count(estimate(size_of_text(words.text))):>{SIZE_CELLS + 1}}"
+    room = max(0, width - 2 - len(right))
+    told = fit(one_line(words.text, 200), room, glyphs.ellipsis) if room >= 4 else ""
+    pad = " " * max(0, room - cell_len(told))
+    return make_line([Run("  ", palette.base), Run(told + pad, style), Run(right, palette.muted)])
 
 
 def _draw_item(item: Item, now: float, excerpt: Callable[[int], str], width: int, look: Look) -> Line:

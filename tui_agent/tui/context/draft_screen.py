@@ -37,8 +37,8 @@ OTHER_LINES: Final = 12
 WHY_CELLS: Final = 200
 
 
-class SummaryText(TextArea):
-    """The text: read at first, with the arrows scrolling it; then edited."""
+class EditedText(TextArea):
+    """A text in a dialog: read at first, with the arrows scrolling it; then edited."""
 
     def __init__(self, text: str) -> None:
         super().__init__(
@@ -79,7 +79,7 @@ class DraftScreen(Dialog[Draft | None]):
         self._problem = problem
         self._rows = RowList(glyphs, in_dialog=True)
         self._rows.can_focus = False
-        self._area = SummaryText(self._shown)
+        self._area = EditedText(self._shown)
         self._told = Static("", markup=False, classes="dialog-keys")
         self._why = Static("", markup=False, classes="dialog-problem")
         self._counting: Timer | None = None

@@ -1,0 +1,293 @@
+"""Starts the real command in processes that are forked from one in which all is imported already.
+
+What a test sees is a process of its own, with its own arguments, folder, environment and streams, that runs
+`python -m tui_agent` from its first line to the interpreter's own end. Only the imports are shared: they take most of
+the time of a short run. How long they take, and what is imported when, is tested elsewhere, with `Program.start` and in
+`tests/test_cli.py`.
+"""
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from select import select
+from typing import IO, Final, NoReturn
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+IMPORTED: Final = (
+    "tui_agent.cli",
+    "tui_agent.headless",
+    "tui_agent.session",
+    "tui_agent.session_reports",
+    "tui_agent.agent.commands",
+    "tui_agent.agent.subtasks",
+    "tui_agent.models.anthropic.adapter",
+    "tui_agent.models.gemini.adapter",
+    "tui_agent.models.ollama.adapter",
+    "tui_agent.models.offline.adapter",
+    "tui_agent.context.stats",
+    "anthropic.resources.models",
+    "anthropic.resources.beta.messages",
+    "google.genai",
+    "ollama",
+    "PIL.Image",
+)
+_MOST_BYTES: Final = 1 << 20
+
+
+class Started:
+    """A process that was forked, with the methods of `subprocess.Popen` that tests use."""
+
+    def __init__(self, command: list[str], told: int, out: int, err: int) -> None:
+        self.args = command
+        self.stdout = os.fdopen(out, encoding="utf-8")
+        self.stderr = os.fdopen(err, encoding="utf-8")
+        self.returncode: int | None = None
+        self._told = told
+        self.pid = _number(told)
+
+    def poll(self) -> int | None:
+        """The exit status, where it has ended."""
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status, once it has ended. Raises `subprocess.TimeoutExpired`."""
+        status = self._ended(timeout)
+        if status is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return status
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What is left to read of its output and its errors. Raises `subprocess.TimeoutExpired`."""
+        read: dict[str, str] = {}
+
+        def reading(name: str, stream: IO[str]) -> threading.Thread:
+            thread = threading.Thread(target=lambda: read.update({name: stream.read()}), daemon=True)
+            thread.start()
+            return thread
+
+        threads = [reading("out", self.stdout), reading("err", self.stderr)]
+        self.wait(timeout)
+        for thread in threads:
+            thread.join(timeout)
+            if thread.is_alive():
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        self.stdout.close()
+        self.stderr.close()
+        return read["out"], read["err"]
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, while it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it, while it runs."""
+        self.send_signal(signal.SIGKILL)
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select([self._told], [], [], timeout)[0]:
+            self.returncode = _number(self._told)
+            os.close(self._told)
+        return self.returncode
+
+
+class Starter:
+    """One process to fork from, started at the first use and ended with the tests."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
+
+    def run(
+        self, arguments: Sequence[str], *, folder: Path, environ: Mapping[str, str], stdin: str, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """As `subprocess.run` does. Raises `subprocess.TimeoutExpired`."""
+        process = self.start(arguments, folder=folder, environ=environ, stdin=stdin)
+        try:
+            out, err = process.communicate(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(process.args, process.wait(), out, err)
+
+    def start(self, arguments: Sequence[str], *, folder: Path, environ: Mapping[str, str], stdin: str = "") -> Started:
+        """The command in a session of its own, as `subprocess.Popen` starts it."""
+        told, tells = os.pipe()
+        takes, given = os.pipe()
+        out, writes_out = os.pipe()
+        err, writes_err = os.pipe()
+        its = (takes, writes_out, writes_err, tells)
+        try:
+            task = {"argv": list(arguments), "folder": str(folder), "environ": dict(environ)}
+            self._send(json.dumps(task).encode(), its)
+        finally:
+            for end in its:
+                os.close(end)
+        threading.Thread(target=_write, args=(given, stdin.encode()), daemon=True).start()
+        return Started([sys.executable, "-P", "-m", "tui_agent", *arguments], told, out, err)
+
+    def _send(self, task: bytes, streams: tuple[int, ...]) -> None:
+        with self._lock:
+            if self._socket is None:
+                self._begin()
+            assert self._socket is not None
+            socket.send_fds(self._socket, [len(task).to_bytes(4, "big")], streams)
+            self._socket.sendall(task)
+
+    def _begin(self) -> None:
+        mine, its = socket.socketpair()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", f"from tests.e2e.starter import serve; serve({its.fileno()})"],
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            pass_fds=(its.fileno(),),
+        )
+        its.close()
+        self._socket = mine
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        if self._socket is not None and self._process is not None:
+            self._socket.close()
+            self._process.wait(10)
+
+
+STARTER: Final = Starter()
+
+
+def _number(told: int) -> int:
+    data = os.read(told, 8)
+    if len(data) < 8:
+        raise ChildProcessError("the process to fork from has ended")
+    return int.from_bytes(data, "big", signed=True)
+
+
+def _write(given: int, text: bytes) -> None:
+    with os.fdopen(given, "wb", buffering=0) as pipe:
+        try:
+            pipe.write(text)
+        except BrokenPipeError:
+            return
+
+
+# In the process that is forked from
+
+
+def serve(number: int) -> None:
+    """Import all, then fork a process for each task that comes over this socket, until it is closed."""
+    from google.genai.types import GenerateContentConfig, GenerateContentResponse
+
+    from tui_agent.models.base import ModelProfile
+    from tui_agent.models.prices import look_up
+    from tui_agent.tls import tls
+
+    for name in IMPORTED:
+        import_module(name)
+    for kind in (GenerateContentConfig, GenerateContentResponse):
+        kind.model_validate({})
+    look_up(ModelProfile("anthropic", "claude-opus-5-5"))
+    tls()
+    # What is shared is never looked at by a collector, which would copy it.
+    gc.collect()
+    gc.freeze()
+    wakes, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: dict[int, int] = {}
+    with socket.socket(fileno=number) as tasks:
+        while True:
+            ready, _, _ = select([tasks.fileno(), wakes], [], [])
+            if wakes in ready:
+                os.read(wakes, 4096)
+                _tell_of_ended(running, os.WNOHANG)
+            if tasks.fileno() in ready and not _take(tasks, running, (wakes, woken)):
+                break
+    _tell_of_ended(running, 0)
+
+
+def _take(tasks: socket.socket, running: dict[int, int], own: Sequence[int]) -> bool:
+    """Fork a process for the task that has come; False: no more will come."""
+    head, streams, _, _ = socket.recv_fds(tasks, 4, 4)
+    if not head:
+        return False
+    task = b""
+    size = int.from_bytes(head, "big")
+    while len(task) < size:
+        task += tasks.recv(min(_MOST_BYTES, size - len(task)))
+    *its, tells = streams
+    pid = os.fork()
+    if not pid:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        tasks.close()
+        for other in (*own, *running.values(), tells):
+            os.close(other)
+        _become(json.loads(task), its)
+    for stream in its:
+        os.close(stream)
+    running[pid] = tells
+    _tell(tells, pid)
+    return True
+
+
+def _tell_of_ended(running: dict[int, int], options: int) -> None:
+    """Tell whoever started them how those ended that have."""
+    while running:
+        pid, status = os.waitpid(-1, options)
+        if not pid:
+            return
+        tells = running.pop(pid)
+        _tell(tells, os.waitstatus_to_exitcode(status))
+        os.close(tells)
+
+
+def _tell(tells: int, number: int) -> None:
+    try:
+        os.write(tells, number.to_bytes(8, "big", signed=True))
+    except BrokenPipeError:
+        return
+
+
+def _become(task: dict[str, object], streams: Sequence[int]) -> NoReturn:
+    """Be the command, and end as the interpreter does, but for taking apart what is shared."""
+    os.setsid()
+    for place, stream in enumerate(streams):
+        os.dup2(stream, place)
+        os.close(stream)
+    argv, environ, folder = task["argv"], task["environ"], task["folder"]
+    assert isinstance(argv, list)
+    assert isinstance(environ, dict)
+    os.chdir(str(folder))
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.argv[1:] = argv
+    try:
+        runpy.run_module("tui_agent", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    else:
+        code = 0
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

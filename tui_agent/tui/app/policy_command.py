@@ -1,0 +1,102 @@
+"""The command that chooses between what a session costs and how much of it stays word for word."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tui_agent.settings import POLICIES
+from tui_agent.text import money_text
+from tui_agent.tui.app.model_commands import ModelHost
+from tui_agent.tui.cards.blocks import Level
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.replay.simulation import Outcome
+
+TITLE: Final = "Policy: what this session would have cost, and kept word for word"
+WITHOUT: Final = "Policy: what is spent on keeping the conversation word for word"
+
+
+class PolicyHost(ModelHost, Protocol):
+    """What this command uses of the app."""
+
+    session_folder: Path | None
+    """Where the session is kept; None: there is none yet."""
+
+    def hint(self, text: str) -> None:
+        """Show a few words in the status bar for a moment."""
+        ...
+
+
+class Stopped(Exception):
+    """Nobody waits for the replay any more."""
+
+
+async def choose_policy(host: PolicyHost, argument: str) -> None:
+    """Let another policy decide from here on; without a name, show first what each would have cost this session."""
+    from tui_agent.agent.agent import AgentBusy
+
+    agent = await host.agent()
+    name = argument or await _picked(host, agent)
+    if name is None:
+        return
+    policy = next((known for known in POLICIES if known == name), None)
+    if policy is None:
+        host.say(Level.WARNING, f"There is no policy {name}", hint=f"one of {', '.join(POLICIES)}")
+        return
+    try:
+        await agent.use_policy(policy)
+    except AgentBusy:
+        now = agent.settings.context.policy
+        host.say(Level.WARNING, f"The policy stays {now} while a turn runs", hint="Esc stops the turn")
+        return
+    stays = [key for key in POLICIES[policy].values if agent.settings.is_set(key)]
+    told = f"{', '.join(stays)}: as you have set it." if stays else ""
+    host.refresh_status()
+    meaning = POLICIES[policy].meaning
+    host.say(Level.INFO, f"Policy {policy}: {meaning}", told, "for this session; the setting context.policy keeps it")
+
+
+async def _picked(host: PolicyHost, agent: "Agent") -> str | None:
+    from tui_agent.replay.reading import UnreadableRecording
+    from tui_agent.tui.dialogs.pickers import Option
+
+    outcomes: tuple[Outcome, ...] = ()
+    if host.session_folder is not None:
+        host.hint("replaying this session under each policy")
+        try:
+            outcomes = await _outcomes(agent, host.session_folder)
+        except UnreadableRecording:
+            # Nothing was answered yet, or nothing is known of prices: the names alone are shown.
+            outcomes = ()
+        host.hint("")
+    figures = {outcome.policy: f"{figures_of(outcome)}  " for outcome in outcomes}
+    options = [Option(name, name, figures.get(name, "") + policy.meaning) for name, policy in POLICIES.items()]
+    return await host.pick(TITLE if outcomes else WITHOUT, options, agent.settings.context.policy)
+
+
+def figures_of(outcome: "Outcome") -> str:
+    """Dollars, and the share of what was needed later that could be read where it was said."""
+    return f"{money_text(outcome.bill.total):>8}  {outcome.evidence.verbatim_share:>4.0%}"
+
+
+async def _outcomes(agent: "Agent", folder: Path) -> "tuple[Outcome, ...]":
+    """The replays, in a thread; given up with the one who waits for them. Raises `UnreadableRecording`."""
+    from tui_agent.aside import aside
+    from tui_agent.replay.session_costs import policy_outcomes
+
+    given_up = threading.Event()
+
+    def step() -> None:
+        if given_up.is_set():
+            raise Stopped
+
+    settings, profile, window = agent.settings, agent.profile, agent.engine.window.tokens
+    work = asyncio.create_task(aside(lambda: policy_outcomes(folder, settings, profile, window=window, step=step)))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        given_up.set()
+        await asyncio.gather(work, return_exceptions=True)
+        raise

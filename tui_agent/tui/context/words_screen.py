@@ -1,0 +1,81 @@
+"""What is kept of a message of the user, to be changed by them."""
+
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+from typing_extensions import override
+
+from tui_agent.text import clean, one_line
+from tui_agent.tui.context.draft_screen import WHY_CELLS, EditedText
+from tui_agent.tui.dialogs.dialog import Dialog
+from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
+
+KEYS: Final = "Ctrl+S keeps it, Ctrl+G opens your editor, Esc cancels"
+EMPTY: Final = "Nothing is left of it: Ctrl+S keeps none of this message"
+
+
+class WordsScreen(Dialog[str | None]):
+    """Ends with the words to be kept of message `seq` (empty: none of it), or None: they stay as they are."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,ctrl+c", "leave", "Leave it", show=False, priority=True),
+        Binding("ctrl+s", "keep", "Keep it", show=False, priority=True),
+        Binding("ctrl+g", "edit_outside", "Your editor", show=False, priority=True),
+    ]
+
+    def __init__(self, seq: int, text: str) -> None:
+        super().__init__()
+        self._title = f"What is kept of message {seq}"
+        self._text = text
+        self._shown = clean(text)
+        self._area = EditedText(self._shown)
+        self._problem = Static("", markup=False, classes="dialog-problem")
+
+    @override
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
+            yield self._area
+            yield self._problem
+            yield Static(KEYS, markup=False, classes="dialog-keys")
+
+    def on_mount(self) -> None:
+        """Begin to write, at the end of what is kept."""
+        self._area.begin()
+        self._area.move_cursor(self._area.document.end)
+        self._area.focus()
+        self._tell("")
+
+    def on_text_area_changed(self) -> None:
+        """Say what it means where nothing is left."""
+        self._tell("" if self._area.text.strip() else EMPTY)
+
+    def action_keep(self) -> None:
+        """Keep what is written."""
+        text = self._area.text
+        # What was cleaned of control characters and not edited stays as it was said.
+        self.dismiss(None if text == self._shown else text.strip())
+
+    def action_leave(self) -> None:
+        """Leave everything as it is."""
+        self.dismiss(None)
+
+    def action_edit_outside(self) -> None:
+        """Change the words in the user's own editor."""
+        self.run_worker(self._edit_outside(), name="editor", exclusive=True, group="editor", exit_on_error=True)
+
+    async def _edit_outside(self) -> None:
+        try:
+            edited = await edited_outside(self.app, f"{self._area.text}\n")
+        except EditorFailure as failure:
+            self._tell(str(failure))
+        else:
+            self._area.text = clean(edited).removesuffix("\n")
+
+    def _tell(self, problem: str) -> None:
+        self._problem.update(one_line(problem, WHY_CELLS))
+        self._problem.display = bool(problem)
