@@ -150,6 +150,56 @@ class HeadMoved(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="head_
     reason: Literal["", "rewind", "fork", "switch"] = ""
 
 
+class FileState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file at one time: its kind, its permission bits, size in bytes and the SHA-256 of its content.
+
+    The content of a link is the text of its target. ``other`` is what is never put back: a folder, a device, or what
+    could not be read.
+    """
+
+    kind: Literal["absent", "file", "link", "other"] = "absent"
+    mode: int = 0
+    size: int = 0
+    sha256: str = ""
+
+
+class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The file at the absolute `path`, before and after.
+
+    `unkept` says why the content before is not kept (empty: it is, by its SHA-256). Of the folders above a file that
+    was not there, the nearest `made` were not there either.
+    """
+
+    path: str
+    before: FileState
+    after: FileState
+    unkept: str = ""
+    made: int = 0
+
+
+class FilesKept(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="files_kept"):
+    """Files are about to be changed: by the tool call `call` or, where it is empty, by putting them back to before
+    entry `since`.
+
+    `files` are those that are known beforehand, with what they will be where that is known too, else as they are; with
+    `tree`, whatever a command changes in the project may be. What was changed then stands in the `FilesChanged` that
+    follows; without one the program was ended in between.
+    """
+
+    call: str = ""
+    since: int = 0
+    files: tuple[FileChange, ...] = ()
+    tree: bool = False
+
+
+class FilesChanged(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="files_changed"):
+    """What was changed since the `FilesKept` of number `kept`; `gaps` are sentences about what is not known of it."""
+
+    kept: int
+    files: tuple[FileChange, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+
 class CeilingReached(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="ceiling_reached"):
     """The cost ceiling of a turn or of the session, in USD, was met: no model is asked until a `CeilingReset`."""
 
@@ -289,6 +339,8 @@ AnyEntry: TypeAlias = (
     | Withdrawn
     | ModelSwitched
     | HeadMoved
+    | FilesKept
+    | FilesChanged
     | CeilingReached
     | CeilingReset
     | AnyContextEntry

@@ -28,7 +28,7 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
 
     Raises ToolFailure for anything else: a file that is missing (with the nearest names), a folder, a device, a link.
     """
-    with explained(path), _folder_of(path) as folder:
+    with explained(path), folder_of(path) as folder:
         descriptor = _open_regular(path, folder)
         with os.fdopen(descriptor, "rb") as stream:
             yield stream
@@ -37,7 +37,7 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def open_folder(path: Path) -> Iterator[int]:
     """Open the folder at the resolved `path`: a descriptor that `os.scandir` takes. Raises ToolFailure."""
-    with explained(path), _folder_of(path) as folder:
+    with explained(path), folder_of(path) as folder:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path.name or path.anchor, flags, dir_fd=folder)
         try:
@@ -60,8 +60,8 @@ def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int
     then.
     """
     with explained(path):
-        _make_folders(path.parent)
-        with _folder_of(path) as folder:
+        make_folders(path.parent)
+        with folder_of(path) as folder:
             before = _existing(path, folder)
             name = f".tui-agent-{secrets.token_hex(8)}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -110,7 +110,7 @@ _REASONS = {
 
 
 @contextmanager
-def _folder_of(path: Path) -> Iterator[int]:
+def folder_of(path: Path) -> Iterator[int]:
     """A descriptor of the folder that holds `path` (of ``/`` for ``/`` itself)."""
     descriptor = os.open(path.anchor, _WALK)
     try:
@@ -193,7 +193,7 @@ def _check_unchanged(path: Path, folder: int, expected: tuple[int, int, int, int
         )
 
 
-def _make_folders(path: Path) -> None:
+def make_folders(path: Path) -> None:
     """Make the folder `path` and those above it, following no link on the way."""
     descriptor = os.open(path.anchor, _WALK)
     try:
