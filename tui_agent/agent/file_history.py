@@ -20,7 +20,8 @@ from tui_agent.conversation.file_changes import files_since, newest_changes, new
 from tui_agent.conversation.log import Log
 from tui_agent.durable import to_completion
 from tui_agent.tools.base import Access, ToolFailure
-from tui_agent.tools.files.put_back import GONE, FileStep, PutBack, as_change, clear_leftovers, plan, put_back
+from tui_agent.tools.files.confined import clear_leftovers
+from tui_agent.tools.files.put_back import GONE, FileStep, PutBack, as_change, plan, put_back
 from tui_agent.tools.files.states import Seen, look_at, missing_folders
 from tui_agent.tools.files.tree import Kept, Tree, TreeLimits
 from tui_agent.tools.gate.workspace import shown
@@ -102,7 +103,8 @@ class FileHistory:
     def mend(self, log: Iterable[AnyEntry]) -> None:
         """Remove what was left beside files by a program that was killed."""
         for begun in unfinished(log):
-            clear_leftovers([change.path for change in begun.files])
+            for change in begun.files:
+                clear_leftovers(Path(change.path))
 
     # Around a call
 

@@ -10,6 +10,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
@@ -63,7 +64,7 @@ def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int
         make_folders(path.parent)
         with folder_of(path) as folder:
             before = _existing(path, folder)
-            name = f".tui-agent-{secrets.token_hex(8)}"
+            name = temporary_name(path)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(name, flags, 0o666 if before is None else 0o600, dir_fd=folder)
             try:
@@ -78,6 +79,37 @@ def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int
                     os.unlink(name, dir_fd=folder)
                 raise
     _sync_folder(path.parent)
+
+
+def temporary_name(path: Path) -> str:
+    """How a file of this process is called while it is not yet in the place of `path`, in the same folder."""
+    return f"{_begin_of_temporary(path)}{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def clear_leftovers(path: Path) -> None:
+    """Remove what processes that were killed while they replaced the file at `path` have left beside it."""
+    begins = _begin_of_temporary(path)
+    with suppress(OSError, ToolFailure), open_folder(path.parent) as folder:
+        with os.scandir(folder) as entries:
+            left = [entry.name for entry in entries if entry.name.startswith(begins)]
+        for name in left:
+            process = name.removeprefix(begins).partition("-")[0]
+            if process.isdecimal() and not _runs(int(process)):
+                os.unlink(name, dir_fd=folder)
+
+
+def _begin_of_temporary(path: Path) -> str:
+    return f".tui-agent-{sha256(os.fsencode(path.name)).hexdigest()[:12]}-"
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @contextmanager

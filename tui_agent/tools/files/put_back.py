@@ -5,9 +5,8 @@ stays unless that is asked for; its content is kept first, then.
 """
 
 import os
-import secrets
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +17,7 @@ import msgspec
 from tui_agent.conversation.entries import FileChange, FileState
 from tui_agent.conversation.file_changes import FilePast, FilesPast
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.files.confined import explained, folder_of, make_folders
+from tui_agent.tools.files.confined import explained, folder_of, make_folders, temporary_name
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tools.files.states import Stamp, look_at, look_in
 
@@ -34,7 +33,6 @@ NO_FILE: Final = "no file or link stands there now"
 NOT_KEPT: Final = "not kept: {why}"
 GONE: Final = "its kept content is gone or damaged"
 
-_TEMPORARY: Final = ".tui-agent-back-"
 _UNTEXT: Final = "Its content is not text, or large: {before:,} bytes now, {after:,} then."
 
 
@@ -143,31 +141,6 @@ def put_back(step: FileStep, content: bytes) -> None:
                     os.unlink(temporary, dir_fd=folder)
                 raise
             _sync(path.parent)
-
-
-def clear_leftovers(paths: Sequence[str]) -> None:
-    """Remove what a program that was killed while it put these files back has left beside them."""
-    for path in map(Path, paths):
-        begins = _begin_of_temporary(path)
-        with suppress(OSError), folder_of(path) as folder:
-            below = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
-            try:
-                with os.scandir(below) as entries:
-                    left = [entry.name for entry in entries if entry.name.startswith(begins)]
-            finally:
-                os.close(below)
-            for name in left:
-                with suppress(OSError):
-                    os.unlink(name, dir_fd=folder)
-
-
-def temporary_name(path: Path) -> str:
-    """How a file is called while it is not yet in the place of `path`, in the same folder."""
-    return f"{_begin_of_temporary(path)}{secrets.token_hex(4)}"
-
-
-def _begin_of_temporary(path: Path) -> str:
-    return f"{_TEMPORARY}{sha256(os.fsencode(path.name)).hexdigest()[:12]}-"
 
 
 def _impossible(file: FilePast, now: FileState, read: Read) -> str:
