@@ -212,7 +212,7 @@ class Walk:
                 real.chmod(chance.choice(MODES))
             case "link" if real.parent.is_dir():
                 real.unlink(missing_ok=True)
-                real.symlink_to(f"/somewhere/{words(chance, 1)}")
+                real.symlink_to(f"nowhere-{chance.randrange(10**9)}")
             case _:
                 with suppress(NotADirectoryError, FileExistsError):
                     self._write(path, chance)

@@ -428,6 +428,10 @@ class Agent:
             await self._move(to, "rewind")
             return text
 
+    def check_prompt(self, seq: int) -> None:
+        """Raises ValueError where `seq` is no message of the user on this branch."""
+        turn_start(self._record.view.log, seq)
+
     async def file_changes(self, seq: int) -> PutBack:
         """What putting the files back would do that were changed since the user's message `seq`. Raises `AgentBusy`."""
         async with self.held():

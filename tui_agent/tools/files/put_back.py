@@ -20,6 +20,7 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import explained, folder_of, make_folders, temporary_name
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tools.files.states import Stamp, look_at, look_in
+from tui_agent.tools.gate.workspace import shown
 
 Does: TypeAlias = Literal["restore", "bring back", "remove", "mode"]
 
@@ -93,7 +94,7 @@ def plan(seq: int, past: FilesPast, root: Path, read: Read) -> PutBack:
     impossible: list[tuple[str, str]] = []
     for file in past.files:
         path = Path(file.path)
-        name = str(path.relative_to(root)) if path.is_relative_to(root) else file.path
+        name = shown(str(path.relative_to(root)) if path.is_relative_to(root) else file.path)
         seen = look_at(path, MAX_DIFFED)
         now = seen.state
         if now == file.then:
@@ -179,8 +180,8 @@ def _diff(name: str, now: FileState, content: bytes | None, then: FileState, rea
         heads.append(f"mode {now.mode:o} to {then.mode:o}")
     if before is None or after is None:
         return "\n".join((*heads, _UNTEXT.format(before=now.size, after=then.size)))
-    shown = unified(before, after, name)
-    return "\n".join((*heads, *shown.split("\n")[2:])) if shown or len(heads) > 2 else "\n".join(heads)
+    changed = unified(before, after, name)
+    return "\n".join((*heads, *changed.split("\n")[2:]))
 
 
 def _text(content: bytes | None) -> str | None:

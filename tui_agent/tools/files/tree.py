@@ -9,8 +9,8 @@ import asyncio
 import os
 import stat
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -29,8 +29,8 @@ MAX_CHANGES: Final = 5_000
 
 _RACY_NS: Final = 20_000_000
 """A file may change twice within one tick of the file system's clock: a stamp as new as this does not tell."""
-_NAMES_LOOKED_AT: Final = 1_000
-"""Names read of a folder that has no listed files."""
+_NAMES_LOOKED_AT: Final = 5_000
+"""Names read of folders that have no listed files."""
 _LISTED = ("--files", "--null", "--hidden", "--no-require-git", "--glob=!.git", "--no-messages", "--color=never")
 _WALK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -242,6 +242,7 @@ class _Walk:
             self._add(folder)
             self._files[folder].add(name)
         self._git_names = tree._git.names()
+        self._others: list[str] = []
         self._look = _Look({}, {})
 
     def whole(self) -> _Look:
@@ -249,6 +250,7 @@ class _Walk:
         descriptor = os.open(self._tree.root, _WALK)
         try:
             self._folder(descriptor, "")
+            self._names_of_others(descriptor)
         finally:
             os.close(descriptor)
         return self._look
@@ -276,8 +278,7 @@ class _Walk:
                 elif entry.name not in folders and entry.is_dir(follow_symlinks=False):
                     others.append(entry.name)
         self._look.names[path] = names
-        for name in others:
-            self._names_only(descriptor, f"{path}/{name}" if path else name, name)
+        self._others += (f"{path}/{name}" if path else name for name in others)
         for name in folders & names:
             with suppress(OSError):
                 below = os.open(name, _WALK, dir_fd=descriptor)
@@ -286,17 +287,19 @@ class _Walk:
                 finally:
                     os.close(below)
 
-    def _names_only(self, descriptor: int, path: str, name: str) -> None:
-        """Note what is in a folder that has no listed files, so that what is made there is known as new."""
-        with suppress(OSError):
-            below = os.open(name, _WALK, dir_fd=descriptor)
-            try:
-                with os.scandir(below) as entries:
-                    names = {entry.name for _, entry in zip(range(_NAMES_LOOKED_AT + 1), entries, strict=False)}
-            finally:
-                os.close(below)
-            if len(names) <= _NAMES_LOOKED_AT:
-                self._look.names[path] = names
+    def _names_of_others(self, root: int) -> None:
+        """Note what is in the folders that have no listed files, so that what is made there is known as new."""
+        left = _NAMES_LOOKED_AT
+        for path in self._others:
+            if left <= 0:
+                return
+            with suppress(OSError), _opened_below(root, path) as below, os.scandir(below) as entries:
+                found = [entry for _, entry in zip(range(left + 1), entries, strict=False)]
+                left -= len(found)
+                if left >= 0:
+                    self._look.names[path] = {entry.name for entry in found}
+                    # Those further down come later: what is near is more likely to be changed.
+                    self._others += (f"{path}/{e.name}" for e in found if e.is_dir(follow_symlinks=False))
 
     def _file(self, descriptor: int, folder: str, entry: "os.DirEntry[str]") -> None:
         path = f"{folder}/{entry.name}" if folder else entry.name
@@ -336,6 +339,20 @@ class _Walk:
             return _Known(stamp, now, seen.state, git_name=git_name)
         unread = self._tree._contents.stash(seen.content, seen.state.sha256)
         return _Known(stamp, now, seen.state, unread=unread)
+
+
+@contextmanager
+def _opened_below(root: int, path: str) -> Iterator[int]:
+    """A descriptor of a folder, reached over no link. Raises OSError."""
+    descriptor = os.dup(root)
+    try:
+        for name in path.split("/"):
+            below = os.open(name, _WALK, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _made(path: str, names: dict[str, set[str]]) -> int | None:

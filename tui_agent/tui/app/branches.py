@@ -15,6 +15,7 @@ from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import AgentEvent, HeadMoved
+    from tui_agent.tools.files.put_back import PutBack
     from tui_agent.tui.app.base_app import BaseApp
     from tui_agent.tui.app.turns import TurnView
 
@@ -23,6 +24,8 @@ WORDS: Final = 40
 LOT: Final = 500
 """Blocks of a conversation that are freed at once; freeing all of a long one would hold up a key."""
 ON_THE_WAY: Final = "changing the branch"
+OVERWRITING: Final = "!"
+"""Behind an answer about files: what somebody else has changed is put back as well."""
 
 
 class Branches:
@@ -62,12 +65,65 @@ class Branches:
             )
             return
 
+        wanted: str | None = "conversation"
+
+        async def look() -> None:
+            nonlocal wanted
+            agent.check_prompt(seq)
+            planned = await agent.file_changes(seq)
+            if planned:
+                wanted = await self._files_asked("Rewind to before this message?", planned, rewinds=True)
+            if wanted is not None and wanted.removesuffix(OVERWRITING) in ("files", "both"):
+                await self._put_back(agent, planned, wanted, tell=wanted.startswith("files"))
+
         async def move() -> None:
             whole = await _as_written(agent, seq)
             text = await agent.rewind(seq)
             self._app.entry.prompt.begin(_as_typed(whole or text))
 
-        await self._move(move, "Nothing was taken back", "/rewind alone lists your messages")
+        unchanged, hint = "Nothing was taken back", "/rewind alone lists your messages"
+        if await self._move(look, unchanged, hint) and wanted and not wanted.startswith("files"):
+            await self._move(move, unchanged, hint)
+
+    async def undo_edits(self, argument: str = "") -> None:
+        """Put back the files that the newest turn changed; ``redo``: change those again that were put back last.
+
+        Raises as `rewind`.
+        """
+        agent = await self._app.agent()
+        if self._refused():
+            return
+        if argument not in ("", "diff", "redo"):
+            self._app.say(Level.WARNING, "/undo-edits takes nothing, or diff, or redo")
+            return
+
+        async def put_back() -> None:
+            redo = argument == "redo"
+            planned = await agent.newest_file_changes(redo=redo)
+            if planned is None or not planned:
+                from tui_agent.agent.file_texts import NOTHING, NOTHING_TO_REDO
+
+                self._app.say(Level.INFO, NOTHING_TO_REDO if redo else NOTHING)
+                return
+            title = "Change these files again?" if redo else "Put these files back as they were?"
+            wanted = await self._files_asked(title, planned, rewinds=False)
+            if wanted is not None:
+                await self._put_back(agent, planned, wanted, tell=True)
+
+        await self._move(put_back, "Nothing was put back", "")
+
+    async def _files_asked(self, title: str, planned: "PutBack", *, rewinds: bool) -> str | None:
+        """What of it is wanted, once the user has seen it."""
+        from tui_agent.tui.dialogs.files_screen import FilesScreen
+
+        return await self._app.question(FilesScreen(title, planned, self._app.glyphs, rewinds=rewinds))
+
+    async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> None:
+        from tui_agent.agent.file_texts import done_text, title_of_done
+
+        done = await agent.put_back(planned, overwrite=wanted.endswith(OVERWRITING), tell=tell)
+        level = Level.WARNING if done.failed or not done.done else Level.INFO
+        self._app.say(level, title_of_done(done), done_text(planned, done), hint="/undo-edits redo changes them again")
 
     async def fork(self, number: str = "") -> None:
         """Begin another branch after a message, without a number after the newest. Raises as `rewind`."""
@@ -112,22 +168,24 @@ class Branches:
             self._app.hint(why)
         return bool(why)
 
-    async def _move(self, move: Callable[[], Awaitable[None]], unchanged: str, hint: str) -> None:
-        """Go there, once however often a key was pressed; where that cannot be, say why."""
+    async def _move(self, move: Callable[[], Awaitable[None]], unchanged: str, hint: str) -> bool:
+        """Go there, once however often a key was pressed; where that cannot be, say why. Whether it was done."""
         from tui_agent.agent.agent import AgentBusy
 
         if self._moving:
-            return
+            return False
         self._moving = True
         try:
             with self._on_the_way():
                 await move()
+            return True
         except AgentBusy:
             self._app.hint(WHILE_A_TURN_RUNS)
         except ValueError as error:
             self._app.say(Level.WARNING, unchanged, f"{error}.", hint)
         finally:
             self._moving = False
+        return False
 
     # What is shown
 
