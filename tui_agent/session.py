@@ -280,7 +280,7 @@ async def files_of(
 
     def mend() -> None:
         kept.forget_others(kept_contents(entries))
-        history.mend(entries)
+        history.resume(entries)
 
     await asyncio.to_thread(mend)
     return history

@@ -34,7 +34,7 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
 from tui_agent.models.base import Completed, StreamEvent
 from tui_agent.storage.kept_files import KeptFiles
-from tui_agent.storage.log import LogStore
+from tui_agent.storage.log import LogStore, SessionLock
 from tui_agent.tools.base import Tool
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.put_back import PutBack
@@ -155,7 +155,7 @@ class Walk:
             kept = KeptFiles(session, 10_000_000)
             kept.forget_others(kept_contents(entries))
             history = FileHistory(kept, [self.project], [], LIMITS)
-            history.mend(entries)
+            history.resume(entries)
             tools: list[Tool] = [WriteFile(), EditFile(), RunCommand()]
             async with Agent(
                 Scripted(self._answer),
@@ -364,7 +364,8 @@ def _in_process(walk: Walk, first: int, count: int, kill_after_s: float | None) 
     ready.close()
     assert process.exitcode == 0 or kill_after_s is not None, f"seed {walk.seed}: exit {process.exitcode}"
     assert process.exitcode in (0, -9), f"seed {walk.seed}: exit {process.exitcode}"
-    _wait_for(lambda: not _commands_in(walk.project))
+    # A process that was just being forked has the session's lock until it runs its command.
+    _wait_for(lambda: not _commands_in(walk.project) and not SessionLock.is_held(walk.folder / "session"))
 
 
 def _work(folder: Path, seed: int, first: int, count: int, told: "multiprocessing.connection.Connection") -> None:

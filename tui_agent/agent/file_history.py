@@ -6,7 +6,7 @@ which says what may have happened.
 """
 
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -69,6 +69,7 @@ class FileHistory:
         if tree:
             for each in self._trees:
                 await each.look()
+        self._heed(_paths(before))
         kept = await record.append(FilesKept(call=call_id, files=before, tree=tree))
         try:
             yield
@@ -100,13 +101,20 @@ class FileHistory:
         seq = newest.put_back if redo else newest.changes
         return self.plan(log, seq) if seq else None
 
-    def mend(self, log: Iterable[AnyEntry]) -> None:
-        """Remove what was left beside files by a program that was killed."""
-        for begun in unfinished(log):
+    def resume(self, log: Iterable[AnyEntry]) -> None:
+        """Go on after these entries: heed the files they name, and remove what a killed program left beside them."""
+        known = list(log)
+        self._heed(path for entry in known if isinstance(entry, FilesChanged) for path in _paths(entry.files))
+        for begun in unfinished(known):
             for change in begun.files:
                 clear_leftovers(Path(change.path))
 
     # Around a call
+
+    def _heed(self, paths: Iterable[Path]) -> None:
+        heeded = [path for path in paths if ".git" not in path.parts]
+        for tree in self._trees:
+            tree.heed(heeded)
 
     def _touched(self, accesses: Sequence[Access]) -> tuple[list[Path], bool]:
         """The files that a call may change, and whether it may change any."""
@@ -217,6 +225,10 @@ class FileHistory:
             await aside(act)
             await record.append(FilesChanged(kept=kept, files=tuple(changes[step.path] for step in done)))
         return PutBackDone(tuple(done), tuple(failed))
+
+
+def _paths(changes: Iterable[FileChange]) -> Iterator[Path]:
+    return (Path(change.path) for change in changes)
 
 
 def _as_now(change: FileChange) -> FileChange:

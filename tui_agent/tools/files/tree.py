@@ -112,6 +112,11 @@ class Tree:
         self._git = GitIndex(root)
         self._before: _Look | None = None
         self._gap = ""
+        self._also: set[str] = set()
+
+    def heed(self, paths: Iterable[Path]) -> None:
+        """Look at these files, too, whatever ignore rules say: they were changed before."""
+        self._also.update(str(path.relative_to(self.root)) for path in paths if path.is_relative_to(self.root))
 
     async def look(self) -> None:
         """Learn how the files are now. Never fails: `changes` tells what could not be done."""
@@ -237,7 +242,7 @@ class _Walk:
         self._deadline = deadline
         self._files: dict[str, set[str]] = {"": set()}
         self._below: dict[str, set[str]] = {}
-        for path in (*listed, *self._known):
+        for path in (*listed, *self._known, *tree._also):
             folder, _, name = path.rpartition("/")
             self._add(folder)
             self._files[folder].add(name)
