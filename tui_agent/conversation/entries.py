@@ -50,6 +50,13 @@ class Artifact(msgspec.Struct, frozen=True, omit_defaults=True):
     evicted: bool = False
 
 
+class TraceHead(msgspec.Struct, frozen=True, array_like=True):
+    """The newest event of the session's trace that was on disk at some moment: its number (0: none yet) and hash."""
+
+    seq: int
+    hash: str
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
     """The header every entry has: its number in the log (from 1), its parent's (0: none), seconds since the epoch."""
 
@@ -70,7 +77,8 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
 
     `agent_visible` false: not sent and not counted; `user_visible` false: not shown in the conversation.
     For an assistant's message, `model` made it, `prefix_hash` is `View.prefix_hash` of the request it answers, `usage`
-    is what that call used, and `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it).
+    is what that call used, and `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it);
+    `trace` is how far the trace went then.
     For a tool's result, `summary` is what people are shown of it on one line, `diff` what it changed in a file, and
     `stop_reason` says why the call was not done (``denied``, ``interrupted``).
     """
@@ -89,6 +97,7 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     artifact: Artifact | None = None
     summary: str = ""
     diff: str = ""
+    trace: TraceHead | None = None
 
 
 class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
@@ -102,6 +111,7 @@ class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag
     usage: Usage
     purpose: Literal["summary", "digest", "unfinished"]
     cost_usd: float | None = None
+    trace: TraceHead | None = None
 
 
 class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial"):

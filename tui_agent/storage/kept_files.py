@@ -22,6 +22,11 @@ DIGEST_LENGTH: Final = 64
 """Characters of a SHA-256 in hex."""
 
 
+def kept_path(digest: str) -> str:
+    """Where a content is kept, relative to the session's folder."""
+    return f"{KEPT_FOLDER}/{digest[:2]}/{digest[2:]}"
+
+
 class _Problem:
     why = ""
 
@@ -43,6 +48,7 @@ class KeptFiles:
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._session = folder
         self._folder = folder / KEPT_FOLDER
         self._max_bytes = max_bytes
         self._digests: set[str] | None = None
@@ -143,7 +149,7 @@ class KeptFiles:
         self._unsynced.discard(digest)
 
     def _path(self, digest: str) -> Path:
-        return self._folder / digest[:2] / digest[2:]
+        return self._session / kept_path(digest)
 
     @staticmethod
     def _digest(path: Path) -> str:
