@@ -86,7 +86,9 @@ def newest_changes(log: Log) -> Newest:
             continue
         if not entry.call:
             undone_from = entry.since
-            put_back = put_back or number
+            # What undoes a putting back begins right before it.
+            if not put_back and not _puts_back(log[entry.since]):
+                put_back = number
         elif (changed := ended.get(number)) is None or changed.files:
             return Newest(newest_words(log, number), put_back)
     return Newest(0, put_back)
@@ -112,6 +114,10 @@ def kept_contents(log: Iterable[AnyEntry]) -> frozenset[str]:
         for change in entry.files
         if change.before.sha256 and not change.unkept
     )
+
+
+def _puts_back(entry: AnyEntry) -> bool:
+    return isinstance(entry, FilesKept) and not entry.call
 
 
 def _is_about_files(entry: AnyEntry) -> bool:
