@@ -19,6 +19,7 @@ from tui_agent.agent.agent import Agent
 from tui_agent.agent.commands import Reply, run_command
 from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import FilesChanged, FilesKept, Usage
+from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.base import Completed, StreamEvent
 from tui_agent.session import Session
 from tui_agent.storage.kept_files import KEPT_FOLDER
