@@ -118,16 +118,10 @@ class Session:
             if self.fresh and not len(self.agent.engine.view.log):
                 last_first.push_async_callback(asyncio.to_thread, shutil.rmtree, self.folder, ignore_errors=True)
             last_first.push_async_callback(self.store.close)
-            last_first.push_async_callback(asyncio.to_thread, self._forget_copies)
             last_first.push_async_callback(self.trace.close)
             last_first.push_async_callback(asyncio.to_thread, keep_ratios, self.agent.engine, self.home)
             for part in (self.background, self.subtasks, self.small, self.agent):
                 last_first.push_async_callback(part.close)
-
-    def _forget_copies(self) -> None:
-        """Remove the copies of files that no command has changed."""
-        if not self.store.read_only:
-            KeptFiles(self.folder, 0).forget_others(kept_contents(self.agent.engine.view.log))
 
 
 async def open_session(

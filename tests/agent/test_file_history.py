@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from tests.agent.models import Scripted
 from tests.agent.talking import say, talking
@@ -22,8 +23,9 @@ from tui_agent.conversation.entries import FilesChanged, FilesKept, Usage
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.base import Completed, StreamEvent
 from tui_agent.session import Session
-from tui_agent.storage.kept_files import KEPT_FOLDER
+from tui_agent.storage.kept_files import KEPT_FOLDER, KeptFiles
 from tui_agent.tools.files.put_back import PutBack
+from tui_agent.tools.files.tree import Tree, TreeLimits
 
 pytestmark = pytest.mark.usefixtures("_no_delay")
 COMMITTED = ("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm", "Begin")
@@ -52,6 +54,19 @@ def calling(*answers: Sequence[ToolCall]) -> Scripted:
         return lambda request: answer(calls)
 
     return Scripted(*map(streaming, (*answers, ())))
+
+
+class Counting(KeptFiles):
+    """Tells what was copied."""
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        super().__init__(folder, max_bytes)
+        self.stashed: list[bytes] = []
+
+    @override
+    def stash(self, content: bytes, digest: str) -> str:
+        self.stashed.append(content)
+        return super().stash(content, digest)
 
 
 async def plan_of(agent: Agent, turn: int = -1) -> PutBack:
@@ -217,8 +232,10 @@ async def test_what_git_holds_is_not_copied(tmp_path: Path) -> None:
             await asyncio.to_thread(subprocess.run, ["git", *words], cwd=project, check=True)
         before = (project / "calc.py").read_bytes()
         (project / "own.txt").write_text("unknown to git\n")
-        await say(session, "run true")
-        assert len(list((session.folder / KEPT_FOLDER).glob("*/*"))) == 1
+        counting = Counting(tmp_path / "elsewhere", 1_000_000)
+        await Tree(project, [], counting, TreeLimits(files=100, seconds=20.0, file_bytes=1_000)).look()
+        assert counting.stashed == [b"unknown to git\n"]
+        counting.close()
         planned = await commanded(session, "rm -f calc.py own.txt")
         assert did(planned) == {"calc.py": "bring back", "own.txt": "bring back"}
         # What is needed is kept here from now on, whatever becomes of the repository.

@@ -619,6 +619,8 @@ class Agent:
         try:
             await self._record.flush()
         finally:
+            if self._files is not None:
+                self._files.close()
             await self._active.close()
 
     @asynccontextmanager

@@ -109,6 +109,10 @@ class FileHistory:
             for change in begun.files:
                 clear_leftovers(Path(change.path))
 
+    def close(self) -> None:
+        """Let the copies go that no command has changed."""
+        self._kept.close()
+
     # Around a call
 
     def _heed(self, paths: Iterable[Path]) -> None:

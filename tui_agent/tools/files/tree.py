@@ -62,6 +62,8 @@ class Kept(Protocol):
 
     def read(self, digest: str) -> bytes | None: ...
 
+    def close(self) -> None: ...
+
 
 class TreeChanges(NamedTuple):
     """What was found, and sentences about what was not."""
@@ -106,7 +108,8 @@ class Tree:
 
     def __init__(self, root: Path, excluded: Iterable[Path], kept: Kept, limits: TreeLimits) -> None:
         self.root = root
-        self._excluded = tuple(folder for folder in excluded if folder != root and folder.is_relative_to(root))
+        inside = (folder for folder in excluded if folder != root and folder.is_relative_to(root))
+        self._excluded = tuple(str(folder.relative_to(root)) for folder in inside)
         self._contents = kept
         self._limits = limits
         self._git = GitIndex(root)
@@ -178,10 +181,11 @@ class Tree:
         return files
 
     def _exclusions(self) -> list[str]:
-        return [f"--glob=!/{_as_glob(folder.relative_to(self.root).as_posix())}" for folder in self._excluded]
+        return [f"--glob=!/{_as_glob(folder)}" for folder in self._excluded]
 
-    def is_excluded(self, path: Path) -> bool:
-        return any(path == folder or path.is_relative_to(folder) for folder in self._excluded)
+    def is_excluded(self, path: str) -> bool:
+        """Whether this path below the root lies in an excluded folder."""
+        return any(path == folder or path.startswith(f"{folder}/") for folder in self._excluded)
 
     # Comparing
 
@@ -308,13 +312,12 @@ class _Walk:
 
     def _file(self, descriptor: int, folder: str, entry: "os.DirEntry[str]") -> None:
         path = f"{folder}/{entry.name}" if folder else entry.name
-        tree = self._tree
-        now = time.time_ns()
+        tree, now = self._tree, time.time_ns()
         try:
             found = os.stat(entry.name, dir_fd=descriptor, follow_symlinks=False)
         except OSError:
             return
-        if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)) or tree.is_excluded(tree.root / path):
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)) or tree.is_excluded(path):
             return
         stamp = Stamp.of(found)
         old = self._known.get(path)
