@@ -18,6 +18,7 @@ from tui_agent.agent.active_model import SmallModels
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.briefing import Briefing, IndexLimits, Knowledge, Places, system_prompt
 from tui_agent.agent.events import Notice
+from tui_agent.agent.file_history import FileHistory
 from tui_agent.agent.guards import CostCeiling, Guards, Limit, WatchdogGuard
 from tui_agent.agent.model_choice import (
     SmallTierRefused,
@@ -37,6 +38,7 @@ from tui_agent.aside import aside
 from tui_agent.context.counting import Ratios
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import AnyEntry
+from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.conversation.view import View
 from tui_agent.durable import write_file
 from tui_agent.models.base import ModelError
@@ -46,6 +48,7 @@ from tui_agent.settings import Settings
 from tui_agent.settings.trust import PROJECT_FOLDER
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
+from tui_agent.storage.kept_files import KeptFiles
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session, noted_folder, session_to_continue, session_to_resume
 from tui_agent.storage.trace import Trace
@@ -55,6 +58,7 @@ from tui_agent.tools.base import Ask, Effect, Tool
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.paging import PageLimits
 from tui_agent.tools.files.reading import ListDir, ReadFile
+from tui_agent.tools.files.tree import TreeLimits
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import RuleError
@@ -226,6 +230,7 @@ async def _open(
             briefing=briefing_of(settings, arguments, places, tools),
             subtasks=runner,
             recaller=recaller,
+            files=await files_of(settings, arguments, workspace, store, entries),
         )
         if not store.read_only and "cwd" not in await store.meta():
             await store.set_meta({"cwd": noted_folder(arguments.folder)})
@@ -254,6 +259,25 @@ async def _open(
         arguments.home,
         background,
     )
+
+
+async def files_of(
+    settings: Settings, arguments: Arguments, workspace: Workspace, store: LogStore, entries: list[AnyEntry]
+) -> FileHistory | None:
+    """What keeps the files that tools change, with what a killed program has left put right; None: nothing does."""
+    wanted = settings.file_history
+    if not wanted.enabled or store.read_only:
+        return None
+    kept = KeptFiles(store.folder, wanted.max_bytes)
+    limits = TreeLimits(wanted.max_files, wanted.max_seconds, wanted.max_file_bytes)
+    history = FileHistory(kept, workspace.folders, [arguments.home.resolve()], limits)
+
+    def mend() -> None:
+        kept.forget_others(kept_contents(entries))
+        history.resume(entries)
+
+    await asyncio.to_thread(mend)
+    return history
 
 
 def places_of(settings: Settings, arguments: Arguments) -> Places:

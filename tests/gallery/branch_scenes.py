@@ -1,6 +1,7 @@
 """The states of the screen that are about branches, and about what was too large to send."""
 
 from dataclasses import replace
+from hashlib import sha256
 from typing import Final
 
 from tests.gallery.conversations import PROJECT, numbered, record_entries
@@ -12,6 +13,10 @@ from tui_agent.context.layers.recovery import TOO_LARGE
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     AnyEntry,
+    FileChange,
+    FilesChanged,
+    FilesKept,
+    FileState,
     HeadMoved,
     Message,
     ModelSwitched,
@@ -21,8 +26,12 @@ from tui_agent.conversation.entries import (
     tool_result,
     user_message,
 )
+from tui_agent.storage.kept_files import KeptFiles
+from tui_agent.storage.sessions import session_folder
+from tui_agent.tools.files.states import look_at
 from tui_agent.tui.cards.blocks import BoundaryBlock, UserBlock
 from tui_agent.tui.dialogs.branch_pickers import PlacePicker
+from tui_agent.tui.dialogs.files_screen import FilesScreen
 
 MODEL: Final = "offline:offline"
 AGE_S: Final = 3.5 * 3600
@@ -114,6 +123,34 @@ async def rewind_key(stage: Stage) -> None:
 async def rewound(stage: Stage) -> None:
     await _picking(stage, "/rewind ")
     await _moved(stage, "down", "enter")
+
+
+async def _changed_files(arguments: Arguments) -> Arguments:
+    """A turn changed one file and made two, of which the user has changed one since."""
+    ledger, made, own = (arguments.folder / name for name in ("ledger.py", "yearly.py", "notes.md"))
+    before = ledger.read_bytes()
+    ledger.write_bytes(before.replace(b"return", b"return 0.0 +", 1))
+    made.write_text('"""The yearly report."""\n\nMONTHS = 12\n')
+    own.write_text("Begun by the model.\n")
+    then = FileState("file", ledger.stat().st_mode & 0o777, len(before), sha256(before).hexdigest())
+    changes = (
+        FileChange(str(ledger), then, look_at(ledger, 0).state),
+        FileChange(str(made), FileState(), look_at(made, 0).state),
+        FileChange(str(own), FileState(), look_at(own, 0).state),
+    )
+    own.write_text("Gone on with by hand.\n")
+    entries = [*_talk(), FilesKept(call="c", tree=True), FilesChanged(kept=19, files=changes)]
+    session = await record_entries(arguments.home, arguments.folder, entries, age_s=AGE_S, apart_s=APART_S)
+    KeptFiles(session_folder(arguments.home, session), len(before)).keep(before)
+    return replace(arguments, resume=session)
+
+
+@state(arrange=_changed_files)
+async def files_put_back(stage: Stage) -> None:
+    await stage.open()
+    stage.fill()
+    await stage.send("/rewind 15")
+    await stage.until(lambda: isinstance(stage.app.screen, FilesScreen))
 
 
 @state(arrange=_with_branches)

@@ -36,7 +36,6 @@ from tui_agent.storage.log import LOG_NAME, LogStore, read_summary
 from tui_agent.storage.trace import (
     ANCHOR_KEY,
     DERIVATION_KEY,
-    GENESIS,
     TRACE_NAME,
     Anchor,
     NewEvent,
@@ -45,6 +44,7 @@ from tui_agent.storage.trace import (
     entry_of,
     event_hash,
     events_of,
+    genesis,
     read_events,
 )
 from tui_agent.storage.verify import verify
@@ -88,7 +88,7 @@ def rechain(folder: Path) -> None:
     """Number the events anew, compute every hash anew, and the anchor: what a thorough forger would do."""
     with closing(sqlite3.connect(folder / TRACE_NAME)) as connection:
         rows = connection.execute("SELECT time, kind, body FROM events ORDER BY seq").fetchall()
-    previous, inserts = GENESIS, ["DELETE FROM events"]
+    previous, inserts = genesis(folder.name), ["DELETE FROM events"]
     for seq, (time, kind, body) in enumerate(rows, 1):
         digest = event_hash(previous, TraceEvent(seq, time, kind, body))
         quoted = body.replace("'", "''")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec import structs
 
@@ -12,6 +12,7 @@ from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel, SmallModel
 from tui_agent.agent.branches import Branch, Prompt, branches, is_end_of_present, prompts, turn_start
 from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.file_history import FileHistory, PutBackDone
 from tui_agent.agent.guards import CostCeiling, Guards, Limit
 from tui_agent.agent.history import replay, step_event, text_of, user_blocks
 from tui_agent.agent.model_choice import configured_model
@@ -33,6 +34,7 @@ from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.turn import Parts, Turn
 from tui_agent.agent.user_shell import is_note
+from tui_agent.aside import aside
 from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.changes import Outlook, PreviewedStep
 from tui_agent.context.effects import Refusal, StepDone, Steps
@@ -40,7 +42,7 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats
 from tui_agent.context.summary.writing import CompactionResult, Draft
 from tui_agent.conversation.blocks import Image, Text, ToolDefinition, valid_text
-from tui_agent.conversation.entries import Message, Queued, Withdrawn, Words, user_message
+from tui_agent.conversation.entries import Message, Queued, Withdrawn, Words, notice, user_message
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.durable import to_completion
@@ -50,6 +52,7 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import PolicyName, Settings, with_policy
 from tui_agent.storage.store import MemoryStore, MemoryTexts, NoTrace, Store, TraceSink
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Tool, ToolFailure, WorkspaceView
+from tui_agent.tools.files.put_back import PutBack
 from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.recall import RecallHits, RecallSource
@@ -57,6 +60,10 @@ from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
 
 T = TypeVar("T")
+
+FILES_PUT_BACK: Final = "[the user has put files back as they were: {names}. Read them again before you change them.]"
+FILES_NAMED: Final = 50
+"""Files that are named to the model."""
 
 
 class AgentBusy(RuntimeError):
@@ -79,7 +86,8 @@ class Agent:
     its questions to a person (by default nobody can be asked, and a call that needs it ends the turn). `compactor` and
     `checkpointer` write summaries in place of a model. The other parameters are what a session shares with its
     subtasks: who counts (`tracker`), the `guards`, the cheaper models beside the provider's own (`small`), the
-    `briefing` that renews system prompt and tools, `subtasks`, and what `recall` searches.
+    `briefing` that renews system prompt and tools, `subtasks`, what `recall` searches, and `files`, which keeps what
+    tools change in files.
     """
 
     def __init__(
@@ -103,6 +111,7 @@ class Agent:
         briefing: Briefing | None = None,
         subtasks: SubtaskRunner | None = None,
         recaller: RecallSource | None = None,
+        files: FileHistory | None = None,
     ) -> None:
         model = create_model(model) if isinstance(model, str) else model
         self.tracker = tracker or UsageTracker()
@@ -131,7 +140,8 @@ class Agent:
         )
         workspace = workspace or Workspace(Path.cwd())
         gate = PermissionGate(permissions, workspace) if isinstance(permissions, str) else permissions
-        self._toolbox = Toolbox(registry, gate, ask or nobody, workspace, self._texts)
+        self._files = files
+        self._toolbox = Toolbox(registry, gate, ask or nobody, workspace, self._texts, files)
         self._caches = CacheWatch()
         self._parts = Parts(
             self._record, self._active, self._toolbox, self.tracker, self._steps, self._guards, self._caches
@@ -451,6 +461,41 @@ class Agent:
             await self._move(to, "rewind")
             return text
 
+    def check_prompt(self, seq: int) -> None:
+        """Raises ValueError where `seq` is no message of the user on this branch."""
+        turn_start(self._record.view.log, seq)
+
+    async def file_changes(self, seq: int) -> PutBack:
+        """What putting the files back would do that were changed since the user's message `seq`. Raises `AgentBusy`."""
+        async with self.held():
+            if (files := self._files) is None:
+                return PutBack(seq)
+            return await aside(lambda: files.plan(self._record.view.log, seq))
+
+    async def newest_file_changes(self, *, redo: bool = False) -> PutBack | None:
+        """The same for the newest turn that changed files which are not put back yet, or, with `redo`, for the newest
+        putting back; None where there is none.
+        """
+        async with self.held():
+            if (files := self._files) is None:
+                return None
+            return await aside(lambda: files.newest(self._record.view.log, redo=redo))
+
+    async def put_back(self, planned: PutBack, *, overwrite: bool = False, tell: bool = True) -> PutBackDone:
+        """Put files back as planned. Those that somebody else has changed since stay, unless `overwrite`.
+
+        `tell`: the model is told of it. Raises `AgentBusy`, `StorageError`.
+        """
+        async with self.held():
+            if self._files is None:
+                return PutBackDone()
+            done = await self._files.put_back(planned, self._record, overwrite=overwrite)
+            if done.done and tell:
+                names = ", ".join(step.name for step in done.done[:FILES_NAMED])
+                more = f" and {len(done.done) - FILES_NAMED:,} more" if len(done.done) > FILES_NAMED else ""
+                await self._record.append(notice(FILES_PUT_BACK.format(names=f"{names}{more}")))
+            return done
+
     async def fork(self, seq: int | None = None) -> int:
         """Begin another branch after message `seq` (None: after the newest), which leaves the present one as it is.
 
@@ -610,6 +655,8 @@ class Agent:
             await self._steps.end_writing()
             await self._record.flush()
         finally:
+            if self._files is not None:
+                self._files.close()
             await self._active.close()
 
     @asynccontextmanager

@@ -33,6 +33,9 @@ LEARNING_S: Final = 8.0
 RECALL_HITS: Final = 8
 """Hits that /recall shows."""
 
+REWOUND: Final = ("", "files", "both", "diff")
+"""What may follow the number of /rewind: which of conversation and files is rewound, or what that would change."""
+
 EXCERPT_CHARS: Final = 240
 """Characters shown of a hit of /recall."""
 
@@ -318,21 +321,58 @@ def _changed(step: "ContextStep | Refusal", done: str) -> Reply:
 # Branches
 
 
-async def _rewind(agent: "Agent", number: str) -> Reply:
-    if not number:
+async def _rewind(agent: "Agent", argument: str) -> Reply:
+    if not argument:
         from tui_agent.aside import aside
 
         said = await aside(agent.prompts)
         lines = [f"{prompt.seq:>6}  {_words(prompt.text)}" for prompt in said]
         return Reply("Take back which message, with all that came after it? /rewind NUMBER", "\n".join(lines))
+    number, _, what = argument.partition(" ")
     seq = _number(number)
-    if seq is None:
-        return Reply("/rewind takes the number of a message of yours; without one it lists them", failed=True)
+    if seq is None or what.strip() not in REWOUND:
+        return Reply(
+            "/rewind takes the number of a message of yours, and then files, both or diff; without one it lists them",
+            failed=True,
+        )
     try:
-        text = await agent.rewind(seq)
+        agent.check_prompt(seq)
+        return await _rewound(agent, seq, what.strip())
     except ValueError as error:
         return Reply("Nothing was taken back", f"{error}. /rewind lists your messages.", failed=True)
-    return Reply(f"Message {seq} and what followed is taken back; /tree leads back to it", text)
+
+
+async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
+    from tui_agent.agent.file_texts import done_text, plan_text, plan_title, title_of_done
+
+    planned = await agent.file_changes(seq)
+    if what == "diff":
+        return Reply(plan_title(planned), plan_text(planned))
+    told: list[str] = []
+    if what in {"files", "both"}:
+        done = await agent.put_back(planned, tell=what == "files")
+        told = [title_of_done(done), done_text(planned, done)]
+        if what == "files":
+            return Reply(told[0], told[1], failed=not done.done)
+    elif planned:
+        told = [f"{plan_title(planned)}. The files stay as they are: /rewind {seq} both puts them back as well."]
+    text = await agent.rewind(seq)
+    shown = "\n\n".join(part for part in (text, *told) if part)
+    return Reply(f"Message {seq} and what followed is taken back; /tree leads back to it", shown)
+
+
+async def _undo_edits(agent: "Agent", argument: str) -> Reply:
+    from tui_agent.agent.file_texts import NOTHING, NOTHING_TO_REDO, done_text, plan_text, plan_title, title_of_done
+
+    if argument not in {"", "diff", "redo"}:
+        return Reply("/undo-edits takes nothing, or diff, or redo", failed=True)
+    planned = await agent.newest_file_changes(redo=argument == "redo")
+    if planned is None or not planned:
+        return Reply(NOTHING_TO_REDO if argument == "redo" else NOTHING, failed=True)
+    if argument == "diff":
+        return Reply(plan_title(planned), plan_text(planned))
+    done = await agent.put_back(planned)
+    return Reply(title_of_done(done), done_text(planned, done), failed=not done.done)
 
 
 async def _fork(agent: "Agent", number: str) -> Reply:
@@ -488,6 +528,7 @@ COMMANDS: Final = (
     Command("words", "what is kept of what you said, or change it", _kept_words, "[number text]", uses_profile=True),
     Command("undo-compact", "undo the newest context step", _undo, "[number]", ("undo",), uses_profile=True),
     Command("rewind", "take back a message and what followed", _rewind, "[number]"),
+    Command("undo-edits", "put files back as they were before the newest turn", _undo_edits, "[diff|redo]"),
     Command("fork", "begin another branch at a message", _fork, "[number]"),
     Command("tree", "the branches, or go to one", _tree, "[number]", ("branches",)),
     Command("todo", "the model's task list", _todo),

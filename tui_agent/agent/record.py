@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
+
 from tui_agent.aside import aside
 from tui_agent.context.economics import ModelFacts
 from tui_agent.context.engine import ContextEngine, policy_of
@@ -15,10 +17,12 @@ from tui_agent.conversation.entries import (
     AnyEntry,
     ContextEntry,
     HeadMoved,
+    Message,
     Prefix,
     UnattributedCall,
     Usage,
     Withdrawn,
+    model_call,
     tool_result,
 )
 from tui_agent.conversation.states import INTERRUPTED
@@ -95,7 +99,7 @@ class Record:
         async with self._lock:
             now = self.engine.clock()
             stamped: list[AnyEntry] = []
-            for entry in (*self._waiting, *entries):
+            for entry in (*self._waiting, *map(self._vouched, entries)):
                 stamped.append(self.view.log.stamp(entry, now, after=stamped[-1:]))
             await self._store.append(stamped)
             self._waiting.clear()
@@ -114,6 +118,13 @@ class Record:
             if left is not None:
                 await aside(left.let_go)
             return newest
+
+    def _vouched(self, entry: AnyEntry) -> AnyEntry:
+        """A model call's entry names the trace's newest event, so that neither can be rewritten alone."""
+        head = self.trace.head
+        if head is not None and isinstance(entry, Message | UnattributedCall) and model_call(entry) is not None:
+            return msgspec.structs.replace(entry, trace=head)
+        return entry
 
 
 class CallAccount:

@@ -4,12 +4,14 @@ import asyncio
 import time
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from tui_agent.agent import events
+from tui_agent.agent.file_history import FileHistory
 from tui_agent.agent.pictures import attach
 from tui_agent.agent.record import Record
 from tui_agent.agent.steps import Emit, Texts
@@ -72,7 +74,9 @@ class Toolbox:
         ask: Ask,
         workspace: WorkspaceView,
         texts: Texts,
+        files: FileHistory | None = None,
     ) -> None:
+        self._files = files
         self.registry = registry
         self.gate = gate
         self._ask = ask
@@ -196,7 +200,8 @@ class Toolbox:
             context = CallContext(
                 self._workspace, self._texts.folder, call.id, verdict.accesses, record.engine.page_bytes, emit
             )
-            output = await tool.run(call.arguments, context)
+            async with self._keeping(context, record):
+                output = await tool.run(call.arguments, context)
             if not isinstance(output, ToolOutput):
                 raise TypeError(f"it gave back {type(output).__name__}, not ToolOutput")  # noqa: TRY301
         except ToolFailure as failure:
@@ -213,6 +218,17 @@ class Toolbox:
             record.trace.record("error", {"kind": "tool", "call_id": call.id, "traceback": traceback.format_exc()})
             return "error", _broke(call.name, error)
         return ("error" if output.is_error else "ok"), output
+
+    @asynccontextmanager
+    async def _keeping(self, context: CallContext, record: Record) -> AsyncIterator[None]:
+        """Keep what a call changes in files, so that it can be put back."""
+        if self._files is None:
+            yield
+            return
+        async with self._files.watching(context.call_id, context.accesses, record):
+            yield
+        for text in self._files.take_news():
+            context.emit(events.Notice(level="info", title="Not all that is changed can be put back", text=text))
 
     def _asking(self, emit: Emit) -> Ask:
         async def ask(question: PermissionQuestion) -> PermissionAnswer:

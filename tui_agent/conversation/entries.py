@@ -50,6 +50,13 @@ class Artifact(msgspec.Struct, frozen=True, omit_defaults=True):
     evicted: bool = False
 
 
+class TraceHead(msgspec.Struct, frozen=True, array_like=True):
+    """The newest event of the session's trace that was on disk at some moment: its number (0: none yet) and hash."""
+
+    seq: int
+    hash: str
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
     """The header every entry has: its number in the log (from 1), its parent's (0: none), seconds since the epoch."""
 
@@ -70,7 +77,8 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
 
     `agent_visible` false: not sent and not counted; `user_visible` false: not shown in the conversation.
     For an assistant's message, `model` made it, `prefix_hash` is `View.prefix_hash` of the request it answers, `usage`
-    is what that call used, and `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it).
+    is what that call used, and `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it);
+    `trace` is how far the trace went then.
     For a tool's result, `summary` is what people are shown of it on one line, `diff` what it changed in a file, and
     `stop_reason` says why the call was not done (``denied``, ``interrupted``).
     """
@@ -89,6 +97,7 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     artifact: Artifact | None = None
     summary: str = ""
     diff: str = ""
+    trace: TraceHead | None = None
 
 
 class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
@@ -102,6 +111,7 @@ class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag
     usage: Usage
     purpose: Literal["summary", "digest", "unfinished"]
     cost_usd: float | None = None
+    trace: TraceHead | None = None
 
 
 class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial"):
@@ -148,6 +158,56 @@ class HeadMoved(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="head_
 
     to: int
     reason: Literal["", "rewind", "fork", "switch"] = ""
+
+
+class FileState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file at one time: its kind, its permission bits, size in bytes and the SHA-256 of its content.
+
+    The content of a link is the text of its target. ``other`` is what is never put back: a folder, a device, or what
+    could not be read.
+    """
+
+    kind: Literal["absent", "file", "link", "other"] = "absent"
+    mode: int = 0
+    size: int = 0
+    sha256: str = ""
+
+
+class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The file at the absolute `path`, before and after.
+
+    `unkept` says why the content before is not kept (empty: it is, by its SHA-256). Of the folders above a file that
+    was not there, the nearest `made` were not there either.
+    """
+
+    path: str
+    before: FileState
+    after: FileState
+    unkept: str = ""
+    made: int = 0
+
+
+class FilesKept(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="files_kept"):
+    """Files are about to be changed: by the tool call `call` or, where it is empty, by putting them back to before
+    entry `since`.
+
+    `files` are those that are known beforehand, with what they will be where that is known too, else as they are; with
+    `tree`, whatever a command changes in the project may be. What was changed then stands in the `FilesChanged` that
+    follows; without one the program was ended in between.
+    """
+
+    call: str = ""
+    since: int = 0
+    files: tuple[FileChange, ...] = ()
+    tree: bool = False
+
+
+class FilesChanged(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="files_changed"):
+    """What was changed since the `FilesKept` of number `kept`; `gaps` are sentences about what is not known of it."""
+
+    kept: int
+    files: tuple[FileChange, ...] = ()
+    gaps: tuple[str, ...] = ()
 
 
 class CeilingReached(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="ceiling_reached"):
@@ -291,6 +351,8 @@ AnyEntry: TypeAlias = (
     | Withdrawn
     | ModelSwitched
     | HeadMoved
+    | FilesKept
+    | FilesChanged
     | CeilingReached
     | CeilingReset
     | AnyContextEntry

@@ -15,6 +15,8 @@ from tui_agent.conversation.entries import (
     Cleared,
     Delivered,
     Digested,
+    FilesChanged,
+    FilesKept,
     HeadMoved,
     Message,
     ModelSwitched,
@@ -108,7 +110,7 @@ class Fold:
                 self.queued.pop(entry.queued, None)
             case ModelSwitched():
                 self.model = entry.model
-            case HeadMoved() | UnattributedCall() | CeilingReached() | CeilingReset():
+            case HeadMoved() | UnattributedCall() | CeilingReached() | CeilingReset() | FilesKept() | FilesChanged():
                 pass
             case _:
                 self._take_context(entry)

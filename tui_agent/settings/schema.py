@@ -287,6 +287,21 @@ class Permissions(Struct, frozen=True, kw_only=True):
     """Folders outside the project that count as inside; the lists of all layers add up."""
 
 
+class FileHistory(Struct, frozen=True, kw_only=True):
+    """What is kept of files before tools change them, so that they can be put back."""
+
+    enabled: bool = True
+    """Keep files before tools change them; /rewind and /undo-edits can put them back."""
+    max_file_bytes: Positive = 5_000_000
+    """Bytes of the largest file that is kept."""
+    max_bytes: Positive = 200_000_000
+    """Bytes kept of all files of a session."""
+    max_files: Positive = 20_000
+    """Files of the project above which it is not looked at what a command changes."""
+    max_seconds: Annotated[float, Meta(gt=0)] = 2.0
+    """Seconds one look at the project's files may take, before a command and after it."""
+
+
 class Watchdog(Struct, frozen=True, kw_only=True):
     """Notices a model that is stuck."""
 
@@ -346,6 +361,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     tasks: Tasks = Tasks()
     safety: Safety = Safety()
     permissions: Permissions = Permissions()
+    file_history: FileHistory = FileHistory()
     watchdog: Watchdog = Watchdog()
     session: Session = Session()
     ui: Ui = Ui()

@@ -172,6 +172,33 @@ def reading(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
         raise Damaged(found.reason or f"{path} does not exist.")
 
 
+def schema_problems(connection: sqlite3.Connection, schema: Schema) -> Iterator[str]:
+    """What a database has besides its schema, or lacks of it, in a few words each. Raises sqlite3.Error."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        fresh.executescript(schema.script)
+        wanted = _objects(fresh)
+    found = _objects(connection)
+    for name in sorted(wanted.keys() | found.keys()):
+        (kind, sql), (now, text) = wanted.get(name, ("", "")), found.get(name, ("", ""))
+        if not now:
+            yield f"the {_SPOKEN.get(kind, kind)} {name} was removed"
+        elif not kind:
+            yield f"there is a {_SPOKEN.get(now, now)} {name} that was not made with the file"
+        elif now != kind:
+            yield f"{name} is a {_SPOKEN.get(now, now)} and not the {_SPOKEN.get(kind, kind)} that was made"
+        elif sql != text:
+            yield f"the {_SPOKEN.get(kind, kind)} {name} is not the one that was made"
+
+
+_SPOKEN: Final = {"trigger": "guard"}
+
+
+def _objects(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+    """The kind and the text, white space aside, of everything a database was made of, by name."""
+    rows = connection.execute("SELECT name, type, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
+    return {str(name): (str(kind), " ".join(str(sql).split())) for name, kind, sql in rows}
+
+
 def _found_without_opening(path: Path) -> Found | None:
     with explained(path):
         if not path.exists() or (path.is_file() and path.stat().st_size == 0):

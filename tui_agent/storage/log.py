@@ -21,7 +21,17 @@ import msgspec
 
 from tui_agent.aside import aside
 from tui_agent.conversation.blocks import Text
-from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, UnknownEntry, decode, encode, model_call
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Message,
+    ModelSwitched,
+    TraceHead,
+    UnattributedCall,
+    UnknownEntry,
+    decode,
+    encode,
+    model_call,
+)
 from tui_agent.conversation.log import Log
 from tui_agent.durable import PRIVATE_FILE, make_private_folder, sync_folder, to_completion
 from tui_agent.storage.database import (
@@ -70,13 +80,15 @@ class LogStore:
     """The log of one session, and the only writer to it. `load` it before the first `append`.
 
     `read_only` says why nothing can be added (empty: it can). `notices` are sentences the user should see. `last_seq`
-    is the number of the newest entry once the log is loaded.
+    is the number of the newest entry once the log is loaded, `trace_head` that of the newest event of the trace that an
+    entry names (0: none does).
     """
 
     def __init__(self, folder: Path, database: Database, lock: "SessionLock | None") -> None:
         self.folder = folder
         self.notices: list[str] = []
         self.last_seq = 0
+        self.trace_head = 0
         self._database = database
         self._lock = lock
         self._read_only = "" if database.damage else database.read_only
@@ -140,6 +152,7 @@ class LogStore:
         if not self._read_only and not self._loaded:
             await self._renew_totals(loaded.entries)
         self.last_seq = len(loaded.entries)
+        self.trace_head = max((head.seq for entry in loaded.entries if (head := trace_head(entry))), default=0)
         self._loaded = True
         return loaded.entries
 
@@ -262,6 +275,11 @@ class LogStore:
             f"The log of this session was damaged ({loaded.damage.rstrip('.')}). {saved}; the damaged file was kept "
             f"as {kept.name}."
         )
+
+
+def trace_head(entry: AnyEntry) -> TraceHead | None:
+    """The event of the trace that an entry names."""
+    return entry.trace if isinstance(entry, Message | UnattributedCall) else None
 
 
 def log_file(folder: Path) -> Path:

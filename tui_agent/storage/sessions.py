@@ -85,6 +85,12 @@ def subtask_branch(folder: Path) -> str:
     return folder.name.rpartition(_SUBTASK_MARK)[2]
 
 
+def files_folder(folder: Path) -> Path:
+    """Where the files lie that the entries of the conversation in `folder` name: of a subtask, in its session's."""
+    parent, mark, _ = folder.name.partition(_SUBTASK_MARK)
+    return folder.with_name(parent) if mark else folder
+
+
 def create_session(home: Path) -> Path:
     """A new session's folder, for the user alone; its name is the session's id. Raises `StorageError`."""
     parent = home / SESSIONS_FOLDER

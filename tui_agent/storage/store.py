@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal, Protocol, TypeAlias
 
 from tui_agent.conversation.blocks import valid_text
-from tui_agent.conversation.entries import AnyEntry, Artifact
+from tui_agent.conversation.entries import AnyEntry, Artifact, TraceHead
 
 Kind: TypeAlias = Literal[
     "session",
@@ -63,6 +63,11 @@ class Store(Protocol):
 class TraceSink(Protocol):
     """Takes the events of a session. Recording never waits and never fails; `flush` says what went wrong."""
 
+    @property
+    def head(self) -> TraceHead | None:
+        """The newest event that is kept for good; None where none ever is."""
+        ...
+
     def record(self, kind: Kind, body: object) -> None:
         """Add an event of the program's own: a permission, an alert, an error. `body` encodes to a JSON object."""
         ...
@@ -102,6 +107,8 @@ class MemoryStore:
 
 class NoTrace:
     """Drops every event."""
+
+    head: TraceHead | None = None
 
     def record(self, kind: Kind, body: object) -> None: ...
 

@@ -4,10 +4,11 @@ Most events are derived from the log: `events_of` says which ones an entry has, 
 body. So the log decides what the trace holds: what a killed process had committed and not yet traced is added on the
 next opening. The trace's own are permissions, missed caches, alerts, errors, and the starts of the program.
 
-The database itself refuses changes and removals. Each event's hash covers the one before it, and the newest event's
-number and hash, the anchor, are kept in the session's other database. Events are committed first, the anchor after
-them: a crash in between leaves a record longer than its anchor, which is in order, while a record that ends before its
-anchor or differs there was tampered with. Both are synced on commit, so a power cut keeps that order.
+The database itself refuses changes and removals. Each event's hash covers the one before it, and that of the first the
+session's id. The number and hash of the newest event, the anchor, are kept in the session's other database. They are
+written there before the events, together with the number and hash of the event before them: after a crash a record
+ends at one of the two, and one that ends anywhere else was tampered with. Both databases are synced on commit, so a
+power cut keeps that order. Every entry of a model call names the event that was the newest then.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ from tui_agent.conversation.entries import (
     Message,
     Partial,
     Summarized,
+    TraceHead,
     UnattributedCall,
     model_call,
 )
@@ -41,6 +43,7 @@ from tui_agent.storage.store import Kind
 
 TRACE_NAME: Final = "trace.sqlite"
 ANCHOR_KEY: Final = "trace_anchor"
+BINDING_KEY: Final = "trace_session"
 DERIVATION_KEY: Final = "trace_derivation"
 DERIVATION: Final = 1
 """The version of `events_of`: it grows with every change of what an entry of some kind has for events."""
@@ -89,11 +92,25 @@ class TraceEvent(msgspec.Struct, frozen=True):
     body: str
 
 
-class Anchor(msgspec.Struct, frozen=True):
-    """The newest event known to be on disk."""
+class Anchor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The newest event. While a batch is written it is that of the batch, and `before` is the one before the batch."""
 
     seq: int = 0
     hash: str = GENESIS
+    before: TraceHead | None = None
+
+    def allows(self, head: TraceHead) -> bool:
+        """Whether a record may end at `head`."""
+        return head in {TraceHead(self.seq, self.hash), self.before}
+
+
+class Binding(msgspec.Struct, frozen=True):
+    """Which session a record belongs to. The events up to number `after` were written by an earlier version; where that
+    is none, the first event's hash covers the session's id.
+    """
+
+    session: str
+    after: int
 
 
 class Derivation(msgspec.Struct, frozen=True):
@@ -121,6 +138,11 @@ class NewEvent(NamedTuple):
     time: float
     kind: str
     body: str
+
+
+def genesis(session: str) -> str:
+    """The hash that the first event of a session's record follows."""
+    return sha256(f"tui-agent session {session}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def events_of(entry: AnyEntry) -> list[NewEvent]:
@@ -207,11 +229,11 @@ class Trace:
     Of a session that cannot be added to nothing is recorded.
     """
 
-    def __init__(self, database: Database | None, store: LogStore, head: Anchor, derived: int) -> None:
+    def __init__(self, database: Database | None, store: LogStore, head: TraceHead, derived: int) -> None:
         self.failure: StorageError | None = None
         self._database = database
         self._store = store
-        self._head = head
+        self.head = head
         self._derived = derived
         """The newest entry whose events are written or pending."""
         self._catching_up = False
@@ -231,17 +253,19 @@ class Trace:
         """
         await store.ensure_loaded()
         if store.read_only:
-            return cls(None, store, Anchor(), 0)
+            return cls(None, store, TraceHead(0, GENESIS), 0)
         database = await open_database(store.folder / TRACE_NAME, SCHEMA)
         if database.read_only:
             await database.close()
-            return cls(None, store, Anchor(), 0)
+            return cls(None, store, TraceHead(0, GENESIS), 0)
         try:
             meta = await store.meta()
-            anchor = _from_json(meta.get(ANCHOR_KEY), Anchor) or Anchor()
+            anchor = _from_json(meta.get(ANCHOR_KEY), Anchor)
+            binding = _from_json(meta.get(BINDING_KEY), Binding)
             newest = await database.read("SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1")
-            head = Anchor(int(newest[0][0] or 0), str(newest[0][1])) if newest else Anchor()
-            anchored = await database.read("SELECT hash FROM events WHERE seq = ?", (anchor.seq,))
+            head = TraceHead(int(newest[0][0] or 0), str(newest[0][1])) if newest else _beginning(store, binding)
+            bound = binding is not None or bool(store.trace_head)
+            anchored = await database.read("SELECT hash FROM events WHERE seq = ?", (anchor.seq if anchor else 0,))
             recorded = await _last_entry(database)
             followed = _from_json(meta.get(DERIVATION_KEY), Derivation)
             derived = min(recorded, store.last_seq)
@@ -249,14 +273,21 @@ class Trace:
                 followed = Derivation(DERIVATION, head.seq, derived + 1)
                 # Without room for it now, the next opening notes it.
                 with suppress(StorageError):
-                    await store.set_meta({DERIVATION_KEY: msgspec.json.encode(followed).decode()})
+                    await store.set_meta({DERIVATION_KEY: _as_json(followed)})
+            if not bound:
+                binding = Binding(store.folder.name, head.seq)
+                with suppress(StorageError):
+                    await store.set_meta(
+                        {BINDING_KEY: _as_json(binding), ANCHOR_KEY: _as_json(Anchor(head.seq, head.hash))}
+                    )
         except StorageError:
             await database.close()
             raise
         trace = cls(database, store, head, derived)
         set_aside = database.set_aside.name if database.set_aside else ""
-        if set_aside or (anchor.seq and anchored != [(anchor.hash,)]):
-            reason = "the file was damaged or foreign" if set_aside else "it does not hold the event its anchor names"
+        why = _why_incomplete(anchor, head, bound, anchored == [(anchor.hash,)] if anchor else False)
+        if set_aside or why:
+            reason = "the file was damaged or foreign" if set_aside else why
             trace.record("trace_gap", TraceGap(reason, anchor, set_aside))
         if recorded > derived:
             reason = f"the log was damaged and goes on after entry {derived}; before, it went on to entry {recorded}"
@@ -307,7 +338,7 @@ class Trace:
     async def _flush(self, database: Database) -> None:
         async with self._turn:
             await self._write(database)
-            await self._store.set_meta({ANCHOR_KEY: msgspec.json.encode(self._head).decode()})
+            await self._store.set_meta({ANCHOR_KEY: _as_json(Anchor(self.head.seq, self.head.hash))})
             self.failure = None
 
     async def close(self) -> None:
@@ -376,9 +407,35 @@ class Trace:
 
     async def _append(self, database: Database, events: Sequence[NewEvent]) -> None:
         if events:
-            rows, head = await asyncio.to_thread(_numbered, events, self._head)
+            rows, head = await asyncio.to_thread(_numbered, events, self.head)
+            await self._store.set_meta({ANCHOR_KEY: _as_json(Anchor(head.seq, head.hash, self.head))})
             await database.write([("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)])
-            self._head = head
+            self.head = head
+
+
+def _beginning(store: LogStore, binding: Binding | None) -> TraceHead:
+    """Where a record without events goes on. One that was begun by an earlier version does not name its session."""
+    return TraceHead(0, genesis(store.folder.name) if binding is None or not binding.after else GENESIS)
+
+
+def _why_incomplete(anchor: Anchor | None, head: TraceHead, bound: bool, is_there: bool) -> str:
+    """Why a record is not what its anchor says; empty where it is. `is_there`: it has the event that the anchor names.
+
+    Before it was `bound` to its session an earlier version wrote the events first and the anchor after them.
+    """
+    if not bound:
+        return "it does not hold the event its anchor names" if anchor and anchor.seq and not is_there else ""
+    if anchor is None:
+        return "its anchor is missing"
+    if anchor.allows(head):
+        return ""
+    if is_there and head.seq > anchor.seq:
+        return "it has events after the one its anchor names"
+    return "it does not hold the event its anchor names"
+
+
+def _as_json(note: msgspec.Struct) -> str:
+    return msgspec.json.encode(note).decode()
 
 
 def event_hash(previous: str, event: TraceEvent) -> str:
@@ -439,7 +496,7 @@ def _event(row: Row) -> TraceEvent:
         raise Damaged(f"The record has an event that is none: {error}.") from error
 
 
-def _numbered(events: Sequence[NewEvent], head: Anchor) -> tuple[list[Row], Anchor]:
+def _numbered(events: Sequence[NewEvent], head: TraceHead) -> tuple[list[Row], TraceHead]:
     rows: list[Row] = []
     seq, previous = head.seq, head.hash
     for event_time, kind, body in events:
@@ -447,4 +504,4 @@ def _numbered(events: Sequence[NewEvent], head: Anchor) -> tuple[list[Row], Anch
         digest = event_hash(previous, TraceEvent(seq, event_time, kind, body))
         rows.append((seq, event_time, kind, body, previous, digest))
         previous = digest
-    return rows, Anchor(seq, previous)
+    return rows, TraceHead(seq, previous)

@@ -1,30 +1,38 @@
 """Checking a session's record against its hash chain, its anchor and its log, without changing any of them."""
 
+import errno
 from collections.abc import Iterator
+from hashlib import file_digest
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from tui_agent.storage.database import reading
+from tui_agent.conversation.entries import Message, TraceHead
+from tui_agent.conversation.file_changes import kept_contents
+from tui_agent.storage.database import reading, schema_problems
 from tui_agent.storage.errors import StorageError
-from tui_agent.storage.log import LOG_NAME, SessionLock, read_entries
+from tui_agent.storage.kept_files import kept_path
+from tui_agent.storage.log import LOG_NAME, SessionLock, read_entries, trace_head
 from tui_agent.storage.log import SCHEMA as LOG_SCHEMA
+from tui_agent.storage.sessions import files_folder
 from tui_agent.storage.trace import (
     ANCHOR_KEY,
+    BINDING_KEY,
     DERIVATION,
     DERIVATION_KEY,
     GENESIS,
     SCHEMA,
     TRACE_NAME,
-    TRIGGERS,
     Anchor,
+    Binding,
     Derivation,
     NewEvent,
     TraceEvent,
     entry_of,
     event_hash,
     events_of,
+    genesis,
 )
 
 _PROBLEMS_SHOWN = 20
@@ -46,7 +54,8 @@ class VerifyReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def verify(folder: Path) -> VerifyReport:
-    """Check the record of the session in `folder`: change, removal, reordering, truncation. Slow: reads all of it.
+    """Check the record of the session in `folder`: change, removal, reordering, additions, truncation, and whether it
+    is this session's. Slow: reads all of it, and every file that the log names by its SHA-256.
 
     Every entry of the log must have its events there, as the log has it; of a session that an earlier version began,
     every entry since. Someone who recomputes every hash, the anchor and the log as well is not found out: there is no
@@ -54,24 +63,127 @@ def verify(folder: Path) -> VerifyReport:
     """
     problems: list[str] = []
     meta = _read_meta(folder, problems)
-    anchor = _read_note(meta, ANCHOR_KEY, Anchor, problems) or Anchor()
+    log = _Named(folder, problems)
+    anchor = _read_note(meta, ANCHOR_KEY, Anchor, problems)
+    binding = _read_note(meta, BINDING_KEY, Binding, problems)
     followed = _read_note(meta, DERIVATION_KEY, Derivation, problems)
-    comparison = _Comparison(folder, followed, problems) if followed and followed.version == DERIVATION else None
-    events, anchored_hash = _check_chain(folder, anchor, comparison, problems)
-    if anchor.seq > events:
-        problems.append(f"the record ends at event {events}, but {anchor.seq} were written: its end was cut off")
-    elif anchor.seq and anchored_hash != anchor.hash:
-        problems.append(f"event {anchor.seq} is not the one that was written there")
+    details: list[str] = []
+    comparison = _Comparison(folder, followed, details) if followed and followed.version == DERIVATION else None
+    chain = _check_chain(folder, comparison, details)
     if comparison is not None:
         comparison.end()
+    # Who has the session open goes on meanwhile: then its events end no later than the anchor that is read now.
+    latest = _read_note(_read_meta(folder, []), ANCHOR_KEY, Anchor, []) or anchor
+    problems += _binding_problems(folder, chain, binding, log)
+    problems += _anchor_problems(chain, anchor, latest, bound=binding is not None)
+    problems += [*details, *log.trace_problems(chain, anchor), *log.file_problems()]
     if len(problems) > _PROBLEMS_SHOWN:
         problems[_PROBLEMS_SHOWN:] = [f"and {len(problems) - _PROBLEMS_SHOWN} more"]
-    return VerifyReport(events, anchor.seq, tuple(problems))
+    return VerifyReport(chain.count, min(anchor.seq, chain.count) if anchor else 0, tuple(problems))
+
+
+class _Chain:
+    """The hashes of a record, by the numbers of its events; number 0 has what the first one follows."""
+
+    def __init__(self) -> None:
+        self.hashes: list[str] = []
+
+    @property
+    def count(self) -> int:
+        return max(len(self.hashes) - 1, 0)
+
+    @property
+    def head(self) -> TraceHead:
+        return TraceHead(self.count, self.hashes[-1] if self.hashes else GENESIS)
+
+    def has(self, head: TraceHead) -> bool:
+        """Whether this event is in it."""
+        return head.seq == 0 or (head.seq <= self.count and self.hashes[head.seq] == head.hash)
+
+
+def _anchor_problems(chain: _Chain, anchor: Anchor | None, latest: Anchor | None, *, bound: bool) -> Iterator[str]:
+    if anchor is None or latest is None:
+        if chain.count or bound:
+            yield (
+                "there is no anchor: it was removed, or an earlier version of the program was killed before it wrote "
+                "one (then it is written when the session is opened)"
+            )
+        return
+    least = anchor.before.seq if anchor.before is not None else anchor.seq
+    if chain.count < least:
+        yield f"the record ends at event {chain.count}, but {least} were written: its end was cut off"
+    elif bound and least < chain.count < anchor.seq:
+        yield f"the record ends at event {chain.count}, between {least} and {anchor.seq}: its end was cut off"
+    elif not chain.has(TraceHead(anchor.seq, anchor.hash)) and chain.count >= anchor.seq:
+        yield f"event {anchor.seq} is not the one that was written there"
+    elif anchor.before is not None and not chain.has(anchor.before):
+        yield f"event {anchor.before.seq} is not the one that was written there"
+    if bound and chain.count > latest.seq:
+        yield f"events {latest.seq + 1} to {chain.count} come after the last one that was written"
+
+
+def _binding_problems(folder: Path, chain: _Chain, binding: Binding | None, log: "_Named") -> Iterator[str]:
+    if binding is None and log.heads:
+        yield "the note which session this is was removed"
+    if binding is not None and binding.session != folder.name:
+        yield f"these are the databases of session {binding.session}, not of {folder.name}"
+    begins = {GENESIS, genesis(folder.name)}
+    if binding is not None:
+        begins = {GENESIS if binding.after else genesis(folder.name)}
+    if chain.hashes and chain.hashes[0] not in begins:
+        yield f"the record was not begun in session {folder.name}"
+
+
+class _Named:
+    """What the log names: events of the trace, and files by their SHA-256."""
+
+    def __init__(self, folder: Path, problems: list[str]) -> None:
+        self._folder = files_folder(folder)
+        self.heads: list[tuple[int, TraceHead]] = []
+        self._files: dict[str, tuple[int, str]] = {}
+        try:
+            for entry in read_entries(folder / LOG_NAME):
+                if head := trace_head(entry):
+                    self.heads.append((entry.seq, head))
+                if isinstance(entry, Message) and entry.artifact is not None:
+                    self._files[entry.artifact.path] = entry.seq, entry.artifact.sha256
+                for digest in kept_contents([entry]):
+                    self._files.setdefault(kept_path(digest), (entry.seq, digest))
+        except StorageError as error:
+            problems.append(f"the log cannot be read further: {error.message}")
+
+    def trace_problems(self, chain: _Chain, anchor: Anchor | None) -> Iterator[str]:
+        """What the entries of model calls say of the record, and it does not."""
+        for seq, head in self.heads:
+            if not chain.has(head):
+                yield f"entry {seq} of the log names event {head.seq}, which is not the one that was written there"
+        newest = max(self.heads, key=lambda each: each[1].seq, default=None)
+        if anchor is not None and newest is not None and newest[1].seq > anchor.seq:
+            yield f"the anchor names event {anchor.seq} and is older than entry {newest[0]} of the log"
+
+    def file_problems(self) -> Iterator[str]:
+        """Files that are gone or are no longer what was saved."""
+        for path, (seq, digest) in self._files.items():
+            try:
+                if _sha256(self._folder, path) != digest:
+                    yield f"the file {path}, which entry {seq} names, is not what was saved: its SHA-256 differs"
+            except OSError as error:
+                yield f"the file {path}, which entry {seq} names, cannot be read: {error.strerror}"
+
+
+def _sha256(folder: Path, path: str) -> str:
+    """Raises OSError, also for what lies outside of the folder."""
+    real = (folder / path).resolve()
+    if not real.is_relative_to(folder.resolve()):
+        raise OSError(errno.EPERM, "it lies outside of the session")
+    with real.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _read_meta(folder: Path, problems: list[str]) -> dict[str, object]:
     try:
         with reading(folder / LOG_NAME, LOG_SCHEMA) as connection:
+            problems.extend(f"{LOG_NAME}: {problem}" for problem in schema_problems(connection, LOG_SCHEMA))
             return dict(connection.execute("SELECT key, value FROM meta"))
     except StorageError as error:
         problems.append(f"there is no anchor: {error.message}")
@@ -158,26 +270,27 @@ class _Comparison:
             self._problems.append(f"the log cannot be read further: {error.message}")
 
 
-def _check_chain(folder: Path, anchor: Anchor, comparison: _Comparison | None, problems: list[str]) -> tuple[int, str]:
-    path = folder / TRACE_NAME
-    count, previous, anchored_hash = 0, GENESIS, ""
+def _check_chain(folder: Path, comparison: _Comparison | None, problems: list[str]) -> _Chain:
+    path, chain = folder / TRACE_NAME, _Chain()
     if not path.exists():
-        return 0, ""
+        return chain
+    count, previous = 0, ""
     try:
         with reading(path, SCHEMA) as connection:
-            present = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
-            problems.extend(f"the guard {name} was removed" for name in TRIGGERS if name not in present)
+            problems.extend(schema_problems(connection, SCHEMA))
             for row in connection.execute("SELECT seq, time, kind, body, previous, hash FROM events ORDER BY seq"):
                 count += 1
+                if count == 1:
+                    previous = str(row[4])
+                    chain.hashes.append(previous)
                 event = _check_row(row, count, previous, problems)
                 if event is not None and comparison is not None:
                     comparison.take(event)
                 previous = str(row[5])
-                if row[0] == anchor.seq:
-                    anchored_hash = previous
+                chain.hashes.append(previous)
     except StorageError as error:
         problems.append(error.message)
-    return count, anchored_hash
+    return chain
 
 
 def _check_row(row: tuple[object, ...], count: int, previous: str, problems: list[str]) -> TraceEvent | None:

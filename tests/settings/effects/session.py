@@ -55,6 +55,14 @@ async def raw_output(settings: Settings, folder: Path) -> object:
         return [path.stat().st_size for path in sorted((session.folder / "raw").iterdir())]
 
 
+async def put_back(settings: Settings, folder: Path) -> object:
+    """What can be put back, and what not, of what a command has changed."""
+    async with without_delay(), talking(folder, settings) as session:
+        await say(session, "run echo more >> calc.py")
+        planned = await session.agent.file_changes(session.agent.prompts()[0].seq)
+    return [step.name for step in planned.ours], planned.impossible, planned.gaps
+
+
 async def tools(settings: Settings, folder: Path) -> object:
     async with talking(folder, settings) as session:
         return [tool.name for tool in session.agent.tools()]
@@ -151,6 +159,11 @@ PROBES: Mapping[str, Probe] = {
     "permissions.ask": Probe(["read_file"], doing("read calc.py"), OFFLINE),
     "permissions.deny": Probe(["read_file"], doing("read calc.py"), OFFLINE),
     "permissions.folders": Probe([str(HERE.parent)], doing(f"read {HERE}"), OFFLINE),
+    "file_history.enabled": Probe(False, put_back, OFFLINE),
+    "file_history.max_file_bytes": Probe(50, put_back, OFFLINE),
+    "file_history.max_bytes": Probe(50, put_back, OFFLINE),
+    "file_history.max_files": Probe(1, put_back, OFFLINE),
+    "file_history.max_seconds": Probe(0.000001, put_back, OFFLINE),
     "safety.notices": Probe(False, alerts, OFFLINE),
     "watchdog.mode": Probe("off", alerts, OFFLINE),
 }

@@ -10,6 +10,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,7 +29,7 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
 
     Raises ToolFailure for anything else: a file that is missing (with the nearest names), a folder, a device, a link.
     """
-    with explained(path), _folder_of(path) as folder:
+    with explained(path), folder_of(path) as folder:
         descriptor = _open_regular(path, folder)
         with os.fdopen(descriptor, "rb") as stream:
             yield stream
@@ -37,7 +38,7 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def open_folder(path: Path) -> Iterator[int]:
     """Open the folder at the resolved `path`: a descriptor that `os.scandir` takes. Raises ToolFailure."""
-    with explained(path), _folder_of(path) as folder:
+    with explained(path), folder_of(path) as folder:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path.name or path.anchor, flags, dir_fd=folder)
         try:
@@ -60,10 +61,10 @@ def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int
     then.
     """
     with explained(path):
-        _make_folders(path.parent)
-        with _folder_of(path) as folder:
+        make_folders(path.parent)
+        with folder_of(path) as folder:
             before = _existing(path, folder)
-            name = f".tui-agent-{secrets.token_hex(8)}"
+            name = temporary_name(path)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(name, flags, 0o666 if before is None else 0o600, dir_fd=folder)
             try:
@@ -78,6 +79,37 @@ def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int
                     os.unlink(name, dir_fd=folder)
                 raise
     _sync_folder(path.parent)
+
+
+def temporary_name(path: Path) -> str:
+    """How a file of this process is called while it is not yet in the place of `path`, in the same folder."""
+    return f"{_begin_of_temporary(path)}{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def clear_leftovers(path: Path) -> None:
+    """Remove what processes that were killed while they replaced the file at `path` have left beside it."""
+    begins = _begin_of_temporary(path)
+    with suppress(OSError, ToolFailure), open_folder(path.parent) as folder:
+        with os.scandir(folder) as entries:
+            left = [entry.name for entry in entries if entry.name.startswith(begins)]
+        for name in left:
+            process = name.removeprefix(begins).partition("-")[0]
+            if process.isdecimal() and not _runs(int(process)):
+                os.unlink(name, dir_fd=folder)
+
+
+def _begin_of_temporary(path: Path) -> str:
+    return f".tui-agent-{sha256(os.fsencode(path.name)).hexdigest()[:12]}-"
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @contextmanager
@@ -110,7 +142,7 @@ _REASONS = {
 
 
 @contextmanager
-def _folder_of(path: Path) -> Iterator[int]:
+def folder_of(path: Path) -> Iterator[int]:
     """A descriptor of the folder that holds `path` (of ``/`` for ``/`` itself)."""
     descriptor = os.open(path.anchor, _WALK)
     try:
@@ -193,7 +225,7 @@ def _check_unchanged(path: Path, folder: int, expected: tuple[int, int, int, int
         )
 
 
-def _make_folders(path: Path) -> None:
+def make_folders(path: Path) -> None:
     """Make the folder `path` and those above it, following no link on the way."""
     descriptor = os.open(path.anchor, _WALK)
     try:

@@ -4,7 +4,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.text import one_line
 from tui_agent.tui.app.opening import in_slices
@@ -15,6 +15,7 @@ from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import AgentEvent, HeadMoved
+    from tui_agent.tools.files.put_back import PutBack
     from tui_agent.tui.app.base_app import BaseApp
     from tui_agent.tui.app.turns import TurnView
 
@@ -23,6 +24,20 @@ WORDS: Final = 40
 LOT: Final = 500
 """Blocks of a conversation that are freed at once; freeing all of a long one would hold up a key."""
 ON_THE_WAY: Final = "changing the branch"
+UNDO_ASKED: Final = "Put these files back as they were?"
+REDO_ASKED: Final = "Change these files again?"
+BACK_AGAIN: Final = "/undo-edits redo changes them again"
+OVERWRITING: Final = "!"
+"""Behind an answer about files: what somebody else has changed is put back as well."""
+
+
+class FilesTold(NamedTuple):
+    """What the user is told of files that were put back."""
+
+    level: Level
+    title: str
+    text: str
+    hint: str
 
 
 class Branches:
@@ -33,6 +48,7 @@ class Branches:
         self._occupied = occupied
         self._moving = False
         self._at_work = 0
+        self._of_files: FilesTold | None = None
 
     # What the user asks for
 
@@ -62,12 +78,83 @@ class Branches:
             )
             return
 
+        planned: PutBack | None = None
+
+        async def look() -> None:
+            nonlocal planned
+            agent.check_prompt(seq)
+            planned = await agent.file_changes(seq)
+
         async def move() -> None:
+            if planned and wanted.removesuffix(OVERWRITING) != "conversation":
+                self._of_files = await self._put_back(agent, planned, wanted, tell=wanted.startswith("files"))
+            if wanted.startswith("files"):
+                self._tell_of_files(self._app.say)
+                return
+            # Of the files is told in the conversation as it is then.
             whole = await _as_written(agent, seq)
             text = await agent.rewind(seq)
             self._app.entry.prompt.begin(_as_typed(whole or text))
 
-        await self._move(move, "Nothing was taken back", "/rewind alone lists your messages")
+        unchanged, hint = "Nothing was taken back", "/rewind alone lists your messages"
+        if not await self._move(look, unchanged, hint):
+            return
+        asked = "Rewind to before this message?"
+        wanted = await self._files_asked(asked, planned, rewinds=True) if planned else "conversation"
+        if wanted:
+            await self._move(move, unchanged, hint)
+
+    async def undo_edits(self, argument: str = "") -> None:
+        """Put back the files that the newest turn changed; ``redo``: change those again that were put back last.
+
+        Raises as `rewind`.
+        """
+        agent = await self._app.agent()
+        if self._refused():
+            return
+        if argument not in ("", "diff", "redo"):
+            self._app.say(Level.WARNING, "/undo-edits takes nothing, or diff, or redo")
+            return
+
+        redo, planned = argument == "redo", None
+
+        async def look() -> None:
+            nonlocal planned
+            planned = await agent.newest_file_changes(redo=redo)
+
+        async def put_back() -> None:
+            if planned:
+                self._of_files = await self._put_back(agent, planned, wanted, tell=True)
+                self._tell_of_files(self._app.say)
+
+        if not await self._move(look, "Nothing was put back", ""):
+            return
+        if not planned:
+            from tui_agent.agent.file_texts import NOTHING, NOTHING_TO_REDO
+
+            self._app.say(Level.INFO, NOTHING_TO_REDO if redo else NOTHING)
+            return
+        wanted = await self._files_asked(REDO_ASKED if redo else UNDO_ASKED, planned, rewinds=False)
+        if wanted:
+            await self._move(put_back, "Nothing was put back", "")
+
+    async def _files_asked(self, title: str, planned: "PutBack", *, rewinds: bool) -> str:
+        """What of it is wanted, once the user has seen it; empty: nothing."""
+        from tui_agent.tui.dialogs.files_screen import FilesScreen
+
+        return await self._app.question(FilesScreen(title, planned, self._app.glyphs, rewinds=rewinds)) or ""
+
+    async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> FilesTold:
+        from tui_agent.agent.file_texts import done_text, title_of_done
+
+        done = await agent.put_back(planned, overwrite=wanted.endswith(OVERWRITING), tell=tell)
+        level = Level.WARNING if done.failed or not done.done else Level.INFO
+        return FilesTold(level, title_of_done(done), done_text(planned, done), BACK_AGAIN if done.done else "")
+
+    def _tell_of_files(self, say: Callable[..., object]) -> None:
+        if self._of_files is not None:
+            told, self._of_files = self._of_files, None
+            say(told.level, told.title, told.text, hint=told.hint)
 
     async def fork(self, number: str = "") -> None:
         """Begin another branch after a message, without a number after the newest. Raises as `rewind`."""
@@ -112,22 +199,24 @@ class Branches:
             self._app.hint(why)
         return bool(why)
 
-    async def _move(self, move: Callable[[], Awaitable[None]], unchanged: str, hint: str) -> None:
-        """Go there, once however often a key was pressed; where that cannot be, say why."""
+    async def _move(self, move: Callable[[], Awaitable[None]], unchanged: str, hint: str) -> bool:
+        """Go there, once however often a key was pressed; where that cannot be, say why. Whether it was done."""
         from tui_agent.agent.agent import AgentBusy
 
         if self._moving:
-            return
+            return False
         self._moving = True
         try:
             with self._on_the_way():
                 await move()
+            return True
         except AgentBusy:
             self._app.hint(WHILE_A_TURN_RUNS)
         except ValueError as error:
             self._app.say(Level.WARNING, unchanged, f"{error}.", hint)
         finally:
             self._moving = False
+        return False
 
     # What is shown
 
@@ -150,6 +239,7 @@ class Branches:
             await asyncio.sleep(0)
             title, hint = _told(event, before, filling.transcript)
             filling.transcript.add_notice(Level.INFO, title, hint=hint)
+            self._tell_of_files(filling.transcript.add_notice)
             await asyncio.sleep(0)
             view.go_on_with(filling)
             self._app.pane.show(follower)

@@ -175,6 +175,10 @@ async def _rewind(host: Host, argument: str) -> None:
     await host.branches.rewind(argument)
 
 
+async def _undo_edits(host: Host, argument: str) -> None:
+    await host.branches.undo_edits(argument)
+
+
 async def _fork(host: Host, argument: str) -> None:
     await host.branches.fork(argument)
 
@@ -183,7 +187,7 @@ async def _tree(host: Host, argument: str) -> None:
     await host.branches.tree(argument)
 
 
-_OWN_FORMS: Final[dict[str, Handler]] = {"rewind": _rewind, "fork": _fork, "tree": _tree}
+_OWN_FORMS: Final[dict[str, Handler]] = {"rewind": _rewind, "undo-edits": _undo_edits, "fork": _fork, "tree": _tree}
 """Commands of the agent that the app has in a form of its own."""
 
 

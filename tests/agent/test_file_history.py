@@ -1,0 +1,362 @@
+"""Files as tools found them are kept before a change, compared around a command, and put back."""
+
+import asyncio
+import json
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from tests.agent.models import Scripted
+from tests.agent.talking import say, talking
+from tests.storage.files import names
+from tui_agent.agent import events
+from tui_agent.agent.agent import Agent
+from tui_agent.agent.commands import Reply, run_command
+from tui_agent.conversation.blocks import Text, ToolCall
+from tui_agent.conversation.entries import FilesChanged, FilesKept, Usage
+from tui_agent.conversation.request import ModelRequest
+from tui_agent.models.base import Completed, StreamEvent
+from tui_agent.session import Session
+from tui_agent.storage.kept_files import KEPT_FOLDER, KeptFiles
+from tui_agent.tools.files.put_back import PutBack
+from tui_agent.tools.files.tree import Tree, TreeLimits
+
+pytestmark = pytest.mark.usefixtures("_no_delay")
+COMMITTED = ("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm", "Begin")
+
+
+@pytest.fixture
+def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
+
+
+def call(name: str, **arguments: object) -> ToolCall:
+    return ToolCall(name, name, json.dumps(arguments))
+
+
+def calling(*answers: Sequence[ToolCall]) -> Scripted:
+    """A model that makes these calls, one answer's after another's, and then says that it is done."""
+
+    def answer(calls: Sequence[ToolCall]) -> AsyncIterator[StreamEvent]:
+        async def stream() -> AsyncIterator[StreamEvent]:
+            usage = Usage(100, output_tokens=10)
+            yield Completed(tuple(calls) or (Text("Done."),), usage, "tool_calls" if calls else "end_turn")
+
+        return stream()
+
+    def streaming(calls: Sequence[ToolCall]) -> Callable[[ModelRequest], AsyncIterator[StreamEvent]]:
+        return lambda request: answer(calls)
+
+    return Scripted(*map(streaming, (*answers, ())))
+
+
+class Counting(KeptFiles):
+    """Tells what was copied."""
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        super().__init__(folder, max_bytes)
+        self.stashed: list[bytes] = []
+
+    @override
+    def stash(self, content: bytes, digest: str) -> str:
+        self.stashed.append(content)
+        return super().stash(content, digest)
+
+
+async def plan_of(agent: Agent, turn: int = -1) -> PutBack:
+    return await agent.file_changes(agent.prompts()[turn].seq)
+
+
+async def commanded(session: Session, line: str) -> PutBack:
+    """What putting back what a command has changed would do."""
+    await say(session, f"run {line}")
+    return await plan_of(session.agent)
+
+
+def did(planned: PutBack) -> dict[str, str]:
+    return {step.name: step.does for step in planned.ours}
+
+
+async def test_what_a_command_does_is_put_back(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        before = (project / "calc.py").read_bytes()
+        line = "rm calc.py; chmod 755 test_calc.py; mkdir -p a/b; echo new > a/b/new.txt; ln -s /etc a/link"
+        planned = await commanded(session, line)
+        assert did(planned) == {
+            "a/b/new.txt": "remove",
+            "a/link": "remove",
+            "calc.py": "bring back",
+            "test_calc.py": "mode",
+        }
+        assert "+def add(a: int, b: int) -> int:" in planned.diff
+        assert "mode 755 to 644" in planned.diff
+        done = await session.agent.put_back(planned)
+        assert (len(done.done), done.failed) == (4, ())
+        assert (project / "calc.py").read_bytes() == before
+        assert stat.S_IMODE((project / "test_calc.py").stat().st_mode) == 0o644
+        assert names(project) == ["calc.py", "test_calc.py"]
+        assert not await plan_of(session.agent)
+        # The model is told, and the user can have it otherwise again.
+        assert "has put files back" in session.agent.engine.view.messages()[-1].blocks[0].text  # type: ignore[union-attr]
+        again = await session.agent.newest_file_changes(redo=True)
+        assert again is not None
+        await session.agent.put_back(again)
+        assert (project / "a" / "b" / "new.txt").read_text() == "new\n"
+        assert not (project / "calc.py").exists()
+
+
+async def test_a_session_that_goes_on_puts_back_what_it_did_before(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        await say(session, "run echo more >> calc.py")
+        await say(session, "run echo other > other.txt")
+        name = session.id
+    # Of the copies that were made only what was changed is left.
+    assert len(list((session.folder / KEPT_FOLDER).glob("*/*"))) == 1
+    async with talking(tmp_path, resume=name) as session:
+        assert did(await plan_of(session.agent)) == {"other.txt": "remove"}
+        planned = await plan_of(session.agent, 0)
+        assert did(planned) == {"calc.py": "restore", "other.txt": "remove"}
+        await session.agent.put_back(planned)
+        assert "more" not in (tmp_path / "project" / "calc.py").read_text()
+
+
+async def test_undo_edits_goes_back_turn_by_turn(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        agent = session.agent
+        for number in range(3):
+            await say(session, f"run echo {number} >> {number}.txt")
+        await say(session, "read calc.py")
+        for left in (["0.txt", "1.txt"], ["0.txt"], []):
+            assert not (await run_command(agent, "/undo-edits")).failed
+            assert names(project, "?.txt") == left
+        assert (await run_command(agent, "/undo-edits")).failed
+        for left in (["0.txt"], ["0.txt", "1.txt"], ["0.txt", "1.txt", "2.txt"]):
+            assert not (await run_command(agent, "/undo-edits redo")).failed
+            assert names(project, "?.txt") == left
+        assert (await run_command(agent, "/undo-edits redo")).failed
+
+
+async def test_what_somebody_else_has_changed_stays_unless_it_is_asked_for(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        await say(session, "run echo one > one.txt; echo two > two.txt; echo three > three.txt")
+        (project / "one.txt").write_text("mine\n")
+        (project / "two.txt").unlink()
+        planned = await plan_of(session.agent)
+        assert did(planned) == {"three.txt": "remove"}
+        assert [(step.name, step.others) for step in planned.theirs] == [("one.txt", "changed since by somebody else")]
+        await session.agent.put_back(planned)
+        assert ((project / "one.txt").read_text(), (project / "three.txt").exists()) == ("mine\n", False)
+        planned = await plan_of(session.agent)
+        await session.agent.put_back(planned, overwrite=True)
+        assert not (project / "one.txt").exists()
+        # Even then nothing is lost.
+        again = await session.agent.newest_file_changes(redo=True)
+        assert again is not None
+        await session.agent.put_back(again)
+        assert (project / "one.txt").read_text() == "mine\n"
+
+
+async def test_what_somebody_else_did_between_two_calls_is_not_lost(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        await say(session, "run echo one > one.txt")
+        (project / "one.txt").write_text("mine\n")
+        await say(session, "run echo more >> one.txt")
+        (step,) = (await plan_of(session.agent, 0)).theirs
+        assert step.others == "changed by somebody else in between"
+        planned = await plan_of(session.agent)
+        await session.agent.put_back(planned)
+        assert (project / "one.txt").read_text() == "mine\n"
+
+
+async def test_a_file_that_changes_after_the_look_is_left_alone(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        planned = await commanded(session, "echo one > one.txt; echo two > two.txt")
+        (project / "one.txt").write_text("mine\n")
+        done = await session.agent.put_back(planned)
+        assert [step.name for step in done.done] == ["two.txt"]
+        assert done.failed == (("one.txt", "changed by somebody else just now"),)
+        assert (project / "one.txt").read_text() == "mine\n"
+
+
+async def test_the_file_tools_keep_what_they_change_wherever_it_is(tmp_path: Path) -> None:
+    """Also what ignore rules name, what is no text, and what lies outside of the project."""
+    project, outside = tmp_path / "project", tmp_path / "outside.txt"
+    outside.write_bytes(b"\xff\x00 as it was")
+    outside.chmod(0o640)
+    async with talking(tmp_path, yolo=True, settings={"permissions.mode": "allow"}) as session:
+        (project / ".gitignore").write_text("*.log\n")
+        (project / "a.log").write_text("as it was\n")
+        await session.agent.swap_model(
+            calling(
+                [call("write_file", path="a.log", content="new")],
+                [call("write_file", path=str(outside), content="new")],
+                [call("write_file", path="deep/er/b.txt", content="new")],
+                [call("edit_file", path="calc.py", old="a - b", new="a + b")],
+                [call("edit_file", path="calc.py", old="a + b", new="a * b")],
+                [call("run_command", command="echo more >> calc.py")],
+            )
+        )
+        await say(session, "Go.")
+        assert outside.read_text() == "new"
+        planned = await plan_of(session.agent)
+        assert did(planned) == {
+            str(outside): "restore",
+            "a.log": "restore",
+            "calc.py": "restore",
+            "deep/er/b.txt": "remove",
+        }
+        await session.agent.put_back(planned)
+    assert (project / "a.log").read_text() == "as it was\n"
+    assert outside.read_bytes() == b"\xff\x00 as it was"
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o640
+    assert "a - b" in (project / "calc.py").read_text()
+    assert not (project / "deep").exists()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git here")
+async def test_what_git_holds_is_not_copied(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        for words in (("init", "-q"), ("add", "-A"), COMMITTED):
+            await asyncio.to_thread(subprocess.run, ["git", *words], cwd=project, check=True)
+        before = (project / "calc.py").read_bytes()
+        (project / "own.txt").write_text("unknown to git\n")
+        counting = Counting(tmp_path / "elsewhere", 1_000_000)
+        await Tree(project, [], counting, TreeLimits(files=100, seconds=20.0, file_bytes=1_000)).look()
+        assert counting.stashed == [b"unknown to git\n"]
+        counting.close()
+        planned = await commanded(session, "rm -f calc.py own.txt")
+        assert did(planned) == {"calc.py": "bring back", "own.txt": "bring back"}
+        # What is needed is kept here from now on, whatever becomes of the repository.
+        await asyncio.to_thread(shutil.rmtree, project / ".git")
+        await session.agent.put_back(planned)
+        assert (project / "calc.py").read_bytes() == before
+        assert (project / "own.txt").read_text() == "unknown to git\n"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git here")
+async def test_nothing_that_a_repository_names_is_run(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        for words in (("init", "-q"), ("add", "-A"), COMMITTED):
+            await asyncio.to_thread(subprocess.run, ["git", *words], cwd=project, check=True)
+        ran = tmp_path / "ran"
+        script = project / "evil.sh"
+        script.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+        script.chmod(0o755)
+        (project / ".gitattributes").write_text("* filter=evil diff=evil\n")
+        for key in ("core.fsmonitor", "filter.evil.smudge", "filter.evil.clean", "diff.evil.textconv", "core.pager"):
+            set_key = ["git", "config", key, str(script)]
+            await asyncio.to_thread(subprocess.run, set_key, cwd=project, check=True)
+        planned = await commanded(session, "rm -f calc.py")
+        assert did(planned) == {"calc.py": "bring back"}
+        await session.agent.put_back(planned)
+        assert not ran.exists()
+
+
+async def test_what_cannot_be_put_back_is_said(tmp_path: Path) -> None:
+    limits = {"file_history.max_file_bytes": "1000", "file_history.max_files": "20"}
+    project = tmp_path / "project"
+    async with talking(tmp_path, limits) as session:
+        (project / "large.bin").write_bytes(bytes(5_000))
+        told = await say(session, "run echo more >> large.bin")
+        (notice,) = (event for event in told if isinstance(event, events.Notice))
+        assert "large.bin cannot be put back: it is larger than 1,000 bytes." in notice.text
+        planned = await plan_of(session.agent)
+        assert (planned.steps, planned.impossible) == (
+            (),
+            (("large.bin", "not kept: it is larger than 1,000 bytes"),),
+        )
+        for number in range(20):
+            (project / f"{number}.txt").write_text("x")
+        told = await say(session, "run echo more >> calc.py")
+        (notice,) = (event for event in told if isinstance(event, events.Notice))
+        assert "more than 20 files" in notice.text
+        assert (await plan_of(session.agent)).gaps == (notice.text,)
+        # Said once, and a file tool keeps its files all the same.
+        told = await say(session, "run echo more >> calc.py")
+        assert not [event for event in told if isinstance(event, events.Notice)]
+
+
+async def test_a_file_seen_through_a_changed_ignore_rule_is_never_removed(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        (project / ".gitignore").write_text("*.env\n")
+        (project / "own.env").write_text("secret\n")
+        planned = await commanded(session, "rm .gitignore; echo x > new.env")
+        assert did(planned) == {".gitignore": "bring back", "new.env": "remove"}
+        assert "came into view" in planned.gaps[0]
+        await session.agent.put_back(planned)
+        assert names(project, "*.env") == ["own.env"]
+
+
+async def test_a_link_is_put_back_and_never_followed(tmp_path: Path) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "calc.py").write_text("not to be touched\n")
+    async with talking(tmp_path) as session:
+        (project / "link").symlink_to("calc.py")
+        planned = await commanded(session, "ln -sfn /etc/passwd link; mkdir sub; echo x > sub/calc.py")
+        await session.agent.put_back(planned)
+        assert os.readlink(project / "link") == "calc.py"  # noqa: PTH115
+        planned = await commanded(session, "mkdir sub; echo x > sub/calc.py")
+        # Somebody puts a link to the outside in a folder's place.
+        shutil.rmtree(project / "sub")
+        (project / "sub").symlink_to(outside)
+        planned = await plan_of(session.agent)
+        await session.agent.put_back(planned, overwrite=True)
+        assert (outside / "calc.py").read_text() == "not to be touched\n"
+
+
+async def test_a_call_that_was_stopped_is_put_back_too(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        async for _ in session.agent.run("run echo half > half.txt; echo seen; sleep 30"):
+            if (project / "half.txt").exists():
+                session.agent.interrupt()
+        kept = [entry for entry in session.agent.engine.view.log if isinstance(entry, FilesKept)]
+        changed = [entry for entry in session.agent.engine.view.log if isinstance(entry, FilesChanged)]
+        assert [entry.kept for entry in changed] == [entry.seq for entry in kept]
+        assert did(await plan_of(session.agent)) == {"half.txt": "remove"}
+
+
+async def reply(session: Session, text: str) -> Reply:
+    return await run_command(session.agent, text)
+
+
+async def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        await say(session, "run echo one > one.txt; echo two > two.txt")
+        (project / "two.txt").write_text("mine\n")
+        seq = session.agent.prompts()[0].seq
+        shown = await reply(session, f"/rewind {seq} diff")
+        assert shown.title == "1 file can be put back, 1 changed by somebody else"
+        assert "two.txt: changed since by somebody else" in shown.text
+        assert "-one" in shown.text
+        assert (await reply(session, f"/rewind {seq} nonsense")).failed
+        assert (await reply(session, f"/rewind {seq + 1} files")).failed
+        done = await reply(session, f"/rewind {seq} both")
+        assert "1 file put back" in done.text
+        assert names(project, "*.txt") == ["two.txt"]
+        assert session.agent.prompts() == ()
+        await say(session, "run echo one > one.txt")
+        seq = session.agent.prompts()[0].seq
+        done = await reply(session, f"/rewind {seq}")
+        assert "The files stay as they are" in done.text
+        assert names(project, "*.txt") == ["one.txt", "two.txt"]
+        # What a branch that was left has changed can be put back all the same.
+        assert (await reply(session, "/undo-edits diff")).title == "1 file can be put back"
+        assert not (await reply(session, "/undo-edits")).failed
+        assert names(project, "*.txt") == ["two.txt"]

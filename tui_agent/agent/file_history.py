@@ -1,0 +1,252 @@
+"""What tools change in files, kept before they do it, and put back when the user wants that.
+
+Around each call that may change files two entries are made: `FilesKept` before it, once the contents that are known to
+go are on disk, and `FilesChanged` with its result. A program that is killed in between leaves the first one alone,
+which says what may have happened.
+"""
+
+import os
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tui_agent.agent.record import Record
+from tui_agent.aside import aside
+from tui_agent.conversation.entries import AnyEntry, FileChange, FilesChanged, FilesKept
+from tui_agent.conversation.file_changes import files_since, newest_changes, newest_words, unfinished
+from tui_agent.conversation.log import Log
+from tui_agent.durable import to_completion
+from tui_agent.tools.base import Access, ToolFailure
+from tui_agent.tools.files.confined import clear_leftovers
+from tui_agent.tools.files.put_back import GONE, FileStep, PutBack, as_change, plan, put_back
+from tui_agent.tools.files.states import Seen, look_at, missing_folders
+from tui_agent.tools.files.tree import Kept, Tree, TreeLimits
+from tui_agent.tools.gate.workspace import shown
+
+KEPT_EARLIER: Final = "what it was before the turn is kept, not this"
+"""Why a content is not kept that a tool makes and changes again in the same turn."""
+
+UNKEPT_NAMED: Final = 3
+"""Files that a notice names."""
+
+
+class PutBackDone(NamedTuple):
+    """The files that were put back, and those that were not, with the reason; all by their names, untrusted."""
+
+    done: tuple[FileStep, ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+class FileHistory:
+    """Keeps what the tools of one session change in files. `folders` are looked through around a command, the first one
+    is what names are relative to; what lies in the `excluded` ones is the program's own.
+    """
+
+    def __init__(self, kept: Kept, folders: Sequence[Path], excluded: Iterable[Path], limits: TreeLimits) -> None:
+        self._kept = kept
+        self._root = folders[0]
+        self._excluded = tuple(excluded)
+        self._limits = limits
+        self._news: list[str] = []
+        self._told: set[str] = set()
+        self._trees = [
+            Tree(folder, self._excluded, kept, limits)
+            for folder in folders
+            if not any(folder != other and folder.is_relative_to(other) for other in folders)
+        ]
+
+    @asynccontextmanager
+    async def watching(self, call_id: str, accesses: Sequence[Access], record: Record) -> AsyncIterator[None]:
+        """Keep what a call with these accesses changes meanwhile. Raises `StorageError`, before the call alone."""
+        paths, tree = self._touched(accesses)
+        if not paths and not tree:
+            yield
+            return
+        before = await aside(lambda: self._before(paths, record.view.log))
+        if tree:
+            for each in self._trees:
+                await each.look()
+        self._heed(_paths(before))
+        kept = await record.append(FilesKept(call=call_id, files=before, tree=tree))
+        try:
+            yield
+        finally:
+            # With the call's result, which comes next, cancelled or not.
+            record.append_soon(await to_completion(self._changed(kept, before, tree)))
+
+    def take_news(self) -> tuple[str, ...]:
+        """Sentences about what cannot be put back, each said once."""
+        news, self._news = tuple(self._news), []
+        return news
+
+    def plan(self, log: Log, seq: int) -> PutBack:
+        """What putting files back to before entry `seq` would do. Slow: it reads files."""
+        return plan(seq, files_since(log, seq), self._root, self._kept.read)
+
+    async def put_back(self, planned: PutBack, record: Record, *, overwrite: bool = False) -> PutBackDone:
+        """Do what was planned, except with files that are otherwise by now; `overwrite` those of somebody else as well.
+
+        What stands there is kept first. Raises `StorageError`, and then nothing has changed.
+        """
+        return await to_completion(self._put_back(planned, record, overwrite))
+
+    def newest(self, log: Log, *, redo: bool = False) -> PutBack | None:
+        """What putting back the changes of the newest turn that has any would do; with `redo`, what undoing the newest
+        putting back would. None where there is none. Slow: it reads files.
+        """
+        newest = newest_changes(log)
+        seq = newest.put_back if redo else newest.changes
+        return self.plan(log, seq) if seq else None
+
+    def resume(self, log: Iterable[AnyEntry]) -> None:
+        """Go on after these entries: heed the files they name, and remove what a killed program left beside them."""
+        known = list(log)
+        self._heed(path for entry in known if isinstance(entry, FilesChanged) for path in _paths(entry.files))
+        for begun in unfinished(known):
+            for change in begun.files:
+                clear_leftovers(Path(change.path))
+
+    def close(self) -> None:
+        """Let the copies go that no command has changed."""
+        self._kept.close()
+
+    # Around a call
+
+    def _heed(self, paths: Iterable[Path]) -> None:
+        heeded = [path for path in paths if ".git" not in path.parts]
+        for tree in self._trees:
+            tree.heed(heeded)
+
+    def _touched(self, accesses: Sequence[Access]) -> tuple[list[Path], bool]:
+        """The files that a call may change, and whether it may change any."""
+        tree, paths = False, list[Path]()
+        for access in accesses:
+            if access.effect == "run":
+                tree = True
+            elif access.effect == "write" and not self._is_own(path := Path(access.target)):
+                if path.is_dir():
+                    tree = True
+                else:
+                    paths.append(path)
+        return paths, tree
+
+    def _is_own(self, path: Path) -> bool:
+        inside = (folder for folder in self._excluded if not self._root.is_relative_to(folder))
+        return any(path.is_relative_to(folder) for folder in inside)
+
+    def _before(self, paths: Iterable[Path], log: Log) -> tuple[FileChange, ...]:
+        """The files as they are; what is not kept of them yet since the user's newest words is kept."""
+        past = {file.path: file for file in files_since(log, newest_words(log)).files}
+        found: list[FileChange] = []
+        for path in paths:
+            if not _is_text(path):
+                continue
+            seen = look_at(path, self._limits.file_bytes)
+            known = past.get(str(path))
+            unkept = KEPT_EARLIER
+            if known is None or known.broken or seen.state not in known.possible:
+                unkept = self._keep(seen)
+            made = missing_folders(path) if seen.state.kind == "absent" else 0
+            found.append(FileChange(str(path), seen.state, seen.state, unkept, made))
+        return tuple(found)
+
+    def _keep(self, seen: Seen) -> str:
+        """Keep a content; why that is not so."""
+        if seen.state.kind == "absent":
+            return ""
+        if seen.state.kind == "other":
+            return "it cannot be read, or is no file"
+        if seen.content is None:
+            return f"it is larger than {self._limits.file_bytes:,} bytes"
+        return self._kept.keep(seen.content)
+
+    async def _changed(self, kept: int, before: Sequence[FileChange], tree: bool) -> FilesChanged:
+        files = [
+            change
+            for change in await aside(lambda: [_as_now(change) for change in before])
+            if change.before != change.after
+        ]
+        gaps: list[str] = []
+        if tree:
+            for each in self._trees:
+                changes = await each.changes()
+                known = {change.path for change in before}
+                files += (change for change in changes.files if change.path not in known)
+                gaps += changes.gaps
+        self._tell(files, gaps)
+        return FilesChanged(kept=kept, files=tuple(files), gaps=tuple(dict.fromkeys(gaps)))
+
+    def _tell(self, files: Iterable[FileChange], gaps: Iterable[str]) -> None:
+        reasons: dict[str, list[str]] = {}
+        for change in files:
+            if change.unkept and change.unkept != KEPT_EARLIER:
+                reasons.setdefault(change.unkept, []).append(change.path)
+        said = [*gaps, *(_unkept(paths, why) for why, paths in reasons.items())]
+        self._news += [text for text in said if text not in self._told]
+        self._told.update(said)
+
+    # Putting back
+
+    async def _put_back(self, planned: PutBack, record: Record, overwrite: bool) -> PutBackDone:
+        steps = planned.steps if overwrite else planned.ours
+        failed: list[tuple[str, str]] = []
+        ready: list[FileStep] = []
+        done: list[FileStep] = []
+
+        def keep() -> tuple[FileChange, ...]:
+            changes: list[FileChange] = []
+            for step in steps:
+                seen = look_at(Path(step.path), self._limits.file_bytes)
+                if seen.state != step.now:
+                    failed.append((step.name, "changed by somebody else just now"))
+                    continue
+                unkept = self._keep(seen)
+                if unkept and step.others:
+                    failed.append((step.name, f"left as it is: what somebody else made of it is lost then; {unkept}"))
+                    continue
+                ready.append(step)
+                changes.append(msgspec.structs.replace(as_change(step), unkept=unkept))
+            return tuple(changes)
+
+        def act() -> None:
+            for step in ready:
+                content = b"" if step.then.kind == "absent" else self._kept.read(step.then.sha256)
+                if content is None:
+                    failed.append((step.name, GONE))
+                    continue
+                try:
+                    put_back(step, content)
+                    done.append(step)
+                except ToolFailure as failure:
+                    failed.append((step.name, failure.why))
+
+        changes = {change.path: change for change in await aside(keep)}
+        if changes:
+            kept = await record.append(FilesKept(since=planned.seq, files=tuple(changes.values())))
+            await aside(act)
+            await record.append(FilesChanged(kept=kept, files=tuple(changes[step.path] for step in done)))
+        return PutBackDone(tuple(done), tuple(failed))
+
+
+def _paths(changes: Iterable[FileChange]) -> Iterator[Path]:
+    return (Path(change.path) for change in changes)
+
+
+def _as_now(change: FileChange) -> FileChange:
+    return msgspec.structs.replace(change, after=look_at(Path(change.path), 0).state)
+
+
+def _unkept(paths: Sequence[str], why: str) -> str:
+    named = ", ".join(shown(path, 200) for path in paths[:UNKEPT_NAMED])
+    more = f" and {len(paths) - UNKEPT_NAMED:,} more" if len(paths) > UNKEPT_NAMED else ""
+    return f"{named}{more} cannot be put back: {why}."
+
+
+def _is_text(path: Path) -> bool:
+    with suppress(UnicodeEncodeError):
+        os.fspath(path).encode()
+        return True
+    return False

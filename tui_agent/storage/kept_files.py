@@ -1,0 +1,165 @@
+"""Contents of files as they were before a tool changed them, beside the log that names them by their SHA-256.
+
+A content that an entry names is whole and synced before that entry. What a command might change is copied beforehand
+to a file without a name, the *stash*, which goes with the program, however that ends.
+"""
+
+import os
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from functools import wraps
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryFile
+from threading import Lock
+from typing import IO, Final, NamedTuple, ParamSpec
+
+from tui_agent.durable import make_private_folder, write_file
+from tui_agent.storage.errors import explained
+
+Asked = ParamSpec("Asked")
+
+KEPT_FOLDER: Final = "files"
+NO_ROOM: Final = "there was no room left to keep it"
+GONE: Final = "its copy is gone"
+DIGEST_LENGTH: Final = 64
+"""Characters of a SHA-256 in hex."""
+
+
+def kept_path(digest: str) -> str:
+    """Where a content is kept, relative to the session's folder."""
+    return f"{KEPT_FOLDER}/{digest[:2]}/{digest[2:]}"
+
+
+class _Place(NamedTuple):
+    """Where a content lies in the stash, in bytes."""
+
+    start: int
+    size: int
+
+
+def _told(keeps: Callable[Asked, str]) -> Callable[Asked, str]:
+    """Take what the operating system refuses for the reason why something is not kept."""
+
+    @wraps(keeps)
+    def keeping(*args: Asked.args, **kwargs: Asked.kwargs) -> str:
+        try:
+            return keeps(*args, **kwargs)
+        except OSError as error:
+            return f"it could not be kept ({error.strerror or error})"
+
+    return keeping
+
+
+class KeptFiles:
+    """The kept contents of the session in `folder`, at most `max_bytes` of them. Every call may touch the disk.
+
+    What keeps says why it did not, in a few words, and nothing where it did: a change goes on either way.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._session = folder
+        self._folder = folder / KEPT_FOLDER
+        self._max_bytes = max_bytes
+        self._digests: set[str] | None = None
+        self._kept_bytes = 0
+        self._stash: IO[bytes] | None = None
+        self._stashed: dict[str, _Place] = {}
+        self._stashed_bytes = 0
+        self._one_at_a_time = Lock()
+
+    @_told
+    def keep(self, content: bytes) -> str:
+        """Keep a content for good."""
+        with self._one_at_a_time:
+            return self._keep(content, sha256(content).hexdigest())
+
+    @_told
+    def stash(self, content: bytes, digest: str) -> str:
+        """Copy a content that may be needed."""
+        with self._one_at_a_time:
+            if digest in self._known() or digest in self._stashed:
+                return ""
+            if not self._has_room(len(content)):
+                return NO_ROOM
+            if self._stash is None:
+                make_private_folder(self._session)
+                self._stash = TemporaryFile(dir=self._session, buffering=0)  # noqa: SIM115 - it lives as long as this
+            if os.pwrite(self._stash.fileno(), content, self._stashed_bytes) < len(content):
+                return NO_ROOM
+            self._stashed[digest] = _Place(self._stashed_bytes, len(content))
+            self._stashed_bytes += len(content)
+            return ""
+
+    @_told
+    def keep_stashed(self, digest: str) -> str:
+        """Keep for good what was stashed."""
+        with self._one_at_a_time:
+            if digest in self._known():
+                return ""
+            place = self._stashed.get(digest)
+            if place is None or self._stash is None:
+                return GONE
+            content = os.pread(self._stash.fileno(), place.size, place.start)
+            return self._keep(content, digest) if sha256(content).hexdigest() == digest else GONE
+
+    def read(self, digest: str) -> bytes | None:
+        """A kept content; None where it is gone, or no longer what was kept."""
+        try:
+            content = self._path(digest).read_bytes()
+        except OSError:
+            return None
+        return content if sha256(content).hexdigest() == digest else None
+
+    def forget_others(self, needed: Collection[str]) -> None:
+        """Remove what nothing names: what an earlier run kept when it was killed. Raises `StorageError`."""
+        with self._one_at_a_time, explained(self._folder):
+            if not self._folder.exists():
+                return
+            for path in self._folder.glob("*/*"):
+                if self._digest(path) not in needed:
+                    path.unlink(missing_ok=True)
+            for folder in (*self._folder.iterdir(), self._folder):
+                with suppress(OSError):
+                    folder.rmdir()
+            self._digests = None
+
+    def close(self) -> None:
+        """Let the stash go."""
+        with self._one_at_a_time:
+            if self._stash is not None:
+                self._stash.close()
+            self._stash = None
+            self._stashed.clear()
+
+    def _keep(self, content: bytes, digest: str) -> str:
+        known = self._known()
+        if digest not in known:
+            # What is stashed already takes its room once.
+            if digest not in self._stashed and not self._has_room(len(content)):
+                return NO_ROOM
+            path = self._path(digest)
+            make_private_folder(path.parent)
+            write_file(path, content)
+            known.add(digest)
+            self._kept_bytes += len(content)
+        return ""
+
+    def _known(self) -> set[str]:
+        if self._digests is None:
+            self._digests, self._kept_bytes = set(), 0
+            for path in self._folder.glob("*/*"):
+                if len(digest := self._digest(path)) == DIGEST_LENGTH:
+                    self._digests.add(digest)
+                    self._kept_bytes += path.stat().st_size
+        return self._digests
+
+    def _has_room(self, size: int) -> bool:
+        return self._kept_bytes + self._stashed_bytes + size <= self._max_bytes
+
+    def _path(self, digest: str) -> Path:
+        return self._session / kept_path(digest)
+
+    @staticmethod
+    def _digest(path: Path) -> str:
+        return f"{path.parent.name}{path.name}"

@@ -1,0 +1,241 @@
+"""Putting files back as they were: what that would change, and doing it file by file, each whole or not at all.
+
+A file is put back only where it is as the log says it was left. What somebody else has made of it since is named, and
+stays unless that is asked for; its content is kept first, then.
+"""
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from tui_agent.conversation.entries import FileChange, FileState
+from tui_agent.conversation.file_changes import FilePast, FilesPast
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.files.confined import explained, folder_of, make_folders, temporary_name
+from tui_agent.tools.files.diffs import unified
+from tui_agent.tools.files.states import Stamp, look_at, look_in
+from tui_agent.tools.gate.workspace import shown
+
+Does: TypeAlias = Literal["restore", "bring back", "remove", "mode"]
+
+MAX_DIFFED: Final = 2_000_000
+"""Bytes of the largest file of which a diff is shown."""
+
+CHANGED_SINCE: Final = "changed since by somebody else"
+CHANGED_BETWEEN: Final = "changed by somebody else in between"
+CUT_SHORT: Final = "changed since, by a call that was cut short or by somebody else"
+NO_FILE: Final = "no file or link stands there now"
+NOT_KEPT: Final = "not kept: {why}"
+GONE: Final = "its kept content is gone or damaged"
+
+_UNTEXT: Final = "Its content is not text, or large: {before:,} bytes now, {after:,} then."
+
+
+class FileStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One file that can be put back: what that does, from which state to which, and the unified diff of it.
+
+    `others` says what somebody else has done to it (empty: nothing); then it stays, unless it is to be overwritten.
+    """
+
+    path: str
+    name: str
+    does: Does
+    now: FileState
+    then: FileState
+    diff: str = ""
+    others: str = ""
+    made: int = 0
+
+
+class PutBack(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What putting files back to before entry `seq` would do. Names and diffs are untrusted text.
+
+    `steps` can be done; `impossible` are files that were changed and cannot be put back, with the reason; `gaps` are
+    sentences about changes that are not known.
+    """
+
+    seq: int
+    steps: tuple[FileStep, ...] = ()
+    impossible: tuple[tuple[str, str], ...] = ()
+    gaps: tuple[str, ...] = ()
+
+    @property
+    def ours(self) -> tuple[FileStep, ...]:
+        """The steps that undo what nobody else has touched."""
+        return tuple(step for step in self.steps if not step.others)
+
+    @property
+    def theirs(self) -> tuple[FileStep, ...]:
+        """Those of files that somebody else has changed."""
+        return tuple(step for step in self.steps if step.others)
+
+    @property
+    def diff(self) -> str:
+        """What `ours` would change, as one text."""
+        return "\n".join(step.diff for step in self.ours if step.diff)
+
+    def __bool__(self) -> bool:
+        return bool(self.steps or self.impossible or self.gaps)
+
+
+Read: TypeAlias = Callable[[str], bytes | None]
+"""Gives a kept content by its SHA-256; None where it is gone."""
+
+
+def plan(seq: int, past: FilesPast, root: Path, read: Read) -> PutBack:
+    """What putting the files of `past` back would do, as they are now. Reads files."""
+    steps: list[FileStep] = []
+    impossible: list[tuple[str, str]] = []
+    for file in past.files:
+        path = Path(file.path)
+        name = shown(str(path.relative_to(root)) if path.is_relative_to(root) else file.path)
+        seen = look_at(path, MAX_DIFFED)
+        now = seen.state
+        if now == file.then:
+            continue
+        why = _impossible(file, now, read)
+        if why:
+            impossible.append((name, why))
+            continue
+        diff = _diff(name, now, seen.content, file.then, read)
+        steps.append(
+            FileStep(file.path, name, _does(now, file.then), now, file.then, diff, _others(file, now), file.made)
+        )
+    return PutBack(seq, tuple(steps), tuple(impossible), past.gaps)
+
+
+def as_change(step: FileStep) -> FileChange:
+    """A step as the log has it."""
+    return FileChange(step.path, step.now, step.then)
+
+
+def put_back(step: FileStep, content: bytes) -> None:
+    """Put one file back: whole, with its mode, synced, and only where it still is as the step says.
+
+    `content` is that of `step.then`. Raises ToolFailure; nothing has changed then.
+    """
+    path = Path(step.path)
+    with explained(path):
+        if step.then.kind == "absent":
+            _remove(path, step)
+            return
+        if sha256(content).hexdigest() != step.then.sha256:
+            raise ToolFailure(f"{step.name}: {GONE}.", "Nothing was done to it.")
+        make_folders(path.parent)
+        with folder_of(path) as folder:
+            temporary = temporary_name(path)
+            try:
+                if step.then.kind == "link":
+                    os.symlink(os.fsdecode(content), temporary, dir_fd=folder)
+                else:
+                    _fill(temporary, folder, content, step.then.mode)
+                _require(step, path, folder)
+                os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
+                raise
+            _sync(path.parent)
+
+
+def _impossible(file: FilePast, now: FileState, read: Read) -> str:
+    if now.kind == "other":
+        return NO_FILE
+    if file.then.kind == "absent":
+        return ""
+    if file.unkept or file.then.kind == "other" or not file.then.sha256:
+        return NOT_KEPT.format(why=file.unkept or "it was no file or link")
+    return GONE if read(file.then.sha256) is None else ""
+
+
+def _others(file: FilePast, now: FileState) -> str:
+    if now not in file.possible:
+        return CUT_SHORT if file.unsure else CHANGED_SINCE
+    return CHANGED_BETWEEN if file.broken else ""
+
+
+def _does(now: FileState, then: FileState) -> Does:
+    if then.kind == "absent":
+        return "remove"
+    if now.kind == "absent":
+        return "bring back"
+    return "mode" if (now.kind, now.sha256) == (then.kind, then.sha256) else "restore"
+
+
+def _diff(name: str, now: FileState, content: bytes | None, then: FileState, read: Read) -> str:
+    if then.size > MAX_DIFFED:
+        before, after = _text(content), None
+    else:
+        before, after = _text(content), _text(read(then.sha256) if then.sha256 else b"")
+    if now.kind == "absent":
+        before = ""
+    heads = [f"--- {name}", f"+++ {name}"]
+    if now.mode != then.mode and now.kind == then.kind == "file":
+        heads.append(f"mode {now.mode:o} to {then.mode:o}")
+    if before is None or after is None:
+        return "\n".join((*heads, _UNTEXT.format(before=now.size, after=then.size)))
+    changed = unified(before, after, name)
+    return "\n".join((*heads, *changed.split("\n")[2:]))
+
+
+def _text(content: bytes | None) -> str | None:
+    if content is None or b"\0" in content:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _fill(name: str, folder: int, content: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fchmod(stream.fileno(), mode)
+        os.fsync(stream.fileno())
+
+
+def _require(step: FileStep, path: Path, folder: int) -> None:
+    """Refuse where the file is no longer as it was looked at."""
+    seen = look_in(folder, path.name, 0)
+    found = _stamp_in(folder, path.name)
+    if seen.state != step.now or found != seen.stamp:
+        raise ToolFailure(f"{step.name} was changed by somebody else just now.", "Nothing was done to it.")
+
+
+def _stamp_in(folder: int, name: str) -> Stamp | None:
+    try:
+        return Stamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+
+
+def _remove(path: Path, step: FileStep) -> None:
+    with folder_of(path) as folder:
+        _require(step, path, folder)
+        os.unlink(path.name, dir_fd=folder)
+    _sync(path.parent)
+    # The folders that were made for it go too, where nothing else is in them.
+    for above in list(path.parents)[: step.made]:
+        try:
+            with folder_of(above) as folder:
+                if stat.S_ISDIR(os.stat(above.name, dir_fd=folder, follow_symlinks=False).st_mode):
+                    os.rmdir(above.name, dir_fd=folder)
+        except OSError:
+            return
+
+
+def _sync(folder: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

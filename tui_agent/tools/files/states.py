@@ -1,0 +1,116 @@
+"""What a file is at one time: its kind, mode, size and the SHA-256 of its content. No link is ever followed."""
+
+import os
+import stat
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tui_agent.conversation.entries import FileState
+from tui_agent.tools.files.confined import folder_of
+
+MAX_HASHED: Final = 256_000_000
+"""Bytes of the largest file whose content is looked at."""
+
+UNREADABLE: Final = FileState(kind="other")
+ABSENT: Final = FileState()
+
+_CHUNK = 1 << 20
+_ATTEMPTS = 3
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
+
+
+class Seen(NamedTuple):
+    """A file as it was found. `content`: all of it, where it is no larger than was asked for."""
+
+    state: FileState
+    content: bytes | None = None
+    found: os.stat_result | None = None
+
+    @property
+    def stamp(self) -> "Stamp | None":
+        """What tells whether it has changed; None where there is nothing."""
+        return Stamp.of(self.found) if self.found is not None else None
+
+
+class Stamp(NamedTuple):
+    """What changes when a file is written to or replaced: times in ns, size in bytes, inode and mode."""
+
+    mtime_ns: int
+    ctime_ns: int
+    size: int
+    inode: int
+    mode: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> "Stamp":
+        return cls(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
+
+
+def look_at(path: Path, keep: int) -> Seen:
+    """The file at the resolved `path`, with its content where that has at most `keep` bytes.
+
+    What cannot be read, or is reached over a link, is ``other``.
+    """
+    try:
+        with folder_of(path) as folder:
+            return look_in(folder, path.name, keep)
+    except _NOT_THERE:
+        return Seen(ABSENT)
+    except OSError:
+        return Seen(UNREADABLE)
+
+
+def look_in(folder: int, name: str, keep: int) -> Seen:
+    """The same in the folder that the descriptor `folder` is open on."""
+    for _ in range(_ATTEMPTS):
+        try:
+            before = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            seen = _look(folder, name, before, keep)
+            after = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except _NOT_THERE:
+            return Seen(ABSENT)
+        except OSError:
+            return Seen(UNREADABLE)
+        if Stamp.of(before) == Stamp.of(after):
+            return seen
+    # Somebody writes to it without a pause.
+    return Seen(UNREADABLE, found=before)
+
+
+def missing_folders(path: Path) -> int:
+    """How many of the folders above `path`, the nearest ones, are not there."""
+    count = 0
+    for folder in path.parents:
+        if os.path.lexists(folder):
+            break
+        count += 1
+    return count
+
+
+def _look(folder: int, name: str, found: os.stat_result, keep: int) -> Seen:
+    if stat.S_ISLNK(found.st_mode):
+        target = os.fsencode(os.readlink(name, dir_fd=folder))
+        return Seen(FileState("link", 0, len(target), sha256(target).hexdigest()), target, found)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_HASHED:
+        return Seen(UNREADABLE, found=found)
+    digest, whole = sha256(), bytearray()
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    size = 0
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            if size <= keep:
+                whole += chunk
+    state = FileState("file", stat.S_IMODE(found.st_mode), size, digest.hexdigest())
+    return Seen(state, bytes(whole) if size <= keep else None, found)
+
+
+def real_and_plain(path: Path) -> bool:
+    """Whether an absolute path leads over no link and can be written in a log."""
+    with suppress(OSError, ValueError, UnicodeEncodeError):
+        str(path).encode()
+        return path.is_absolute() and os.path.realpath(path.parent) == str(path.parent)
+    return False

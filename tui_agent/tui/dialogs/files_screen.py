@@ -1,0 +1,164 @@
+"""The files that can be put back, with the diff of it, before it is done."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import ClassVar, Final, NamedTuple
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+from typing_extensions import override
+
+from tui_agent.agent.file_texts import DOES, plan_title
+from tui_agent.text import clean, displayed, one_line
+from tui_agent.tools.files.put_back import FileStep, PutBack
+from tui_agent.tui.app.branches import OVERWRITING
+from tui_agent.tui.app.theme import Glyphs
+from tui_agent.tui.cards.diffs import read_diff
+from tui_agent.tui.cards.lines import Line, Run, breaks, make_line
+from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.dialogs.dialog import Dialog
+from tui_agent.tui.dialogs.permission import LOW_SCREEN
+from tui_agent.tui.dialogs.row_list import Row, RowList
+
+MAX_ROWS: Final = 5_000
+"""Lines of all diffs together that are shown."""
+MAX_LINE: Final = 2_000
+"""Characters of a line that are shown."""
+OTHER_LINES, OTHER_LINES_LOW = 10, 3
+"""Lines of the dialog beside its rows, and of air around it; on a low screen it names no keys."""
+
+REWIND_KEYS: Final = "Enter both, f files alone, c conversation alone, Esc cancels"
+UNDO_KEYS: Final = "Enter puts them back, Esc cancels"
+_THEIRS: Final = "o puts back what somebody else changed, too"
+_STAY: Final = "o lets what somebody else changed stay"
+
+
+class Piece(NamedTuple):
+    """A line of text, in the style that a `Palette` has under this name."""
+
+    text: str
+    style: str = "base"
+
+
+class FilesScreen(Dialog[str | None]):
+    """Ends with ``both``, ``files`` or ``conversation``, with `OVERWRITING` behind it where that was wanted, or None.
+
+    `rewinds`: the conversation may be rewound as well; else there is only ``files``.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,ctrl+c", "leave", "Cancel", show=False),
+        Binding("enter,y", "take('')", "Put back", show=False),
+        Binding("f", "take('files')", "Files alone", show=False),
+        Binding("c", "take('conversation')", "Conversation alone", show=False),
+        Binding("o", "overwrite", "What others changed", show=False),
+    ]
+
+    def __init__(self, title: str, planned: PutBack, glyphs: Glyphs, *, rewinds: bool) -> None:
+        super().__init__()
+        self._title = one_line(title, 80)
+        self._planned = planned
+        self._rewinds = rewinds
+        self._overwrite = False
+        self._rows = RowList(glyphs, in_dialog=True)
+        self._told = Static("", markup=False, classes="dialog-keys")
+        self._drawn: tuple[int, bool] | None = None
+
+    @override
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
+            yield self._rows
+            yield self._told
+
+    def on_mount(self) -> None:
+        """The keys are for the diff."""
+        self._rows.focus()
+        self.call_after_refresh(self._draw)
+
+    def on_resize(self) -> None:
+        """Break the lines anew."""
+        self.call_after_refresh(self._draw)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click beside the dialog leaves everything as it is."""
+        if event.widget is self:
+            self.dismiss(None)
+
+    def action_leave(self) -> None:
+        """Leave everything as it is."""
+        self.dismiss(None)
+
+    def action_take(self, what: str) -> None:
+        """Have it done."""
+        what = what or ("both" if self._rewinds else "files")
+        if not self._rewinds and what != "files":
+            return
+        if what != "conversation" and not (self._planned.steps if self._overwrite else self._planned.ours):
+            self.app.bell()
+            return
+        self.dismiss(what + OVERWRITING if self._overwrite else what)
+
+    def action_overwrite(self) -> None:
+        """Put back what somebody else has changed as well, or let it stay."""
+        if self._planned.theirs:
+            self._overwrite = not self._overwrite
+            self._draw()
+
+    def _draw(self) -> None:
+        width = self._rows.measure
+        if (width, self._overwrite) == self._drawn:
+            return
+        self._drawn = width, self._overwrite
+        rows = [
+            Row(partial(_draw_piece, line[start:end], piece.style))
+            for piece in pieces(self._planned, overwrite=self._overwrite)
+            for line in (displayed(clean(piece.text)[:MAX_LINE]),)
+            for start, end, _ in breaks(line, width)
+        ]
+        self._rows.show(rows)
+        height = self.app.size.height
+        low = height < LOW_SCREEN
+        self._rows.styles.height = min(len(rows), max(1, height - (OTHER_LINES_LOW if low else OTHER_LINES)))
+        keys = REWIND_KEYS if self._rewinds else UNDO_KEYS
+        theirs = f"\n{_STAY if self._overwrite else _THEIRS}" if self._planned.theirs else ""
+        self._told.styles.height = 2 if theirs else 1
+        self._told.update(keys + theirs)
+        self._told.display = not low
+
+
+def pieces(planned: PutBack, *, overwrite: bool) -> Iterator[Piece]:
+    """What would be done and what would not, then the diffs."""
+    yield Piece(plan_title(planned), "strong")
+    done = planned.steps if overwrite else planned.ours
+    left = [] if overwrite else [(step.name, step.others) for step in planned.theirs]
+    for name, why in (*left, *planned.impossible):
+        yield Piece(f"stays: {name} ({why})", "warning")
+    for gap in planned.gaps:
+        yield Piece(gap, "warning")
+    yield from _diffs(done)
+
+
+def _diffs(steps: Sequence[FileStep]) -> Iterator[Piece]:
+    shown = 0
+    for step in steps:
+        yield Piece("")
+        theirs = f", {step.others}" if step.others else ""
+        yield Piece(f"{step.name}: {DOES[step.does]}{theirs}", "accent")
+        rows = read_diff(step.diff)
+        if not rows:
+            yield from (Piece(f"  {line}", "muted") for line in step.diff.split("\n")[2:])
+        for row in rows[: max(0, MAX_ROWS - shown)]:
+            style = {"+": "added", "-": "removed"}.get(row.sign, "muted")
+            yield Piece(f"{row.number or '':>5} {row.sign if row.sign != '@' else ' '} {row.text}", style)
+        if shown + len(rows) > MAX_ROWS:
+            yield Piece(f"  {shown + len(rows) - MAX_ROWS:,} more lines of this diff", "muted")
+        shown += len(rows)
+
+
+def _draw_piece(text: str, style: str, width: int, look: Look) -> Line:
+    return make_line([Run(text or " ", getattr(look.palette, style))])
