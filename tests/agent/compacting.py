@@ -10,6 +10,7 @@ SETTINGS = {
     "model.id": "claude-opus-5-5",
     "compaction.threshold_by_tier.frontier": "0.15",
     "clearing.by_price": "false",
+    "compaction.background": "false",
 }
 """Of a window of 200,000 tokens 30,000 are enough for a compaction."""
 

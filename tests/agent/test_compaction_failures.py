@@ -34,6 +34,8 @@ from tui_agent.session import Session
 ROOT = Path(__file__).resolve().parents[2]
 OFFLINE = {"compaction.thrift": "0", "clearing.by_price": "false"}
 EARLY = {"compaction.threshold": "0.3", "context.max_tokens": "1024", "compaction.keep_recent_tokens": "200"}
+AWAITED = {"compaction.background": "false"}
+"""A turn waits for its summary, as it does where its request does not fit."""
 EVERY = 23
 """Steps of the event loop between two moments at which a compaction is stopped."""
 ASKED = ("read calc.py", "read test_calc.py", "find 'return' in .", "read calc.py and test_calc.py")
@@ -105,7 +107,7 @@ async def test_stopping_a_compaction_anywhere_leaves_the_old_view_or_the_new_one
 
 async def stop_key_after(ticks: int, folder: Path, name: str) -> bool:
     """Interrupt a turn that begins with a compaction; whether that was over by then."""
-    async with talking(folder, {**OFFLINE, **EARLY}, resume=name) as session:
+    async with talking(folder, {**OFFLINE, **EARLY, **AWAITED}, resume=name) as session:
         old, compacting, over = shown(session.agent.engine.view), False, False
         running = session.agent.run("find 'assert' in .")
         async for event in running:
@@ -300,6 +302,7 @@ async def test_a_compaction_during_a_parallel_step_leaves_the_step_whole(
 
     reader = Reader(parallel)
     more = {"compaction.threshold_by_tier.frontier": "0.45", "context.preset": "summary-only", "compaction.thrift": "0"}
+    more |= AWAITED
     async with reading_session(tmp_path, reader, monkeypatch, window=60_000, more=more) as (session, server):
         before = len(reader.own)
         told = await say(session, "Again, all at once.")

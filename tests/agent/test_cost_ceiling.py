@@ -298,6 +298,7 @@ async def test_a_summary_within_a_turn_stops_it_the_same_way(server: AnthropicSe
     asked = len(server.model_requests)
     due = {"context.context_window": str(tokens + 4_000), "context.max_tokens": "1024", "compaction.threshold": "0.3"}
     due |= {"compaction.threshold_by_tier.frontier": "0.3", "compaction.keep_recent_tokens": "500"}
+    due |= {"compaction.background": "false"}
     bound = {"agent.max_session_cost_usd": f"{spent_so_far + tokens * 0.05e-6:.6f}"}
     async with talking(tmp_path, {**OPUS, **due, **bound}, resume=name) as session:
         seen = await say(session, "Go on.")

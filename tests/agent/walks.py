@@ -39,13 +39,17 @@ MODELS: Final = {
 }
 WINDOW: Final = 36_000
 """Tokens: so small that every layer has to work within a few steps."""
+EARLY: Final = {f"compaction.threshold_by_tier.{tier}": "0.5" for tier in ("frontier", "mid", "small")}
 SIZES: Final = (40, 400, 4_000, 12_000, 40_000)
 
 
 def answering(request: ParsedRequest) -> Step:
     """What the model of a walk answers: its prompts say what it does."""
     if asks_for_summary(request):
-        return Step(text=HANDOVER)
+        # Some are written at once, some while much else happens, some fail.
+        chance = random.Random(len(request.prompt))
+        fails = Fault(kind="bad_request") if chance.random() < 0.15 else None
+        return Step(text=HANDOVER, delay=chance.choice((0.0, 0.0, 0.05, 0.3)), chunk=200, fault=fails)
     words = request.prompt.split()
     verb, number = (words[0], int(words[1])) if len(words) > 1 and words[1].isdigit() else ("", 0)
     fault = {"overflow": "context_overflow", "refuse": "bad_request"}.get(verb)
@@ -89,6 +93,8 @@ class Walk:
             "safety.small_tier_parent": "allow",
             "compaction.keep_recent_tokens": "2000",
             "context.preset": ("layered", "digest")[self.seed % 5 == 0],
+            # Early enough for a summary to be under way most of the time.
+            **(EARLY if self.seed % 2 else {}),
             "watchdog.mode": "off",
         }
 
@@ -179,7 +185,8 @@ class Walker:
         assert broken_rules(view.messages()) == [], kind
         assert View(entries).messages(view.policy) == view.messages(), f"after {kind} the fold is another at once"
         costs = [call.cost_usd or 0.0 for entry in entries if (call := model_call(entry)) is not None]
-        assert abs(sum(costs) - agent.tracker.session.cost_usd) < 1e-9, kind
+        # What a summary under way has cost is counted a moment before it is on disk.
+        assert abs(sum(costs) - agent.tracker.session.cost_usd) < 1e-9 or agent.engine.writing is not None, kind
         stats = agent.context_stats()
         assert sum(stats.categories.values()) == stats.tokens, kind
         if kind in ("rewind", "fork", "switch"):
@@ -315,6 +322,14 @@ async def swap(agent: Agent, chance: random.Random, tell: Callable[[], None]) ->
     await agent.swap_model(create_model(chance.choice(MODELS[provider])))
 
 
+async def type_prompt(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    await agent.prepare_ahead()
+
+
+async def stop_writing(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    agent.stop_writing()
+
+
 def some_items(agent: Agent, chance: random.Random) -> list[int]:
     numbers = [item.seq for item in agent.items()]
     return chance.sample(numbers, min(len(numbers), chance.randint(1, 3)))
@@ -338,6 +353,8 @@ STEPS: Final[Mapping[str, tuple[int, Do]]] = {
     "fork": (3, fork),
     "switch": (4, switch),
     "swap": (2, swap),
+    "type": (3, type_prompt),
+    "stop writing": (2, stop_writing),
 }
 
 

@@ -12,6 +12,7 @@ from tui_agent.context.effects import (
     ArchiveTurns,
     AskModel,
     AskWriter,
+    AwaitWriting,
     Effect,
     Outcome,
     Refusal,
@@ -21,6 +22,7 @@ from tui_agent.context.effects import (
     StepDone,
     Steps,
     StepStarted,
+    WriteBeside,
     carry_out,
 )
 from tui_agent.context.engine import ContextEngine
@@ -88,7 +90,9 @@ class Performer:
                 return None
             case ShrinkImages():
                 return Shrunk(tuple(map(_halved, effect.images))) if self._shrinks else None
-            case StepStarted() | StepDone():
+            case WriteBeside():
+                return carry_out(effect.steps, self)
+            case AwaitWriting() | StepStarted() | StepDone():
                 return None
 
 

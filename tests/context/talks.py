@@ -140,6 +140,6 @@ def accepted(
     plan: SummaryPlan | Refusal, view: View, text: str = SUMMARY, *, settings: Compaction = COMPACTION
 ) -> Accepted:
     made = material(plan, view, settings)
-    outcome = accept(planned(plan), made, text, settings, path=ARCHIVE, tokens_of=estimate)
+    outcome = accept(planned(plan), made, text, path=ARCHIVE, tokens_of=estimate)
     assert isinstance(outcome, Accepted), outcome
     return outcome

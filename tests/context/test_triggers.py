@@ -14,7 +14,7 @@ from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Usage
 from tui_agent.conversation.view import View
 from tui_agent.settings import Clearing, Compaction, Context, Digests, Preset, Settings
 
-UNPRICED = Settings(clearing=Clearing(by_price=False), compaction=Compaction(thrift=0))
+UNPRICED = Settings(clearing=Clearing(by_price=False), compaction=Compaction(thrift=0, background=False))
 RATES = Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25)
 
 COMPACTION: list[tuple[int, KnownTier, int]] = [
@@ -49,6 +49,10 @@ CLEARING: list[tuple[int, KnownTier, int]] = [
 def facts(window: int, tier: KnownTier, rates: Rates | None = None) -> ModelFacts:
     prices = ((0, rates),) if rates is not None else ()
     return ModelFacts(name=MODEL, window=window, told_by_provider=True, max_output=128_000, tier=tier, prices=prices)
+
+
+AWAITED = Settings(compaction=Compaction(background=False))
+"""What is due is done there and then, so the thresholds hold to the token."""
 
 
 def engine(view: View, model: ModelFacts, settings: Settings = UNPRICED) -> ContextEngine:
@@ -200,7 +204,7 @@ def test_of_an_unknown_window_tokens_decide_or_the_number_of_messages() -> None:
 @pytest.mark.parametrize(("window", "tier", "number"), COMPACTION)
 def test_with_prices_no_layer_is_later_than_without(window: int, tier: KnownTier, number: int) -> None:
     """A priced session never stands at the trigger without a step that takes it below."""
-    grown = ContextEngine(model=facts(window, tier, RATES), clock=lambda: float(len(grown.view.log)))
+    grown = ContextEngine(AWAITED, model=facts(window, tier, RATES), clock=lambda: float(len(grown.view.log)))
     caller = Performer(grown)
     grown.extend([ModelSwitched(model=MODEL), Prefix(system="s" * 3_000), user_message("read on")])
     for call in range(120):

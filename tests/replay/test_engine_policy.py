@@ -89,9 +89,10 @@ def test_what_a_summary_leads_to_was_kept(script: Script) -> None:
     simulate(script, "ours", make, OPUS, small=HAIKU, window=100_000)
     prompt, kept = made[0].prompt, "\n".join(made[0].texts.values())
     summaries = [part for part in prompt.parts if part.kind == "summary"]
-    assert len(summaries) == 1
-    assert len(summaries[0].fetchable) > 50
-    for result in summaries[0].fetchable:
+    assert summaries
+    fetchable = [result for summary in summaries for result in summary.fetchable]
+    assert len(fetchable) > 50
+    for result in fetchable:
         assert result.text.strip() in kept
 
 

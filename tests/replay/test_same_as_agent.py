@@ -56,7 +56,7 @@ from tui_agent.replay.reading import read_file, read_recording
 from tui_agent.replay.recorded import as_recorded, compare, error_of, measure
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script, make_script, text_tokens
 from tui_agent.replay.simulation import Outcome, simulate
-from tui_agent.settings import Preset, Settings
+from tui_agent.settings import Compaction, Preset, Settings
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
 from tui_agent.tools.base import Access, Preview, Tool, ToolContext, ToolOutput, WorkspaceView
@@ -348,7 +348,8 @@ async def test_a_replay_sends_what_the_agent_sends(
     # Nothing but the rule may count: a tokenizer that lies on this machine would count for the agent alone.
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
     script, clock = recorded_script(tmp_path), Clock()
-    settings = Settings()
+    # A turn waits for its summaries: how long one takes that is written beside it is guessed by the replay alone.
+    settings = Settings(compaction=Compaction(background=False))
     settings = msgspec.structs.replace(settings, context=msgspec.structs.replace(settings.context, preset=preset))
     with in_thread(RecordedServer(script, clock)) as server:
         for name, value in server.environment.items():

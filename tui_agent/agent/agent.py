@@ -10,7 +10,7 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel, SmallModel
-from tui_agent.agent.branches import Branch, Prompt, branches, prompts, turn_start
+from tui_agent.agent.branches import Branch, Prompt, branches, is_end_of_present, prompts, turn_start
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.guards import CostCeiling, Guards, Limit
 from tui_agent.agent.history import replay, step_event, text_of, user_blocks
@@ -118,12 +118,15 @@ class Agent:
         self._record = Record(self._engine, store or MemoryStore(self._engine.view.log), trace or NoTrace())
         self._active = ActiveModel(model, self._record, self._briefing, small)
         self._guards = guards or Guards(CostCeiling(Limit(), self.tracker))
+        self._one_at_a_time = asyncio.Lock()
         self._steps = StepRunner(
             self._record,
             self._active,
             self._texts,
             self.tracker,
             self._guards.ceiling,
+            self._one_at_a_time,
+            self._tell,
             own,
         )
         workspace = workspace or Workspace(Path.cwd())
@@ -133,7 +136,6 @@ class Agent:
         self._parts = Parts(
             self._record, self._active, self._toolbox, self.tracker, self._steps, self._guards, self._caches
         )
-        self._one_at_a_time = asyncio.Lock()
         self._holder: asyncio.Task[object] | None = None
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self._worker: asyncio.Task[None] | None = None
@@ -225,6 +227,31 @@ class Agent:
         self._worker.cancel()
         return True
 
+    @property
+    def awaits_summary(self) -> bool:
+        """Whether the running turn stands still until a summary is written, without which its request does not fit."""
+        return self._steps.awaited
+
+    def stop_writing(self) -> bool:
+        """Stop the summary that is being written, and nothing else: a turn that waits for it goes on without it.
+
+        Whether there was one.
+        """
+        return self._steps.stop_writing("Stopped by the user.")
+
+    async def prepare_ahead(self) -> None:
+        """Do what is due before the next turn, whose prompt the user is about to write; nothing where a turn runs.
+
+        So a summary that is due then is written while they type. Raises `StorageError`.
+        """
+        if self.busy or self._one_at_a_time.locked() or not self._record.view.messages():
+            return
+        async with self._exclusively():
+            await self._active.introduce()
+            if self._guards.ceiling.reached:
+                return
+            await self._steps.run(self._engine.prepare(between_turns=True), self._tell)
+
     # What the user says besides
 
     async def queue(self, text: str, images: tuple[Image, ...] = ()) -> int:
@@ -301,6 +328,7 @@ class Agent:
     async def swap_model(self, model: Model) -> None:
         """Let another model answer from the next call on. Raises `AgentBusy` while a turn runs, and `StorageError`."""
         async with self.held():
+            await self._steps.drop_writing("Another model answers from here on.")
             await self._active.take_over(model)
 
     async def escalate(self) -> str:
@@ -325,7 +353,7 @@ class Agent:
 
     async def compact(self, focus: str = "") -> CompactionResult:
         """Summarise the older turns now. Raises `AgentBusy`, `StorageError`."""
-        return await self._done(lambda: self._engine.compact("compact", focus))
+        return await self._done(lambda: self._engine.compact("compact", focus), anew=True)
 
     async def compact_if_needed(self, focus: str = "") -> CompactionResult:
         """Summarise the older turns if a threshold or the price says so. Raises `AgentBusy`, `StorageError`."""
@@ -337,7 +365,7 @@ class Agent:
 
     async def checkpoint(self, note: str = "") -> CompactionResult:
         """Write the completion record of the task that just ended. Raises `AgentBusy`, `StorageError`."""
-        return await self._done(lambda: self._engine.compact("checkpoint", note))
+        return await self._done(lambda: self._engine.compact("checkpoint", note), anew=True)
 
     async def draft_compaction(self, focus: str = "") -> Draft | Refusal:
         """Have a summary of the older turns written, to be looked at before it counts. Raises `AgentBusy`.
@@ -438,9 +466,10 @@ class Agent:
     async def switch_branch(self, tip: int) -> None:
         """Go on with the branch that ends at entry `tip`; see `branches`. Raises as `rewind`."""
         async with self.held():
-            if tip not in {branch.tip for branch in await asyncio.to_thread(self.branches)}:
+            if tip in {branch.tip for branch in await asyncio.to_thread(self.branches)}:
+                await self._move(tip, "switch")
+            elif not is_end_of_present(self._record.view.log, tip):
                 raise ValueError(f"no branch ends at entry {tip}")
-            await self._move(tip, "switch")
 
     def prompts(self) -> tuple[Prompt, ...]:
         """The user's messages on the present branch, oldest first."""
@@ -456,6 +485,7 @@ class Agent:
         if self.busy:
             raise AgentBusy("a turn waits to go on here")
         seq = await self._record.move_head(to, reason)
+        await self._steps.keep_if_it_holds()
         self._tell(events.HeadMoved(seq=seq, to=to, reason=reason, before=before, after=self._engine.tokens))
 
     # How it stands
@@ -577,6 +607,7 @@ class Agent:
             worker.cancel()
             await to_completion(_ended(worker))
         try:
+            await self._steps.end_writing()
             await self._record.flush()
         finally:
             await self._active.close()
@@ -608,16 +639,23 @@ class Agent:
             finally:
                 self._holder = None
 
-    async def _done(self, steps: Callable[[], Steps[T]]) -> T:
-        """Carry out steps, planned only when nothing else can change the view any more."""
+    async def _done(self, steps: Callable[[], Steps[T]], *, anew: bool = False) -> T:
+        """Carry out steps, planned only when nothing else can change the view any more.
+
+        `anew`: they have a summary written, in place of one that is being written beside the conversation.
+        """
         self._must_be_idle()
         await self.connect()
         async with self._exclusively():
-            return await self._steps.run(steps(), self._tell)
+            if anew:
+                await self._steps.drop_writing("Another one was asked for.")
+            done = await self._steps.run(steps(), self._tell)
+            await self._steps.keep_if_it_holds()
+            return done
 
     async def _drafted(self, steps: Callable[[], Steps[Draft | Refusal]]) -> Draft | Refusal:
         before = self.tracker.session
-        draft = await self._done(steps)
+        draft = await self._done(steps, anew=True)
         if isinstance(draft, Refusal):
             return draft
         after = self.tracker.session

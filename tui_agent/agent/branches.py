@@ -51,6 +51,13 @@ def branches(log: Log) -> tuple[Branch, ...]:
     return (*([_branch(log, log.head)] if log.head else []), *others)
 
 
+def is_end_of_present(log: Log, tip: int) -> bool:
+    """Whether the present branch ended at entry `tip` until context work lengthened it."""
+    if not 1 <= tip <= len(log) or log.fork_point(tip, log.head) != tip:
+        return False
+    return not any(entry.seq > tip and isinstance(entry, Message | Delivered) for entry in log.path())
+
+
 def turn_start(log: Log, seq: int) -> tuple[int, str]:
     """The entry before the user's message `seq` of the present branch, and its text. Raises ValueError."""
     entry = log[seq] if 1 <= seq <= len(log) else None

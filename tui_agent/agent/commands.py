@@ -133,9 +133,18 @@ async def _stats(agent: "Agent", _: str) -> Reply:
     models = agent.tracker.by_model()
     if len(models) > 1:
         lines += ["", *(_totals(name, totals) for name, totals in models.items())]
+    context = agent.context_stats()
+    if context.compactions or context.checkpoints:
+        lines.append(_waits(context.waits, context.waited_s))
     if missed := agent.missed_caches:
         lines += ["", *missed]
     return Reply("Usage", "\n".join(lines))
+
+
+def _waits(waits: int, seconds: float) -> str:
+    if not waits:
+        return "Waits for automatic summaries: none, they were written while the conversation went on"
+    return f"Waits for automatic summaries: {waits:,}, {seconds:.0f} s in all"
 
 
 def _totals(name: str, totals: "Totals") -> str:

@@ -129,11 +129,15 @@ class ContextChanged(Event, frozen=True, kw_only=True, tag="context_changed"):
 
 
 class ContextStepStarted(Event, frozen=True, kw_only=True, tag="context_step_started"):
-    """A step that asks a model begins: ``summary``, ``checkpoint`` or ``digest``; `tokens` is the view's size now."""
+    """A step that asks a model begins: ``summary``, ``checkpoint`` or ``digest``; `tokens` is the view's size now.
+
+    `beside`: the conversation goes on meanwhile, and `ContextStep` tells when it is entered or has come to nothing.
+    """
 
     step: str
     tokens: int
     reason: str
+    beside: bool = False
 
 
 class ContextStep(Event, frozen=True, kw_only=True, tag="context_step"):

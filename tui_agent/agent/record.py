@@ -120,12 +120,14 @@ class CallAccount:
     """Counts the calls that are no message of the conversation: in its totals, and in its log for the next start.
 
     A call that breaks off is billed as far as it went, so what it told of its use is remembered until it ends.
+    `spent_usd` is what all these calls have cost, as far as prices are known.
     """
 
     def __init__(self, record: Record, tracker: UsageTracker) -> None:
         self._record = record
         self._tracker = tracker
         self._running: tuple[ModelProfile, Usage] | None = None
+        self.spent_usd = 0.0
 
     def used_so_far(self, profile: ModelProfile, usage: Usage) -> None:
         """What the running call has used as far as its provider has told."""
@@ -154,5 +156,6 @@ class CallAccount:
     ) -> float | None:
         cost = cost_usd(usage, profile.prices)
         self._tracker.record(profile.name, usage, cost)
+        self.spent_usd += cost or 0.0
         await self._record.append(UnattributedCall(model=profile.name, usage=usage, purpose=purpose, cost_usd=cost))
         return cost

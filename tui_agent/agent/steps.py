@@ -1,7 +1,8 @@
 """Carrying out what the context engine asks for: entries are committed, models asked, texts kept, listeners told.
 
 A summary's text is written before anything is appended, so a cancellation, a crash or a failing model leaves the view
-as it was.
+as it was. It is written in a task of its own while the conversation goes on; what it came to is entered by the turn
+that runs, before its next call, or at once where none does.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from tui_agent.context.effects import (
     ArchiveTurns,
     AskModel,
     AskWriter,
+    AwaitWriting,
     Effect,
     Outcome,
     Refusal,
@@ -33,20 +35,27 @@ from tui_agent.context.effects import (
     StepDone,
     Steps,
     StepStarted,
+    WriteBeside,
 )
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Artifact, Usage
 from tui_agent.conversation.request import ModelRequest
+from tui_agent.durable import to_completion
 from tui_agent.models.base import Completed, Metered, Model, ModelError, Retrying
 from tui_agent.models.pictures import halved
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.usage import UsageTracker
+from tui_agent.storage.errors import StorageError
+from tui_agent.text import error_text, money_text
 
 T = TypeVar("T")
 Emit = Callable[[events.AgentEvent], None]
 
 ATTEMPTS = 2
 """How often one request for a summary is tried before the next way is taken."""
+
+_NOT_WRITTEN = "The summary was not entered"
+_AS_IT_WAS = "The conversation is as it was. `tui-agent trace SESSION` shows what happened, for a report of the fault."
 
 
 class Texts(Protocol):
@@ -90,8 +99,22 @@ class _Over(Generic[T]):
     result: T
 
 
+@dataclass(slots=True, eq=False)
+class _Beside:
+    """A summary that is being written: by `task`, which is past writing once `over`. `stopped` says who stopped it."""
+
+    over: asyncio.Event
+    account: CallAccount
+    task: "asyncio.Task[None] | None" = None
+    stopped: str = ""
+
+
 class StepRunner:
-    """Carries out the steps of one conversation's engine. `writers` write summaries or records of their own."""
+    """Carries out the steps of one conversation's engine. Owns the task that writes a summary beside it.
+
+    `writers` write summaries or records of their own; `exclusive` is held by whoever may change the conversation;
+    `tell` hears of what happens outside a turn.
+    """
 
     def __init__(
         self,
@@ -100,6 +123,8 @@ class StepRunner:
         texts: Texts,
         tracker: UsageTracker,
         ceiling: CostCeiling,
+        exclusive: asyncio.Lock,
+        tell: Emit,
         writers: dict[str, Compactor] | None = None,
     ) -> None:
         self._record = record
@@ -109,7 +134,11 @@ class StepRunner:
         self._tracker = tracker
         self._account = CallAccount(record, tracker)
         self._ceiling = ceiling
+        self._exclusive = exclusive
+        self._tell = tell
         self._writers = writers or {}
+        self._beside: _Beside | None = None
+        self._awaited = self._closed = False
 
     async def run(self, steps: Steps[T], emit: Emit, first: Effect | None = None) -> T:
         """Carry out every effect of `steps`, in order; what they return at the end. Raises `StorageError`.
@@ -117,13 +146,16 @@ class StepRunner:
         `first` is what `start` gave, where it was called. The engine thinks in a thread where the view is long, so that
         nothing holds up the event loop.
         """
+        return await self._run(steps, emit, self._account, first)
+
+    async def _run(self, steps: Steps[T], emit: Emit, account: CallAccount, first: Effect | None = None) -> T:
         try:
-            outcome = await self._perform(first, emit) if first is not None else None
+            outcome = await self._perform(first, emit, account) if first is not None else None
             while True:
                 advanced = await self._advance(steps, outcome)
                 if isinstance(advanced, _Over):
                     return advanced.result
-                outcome = await self._perform(advanced, emit)
+                outcome = await self._perform(advanced, emit, account)
         finally:
             steps.close()
 
@@ -148,12 +180,12 @@ class StepRunner:
 
         return await self.compute(advance)
 
-    async def _perform(self, effect: Effect, emit: Emit) -> Outcome:
+    async def _perform(self, effect: Effect, emit: Emit, account: CallAccount) -> Outcome:
         match effect:
             case Append():
                 return await self._record.append(*effect.entries)
             case AskModel():
-                return await self._ask(effect)
+                return await self._ask(effect, account)
             case AskWriter():
                 return await self._ask_writer(effect)
             case SaveText():
@@ -166,43 +198,153 @@ class StepRunner:
             case ShrinkImages():
                 smaller = await asyncio.to_thread(lambda: [halved(image) for image in effect.images])
                 return Shrunk(tuple(smaller))
+            case WriteBeside():
+                self._begin(effect.steps)
+                return None
+            case AwaitWriting():
+                await self._await_writing(emit)
+                return None
             case StepStarted():
-                emit(events.ContextStepStarted(step=effect.step, tokens=effect.tokens, reason=effect.reason))
+                emit(
+                    events.ContextStepStarted(
+                        step=effect.step, tokens=effect.tokens, reason=effect.reason, beside=effect.beside
+                    )
+                )
                 return None
             case StepDone():
                 self._note(effect)
                 emit(step_event(effect))
                 return None
 
-    async def _ask(self, asked: AskModel) -> Answer | Refusal:
+    # A summary that is written beside the conversation
+
+    @property
+    def writing(self) -> bool:
+        """Whether a summary is being written beside the conversation."""
+        return self._beside is not None and not self._beside.over.is_set()
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a turn stands still until that is done."""
+        return self._awaited
+
+    def stop_writing(self, why: str) -> bool:
+        """Stop it; listeners are told `why`, a sentence, and what it has cost so far. Whether there was anything."""
+        beside = self._beside
+        if beside is None or beside.task is None or beside.over.is_set():
+            return False
+        beside.stopped = why
+        beside.task.cancel()
+        return True
+
+    async def drop_writing(self, why: str) -> None:
+        """Stop it, and wait until nothing of it is left."""
+        if self.stop_writing(why) and self._beside is not None:
+            await self._beside.over.wait()
+
+    async def keep_if_it_holds(self) -> None:
+        """Stop it where the conversation has changed so that it could not be entered any more."""
+        if self.writing and not await self.compute(self._engine.still_holds):
+            await self.drop_writing("What it was to replace has changed.")
+
+    async def end_writing(self) -> None:
+        """The conversation is closed: what is written is entered, what is not is stopped. Raises `StorageError`."""
+        self._closed = True
+        beside, self._beside = self._beside, None
+        if beside is not None and beside.task is not None:
+            beside.task.cancel()
+            await to_completion(_ended(beside.task))
+            await self.run(self._engine.settle(), self._tell)
+
+    def _begin(self, steps: Steps[None]) -> None:
+        first = next(steps)
+        if self._closed:
+            steps.close()
+            return
+
+        def ended(_: "asyncio.Task[None]") -> None:
+            # Where it is cancelled before its first step, no `finally` of its own sees it.
+            steps.close()
+            beside.over.set()
+
+        beside = self._beside = _Beside(asyncio.Event(), CallAccount(self._record, self._tracker))
+        beside.task = asyncio.create_task(self._write(beside, steps, first), name="summary")
+        beside.task.add_done_callback(ended)
+
+    async def _write(self, beside: _Beside, steps: Steps[None], first: Effect) -> None:
+        try:
+            await self._run(steps, self._tell, beside.account, first)
+        except asyncio.CancelledError:
+            if beside.stopped:
+                self._tell_of_the_stop(beside)
+            raise
+        except StorageError as error:
+            self._tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error.message, hint=error.hint))
+        except Exception as error:
+            self._record.trace.record("error", {"kind": "internal", "traceback": traceback.format_exc()})
+            self._tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error_text(error, 300), hint=_AS_IT_WAS))
+        finally:
+            beside.over.set()
+        if not self._engine.written:
+            return
+        # While a turn runs this waits for its end, unless the turn enters the summary before its next call.
+        async with self._exclusive:
+            try:
+                await self.run(self._engine.settle(), self._tell)
+            except StorageError as error:
+                self._tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error.message, hint=error.hint))
+
+    async def _await_writing(self, emit: Emit) -> None:
+        if self._beside is not None:
+            self._awaited = True
+            reason = "the next request does not fit without it"
+            emit(events.ContextStepStarted(step="summary", tokens=self._engine.tokens, reason=reason))
+            try:
+                await self._beside.over.wait()
+            finally:
+                self._awaited = False
+
+    def _tell_of_the_stop(self, beside: _Beside) -> None:
+        spent = beside.account.spent_usd
+        cost = f" Writing it has cost {money_text(spent)}." if spent else ""
+        tokens = self._engine.tokens
+        self._tell(
+            events.ContextStep(
+                step="summary", seq=0, before=tokens, after=tokens, error=f"{beside.stopped}{cost}", cost_usd=spent
+            )
+        )
+
+    # What a step asks for
+
+    async def _ask(self, asked: AskModel, account: CallAccount) -> Answer | Refusal:
         """Ask a model for a text. Whatever it raises is a refusal: context work goes on another way."""
         model = (self._active.small if asked.who == "small" else None) or self._active.model
         cached = probably_cached(self._record.view.last_call, model.profile) if asked.cached else 0
         try:
             with self._ceiling.calling(model.profile, asked.tokens, cached):
-                return await self._answer(model, asked)
+                return await self._answer(model, asked, account)
         except CostCeilingReached as reached:
             return Refusal(f"{reached.message} /resume-after-cost-ceiling lets the session go on.", final=True)
         except ModelError as error:
             return Refusal(error.message)
 
-    async def _answer(self, model: Model, asked: AskModel) -> Answer:
+    async def _answer(self, model: Model, asked: AskModel, account: CallAccount) -> Answer:
         try:
-            completed = await self._completed(model, asked.request)
-            cost = await self._account.count(model.profile, completed.usage, asked.purpose)
+            completed = await self._completed(model, asked.request, account)
+            cost = await account.count(model.profile, completed.usage, asked.purpose)
         finally:
-            await self._account.broke_off()
+            await account.broke_off()
         text = "\n\n".join(block.text for block in completed.blocks if isinstance(block, Text))
         return Answer(text, model.profile.name, completed.usage, cost)
 
-    async def _completed(self, model: Model, request: ModelRequest) -> Completed:
+    async def _completed(self, model: Model, request: ModelRequest, account: CallAccount) -> Completed:
         async with aclosing(stream_with_retries(model, request, attempts=ATTEMPTS)) as stream:
             async for event in stream:
                 match event:
                     case Metered():
-                        self._account.used_so_far(model.profile, event.usage)
+                        account.used_so_far(model.profile, event.usage)
                     case Retrying():
-                        await self._account.broke_off()
+                        await account.broke_off()
                     case Completed():
                         return event
                     case _:
@@ -222,6 +364,10 @@ class StepRunner:
             self._record.trace.record("error", {"kind": "context", "step": done.step, "message": done.error})
         elif done.details and done.entry is not None:
             self._record.trace.record("context", {"seq": done.entry.seq, **dict(done.details)})
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])
 
 
 def _kept(effect: SaveText, artifact: Artifact) -> events.Notice:

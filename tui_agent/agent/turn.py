@@ -19,6 +19,7 @@ from tui_agent.agent.steps import Emit, StepRunner
 from tui_agent.agent.toolbox import NOT_APPROVED, Toolbox
 from tui_agent.agent.user_shell import is_note
 from tui_agent.context.cache_watch import CacheWatch
+from tui_agent.context.effects import WriteBeside
 from tui_agent.context.engine import Prepared
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
@@ -172,7 +173,7 @@ class Turn:
             self._emit(events.Notice(level="warning", title="A context layer rests", text=warning))
         steps = self._engine.prepare(between_turns=True)
         first = await self._steps.start(steps)
-        if prompt is not None and first is not None:
+        if prompt is not None and first is not None and not isinstance(first, WriteBeside):
             # What takes a while comes first; the user's words are on disk meanwhile.
             await self._record.append(Queued(blocks=user_blocks(prompt.blocks)))
             prompt = None

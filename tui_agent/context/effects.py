@@ -102,10 +102,24 @@ class Shrunk(NamedTuple):
     images: tuple[Image, ...]
 
 
+class WriteBeside(NamedTuple):
+    """Carry `steps` out beside all else, while the conversation goes on: they have a summary written. Answered by None.
+
+    A caller that does one thing at a time may carry them out before it answers.
+    """
+
+    steps: "Steps[None]"
+
+
+class AwaitWriting(NamedTuple):
+    """Wait until the steps of the newest `WriteBeside` are over, or were stopped. Answered by None."""
+
+
 class StepStarted(NamedTuple):
     """A step that asks a model begins; `tokens` is the size of the next request. Answered by None.
 
-    A summary or record is to replace the entries from `first` to `last`.
+    A summary or record is to replace the entries from `first` to `last`, in about `writes` tokens; `beside`: the
+    conversation goes on meanwhile.
     """
 
     step: StepName
@@ -113,6 +127,8 @@ class StepStarted(NamedTuple):
     reason: str
     first: int = 0
     last: int = 0
+    writes: int = 0
+    beside: bool = False
 
 
 class StepDone(NamedTuple):
@@ -187,7 +203,18 @@ class Answer(NamedTuple):
     cost_usd: float | None
 
 
-Effect: TypeAlias = Append | AskModel | AskWriter | SaveText | ArchiveTurns | ShrinkImages | StepStarted | StepDone
+Effect: TypeAlias = (
+    Append
+    | AskModel
+    | AskWriter
+    | SaveText
+    | ArchiveTurns
+    | ShrinkImages
+    | WriteBeside
+    | AwaitWriting
+    | StepStarted
+    | StepDone
+)
 Outcome: TypeAlias = int | Answer | Refusal | Artifact | Shrunk | None
 Steps: TypeAlias = Generator[Effect, Outcome, T]
 
@@ -252,7 +279,9 @@ class MemoryHost:
             case StepDone():
                 self.done.append(effect)
                 return None
-            case ShrinkImages() | StepStarted():
+            case WriteBeside():
+                return self.run(effect.steps)
+            case ShrinkImages() | AwaitWriting() | StepStarted():
                 return None
 
 

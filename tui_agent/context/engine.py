@@ -7,7 +7,7 @@ comes out as an effect (`effects`), which its caller carries out and answers.
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import structs
@@ -34,6 +34,7 @@ from tui_agent.context.effects import (
     Append,
     ArchiveTurns,
     AskModel,
+    AwaitWriting,
     Refusal,
     SaveText,
     ShrinkImages,
@@ -41,6 +42,7 @@ from tui_agent.context.effects import (
     StepDone,
     Steps,
     StepStarted,
+    WriteBeside,
     expect,
     step_of,
 )
@@ -80,6 +82,7 @@ from tui_agent.context.summary.plan import (
     accept,
     accept_anew,
     material_of,
+    merge_of,
     plan_merge,
     rebased,
     telling,
@@ -136,6 +139,18 @@ class Prepared(NamedTuple):
     prefix_hash: str
 
 
+@dataclass(slots=True, eq=False)
+class Writing:
+    """A summary that is written while the conversation goes on; `draft` once it is, to be entered before a call.
+
+    `merged` is entered right after it, since the cache behind them is lost but once: the oldest summaries as one.
+    """
+
+    plan: SummaryPlan
+    draft: Draft | None = None
+    merged: Draft | None = None
+
+
 class ContextEngine:
     """Decides for one conversation, whose `view` it owns.
 
@@ -184,6 +199,7 @@ class ContextEngine:
         self._picture_caps: dict[str, int] = {}
         self._warned: set[str] = set()
         self._edge: tuple[int, int] | None = None
+        self._writing: Writing | None = None
         self._sent = 0
         self._set_tiers = [
             tier for tier in ("frontier", "mid", "small") if settings.is_set(f"compaction.threshold_by_tier.{tier}")
@@ -323,20 +339,50 @@ class ContextEngine:
     # Before a call
 
     def prepare(self, *, between_turns: bool = False) -> Steps[None]:
-        """Do all that is due before the next call, in one pass."""
-        here = self.situation(between_turns=between_turns)
-        checkpoint = None if self.compaction.backoff.resting else self.checkpoints.plan(self.view, here)
-        cleared = None if checkpoint else self.clearing.plan(self.view, here)
-        summary = checkpoint or self.compaction.plan_with(self.view, here, cleared)
-        draft = (yield from self.write(summary)) if summary is not None else None
-        if isinstance(draft, Draft):
-            yield from self.enter(draft)
+        """Do all that is due before the next call, in one pass.
+
+        A summary is written beside the conversation, and entered before the first call after that; only where the next
+        request does not fit, this waits for it. Until it is entered the other layers leave what it replaces as it is.
+        """
+        waited = yield from self._await_writing()
+        if self._writing is None and not waited:
+            yield from self._look(between_turns=between_turns)
         else:
-            yield from self._digest_and_clear(self.digests.plan(self.view, here), cleared)
+            yield from self.settle(waited_s=waited)
         for layer in self.more:
             entry = layer.plan(self.view, self.situation(between_turns=between_turns))
             if entry is not None:
                 yield from self._change(entry)
+
+    def settle(self, *, waited_s: float = 0.0) -> Steps[None]:
+        """Enter the summary that was written beside the conversation, if one is there.
+
+        Where what it was to replace has changed since, it is dropped.
+        """
+        writing = self._writing
+        if writing is None or writing.draft is None:
+            return
+        self._writing = None
+        now = self.current(writing.draft)
+        if isinstance(now, Refusal):
+            plan, spent = writing.plan, writing.draft.spent_usd
+            yield StepDone(plan.step, self.tokens, self.tokens, plan.reason, error=now.reason, cost_usd=spent)
+        else:
+            yield from self.enter(now, waited_s=waited_s, merged=writing.merged)
+
+    @property
+    def writing(self) -> SummaryPlan | None:
+        """The summary that is being written beside the conversation, or waits to be entered."""
+        return self._writing.plan if self._writing is not None else None
+
+    @property
+    def written(self) -> bool:
+        """Whether a summary that was written beside the conversation waits to be entered."""
+        return self._writing is not None and self._writing.draft is not None
+
+    def still_holds(self) -> bool:
+        """Whether the summary that is being written could still be entered. Reads all that it replaces."""
+        return self._writing is None or not isinstance(self._rebased(self._writing.plan), Refusal)
 
     def request(self) -> Prepared:
         """The next request, its cache edges marked: the edge of the protected tail and the request before."""
@@ -354,8 +400,15 @@ class ContextEngine:
         return Prepared(request, self.tokens, self.view.prefix_hash())
 
     def recover(self) -> Steps[bool]:
-        """Make the next request smaller without asking a model; whether it is now smaller and fits."""
+        """Make the next request smaller without asking a model; whether it is now smaller and fits.
+
+        A summary that is being written already is waited for.
+        """
         start = self.tokens
+        if waited := (yield from self._await_writing()):
+            yield from self.settle(waited_s=waited)
+            if self.tokens < start and self.fits:
+                return True
         for _ in PICTURE_PASSES:
             if fewer := plan_fewer(self.view, self.model):
                 yield from self._change_pictures(fewer, TOO_MUCH)
@@ -459,13 +512,15 @@ class ContextEngine:
 
     def write(self, plan: SummaryPlan, *, asked: bool = False) -> Steps[Draft | Refusal]:
         """Have the text of a plan written. One that was not `asked` for and fails lets the next one wait."""
-        yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last)
-        seen = len(self.view.log)
-        plan = self._telling(plan)
+        yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last, plan.writes)
+        plan, seen = self._telling(plan), len(self.view.log)
         material = material_of(plan, self.view, self.settings.compaction, self._prompts)
-        written = yield from write_summary(
-            plan, material, self._writers(plan), self.settings.compaction, path=self._history_path
-        )
+        return (yield from self._written(plan, material, self._writers(plan), seen, asked=asked))
+
+    def _written(
+        self, plan: SummaryPlan, material: Material, writers: Writers, seen: int, *, asked: bool
+    ) -> Steps[Draft | Refusal]:
+        written = yield from write_summary(plan, material, writers, path=self._history_path)
         if isinstance(written, Refusal):
             if not asked and not written.final:
                 self.compaction.backoff = self.compaction.backoff.failed()
@@ -475,6 +530,46 @@ class ContextEngine:
         unchanged = all(isinstance(self.view.log[seq], UnattributedCall) for seq in later)
         return Draft(plan, material, written, len(self.view.log) if unchanged else seen)
 
+    def _begin_beside(self, plan: SummaryPlan) -> Steps[None]:
+        """Have a summary written beside the conversation, and the oldest ones merged where it makes them too many.
+
+        All that they are written from is taken here and now.
+        """
+        settings, seen = self.settings.compaction, len(self.view.log)
+        plans = [self._telling(plan)]
+        if not plan.boundaries:
+            coming = plan.after - plan.before + plan.replaced
+            merge = plan_merge(self.view, self.situation(between_turns=False), settings, coming=coming)
+            plans += [merge] if merge is not None else []
+        work = [(each, material_of(each, self.view, settings, self._prompts)) for each in plans]
+        yield WriteBeside(self._write_beside(work, self._writers(plan), seen))
+        yield from self.settle()
+
+    def _write_beside(self, work: Sequence[tuple[SummaryPlan, Material]], writers: Writers, seen: int) -> Steps[None]:
+        """Closed before its end, which is a cancellation, it leaves nothing behind."""
+        writing = self._writing = Writing(work[0][0])
+        drafts: list[Draft] = []
+        try:
+            for plan, material in work:
+                yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last, plan.writes, beside=True)
+                asked = bool(plan.boundaries)
+                draft = yield from self._written(plan, material, writers, seen, asked=asked)
+                if not isinstance(draft, Draft):
+                    break
+                drafts.append(draft)
+            writing.draft, writing.merged = (*drafts, None, None)[:2]
+        finally:
+            if writing.draft is None and self._writing is writing:
+                self._writing = None
+
+    def _await_writing(self) -> Steps[float]:
+        """Where the next request does not fit, wait for the summary that is being written; how many seconds it took."""
+        if self._writing is None or self._writing.draft is not None or self.fits:
+            return 0.0
+        began = self.clock()
+        yield AwaitWriting()
+        return max(self.clock() - began, 1e-3)
+
     def current(self, draft: Draft, text: str | None = None) -> Draft | Refusal:
         """The draft on the view as it is now, with another `text` if one is given; refused where it no longer holds."""
         seen, plan = len(self.view.log), draft.plan
@@ -482,29 +577,36 @@ class ContextEngine:
             return draft
         tokens_of = self.meter.mixed_tokens_of(self.view)
         if draft.seen != seen:
-            now = rebased(plan, self.view, tokens=self.tokens, tokens_of=tokens_of)
+            now = self._rebased(plan)
             if isinstance(now, Refusal):
                 return now
-            plan = now
+            plan = self._telling(now)
         wanted = draft.text if text is None else text
         accepted = accept_anew(plan, draft.material.facts, draft.written.accepted, wanted, tokens_of=tokens_of)
         if isinstance(accepted, Refusal):
             return accepted
         return replace(draft, plan=plan, written=draft.written._replace(accepted=accepted), seen=seen)
 
-    def enter(self, draft: Draft, text: str | None = None) -> Steps[CompactionResult]:
+    def enter(
+        self, draft: Draft, text: str | None = None, *, waited_s: float = 0.0, merged: Draft | None = None
+    ) -> Steps[CompactionResult]:
         """Take a draft into the conversation, with another text if one is given, and all else that is due with it.
 
-        The cache behind a boundary is lost, so clearing what is old is free at that moment.
+        The cache behind a boundary is lost, so clearing what is old is free at that moment, and so is entering what
+        earlier summaries were `merged` to. A turn stood still for `waited_s` seconds until the text was written.
         """
         now = self.current(draft, text)
         if isinstance(now, Refusal):
             return CompactionResult(self.tokens, self.tokens, error=now.reason)
-        result = yield from self._enter(now.plan, now.material, now.written)
-        yield from self._merge_oldest()
+        result = yield from self._enter(now.plan, now.material, now.written, waited_s=waited_s)
+        if now.plan.boundaries:
+            return result
+        if merged is not None:
+            yield from self.enter(merged)
         after = structs.replace(self.situation(between_turns=False), cold=True)
         digest = self.digests.plan_after(self.view, now.plan.kept_from)
         yield from self._digest_and_clear(digest, self.clearing.plan(self.view, after))
+        yield from self._merge_oldest()
         return result
 
     # Looking ahead
@@ -552,6 +654,8 @@ class ContextEngine:
             summarised_chars=done.summarised_chars,
             summaries=done.summaries,
             depth=done.depth,
+            waits=done.waits,
+            waited_s=done.waited_s,
             reasoning_dropped=self.view.reasoning_dropped(),
             last_compaction=done.compactions,
             last_checkpoint=done.checkpoints,
@@ -610,20 +714,44 @@ class ContextEngine:
 
     # One step each
 
+    def _look(self, *, between_turns: bool) -> Steps[None]:
+        """See which layer is due, and do what it says."""
+        here = self.situation(between_turns=between_turns)
+        checkpoint = None if self.compaction.backoff.resting else self.checkpoints.plan(self.view, here)
+        cleared = None if checkpoint else self.clearing.plan(self.view, here)
+        beside = self.settings.compaction.background and self.fits
+        summary = checkpoint or self.compaction.plan_with(self.view, here, cleared, beside=beside)
+        if summary is not None and beside:
+            yield from self._begin_beside(summary)
+            return
+        began = self.clock()
+        draft = (yield from self.write(summary)) if summary is not None else None
+        if isinstance(draft, Draft):
+            yield from self.enter(draft, waited_s=self.clock() - began)
+        else:
+            yield from self._digest_and_clear(self.digests.plan(self.view, here), cleared)
+
+    def _rebased(self, plan: SummaryPlan) -> SummaryPlan | Refusal:
+        """`plan` on the view as it is now."""
+        return rebased(plan, self.view, self.situation(between_turns=False), self.settings.compaction)
+
     def _nothing_to_clear(self) -> Refusal:
         keep = self.settings.clearing.keep
         return Refusal(f"There is nothing to clear: the newest {keep} results and pins stay.")
 
-    def _enter(self, plan: SummaryPlan, material: Material, written: Written) -> Steps[CompactionResult]:
-        accepted, boundary = written.accepted, written.accepted.boundary
+    def _enter(
+        self, plan: SummaryPlan, material: Material, written: Written, *, waited_s: float = 0.0
+    ) -> Steps[CompactionResult]:
+        accepted, boundary = written.accepted, structs.replace(written.accepted.boundary, waited_s=waited_s)
         if material.archive:
             yield ArchiveTurns(self._thread, material.archive)
         prefix, renewed = self.view.prefix, self.renewed_prefix
         renewing: tuple[Prefix, ...] = ()
         if renewed is not None and (prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools)):
             renewing = (renewed,)
-        last = expect(int, (yield Append((*accepted.entries, *renewing))))
-        seq = last - len(accepted.entries) - len(renewing) + 1
+        others = accepted.entries[1:]
+        last = expect(int, (yield Append((boundary, *others, *renewing))))
+        seq = last - len(others) - len(renewing)
         self.compaction.backoff = self.compaction.backoff.succeeded()
         yield StepDone(
             plan.step,
@@ -645,8 +773,12 @@ class ContextEngine:
 
     def _merge_oldest(self) -> Steps[None]:
         """Have the oldest summaries become one, where all together have grown too large. If that fails they stay."""
-        plan = plan_merge(self.view, self.situation(between_turns=False), self.settings.compaction)
-        if plan is not None:
+        plan = None
+        if self._writing is None:
+            plan = plan_merge(self.view, self.situation(between_turns=False), self.settings.compaction)
+        if plan is not None and self.settings.compaction.background:
+            yield from self._begin_beside(plan)
+        elif plan is not None:
             draft = yield from self.write(plan, asked=True)
             if isinstance(draft, Draft):
                 yield from self._enter(draft.plan, draft.material, draft.written)
@@ -688,8 +820,8 @@ class ContextEngine:
                 plan = plan_compaction(self.view, here, settings, trigger=None, asked=True, keep=keep, reason=TOO_LARGE)
                 if isinstance(plan, SummaryPlan) and (way == "extract" or here.budget.fits(plan.after)):
                     yield from self._extract(plan)
-                elif way == "extract" and (merge := plan_merge(self.view, here, settings)) is not None:
-                    yield from self._extract(merge)
+                elif way == "extract" and len(shown := self.view.boundaries()) > 1:
+                    yield from self._extract(merge_of(shown, self.view, here, settings))
             case "shorten":
                 yield from self._shorten(here)
 
@@ -701,9 +833,7 @@ class ContextEngine:
         plan = self._telling(plan)
         material = material_of(plan, self.view, self.settings.compaction, self._prompts)
         tokens_of = self.meter.mixed_tokens_of(self.view)
-        accepted = accept(
-            plan, material, material.extract, self.settings.compaction, path=self._history_path, tokens_of=tokens_of
-        )
+        accepted = accept(plan, material, material.extract, path=self._history_path, tokens_of=tokens_of)
         if isinstance(accepted, Accepted):
             yield from self._enter(plan, material, Written(accepted, "an extract, without a model"))
 
@@ -783,26 +913,32 @@ class ContextEngine:
             model=self.model,
             tokens=self.tokens,
             cold=self.cache.cold,
-            request=self._request_asking,
+            request=self._asking(),
             tokens_of=self.meter.mixed_tokens_of(self.view),
             small_tokens_of=lambda size: self.meter.tokens_for(small.name if small else self.model.name, size),
             default_window=self.settings.context.default_window,
             own=plan.step in self.own_writers,
         )
 
-    def _request_asking(self, instruction: str) -> ModelRequest:
-        """The next request with an instruction at its end, as a part of the user's newest message or as a new one."""
-        prefix, messages = self.view.prefix, self.view.messages()
-        asked = RequestMessage("user", (Text(instruction),))
-        if messages and messages[-1].role == "user":
-            asked = RequestMessage("user", (*messages.pop().blocks, *asked.blocks))
-        return ModelRequest(
-            system=prefix.system if prefix else "",
-            tools=prefix.tools if prefix else (),
-            messages=(*messages, asked),
-            max_tokens=ANSWER_TOKENS,
-            cache_edges=(len(messages) - 1,) if messages else (),
-        )
+    def _asking(self) -> Callable[[str], ModelRequest]:
+        """What makes the request of this moment with an instruction at its end, as a part of the user's newest message
+        or as a new one.
+        """
+        prefix, messages = self.view.prefix, tuple(self.view.messages())
+
+        def request(instruction: str) -> ModelRequest:
+            asked, before = RequestMessage("user", (Text(instruction),)), messages
+            if before and before[-1].role == "user":
+                before, asked = before[:-1], RequestMessage("user", (*before[-1].blocks, *asked.blocks))
+            return ModelRequest(
+                system=prefix.system if prefix else "",
+                tools=prefix.tools if prefix else (),
+                messages=(*before, asked),
+                max_tokens=ANSWER_TOKENS,
+                cache_edges=(len(before) - 1,) if before else (),
+            )
+
+        return request
 
     def _protected_edge(self, messages: int) -> int:
         """The index of the last message before the protected tail, in which nothing is cleared; -1: there is none.

@@ -91,7 +91,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
     `evicted`, `cleared` and `digested` count results as they are shown now; `summarised_chars` is what stood in the log
     of all that boundaries cover, `summaries` how many texts stand for it, and `depth` through how many texts the
-    deepest of it has gone.
+    deepest of it has gone. Turns stood still `waits` times until a summary was written, `waited_s` seconds in all.
     """
 
     messages: int = 0
@@ -101,6 +101,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     summarised_chars: int = 0
     summaries: int = 0
     depth: int = 0
+    waits: int = 0
+    waited_s: float = 0.0
     compactions: Activity = Activity()
     checkpoints: Activity = Activity()
 
@@ -132,6 +134,8 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     summarised_chars: int = 0
     summaries: int = 0
     depth: int = 0
+    waits: int = 0
+    waited_s: float = 0.0
     reasoning_dropped: int = 0
     last_compaction: Activity = Activity()
     last_checkpoint: Activity = Activity()
@@ -149,6 +153,12 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
 def counts(view: View) -> Counts:
     """What context work has done to this conversation so far. Takes time in proportion to the context entries."""
     hidden, shown = view.counts(), view.boundaries()
+    # What was undone since was waited for all the same.
+    waited = [
+        entry.waited_s
+        for entry, _ in view.context_entries()
+        if isinstance(entry, Summarized | Checkpointed) and entry.waited_s
+    ]
     active = [entry for entry, counting in view.context_entries() if counting]
     summaries = [entry for entry in active if isinstance(entry, Summarized)]
     checkpoints = [entry for entry in active if isinstance(entry, Checkpointed)]
@@ -160,6 +170,8 @@ def counts(view: View) -> Counts:
         summarised_chars=hidden.hidden,
         summaries=len(shown),
         depth=max((boundary.depth for boundary in shown), default=0),
+        waits=len(waited),
+        waited_s=sum(waited),
         compactions=Activity(
             count=len(summaries),
             last=max((entry.time for entry in summaries), default=0.0),

@@ -202,7 +202,7 @@ class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, ta
 
     `path` is where the covered turns were written out, relative to the session's folder. `words` are the user's own in
     all that is covered so far; they follow the newest boundary, and after them comes `state`, where things were then.
-    Through `depth` texts has gone what `text` says.
+    Through `depth` texts has gone what `text` says. A turn stood still for `waited_s` seconds until it was written.
     """
 
     first: int
@@ -217,6 +217,7 @@ class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, ta
     words: tuple[Words, ...] = ()
     state: str = ""
     depth: int = 1
+    waited_s: float = 0.0
 
 
 class Checkpointed(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="checkpointed"):
@@ -234,6 +235,7 @@ class Checkpointed(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, 
     words: tuple[Words, ...] = ()
     state: str = ""
     depth: int = 1
+    waited_s: float = 0.0
 
 
 class Pinned(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="pinned"):

@@ -29,6 +29,8 @@ LOOKBACK = 20
 """How many blocks before a mark Anthropic looks for an entry."""
 REWRITE_TOKENS = 1_000
 """An edit that has at least this much of an earlier request billed again counts as a rewrite."""
+WRITING_SPEED: Final = 60
+"""Output tokens a second at which a summary is taken to be written: stated, not measured."""
 FETCH_OUTPUT = 80
 """Tokens of the answer that asks for something again."""
 LARGEST_FETCH = 20_000
@@ -259,6 +261,7 @@ class Bill:
     summaries: int = 0
     summary_tokens: int = 0
     summary_cost: float = 0.0
+    written_beside: int = 0
     waits: int = 0
     waited: int = 0
     longest_wait: int = 0
@@ -270,6 +273,11 @@ class Bill:
     cold_calls: int = 0
     peak: int = 0
     overflows: int = 0
+
+    @property
+    def awaited_tokens(self) -> int:
+        """The tokens of summaries until whose writing a call had to wait."""
+        return self.summary_tokens - self.written_beside
 
     @property
     def total(self) -> float:

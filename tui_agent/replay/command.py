@@ -15,6 +15,7 @@ from tui_agent.conversation.entries import ContextEntry, Usage
 from tui_agent.models.base import ModelProfile, Prices, UnknownModel
 from tui_agent.models.catalogue import quick_profile
 from tui_agent.models.prices import look_up
+from tui_agent.replay.billing import WRITING_SPEED
 from tui_agent.replay.plot import plot
 from tui_agent.replay.reading import Recording, UnreadableRecording, read_recording
 from tui_agent.replay.recorded import AS_RECORDED, CLOSE_READ, Accuracy, as_recorded, compare, error_of, measure
@@ -29,8 +30,6 @@ SHOWN_PROBLEMS: Final = 5
 """How many of the lines that could not be used the table names."""
 _BAR_WIDTH = 30
 _BAR_EVERY_S = 0.1
-WRITING_SPEED: Final = 60
-"""Output tokens a second at which a summary is taken to be written: stated, not measured."""
 SHOWN_CALLS: Final = 5
 """How many of the calls whose cache read was predicted wrongly the table names; JSON has all."""
 _HEADINGS = (

@@ -1,8 +1,10 @@
 """The shipped context engine as a policy.
 
 Nothing is decided here: `ContextEngine` is driven as a turn drives it, what it asks for is carried out in memory, and
-what it would send is the prompt. A summary is written by rule and billed as the way to it that the engine chose. Each
-answer is recorded with what the simulated call has used, so that the engine measures as it does in a session.
+what it would send is the prompt. A summary is written by rule and billed as the way to it that the engine chose; one
+that is written beside the conversation is there when so long a text can be written, or when the user has written a
+prompt. Each answer is recorded with what the simulated call has used, so that the engine measures as it does in a
+session.
 """
 
 from collections.abc import Sequence
@@ -12,13 +14,14 @@ from typing import TypeVar, assert_never
 import msgspec
 
 from tui_agent.agent.active_model import model_facts
-from tui_agent.context.economics import expected_summary
+from tui_agent.context.economics import LONGEST_SUMMARY
 from tui_agent.context.effects import (
     Answer,
     Append,
     ArchiveTurns,
     AskModel,
     AskWriter,
+    AwaitWriting,
     Effect,
     Outcome,
     Refusal,
@@ -28,25 +31,28 @@ from tui_agent.context.effects import (
     StepDone,
     Steps,
     StepStarted,
+    WriteBeside,
     carry_out,
 )
 from tui_agent.context.engine import ContextEngine, Prepared
 from tui_agent.context.layers.limits import Evicted, Whole
 from tui_agent.context.summary.facts import Source
-from tui_agent.context.summary.plan import expected_merge, summaries_limit
 from tui_agent.context.summary.rendering import fact_sources
 from tui_agent.conversation.blocks import Block, Text, ToolResult
 from tui_agent.conversation.entries import Artifact, Message, ModelSwitched, Usage
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.models.pictures import halved
 from tui_agent.models.usage import cost_usd
-from tui_agent.replay.billing import Prompt
+from tui_agent.replay.billing import WRITING_SPEED, Prompt
 from tui_agent.replay.policies import Setup, written_by_rule
 from tui_agent.replay.script import RecordedCall, RecordedMessage, block_tokens, text_tokens
 from tui_agent.replay.showing import ShownBlocks
 from tui_agent.settings import Settings
 
 T = TypeVar("T")
+
+MOST_CALLS_BESIDE = 8
+"""Calls after which a summary is there also where the recording's times say otherwise, or nothing."""
 
 
 class EnginePolicy:
@@ -72,8 +78,10 @@ class EnginePolicy:
         self.prepared: Prepared | None = None
         """The request of the newest call."""
         self._shown = ShownBlocks(setup.script)
-        self._covered = 0, 0
+        self._covered = 0, 0, 0
         self._recoveries = 0
+        self._beside: tuple[Steps[None], Effect] | None = None
+        self._ready_at, self._ready_after = 0.0, 0
         self.engine.extend([ModelSwitched(model=self._ledger.profile.name), setup.script.prefix])
 
     def before(self, call: RecordedCall) -> None:
@@ -87,10 +95,14 @@ class EnginePolicy:
             self._recoveries = 0
             self.engine.turn_ended()
             self._carry_out(self.engine.prepare(between_turns=True))
+            self._write_beside()
         for message in call.arrived:
             if not message.is_result:
                 carried = _without_record(message.message)
                 self.engine.extend([self._carry_out(self.engine.fitted(carried))])
+        self._ready_after -= 1
+        if self._now >= self._ready_at or not self._ready_after:
+            self._write_beside()
         self._carry_out(self.engine.prepare())
         self._request()
 
@@ -157,8 +169,15 @@ class EnginePolicy:
                 return None
             case ShrinkImages():
                 return Shrunk(tuple(map(halved, effect.images)))
+            case WriteBeside():
+                self._beside = effect.steps, next(effect.steps)
+                self._ready_at, self._ready_after = self._now + LONGEST_SUMMARY / WRITING_SPEED, MOST_CALLS_BESIDE
+                return None
+            case AwaitWriting():
+                self._write_beside(awaited=True)
+                return None
             case StepStarted():
-                self._covered = effect.first, effect.last
+                self._covered = effect.first, effect.last, effect.writes
                 return None
             case StepDone():
                 if effect.entry is not None:
@@ -168,6 +187,18 @@ class EnginePolicy:
                 return None
             case _:
                 assert_never(effect)
+
+    def _write_beside(self, *, awaited: bool = False) -> None:
+        """Write what was to be written beside the conversation; `awaited`: a call stands still until it is there."""
+        if self._beside is None:
+            return
+        (steps, started), self._beside = self._beside, None
+        bill = self._ledger.bill
+        before = bill.summary_tokens
+        self._perform(started)
+        self._carry_out(steps)
+        if not awaited:
+            bill.written_beside += bill.summary_tokens - before
 
     def _save(self, name: str, text: str, *, evicted: bool) -> Artifact:
         path = next((path for path, kept in self.texts.items() if kept == text), f"large_tool_results/{name}")
@@ -186,7 +217,7 @@ class EnginePolicy:
             tokens = text_tokens("x" * digests.output_chars, factor=self._script.factor)
         else:
             sources, tokens = self._covered_sources(said)
-            self._shown.will_cover(self.engine.view, *self._covered)
+            self._shown.will_cover(self.engine.view, *self._covered[:2])
         factor = self._script.factor
         text = written_by_rule(sources, tokens, factor)
         writes = text_tokens(text, factor=factor)
@@ -205,17 +236,12 @@ class EnginePolicy:
         """What the summary that is being written is to replace, and the tokens it may take; a merge knows what is said
         in its own request, and no more.
         """
-        first, last = self._covered
+        first, last, tokens = self._covered
         view = self.engine.view
-        merged = [boundary for boundary in view.boundaries() if first <= boundary.first <= last]
-        if merged:
-            sources = [Source("assistant", block.text) for block in said if isinstance(block, Text)]
-            budget = summaries_limit(self.engine.settings.compaction.summaries_tokens, self._window)
-            replaced = text_tokens(*(boundary.text for boundary in merged), factor=self._script.factor)
-            return sources, expected_merge(replaced, budget)
+        if any(first <= boundary.first <= last for boundary in view.boundaries()):
+            return [Source("assistant", block.text) for block in said if isinstance(block, Text)], tokens
         groups = [group for group in view.groups() if first <= group.first <= last and not group.pinned]
-        blocks = [block for group in groups for segment in group.segments for block in segment.blocks]
-        return fact_sources(groups), expected_summary(block_tokens(blocks, self._script.factor))
+        return fact_sources(groups), tokens
 
     def _show(self, messages: Sequence[RequestMessage], edges: Sequence[int]) -> None:
         """Make the prompt the one of this request."""

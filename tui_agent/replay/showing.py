@@ -35,14 +35,13 @@ class ShownBlocks:
                 self._result_of_call[block.call_id] = result
 
     def will_cover(self, view: View, first: int, last: int) -> None:
-        """A summary of the entries from `first` to `last` is being written: of what the view shows of them, or, where
-        summaries stand there that are to be merged, of what was written of the original turns.
+        """A summary of the entries from `first` to `last` is being written: of the original turns, where others stand
+        for them now.
         """
-        if any(first <= boundary.first <= last for boundary in view.boundaries()):
-            groups = view.originals(first, last)
-        else:
-            groups = [group for group in view.groups() if first <= group.first <= last]
-        said = [block for group in groups for segment in group.segments for block in segment.blocks]
+        merging = any(first <= boundary.first <= last for boundary in view.boundaries())
+        groups = view.originals(first, last) if merging else view.groups()
+        within = [group for group in groups if first <= group.first <= last]
+        said = [block for group in within for segment in group.segments for block in segment.blocks]
         parts = list(self._parts_of(view, said))
         mentions = frozenset[int]().union(*(part.mentions for part in parts))
         self._depths[first, last] = depths_after(mentions, parts)
@@ -86,12 +85,12 @@ class ShownBlocks:
                 if block.text == result.text:
                     return PromptPart("result", tokens, result.mentions, recorded=result)
                 return PromptPart("cleared", tokens, script.mentions_in(block.text), (result,), result, block.text)
-            case Text() if (boundary := _boundary_of(view, block.text)) is not None:
-                first, last, mentions = boundary.first, boundary.last, script.mentions_in(block.text)
+            case Text() if (boundary := _shown_as(view, block.text)) is not None:
+                first, last = boundary.first, boundary.last
                 results = tuple(result for seq, result in self._result_of_entry.items() if first <= seq <= last)
-                # One that was put together from other texts is a text of texts.
-                source, more = self._depths.get((first, last), {}), boundary.depth - 1
-                depths = {mention: source.get(mention, 1) + more for mention in mentions}
+                mentions, below = script.mentions_in(block.text), self._depths.get((first, last), {})
+                # One that was put together from the summaries of parts is one text deeper.
+                depths = {mention: below.get(mention, 1) + boundary.depth - 1 for mention in mentions}
                 return PromptPart("summary", tokens, mentions, results, text=block.text, depths=depths)
             case Text() if any(digest in block.text for digest in self.digests):
                 return PromptPart("digest", tokens, script.mentions_in(block.text), text=block.text)
@@ -99,6 +98,6 @@ class ShownBlocks:
                 return PromptPart("user", tokens, script.mentions_of(block))
 
 
-def _boundary_of(view: View, text: str) -> Boundary | None:
-    """The summary or completion record with this text, if it is one."""
+def _shown_as(view: View, text: str) -> Boundary | None:
+    """The boundary that is shown with this text, if there is one."""
     return next((boundary for boundary in view.boundaries() if boundary.text == text), None)

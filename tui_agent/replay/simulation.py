@@ -128,9 +128,9 @@ def simulate(
     search = _Search(script, policy, ledger)
     usages: list[Usage] = []
     for call in script.calls:
-        written = ledger.bill.summary_tokens
+        waited_for = ledger.bill.awaited_tokens
         policy.before(call)
-        ledger.note_wait(ledger.bill.summary_tokens - written)
+        ledger.note_wait(ledger.bill.awaited_tokens - waited_for)
         used = ledger.call(policy.prompt, call.output, call.time)
         usages.append(used)
         search.look_for_what_is_needed(call)

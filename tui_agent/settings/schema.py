@@ -143,6 +143,8 @@ class Compaction(Struct, frozen=True, kw_only=True):
 
     auto: bool = True
     """Compact without being asked (clearing, recovery and /compact work either way)."""
+    background: bool = True
+    """Write a due summary while the conversation goes on; a turn waits for it only where its request no longer fits."""
     threshold: Threshold = 0.85
     """Share of the window that triggers a compaction for a model of unknown tier."""
     threshold_by_tier: ThresholdByTier = ThresholdByTier()

@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from tui_agent.context.economics import ModelFacts, Rates
-from tui_agent.context.effects import Answer, Append, AskModel, Effect, Outcome, carry_out
+from tui_agent.context.effects import Answer, Append, AskModel, Effect, Outcome, WriteBeside, carry_out
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Summarized, Usage, tool_result, user_message
@@ -59,12 +59,14 @@ class Talk:
             case AskModel():
                 self.asked.append(effect)
                 return Answer(SUMMARY, SMALL.name, Usage(), 0.0)
+            case WriteBeside():
+                return carry_out(effect.steps, self.perform)
             case _:
                 return None
 
     @property
     def summaries(self) -> int:
-        """Those of turns; they are so long that two are merged at once."""
+        """Those of turns; a merge of them is none."""
         return sum(isinstance(entry, Summarized) and "become one" not in entry.reason for entry in self.engine.view.log)
 
 

@@ -63,7 +63,7 @@ def asked_for(talk: Talk) -> SummaryPlan:
 
 
 def on_now(plan: SummaryPlan, view: View) -> SummaryPlan | Refusal:
-    return rebased(plan, view, tokens=total(view), tokens_of=estimate)
+    return rebased(plan, view, situation(view), COMPACTION)
 
 
 def test_what_was_said_since_stays_after_it() -> None:
@@ -301,7 +301,7 @@ def offered(text: str) -> Accepted | Refusal:
     """What becomes of a text that was written as the summary of a long talk."""
     talk = long_talk()
     plan = planned(compaction(talk))
-    return accept(plan, material(plan, talk.view), text, COMPACTION, path=ARCHIVE, tokens_of=estimate)
+    return accept(plan, material(plan, talk.view), text, path=ARCHIVE, tokens_of=estimate)
 
 
 def test_growth_is_rejected() -> None:
@@ -351,7 +351,7 @@ def test_a_summary_tells_where_the_turns_are_and_who_wrote_it() -> None:
     plan = planned(compaction(talk, reason="85% of the window is used."))
     made = material(plan, talk.view)
     author = Author("anthropic:claude-haiku-5-5", None, 0.01)
-    done = accept(plan, made, SUMMARY, COMPACTION, path=ARCHIVE, tokens_of=estimate, author=author)
+    done = accept(plan, made, SUMMARY, path=ARCHIVE, tokens_of=estimate, author=author)
     assert not isinstance(done, Refusal)
     assert done.boundary.text.endswith(ARCHIVE)
     assert (done.boundary.path, done.boundary.model) == (ARCHIVE, "anthropic:claude-haiku-5-5")
@@ -428,7 +428,7 @@ def applied(view: View, done: Accepted) -> View:
 
 def check(view: View, plan: SummaryPlan, made: Material, done: Accepted) -> None:
     groups = view.groups()
-    assert rebased(plan, view, tokens=total(view), tokens_of=estimate) == plan
+    assert rebased(plan, view, situation(view), COMPACTION) == plan
 
     after = applied(view, done)
     left = {group.first: group for group in after.groups()}
@@ -474,7 +474,7 @@ def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted:
     assume(isinstance(plan, SummaryPlan))
     assert isinstance(plan, SummaryPlan)
     made = material(plan, view, knobs)
-    done = accept(plan, made, made.extract if extracted else SUMMARY, knobs, path=ARCHIVE, tokens_of=estimate)
+    done = accept(plan, made, made.extract if extracted else SUMMARY, path=ARCHIVE, tokens_of=estimate)
     if isinstance(done, Accepted):
         check(view, plan, made, done)
         headings = [line[2:] for line in done.boundary.text.splitlines() if line.startswith("# ")]
@@ -490,7 +490,7 @@ def test_any_checkpoint_of_any_conversation(drawn: object) -> None:
     assume(isinstance(plan, SummaryPlan))
     assert isinstance(plan, SummaryPlan)
     made = material(plan, view)
-    done = accept(plan, made, made.extract, COMPACTION, path=ARCHIVE, tokens_of=estimate)
+    done = accept(plan, made, made.extract, path=ARCHIVE, tokens_of=estimate)
     if isinstance(done, Accepted):
         check(view, plan, made, done)
         headings = [line[2:] for line in done.boundary.text.splitlines() if line.startswith("# ")]

@@ -83,9 +83,7 @@ def ways(case: Case, room: int, *, same_prefix: bool = False) -> tuple[Attempt, 
 def test_each_way_is_tried_once_and_the_last_needs_no_model(case: Case) -> None:
     found = ways(case, 100_000, same_prefix=True)
     assert [attempt.way for attempt in found] == ["same_prefix", "whole", "parts", "extract"]
-    assert not isinstance(
-        accept(case.plan, case.made, case.made.extract, COMPACTION, path=PATH, tokens_of=estimate), Refusal
-    )
+    assert not isinstance(accept(case.plan, case.made, case.made.extract, path=PATH, tokens_of=estimate), Refusal)
 
 
 def test_the_summariser_itself_overflows(case: Case) -> None:
@@ -127,7 +125,7 @@ def test_a_merge_that_fails_reads_the_turns_themselves(case: Case) -> None:
         return Refusal("overloaded") if len(asked) == 1 else Answer(SUMMARY, "small", USED, 0.1)
 
     plan = structs.replace(case.plan, boundaries=(Summarized(first=1, last=1, text=SUMMARY),))
-    done = carry_out(write_summary(plan, merge, writers(100_000), COMPACTION, path=PATH), answering)
+    done = carry_out(write_summary(plan, merge, writers(100_000), path=PATH), answering)
     assert isinstance(done, Written)
     assert "[part 1 of 2]\nThe first part." in asked[0]
     assert len(asked) == 2
@@ -192,7 +190,7 @@ class Asking:
         return self.rule(effect)
 
     def write(self, case: Case, by: Writers) -> Written | Refusal:
-        return carry_out(write_summary(case.plan, case.made, by, COMPACTION, path=PATH), self)
+        return carry_out(write_summary(case.plan, case.made, by, path=PATH), self)
 
 
 def answer(text: str, cost_usd: float | None = 0.01) -> Answer:
@@ -288,7 +286,7 @@ def test_a_writer_of_ones_own_is_asked_first_and_its_text_is_completed(case: Cas
 
 def test_an_answer_that_is_none_is_a_fault_of_the_caller(case: Case) -> None:
     with pytest.raises(WrongOutcome, match="NoneType"):
-        carry_out(write_summary(case.plan, case.made, writers(100_000), COMPACTION, path=PATH), lambda effect: None)
+        carry_out(write_summary(case.plan, case.made, writers(100_000), path=PATH), lambda effect: None)
 
 
 def test_who_writes_is_who_costs_less_and_has_room(case: Case) -> None:

@@ -11,7 +11,7 @@ from tests.settings.effects.probe import Observe, Probe
 from tui_agent.agent.model_choice import compaction_threshold
 from tui_agent.context.budget import Thresholds
 from tui_agent.context.economics import ModelFacts, Rates
-from tui_agent.context.effects import AskModel, Refusal, StepDone
+from tui_agent.context.effects import AskModel, Refusal, StepDone, WriteBeside
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Cut, Evicted
 from tui_agent.context.summary.plan import SummaryPlan
@@ -197,16 +197,26 @@ def words(settings: Settings, folder: Path) -> object:
 
 
 def merged(settings: Settings, folder: Path) -> object:
-    """How many summaries stand there after two compactions."""
+    """How many summaries stand there after three compactions."""
     ready = engine(settings, reading(190_000))
     caller = Performer(ready, written(SUMMARY))
     caller.run(ready.prepare())
-    for number in range(40):
+    for number in range(80):
         call = ToolCall(f"more{number}", "read_file", f'{{"path":"more_{number}.py"}}')
         ready.extend([Message(role="assistant", blocks=(call,), model=MODEL)])
         ready.extend([tool_result(ToolResult(call.id, f"more_{number} " * 1_500))])
-    caller.run(ready.prepare())
+        if number in (39, 79):
+            caller.run(ready.prepare())
     return len(ready.view.boundaries())
+
+
+def written_beside(settings: Settings, folder: Path) -> object:
+    """Whether a summary that is due is written while the conversation goes on."""
+    ready = engine(settings, reading(175_000))
+    steps = ready.prepare()
+    first = next(steps)
+    steps.close()
+    return isinstance(first, WriteBeside)
 
 
 def separately_asked(settings: Settings, folder: Path) -> object:
@@ -271,6 +281,7 @@ PROBES: Mapping[str, Probe] = {
     "digests.output_chars": Probe(200, model_digest, DIGESTS),
     "digests.heuristic_chars": Probe(400, lambda settings, _: digest(settings, "").text, DIGESTS),
     "compaction.auto": Probe(False, kinds, SUMMARIES),
+    "compaction.background": Probe(False, written_beside),
     "compaction.threshold": Probe(0.5, compacts_at(tier("unknown"))),
     "compaction.threshold_by_tier.frontier": Probe(0.5, compacts_at(tier("frontier"))),
     "compaction.threshold_by_tier.mid": Probe(0.5, compacts_at(tier("mid"))),

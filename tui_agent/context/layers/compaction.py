@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from tui_agent.context.budget import keep_tokens
 from tui_agent.context.changes import resting_after_undo
 from tui_agent.context.economics import (
+    LONGEST_SUMMARY,
     Forecast,
     Rates,
     Situation,
@@ -32,6 +33,9 @@ from tui_agent.settings import Settings
 GAIN_SHARE: Final = 0.05
 TRIGGER_SHARE: Final = 0.1
 LARGEST_GAIN_ASKED: Final = 10_000
+WRITER_SPEED: Final = 2
+"""How many times as fast as the conversation's model the writer of a summary is taken to be."""
+MOST_CALLS_AHEAD: Final = 8
 
 _FREE: Final = Rates(0.0, 0.0, 0.0, 0.0)
 
@@ -80,13 +84,19 @@ class Compaction:
         """The summary that is due now, clearing aside."""
         return self.plan_with(view, situation, None)
 
-    def plan_with(self, view: View, situation: Situation, cleared: Cleared | None) -> SummaryPlan | None:
-        """The summary that is due even though `cleared` is about to be cleared, or that frees tokens at less cost."""
+    def plan_with(
+        self, view: View, situation: Situation, cleared: Cleared | None, *, beside: bool = False
+    ) -> SummaryPlan | None:
+        """The summary that is due even though `cleared` is about to be cleared, or that frees tokens at less cost.
+
+        `beside`: it is written while the conversation goes on, so it begins ahead of the trigger.
+        """
         if not self.on or self.backoff.resting:
             return None
         freed = cleared.before - cleared.after if cleared is not None else 0
+        ahead = growth_meanwhile(situation) if beside else 0
         trigger = situation.limits.compact.tokens or None
-        if reason := self._reason(view, situation, freed):
+        if reason := self._reason(view, situation, freed, ahead):
             plan = plan_compaction(view, situation, self._settings, trigger=trigger, reason=reason)
             if isinstance(plan, Refusal):
                 self.backoff = self.backoff.failed()
@@ -113,13 +123,14 @@ class Compaction:
             why = pays_or_waits(worth.freed, max(least, needed)) if needed is not None else ""
         return forecast(worth.freed, worth.cost, here.rates, why)
 
-    def _reason(self, view: View, here: Situation, freed: int) -> str:
+    def _reason(self, view: View, here: Situation, freed: int, ahead: int) -> str:
         left, trigger, limit = here.tokens - freed, here.limits.compact, here.limits.limit
         if trigger.rests or resting_after_undo(view):
-            return "the view reached the limit" if limit.reached(left) else ""
-        if trigger.reached(left, len(view.messages()) if trigger.messages else 0):
+            return "the view reached the limit" if limit.reached(left + ahead) else ""
+        if trigger.reached(left + ahead, len(view.messages()) if trigger.messages else 0):
+            reaches = "reached" if left >= trigger.tokens else "is about to reach"
             return (
-                f"the view reached {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source
+                f"the view {reaches} {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source
             )
         worth = compaction_now(here, self._settings)
         if worth is None or here.rates is None or worth.freed < _smallest_gain(here.budget.window, trigger.tokens):
@@ -135,6 +146,16 @@ class Compaction:
         first = next(result for result in view.live_results() if result.seq == cleared.results[0])
         tail = max(0, here.tokens_of(first.after) - (freed - here.tokens_of(first.size)))
         return worth.per_token < clearing_cost_per_token(here.rates, freed=freed, tail=tail)
+
+
+def growth_meanwhile(here: Situation) -> int:
+    """About how many tokens the conversation grows while a summary is written: so much ahead of the trigger it begins.
+
+    The calls of that time are guessed from what the model writes in one, at half the speed of the summary's writer.
+    """
+    written = max(1.0, here.growth_of_all - here.growth)
+    calls = min(MOST_CALLS_AHEAD, max(1, round(LONGEST_SUMMARY / WRITER_SPEED / written)))
+    return min(round(calls * here.growth_of_all), int((here.limits.compact.tokens or 0) * TRIGGER_SHARE))
 
 
 def compaction_now(here: Situation, settings: CompactionSettings) -> Worth | None:

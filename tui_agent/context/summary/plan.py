@@ -46,8 +46,8 @@ from tui_agent.settings import Compaction
 NOTHING_TO_SUMMARISE: Final = "There is nothing to summarise: all that is in view is new, pinned, or a summary already."
 SUMMARIES_SHARE: Final = 10
 """The summaries together take at most one part in so many of the window."""
-MERGED_SHARE: Final = 3
-"""A merge takes at most one part in so many of what the summaries together may take, its facts aside."""
+MERGED_SHARE: Final = 4
+"""A merge takes at most one part in so many of what the summaries together may take, and its facts as much again."""
 SHORTEST_GAIN: Final = 200
 """Tokens that a summary must free at least."""
 WORDS_PER_TOKEN: Final = 0.6
@@ -63,8 +63,9 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
     group that stays (None: none does). In tokens: `replaced` is what they take now, `before` the whole request now and
     `after` what is expected. `brought_back` are entries shown again after the summary, `lapsed` are those that brought
     back earlier requests. `words` are kept of the user's own, at most `words_limit` tokens of them, `words_growth` more
-    than are shown now; `state` tells where things are, in `state_growth` tokens more than now. `subject` is the focus
-    of a summary, or the note of a record.
+    than are shown now; `state` tells where things are, in `state_growth` tokens more than now. The text is asked to
+    take `writes` tokens, and facts that it lacks get `facts_limit` more at most. `subject` is the focus of a summary,
+    or the note of a record.
     """
 
     form: Form
@@ -80,6 +81,8 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
     words_growth: int
     state: str = ""
     state_growth: int = 0
+    writes: int
+    facts_limit: int
     replaced: int
     before: int
     after: int
@@ -196,6 +199,8 @@ def plan_summary(
         words=words,
         words_limit=limit,
         words_growth=growth,
+        writes=summary,
+        facts_limit=settings.facts_tokens,
         replaced=replaced,
         before=situation.tokens,
         after=situation.tokens - replaced + expected,
@@ -214,35 +219,40 @@ def telling(plan: SummaryPlan, state: str, view: View, tokens_of: Callable[[Size
     return structs.replace(plan, state=state, state_growth=growth)
 
 
-def summaries_limit(setting: int, window: int) -> int:
-    """How many tokens all summaries together may take: what is set, but no more than a tenth of a known window."""
-    return min(setting, window // SUMMARIES_SHARE) if window else setting
-
-
-def expected_merge(replaced: int, budget: int) -> int:
-    """The tokens that a merge of summaries of `replaced` tokens is asked to stay below, its facts aside: so few that
-    all together stay within their `budget` for a while.
+def plan_merge(view: View, situation: Situation, settings: Compaction, *, coming: int = 0) -> SummaryPlan | None:
+    """The plan that replaces the oldest summaries by one, where all together pass their budget (see `Material`). The
+    newest stays as it is; `coming`: it is still being written, and takes about so many tokens.
     """
-    return min(replaced // 2, budget // MERGED_SHARE)
-
-
-def plan_merge(view: View, situation: Situation, settings: Compaction) -> SummaryPlan | None:
-    """The plan that replaces the oldest summaries by one, where all together pass their budget (see `Material`)."""
     weigh = Scale(situation.mixed_tokens_of)
     shown = sorted(view.boundaries(), key=lambda each: each.first)
-    budget = summaries_limit(settings.summaries_tokens, situation.budget.window)
-    if len(shown) < 2 or sum(weigh.text(each.text) for each in shown) <= budget:
+    budget = summaries_limit(settings, situation.budget.window)
+    merged = shown if coming else shown[:-1]
+    if len(merged) < 2 or coming + sum(weigh.text(each.text) for each in shown) <= budget:
         return None
-    merged = tuple(shown[:-1] if len(shown) > 2 else shown)
-    first, last = merged[0].first, max(each.last for each in merged)
+    return merge_of(merged, view, situation, settings)
+
+
+def summaries_limit(settings: Compaction, window: int) -> int:
+    """The tokens that all summaries together may take; `window` 0: unknown."""
+    return min(settings.summaries_tokens, window // SUMMARIES_SHARE) if window else settings.summaries_tokens
+
+
+def merge_of(merged: Sequence[Boundary], view: View, situation: Situation, settings: Compaction) -> SummaryPlan:
+    """The plan that replaces these summaries by one."""
+    weigh = Scale(situation.mixed_tokens_of)
+    budget = summaries_limit(settings, situation.budget.window)
+    first, last = min(each.first for each in merged), max(each.last for each in merged)
     replaced = sum(weigh.text(each.text) for each in merged)
+    # Few enough that the next summary brings about no other merge.
+    writes = min(replaced // 2, budget // MERGED_SHARE)
+    facts = min(settings.facts_tokens, budget // MERGED_SHARE, (replaced - writes) // 2)
     newest = next((group for group in reversed(view.groups()) if group.starts_turn), None)
     back = (newest.first,) if newest is not None and first <= newest.first <= last and not newest.pinned else ()
     return SummaryPlan(
         form=OUTLINE if settings.handover == "outline" else FIVE,
         first=first,
         last=last,
-        boundaries=merged,
+        boundaries=tuple(merged),
         leaving=tuple(group for group in view.originals(first, last) if not group.pinned),
         kept=None,
         brought_back=back,
@@ -250,9 +260,11 @@ def plan_merge(view: View, situation: Situation, settings: Compaction) -> Summar
         words=(),
         words_limit=0,
         words_growth=0,
+        writes=writes,
+        facts_limit=facts,
         replaced=replaced,
         before=situation.tokens,
-        after=situation.tokens - replaced + expected_merge(replaced, budget),
+        after=situation.tokens - replaced + writes + facts,
         subject="",
         reason=f"all summaries together passed {budget:,} tokens: the oldest {len(merged)} become one",
     )
@@ -260,15 +272,13 @@ def plan_merge(view: View, situation: Situation, settings: Compaction) -> Summar
 
 def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Prompts) -> Material:
     """What the summary of `plan` is written from. Reads all that leaves the view: slow for a long span."""
-    merged = plan.replaced - (plan.before - plan.after)
-    expected = merged if plan.boundaries else expected_summary(plan.replaced)
     return Material(
         parts=transcript(plan.leaving, result_chars=settings.summary_result_chars),
         notes=_notes(plan, view) if plan.boundaries else (),
         questions=questions(
             prompts,
             plan.form,
-            words=max(60, int(expected * WORDS_PER_TOKEN)),
+            words=max(60, int(plan.writes * WORDS_PER_TOKEN)),
             focus=plan.subject,
             kept=_what_stays(plan.kept, earlier=bool(view.boundaries()) and not plan.boundaries),
         ),
@@ -304,13 +314,15 @@ def _notes(plan: SummaryPlan, view: View) -> tuple[str, ...]:
     return tuple(body_of(entry.text) for entry in chosen) if told and len(chosen) > 1 else ()
 
 
-def rebased(plan: SummaryPlan, view: View, *, tokens: int, tokens_of: Callable[[Size], int]) -> SummaryPlan | Refusal:
-    """`plan` with the figures of `view` as it is now, whose next request takes `tokens`; refused where it no longer
-    holds.
+def rebased(plan: SummaryPlan, view: View, situation: Situation, settings: Compaction) -> SummaryPlan | Refusal:
+    """`plan` with the figures of `view` as it is now; refused where it no longer holds.
 
     While a summary waits to be accepted the conversation may go on. Its plan holds as long as all that it replaces is
     still shown as it was when it was summarised.
     """
+    if plan.boundaries:
+        return _merge_rebased(plan, view, situation, settings)
+    tokens, tokens_of = situation.tokens, situation.mixed_tokens_of
     groups = view.groups()
     covered = [group for group in groups if plan.first <= group.first <= plan.last]
     leaving = [group for group in covered if not group.pinned and group.first not in plan.brought_back]
@@ -333,6 +345,15 @@ def rebased(plan: SummaryPlan, view: View, *, tokens: int, tokens_of: Callable[[
         before=tokens,
         after=tokens - replaced + expected,
     )
+
+
+def _merge_rebased(plan: SummaryPlan, view: View, situation: Situation, settings: Compaction) -> SummaryPlan | Refusal:
+    shown = view.boundaries()
+    if not all(each in shown for each in plan.boundaries):
+        return Refusal(CHANGED)
+    now = merge_of(plan.boundaries, view, situation, settings)
+    same = [_digests(group) for group in now.leaving] == [_digests(group) for group in plan.leaving]
+    return now if same else Refusal(CHANGED)
 
 
 def _words(
@@ -364,7 +385,6 @@ def accept(
     plan: SummaryPlan,
     material: Material,
     text: str,
-    settings: Compaction,
     *,
     path: str,
     tokens_of: Callable[[Size], int],
@@ -383,7 +403,7 @@ def accept(
     if bare >= plan.replaced:
         return Refusal(f"The summary takes {bare:,} tokens, the turns it replaces only {plan.replaced:,}.")
     lost = missing(material.facts, f"{body}\n{block_of(plan.words)}")
-    room = min(settings.facts_tokens, (plan.replaced - bare) // 2)
+    room = min(plan.facts_limit, (plan.replaced - bare) // 2)
     shown = listing(lost, limit=room, tokens_of=tokens_of, where=path)
     size = weigh.text(framed(plan.form, body, shown, path)) + plan.growth
     if size >= plan.replaced:

@@ -20,7 +20,6 @@ from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import Size, size_of_text
-from tui_agent.settings import Compaction
 
 Way: TypeAlias = Literal["same_prefix", "notes", "whole", "parts", "extract"]
 
@@ -168,9 +167,7 @@ class Draft:
         return self.written.accepted.facts_missing - self.facts_appended
 
 
-def write_summary(
-    plan: SummaryPlan, material: Material, writers: Writers, settings: Compaction, *, path: str
-) -> Steps[Written | Refusal]:
+def write_summary(plan: SummaryPlan, material: Material, writers: Writers, *, path: str) -> Steps[Written | Refusal]:
     """The summary of `plan`; `path` is where its archive is to lie.
 
     Every failure of a model leads to the next way, the last of which needs none; a final refusal (the cost ceiling)
@@ -183,7 +180,7 @@ def write_summary(
     answers: list[Answer] = []
 
     def try_out(text: str, author: Author, way: str, how: str) -> Written | None:
-        accepted = accept(plan, material, text, settings, path=path, tokens_of=writers.tokens_of, author=author)
+        accepted = accept(plan, material, text, path=path, tokens_of=writers.tokens_of, author=author)
         if isinstance(accepted, Refusal):
             failures.append(f"{way}: {accepted.reason}")
             return None

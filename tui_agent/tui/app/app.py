@@ -154,6 +154,10 @@ class TuiAgent(BaseApp):
             self._attention.name = self._attention.name or one_line(message.written, 60)
             await self.conductor.send(message.text)
 
+    def on_prompt_begun(self) -> None:
+        """Use the time that writing takes for what is due before the next turn."""
+        self.run_worker(self.conductor.prepare_ahead(), name="ahead", exit_on_error=True)
+
     async def run_command(self, text: str) -> None:
         """Do what `/name argument` says."""
         await self._reporting(self.steering.run(text, lambda text: self._commands.run(self, text)))

@@ -105,8 +105,23 @@ class Conductor:
         else:
             self._turn = asyncio.create_task(self._run(self.session, self._view, text), name="turn")
 
+    async def prepare_ahead(self) -> None:
+        """The user writes the next prompt: have done meanwhile what is due before it."""
+        if self.session is None or self.busy:
+            return
+        try:
+            await self.session.agent.prepare_ahead()
+        except Exception as error:
+            self._stage.report(error)
+
     async def stop(self) -> None:
-        """Stop the running turn; what was not yet sent goes back to the prompt."""
+        """Stop the running turn; what was not yet sent goes back to the prompt.
+
+        A summary that the turn waits for is stopped in its place, and one that is written while no turn runs.
+        """
+        if self.session is not None and (self.session.agent.awaits_summary or not self.busy):
+            self.session.agent.stop_writing()
+            return
         if self._turn is not None and self.session is not None and self.busy:
             if not self.session.agent.interrupt() and self._reading is not None:
                 self._reading.cancel()

@@ -40,6 +40,7 @@ class Status:
     None: the model's prices are unknown. cache_share: how much of all input was read from the provider's cache.
     activity: what is running; empty: idle.
     since: when it began, on the monotonic clock. hint: what a key would do now; it stands in for the activity.
+    summarising: a summary is being written while the conversation goes on.
     """
 
     model: str = ""
@@ -55,6 +56,7 @@ class Status:
     since: float = 0.0
     hint: str = ""
     notices: int = 0
+    summarising: bool = False
 
 
 class Changes(TypedDict, total=False):
@@ -73,6 +75,7 @@ class Changes(TypedDict, total=False):
     since: float
     hint: str
     notices: int
+    summarising: bool
 
 
 class Thresholds(NamedTuple):
@@ -141,6 +144,7 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Threshol
     left = _activity(status, glyphs, now)
     right = [
         _notices(status, glyphs),
+        _summarising(status),
         _mode(status),
         _model(status, glyphs),
         _gauge(status, glyphs, thresholds),
@@ -186,6 +190,12 @@ def _notices(status: Status, glyphs: Glyphs) -> Piece:
     if not status.notices:
         return (Form(0),)
     return Form(11, (Span(f"{glyphs.warning} {status.notices}", "$text-warning"),)), Form(0)
+
+
+def _summarising(status: Status) -> Piece:
+    if not status.summarising:
+        return (Form(0),)
+    return Form(12, (Span("summarising", "$accent"),)), Form(0)
 
 
 def _mode(status: Status) -> Piece:

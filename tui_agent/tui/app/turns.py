@@ -158,6 +158,8 @@ class TurnView:
                     tokens=event.tokens, window=event.window, measured=event.measured, cost_usd=event.cost_usd
                 )
                 self._status.show(turn_cost_usd=event.turn_cost_usd)
+            case events.ContextStepStarted(beside=True):
+                self._status.show(summarising=True)
             case events.ContextStepStarted():
                 self._active(_STEPS_RUNNING.get(event.step, event.step))
             case events.ContextStep():
@@ -324,6 +326,8 @@ class TurnView:
 
     def _on_context_step(self, event: events.ContextStep) -> None:
         name = _STEPS.get(event.step, event.step)
+        if event.step in ("summary", "checkpoint"):
+            self._status.show(summarising=False)
         if event.error:
             self._transcript.add_notice(Level.WARNING, f"{name}: nothing was changed", event.error)
             return

@@ -62,6 +62,9 @@ class Prompt(TextArea):
             super().__init__()
             self.text = text
 
+    class Begun(Message):
+        """The user began to write to the model in an empty prompt."""
+
     class Recalled(Message):
         """The user looked back in an empty prompt, where a text that waits comes before the history."""
 
@@ -78,6 +81,7 @@ class Prompt(TextArea):
         self.last_key = 0.0
         self.recall_first = False
         self._awaited = 0
+        self._begun = False
         self._send_then = False
         self._pastes = Pastes()
         self._sent = history
@@ -160,6 +164,9 @@ class Prompt(TextArea):
 
     def on_text_area_changed(self) -> None:
         """Offer what could stand before the cursor."""
+        begins, self._begun = not self._begun, bool(self.text)
+        if begins and self.text and self.text[0] not in "/!":
+            self.post_message(self.Begun())
         self.set_class(self.text.startswith("!"), "-shell")
         self._offer(self._around_cursor()[0])
 
