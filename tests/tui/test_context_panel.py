@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
@@ -245,6 +246,18 @@ async def test_the_users_words_are_read_edited_and_dropped_with_keys(arguments: 
         panel.query_one(RowList).go_to(StepKey(max(boundary.seq for boundary in boundaries(app))))
         await pilot.press("u")
         await until(pilot, lambda: seq in kept(app))
+
+
+async def test_words_typed_in_one_burst_with_the_key_that_keeps_them_are_kept(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        seq = under_cursor(await compacted(app, pilot))
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, WordsScreen))
+        for character in " at once":
+            app.post_message(Key("space" if character == " " else character, character))
+        app.post_message(Key("ctrl+s", None))
+        await until(pilot, lambda: not isinstance(app.screen, WordsScreen))
+        await until(pilot, lambda: kept(app)[seq].endswith(" at once"))
 
 
 async def test_an_emptied_message_says_what_that_means(arguments: Arguments) -> None:

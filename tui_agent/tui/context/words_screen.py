@@ -22,9 +22,9 @@ class WordsScreen(Dialog[str | None]):
     """Ends with the words to be kept of message `seq` (empty: none of it), or None: they stay as they are."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "leave", "Leave it", show=False, priority=True),
-        Binding("ctrl+s", "keep", "Keep it", show=False, priority=True),
-        Binding("ctrl+g", "edit_outside", "Your editor", show=False, priority=True),
+        Binding("escape,ctrl+c", "leave", "Leave it", show=False),
+        Binding("ctrl+s", "keep", "Keep it", show=False),
+        Binding("ctrl+g", "edit_outside", "Your editor", show=False),
     ]
 
     def __init__(self, seq: int, text: str) -> None:
