@@ -139,7 +139,10 @@ class Walker:
             async with talking(walk.folder, walk.settings, resume=walk.name or None) as session:
                 self._know(session, before)
                 again = await self._steps(session)
-                before = request_bytes(walk.provider, session), session.agent.context_stats().tokens
+                before = (b"", 0)
+                # A summary that is written by then is entered when the session is closed.
+                if session.agent.engine.writing is None:
+                    before = request_bytes(walk.provider, session), session.agent.context_stats().tokens
                 said = len(session.agent.engine.view.log)
             if said:
                 assert verify(session.folder).ok
