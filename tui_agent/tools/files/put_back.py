@@ -6,6 +6,7 @@ stays unless that is asked for; its content is kept first, then.
 
 import os
 import stat
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -27,6 +28,9 @@ Does: TypeAlias = Literal["restore", "bring back", "remove", "mode"]
 MAX_DIFFED: Final = 2_000_000
 """Bytes of the largest file of which a diff is shown."""
 
+DIFFING_S: Final = 3.0
+"""Seconds spent on the diffs of one plan; of the files after that none is made."""
+
 CHANGED_SINCE: Final = "changed since by somebody else"
 CHANGED_BETWEEN: Final = "changed by somebody else in between"
 CUT_SHORT: Final = "changed since, by a call that was cut short or by somebody else"
@@ -34,6 +38,7 @@ NO_FILE: Final = "no file or link stands there now"
 NOT_KEPT: Final = "not kept: {why}"
 GONE: Final = "its kept content is gone or damaged"
 
+_TOO_MANY: Final = "Its diff is not shown: there are too many."
 _UNTEXT: Final = "Its content is not text, or large: {before:,} bytes now, {after:,} then."
 
 
@@ -92,6 +97,7 @@ def plan(seq: int, past: FilesPast, root: Path, read: Read) -> PutBack:
     """What putting the files of `past` back would do, as they are now. Reads files."""
     steps: list[FileStep] = []
     impossible: list[tuple[str, str]] = []
+    deadline = time.monotonic() + DIFFING_S
     for file in past.files:
         path = Path(file.path)
         name = shown(str(path.relative_to(root)) if path.is_relative_to(root) else file.path)
@@ -103,7 +109,8 @@ def plan(seq: int, past: FilesPast, root: Path, read: Read) -> PutBack:
         if why:
             impossible.append((name, why))
             continue
-        diff = _diff(name, now, seen.content, file.then, read)
+        in_time = time.monotonic() < deadline
+        diff = _diff(name, now, seen.content, file.then, read) if in_time else _without_diff(name)
         steps.append(
             FileStep(file.path, name, _does(now, file.then), now, file.then, diff, _others(file, now), file.made)
         )
@@ -182,6 +189,10 @@ def _diff(name: str, now: FileState, content: bytes | None, then: FileState, rea
         return "\n".join((*heads, _UNTEXT.format(before=now.size, after=then.size)))
     changed = unified(before, after, name)
     return "\n".join((*heads, *changed.split("\n")[2:]))
+
+
+def _without_diff(name: str) -> str:
+    return f"--- {name}\n+++ {name}\n{_TOO_MANY}"
 
 
 def _text(content: bytes | None) -> str | None:

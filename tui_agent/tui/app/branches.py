@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tui_agent.agent.commands import REWOUND
+from tui_agent.aside import aside
 from tui_agent.text import one_line
 from tui_agent.tui.app.opening import in_slices
 from tui_agent.tui.cards.blocks import Block, Level
@@ -71,7 +73,9 @@ class Branches:
             if chosen is None:
                 return
             number = chosen
-        seq = _number(number)
+        # What is rewound is chosen once the diff was seen.
+        word, _, what = number.partition(" ")
+        seq = _number(word) if what.strip() in REWOUND else None
         if seq is None:
             self._app.say(
                 Level.WARNING, "/rewind takes the number of a message of yours", hint="/rewind alone lists them"
@@ -140,9 +144,10 @@ class Branches:
 
     async def _files_asked(self, title: str, planned: "PutBack", *, rewinds: bool) -> str:
         """What of it is wanted, once the user has seen it; empty: nothing."""
-        from tui_agent.tui.dialogs.files_screen import FilesScreen
+        from tui_agent.tui.dialogs.files_screen import FilesScreen, Shown
 
-        return await self._app.question(FilesScreen(title, planned, self._app.glyphs, rewinds=rewinds)) or ""
+        shown = await aside(lambda: Shown.of(planned))
+        return await self._app.question(FilesScreen(title, planned, shown, self._app.glyphs, rewinds=rewinds)) or ""
 
     async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> FilesTold:
         from tui_agent.agent.file_texts import done_text, title_of_done

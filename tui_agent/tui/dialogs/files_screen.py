@@ -24,9 +24,9 @@ from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.permission import LOW_SCREEN
 from tui_agent.tui.dialogs.row_list import Row, RowList
 
-MAX_ROWS: Final = 5_000
+MAX_ROWS: Final = 2_000
 """Lines of all diffs together that are shown."""
-MAX_LINE: Final = 2_000
+MAX_LINE: Final = 1_000
 """Characters of a line that are shown."""
 OTHER_LINES, OTHER_LINES_LOW = 10, 3
 """Lines of the dialog beside its rows, and of air around it; on a low screen it names no keys."""
@@ -44,6 +44,18 @@ class Piece(NamedTuple):
     style: str = "base"
 
 
+class Shown(NamedTuple):
+    """What is read of a plan: with what somebody else has changed left as it is, and with that put back too."""
+
+    leaving: tuple[Piece, ...]
+    overwriting: tuple[Piece, ...]
+
+    @classmethod
+    def of(cls, planned: PutBack) -> "Shown":
+        """Takes a while for many diffs."""
+        return cls(tuple(pieces(planned, overwrite=False)), tuple(pieces(planned, overwrite=True)))
+
+
 class FilesScreen(Dialog[str | None]):
     """Ends with ``both``, ``files`` or ``conversation``, with `OVERWRITING` behind it where that was wanted, or None.
 
@@ -58,10 +70,11 @@ class FilesScreen(Dialog[str | None]):
         Binding("o", "overwrite", "What others changed", show=False),
     ]
 
-    def __init__(self, title: str, planned: PutBack, glyphs: Glyphs, *, rewinds: bool) -> None:
+    def __init__(self, title: str, planned: PutBack, shown: Shown, glyphs: Glyphs, *, rewinds: bool) -> None:
         super().__init__()
         self._title = one_line(title, 80)
         self._planned = planned
+        self._shown = shown
         self._rewinds = rewinds
         self._overwrite = False
         self._rows = RowList(glyphs, in_dialog=True)
@@ -116,7 +129,7 @@ class FilesScreen(Dialog[str | None]):
         self._drawn = width, self._overwrite
         rows = [
             Row(partial(_draw_piece, line[start:end], piece.style))
-            for piece in pieces(self._planned, overwrite=self._overwrite)
+            for piece in (self._shown.overwriting if self._overwrite else self._shown.leaving)
             for line in (displayed(clean(piece.text)[:MAX_LINE]),)
             for start, end, _ in breaks(line, width)
         ]
@@ -149,6 +162,8 @@ def _diffs(steps: Sequence[FileStep]) -> Iterator[Piece]:
         yield Piece("")
         theirs = f", {step.others}" if step.others else ""
         yield Piece(f"{step.name}: {DOES[step.does]}{theirs}", "accent")
+        if shown >= MAX_ROWS:
+            continue
         rows = read_diff(step.diff)
         if not rows:
             yield from (Piece(f"  {line}", "muted") for line in step.diff.split("\n")[2:])
@@ -156,7 +171,7 @@ def _diffs(steps: Sequence[FileStep]) -> Iterator[Piece]:
             style = {"+": "added", "-": "removed"}.get(row.sign, "muted")
             yield Piece(f"{row.number or '':>5} {row.sign if row.sign != '@' else ' '} {row.text}", style)
         if shown + len(rows) > MAX_ROWS:
-            yield Piece(f"  {shown + len(rows) - MAX_ROWS:,} more lines of this diff", "muted")
+            yield Piece("  the other diffs are not shown: there are too many", "muted")
         shown += len(rows)
 
 
