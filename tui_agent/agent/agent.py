@@ -531,6 +531,9 @@ class Agent:
             raise AgentBusy("a turn waits to go on here")
         seq = await self._record.move_head(to, reason)
         await self._steps.keep_if_it_holds()
+        if self._record.view.model not in ("", self.profile.name):
+            # The model that was chosen answers there too, also after a restart.
+            await self._active.introduce()
         self._tell(events.HeadMoved(seq=seq, to=to, reason=reason, before=before, after=self._engine.tokens))
 
     # How it stands

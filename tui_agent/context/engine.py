@@ -362,13 +362,15 @@ class ContextEngine:
         writing = self._writing
         if writing is None or writing.draft is None:
             return
-        self._writing = None
-        now = self.current(writing.draft)
-        if isinstance(now, Refusal):
-            plan, spent = writing.plan, writing.draft.spent_usd
-            yield StepDone(plan.step, self.tokens, self.tokens, plan.reason, error=now.reason, cost_usd=spent)
-        else:
-            yield from self.enter(now, waited_s=waited_s, merged=writing.merged)
+        try:
+            now = self.current(writing.draft)
+            if isinstance(now, Refusal):
+                plan, spent = writing.plan, writing.draft.spent_usd
+                yield StepDone(plan.step, self.tokens, self.tokens, plan.reason, error=now.reason, cost_usd=spent)
+            else:
+                yield from self.enter(now, waited_s=waited_s, merged=writing.merged)
+        finally:
+            self._writing = None
 
     @property
     def writing(self) -> SummaryPlan | None:
