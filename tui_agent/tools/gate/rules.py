@@ -334,8 +334,8 @@ def _said(rule: Rule) -> str:
             return "every command"
         prefix = rule.prefix
         if prefix is None or not prefix.more:
-            return f"the command  {rule.pattern}"
-        return f"every command that begins with  {rule.pattern[:-2]}" if prefix.words else "every command"
+            return f"the command {rule.pattern}"
+        return f"every command that begins with {rule.pattern[:-2]}" if prefix.words else "every command"
     if rule.pattern in {"", "*"} and verb:
         return f"every {verb} in this project" if rule.pattern else f"every {verb}, also outside this project"
     if not verb:

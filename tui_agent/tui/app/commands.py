@@ -182,7 +182,29 @@ async def _tree(host: Host, argument: str) -> None:
     await host.branches.tree(argument)
 
 
-_OWN_FORMS: Final[dict[str, Handler]] = {"rewind": _rewind, "fork": _fork, "tree": _tree}
+async def _permissions(host: Host, argument: str) -> None:
+    """Show every rule; the one that is chosen is taken back, where it can be."""
+    from tui_agent.tui.dialogs.pickers import Option
+
+    rules = (await host.agent()).permission_rules()
+    if argument or not any(rule.remembered for rule in rules):
+        await _steering("permissions")(host, argument)
+        return
+    options = [
+        Option(str(place), rule.said, "Enter takes it back" if rule.remembered else f"of the settings: {rule.kind}")
+        for place, rule in enumerate(rules, 1)
+    ]
+    chosen = await host.pick("What may happen unasked, and what not", options, "1")
+    if chosen is not None:
+        await _steering("permissions")(host, chosen)
+
+
+_OWN_FORMS: Final[dict[str, Handler]] = {
+    "rewind": _rewind,
+    "fork": _fork,
+    "tree": _tree,
+    "permissions": _permissions,
+}
 """Commands of the agent that the app has in a form of its own."""
 
 
