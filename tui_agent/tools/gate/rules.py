@@ -39,6 +39,8 @@ REACH_FAR: Final = frozenset(
 """Programs with options or a language of their own to run others, to write anywhere or to reach the network: outside a
 sandbox no rule for one of them can let anything follow either.
 """
+MANY_COMMANDS: Final = frozenset("npm npx yarn pnpm cargo go uv pip poetry bundle gradle dotnet systemctl brew apt".split())
+"""Programs whose first argument says what they do: a rule has to name it."""
 _GIVES_ORDERS = re.compile(
     r"-c|--?[A-Za-z-]*(?:exec|command|config|plugin|script|program|pack|filter|action|rsh|shell|require|eval|wrapper|hook"
     r"|editor|pager|rcfile|preload|url|registry|proxy|template|overlay|profile|output|out|dest|prefix|cwd|directory)"
@@ -152,6 +154,8 @@ def beyond(prefix: Prefix, command: SimpleCommand) -> str:
         return ""
     if texts[0] in RUNS_OTHERS or texts[0] in REACH_FAR:
         return f"`{texts[0]}` can run or reach anything by its arguments"
+    if texts[0] in MANY_COMMANDS and len(prefix.words) == 1:
+        return f"what {texts[0]} does depends on what follows it"
     if names_known(texts[0]):
         named = command_length(texts)
         try:
