@@ -180,9 +180,7 @@ async def _open(
         places = await asyncio.to_thread(places_of, settings, arguments)
         shelves = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
         folders = map(Path, settings.permissions.folders)
-        workspace = Workspace(
-            arguments.folder, folders, read_roots=(store.folder, *shelves), guarded=(arguments.home,)
-        )
+        workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves), guarded=(arguments.home,))
         gate = gate_of(settings, arguments, workspace)
         tracker = usage_so_far(entries)
         unread = await count_earlier_subtasks(arguments.home, store.folder.name, tracker)

@@ -522,7 +522,7 @@ class Agent:
         return self._toolbox.gate.rules()
 
     async def take_back(self, rule: str) -> None:
-        """Forget a remembered rule: it is asked again. Raises RememberedError; then it holds no more in this session."""
+        """Forget a remembered rule. Raises RememberedError; then it is forgotten for this session only."""
         await asyncio.to_thread(self._toolbox.gate.take_back, rule)
 
     def tools(self) -> tuple[ToolDefinition, ...]:

@@ -449,7 +449,9 @@ async def _permissions(agent: "Agent", argument: str) -> Reply:
         return Reply("There is no such rule", "/permissions lists them by number.", failed=True)
     rule = rules[number - 1]
     if not rule.remembered:
-        return Reply("That rule is of the settings", "`tui-agent config` says which file has it; take it out there.", failed=True)
+        return Reply(
+            "That rule is of the settings", "`tui-agent config` says which file has it; take it out there.", failed=True
+        )
     try:
         await agent.take_back(rule.text)
     except RememberedError as error:

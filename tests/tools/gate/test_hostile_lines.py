@@ -176,13 +176,23 @@ FILES: Mapping[str, str] = {
     "an index in parts": "sharedindex.0123",
     "files elsewhere": "commondir",
 }
-GIT_LINES = ("git status", "git diff", "git log -p", "git show", "cd src && git status", "git add a.txt", "git push origin x")
+GIT_LINES = (
+    "git status",
+    "git diff",
+    "git log -p",
+    "git show",
+    "cd src && git status",
+    "git add a.txt",
+    "git push origin x",
+)
 
 
 def asked(workspace: Workspace) -> set[str]:
     """Which of the lines for git are asked about, whatever allows them."""
     exact = tuple(Rule("run_command", line) for line in GIT_LINES)
-    return {line for line in GIT_LINES if all(j.outcome == "ask" for j in judged(line, workspace, Granted((*WIDE, *exact))))}
+    return {
+        line for line in GIT_LINES if all(j.outcome == "ask" for j in judged(line, workspace, Granted((*WIDE, *exact))))
+    }
 
 
 def repository(tmp_path: Path) -> Workspace:
@@ -277,11 +287,20 @@ BOX = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--f
 HARMFUL = (
     *("ls $(touch PWNED)", "ls <<< $(( $(sh payload) ))", "ls 'a[$(touch PWNED)]'; ls <<< $((_))", "echo `sh payload`"),
     *("find . -maxdepth 0 -exec touch PWNED ';'", "env -iu ls touch PWNED", "exec -la ls touch PWNED", "./nice ls"),
-    *("git clone -u 'touch PWNED;' . cl", "sort -o ../outside/f a.txt", "git diff --output=../outside/f", "echo '{p}' | tee ../outside/f"),
+    *(
+        "git clone -u 'touch PWNED;' . cl",
+        "sort -o ../outside/f a.txt",
+        "git diff --output=../outside/f",
+        "echo '{p}' | tee ../outside/f",
+    ),
     *("git -c core.fsmonitor=./evil.sh status", "sed '1e ./evil.sh' a.txt", "cp a.txt link-dir/f", "echo x > src/b.py"),
     *("printf -v 'a[$(touch PWNED)]' x", "test -v 'a[$(touch PWNED)]'", "find . -name x -o -fprint ../outside/f"),
-    *("tar cf - a.txt --checkpoint=1 --checkpoint-action=exec=./evil.sh", "git grep -O./evil.sh line", "cd dlink/../.. && touch outside/f"),
-    *("git diff -S {\" \",--output=../outside/f}", "find {.\\ x,.,-maxdepth,0,-exec,touch,PWNED,\\;}", "sort *"),
+    *(
+        "tar cf - a.txt --checkpoint=1 --checkpoint-action=exec=./evil.sh",
+        "git grep -O./evil.sh line",
+        "cd dlink/../.. && touch outside/f",
+    ),
+    *('git diff -S {" ",--output=../outside/f}', "find {.\\ x,.,-maxdepth,0,-exec,touch,PWNED,\\;}", "sort *"),
 )
 """Of the table, lines that do harm with the programs of every machine."""
 
@@ -308,7 +327,11 @@ def run_boxed(line: str, root: Path) -> None:
 
 def harm(root: Path, before: dict[str, tuple[int, int, str]]) -> bool:
     """Whether a line changed what is outside, a file of the project, or ran what it brought."""
-    return (root / "PWNED").exists() or tree(root.parent / "outside") != before or (root / "src/b.py").read_text() != "a line\n"
+    return (
+        (root / "PWNED").exists()
+        or tree(root.parent / "outside") != before
+        or (root / "src/b.py").read_text() != "a line\n"
+    )
 
 
 @pytest.mark.skipif(bool(boxed()), reason=boxed() or "-")

@@ -106,7 +106,29 @@ def test_the_programs_of_an_opaque_line(line: str, names: set[str] | None) -> No
 
 TOKENS = st.sampled_from(
     [
-        *("a", "b.py", "-x", "--y=z", "5", "=", "'", '"', "\\", "$", "`", "(", ")", "{", "}", "[", "]", "*", "?", "~", "!"),
+        *(
+            "a",
+            "b.py",
+            "-x",
+            "--y=z",
+            "5",
+            "=",
+            "'",
+            '"',
+            "\\",
+            "$",
+            "`",
+            "(",
+            ")",
+            "{",
+            "}",
+            "[",
+            "]",
+            "*",
+            "?",
+            "~",
+            "!",
+        ),
         *("#", "&", "|", ";", "<", ">", "@", "^", ",", ":", "/", "..", "%", "+", "é", "\u00a0", "\u3000", "\t", "\n"),
         *(" ", " ", " ", "'a b'", '"c d"', "\\ ", "2>&1", ">/dev/null", "$'", "<<", "((", "]]", "if", "do", "-"),
     ]
@@ -130,7 +152,26 @@ def test_bash_reads_the_words_of_a_plain_line_the_same_way(lines: list[str]) -> 
 
 
 OPENERS = [
-    *("", "", "; ", "& ", "| ", "&& ", "(", "$(", "`", '"$(', '"`', "{ ", "if ", "! ", "time ", "env ", "eval ", "eval '"),
+    *(
+        "",
+        "",
+        "; ",
+        "& ",
+        "| ",
+        "&& ",
+        "(",
+        "$(",
+        "`",
+        '"$(',
+        '"`',
+        "{ ",
+        "if ",
+        "! ",
+        "time ",
+        "env ",
+        "eval ",
+        "eval '",
+    ),
     *("bash -c '", "<(", "x=$(", "\\\n", "\n", "${x:-", "$((", "<<E\n", "<<'E'\n", "# ", "'", '"', "x=1 ", "xargs "),
 ]
 CLOSERS = ["", "", ";", ")", ")", "`", '"', "'", "}", "; }", "; fi", " x", "\n", "\nE\n", "))", " # ", "\\"]
@@ -161,7 +202,7 @@ def runs_mark(line: str, folder: Path) -> bool:
 def test_a_program_that_runs_is_seen_or_the_line_is_opaque(
     before: str, after: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """bash is the judge: a line that makes MARK run has it as a command, is opaque, or names what runs its arguments."""
+    """bash is the judge: a line that makes MARK run has it as a command, is opaque, or names what runs arguments."""
     line = f"{before}MARK{after}"
     read = read_line(line)
     if read.opaque or any(c.texts[0] in {"MARK", "env", "eval", "xargs", "bash"} for c in read.commands):

@@ -6,6 +6,7 @@ One table for every tool that writes, for what commands may be allowed to, and f
 import os
 import unicodedata
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -79,6 +80,4 @@ def folded(name: str) -> str:
 
 def _named(parts: tuple[str, ...]) -> bool:
     names = [folded(part) for part in parts]
-    return any(name in GUARDED_NAMES for name in names) or any(
-        pair in GUARDED_PLACES for pair in zip(names, names[1:], strict=False)
-    )
+    return any(name in GUARDED_NAMES for name in names) or any(pair in GUARDED_PLACES for pair in pairwise(names))

@@ -13,6 +13,7 @@ import msgspec
 
 from tui_agent.tools.base import WorkspaceView
 from tui_agent.tools.gate.known_commands import Known, Unknown, command_length, known, names_known
+from tui_agent.tools.gate.patterns import words
 from tui_agent.tools.gate.reach import Reach, Stray
 from tui_agent.tools.gate.repository import orders_of
 from tui_agent.tools.gate.rules import OUTSIDE, RUNS_OTHERS, SHELL, Rule, beyond
@@ -20,7 +21,7 @@ from tui_agent.tools.gate.shell_line import ShellLine, SimpleCommand, read_line
 
 Outcome: TypeAlias = Literal["allow", "ask", "deny"]
 
-_IN_ITS_SHELL: Final = frozenset("cd printf read exit break continue return shift set local export sleep seq [ :".split())
+_IN_ITS_SHELL: Final = words("cd printf read exit break continue return shift set local export sleep seq [ :")
 """Commands that, in a sandbox, change nothing but the shell they run in."""
 _BUILTINS: Final = frozenset({"cd", "echo", "pwd", "test", "true", "false", "type", "command"})
 _TESTING: Final = {
@@ -339,9 +340,9 @@ def _pattern(command: SimpleCommand, workspace: WorkspaceView, confined: bool) -
         known(command.words)
     except Unknown:
         if confined:
-            for name, words in _TESTING.items():
-                if list(texts[: len(name.split())]) == name.split() and len(texts) >= words:
-                    return " ".join([*(word.raw for word in command.words[:words]), "*"])
+            for name, size in _TESTING.items():
+                if list(texts[: len(name.split())]) == name.split() and len(texts) >= size:
+                    return " ".join([*(word.raw for word in command.words[:size]), "*"])
         return command.written
     if texts[0] in RUNS_OTHERS or (texts[0] == "git" and texts[1].startswith("-")):
         return command.written

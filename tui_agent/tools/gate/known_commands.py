@@ -1,4 +1,4 @@
-"""The commands whose options are known, each with its proofs: what they do with their arguments, and that they do no more.
+"""The commands whose options are known, each with its proofs: what they do with their arguments, and no more.
 
 The table names what is allowed, never what is forbidden: an option that is not in it is not known, also abbreviated. It
 holds what manuals of git 2.51, GNU coreutils 9, findutils 4.10, grep 3.11, ripgrep 14 and bash 5.2 say of options that
@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from tui_agent.tools.gate.patterns import words as table
 from tui_agent.tools.gate.shell_line import Word, read_words
 
 Operands: TypeAlias = Literal["paths", "texts", "pattern", "sed", "awk", "time", "words", "free", "none"]
@@ -67,10 +68,10 @@ def known(words: Sequence[Word]) -> Known:
         return known(words[2:])
     if special := _SPECIAL.get(texts[0]):
         return special(words)
-    table = proven()
+    records = proven()
     if texts[0] == "git":
-        return _git(words, table)
-    options = table.get(texts[0])
+        return _git(words, records)
+    options = records.get(texts[0])
     if options is None:
         raise Unknown(f"`{texts[0]}` is not among the programs that are known only to read")
     return _arguments(options, words[1:])
@@ -83,9 +84,10 @@ def names_known(name: str) -> bool:
 
 def command_length(texts: Sequence[str]) -> int:
     """How many words name the command: ``git diff`` is two, ``git stash list`` three."""
-    longest = max((len(command.split()) for command in proven() if list(texts[: len(command.split())]) == command.split()),
-                  default=1)  # fmt: skip
-    return longest
+    sizes = (
+        len(command.split()) for command in proven() if tuple(command.split()) == tuple(texts[: len(command.split())])
+    )
+    return max(sizes, default=1)
 
 
 @cache
@@ -213,29 +215,31 @@ _AWK: Final = re.compile(rf"(?:NR *[<>=]=? *\d+ *)?(?:\{{ *print(?: +{_FIELD}(?:
 # Commands with a grammar of their own
 
 
-def _git(words: Sequence[Word], table: dict[str, Options]) -> Known:
+def _git(words: Sequence[Word], records: dict[str, Options]) -> Known:
     at = 1
     while at < len(words) and words[at].text in {"--no-pager", "--no-optional-locks"}:
         at += 1
     following = [word.text for word in words[at : at + 2]]
     for length in (2, 1):
-        options = table.get(" ".join(["git", *following[:length]]))
+        options = records.get(" ".join(["git", *following[:length]]))
         if options is not None and len(following) >= length:
             checked = _arguments(options, words[at + length :])
             # It would have a program look at the signatures.
             if any("%G" in word.text or "%(" in word.text for word in checked.texts):
                 raise Unknown("a format of git that is not known to be harmless")
             return checked
-    raise Unknown(f"`git {following[0][:200] if following else ''}` is not among the commands that are known only to read")
+    raise Unknown(
+        f"`git {following[0][:200] if following else ''}` is not among the commands that are known only to read"
+    )
 
 
-_FIND_FLAGS: Final = frozenset(
+_FIND_FLAGS: Final = table(
     "! -not -o -or -a -and , ( ) -print -print0 -prune -empty -depth -mount -xdev -quit -true -false -ls -readable "
-    "-writable -executable -nogroup -nouser".split()
+    "-writable -executable -nogroup -nouser"
 )
-_FIND_TEXTS: Final = frozenset(
+_FIND_TEXTS: Final = table(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -size -mtime -mmin -atime -amin "
-    "-ctime -cmin -maxdepth -mindepth -perm -user -group -printf -links -inum".split()
+    "-ctime -cmin -maxdepth -mindepth -perm -user -group -printf -links -inum"
 )
 _FIND_PATHS: Final = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
 
@@ -335,7 +339,16 @@ _LOG_NAMES = (
     "cherry-mark cherry reflog walk-reflogs boundary parents children count no-notes no-walk? source clear-decorations "
     "ancestry-path? relative-date "
 ) + _DIFF_NAMES
-_DIFF_NOT = ("--output=f", "--outp f", "--ext-diff", "--textconv", "-O order", "--no-index a b", "-of", "--submodule=diff")
+_DIFF_NOT = (
+    "--output=f",
+    "--outp f",
+    "--ext-diff",
+    "--textconv",
+    "-O order",
+    "--no-index a b",
+    "-of",
+    "--submodule=diff",
+)
 
 _TABLE: Final = (
     _reads(
@@ -453,7 +466,7 @@ _TABLE: Final = (
         valued="tedESj",
         operands="pattern",
         may=("-e py x src", "-H config"),
-        may_not=("-x sh", "-X sh", "--exec sh", "--exec-batch sh", "-L x", "--follow x", "-l x", "--base-directory=/ x"),
+        may_not=("-x sh", "-X sh", "--exec sh", "--exec-batch sh", "-L x", "--follow x", "-l x"),
     ),
     _reads(
         "sed", "nErsu", "quiet silent regexp-extended separate unbuffered", operands="sed",
@@ -495,7 +508,7 @@ _TABLE: Final = (
     _reads("df", "aiHhkPT", "human-readable print-type", may=("-h .",), may_not=("--sync --frob",)),
     _reads(
         "tree", "adfipsugDhtrCnAFJ", "dirsfirst noreport prune du gitignore", valued="LPI",
-        may=("-L 2 src", "-a -I .git"), may_not=("-o f", "-R -o x", "-l", "--fromfile x", "--fromtabfile", "-H x"),
+        may=("-L 2 src", "-a -I .git"), may_not=("-o f", "-R -o x", "-l", "--fromfile x", "-H x"),
     ),
     _reads("od", "abcdosx", valued="AjNtw", may=("-c a", "-A x -t x1 a"), may_not=("--frob",)),
     _reads("realpath", "emqsLP", "canonicalize-existing canonicalize-missing relative-to< relative-base<",
@@ -530,7 +543,7 @@ _TABLE: Final = (
     _reads("git show", "pubwRaqzWsicm", _LOG_NAMES, valued="USGlMCBDXn", operands="texts", numbers=True,
            may=("HEAD:a.py", "--stat HEAD"), may_not=_DIFF_NOT),
     _reads("git blame", "wlsefnctp", "line-porcelain porcelain date= show-email show-name root abbrev=",
-           valued="LMC", operands="texts", may=("-L 1,5 a.py",), may_not=("--contents f a", "-S f a", "--ignore-revs-file f")),
+           valued="LMC", operands="texts", may=("-L 1,5 a.py",), may_not=("--contents f a", "-S f a")),
     _reads("git branch", "arv", "show-current all remotes verbose list no-color color?", operands="none",
            may=("", "-a", "-vv", "--show-current"), may_not=("new", "-d x", "-m a b", "--edit-description", "-D x")),
     _reads("git tag", "l", "list", operands="none", may=("", "-l"), may_not=("v1", "-d x", "-a v1", "-s x")),

@@ -31,6 +31,11 @@ def matches(pattern: str, text: str) -> bool:
     return start >= at and last.fullmatch(text, start) is not None
 
 
+def words(text: str) -> frozenset[str]:
+    """The words of a text that is a table."""
+    return frozenset(text.split())
+
+
 def is_wild(pattern: str) -> bool:
     """Whether it stands for more than one text."""
     return _WILD.search(pattern) is not None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.tools.base import WorkspaceView
+from tui_agent.tools.gate.patterns import words
 
 MAX_CONFIG: Final = 64_000
 MAX_INDEX: Final = 8_000_000
@@ -19,7 +20,7 @@ MAX_HOOKS: Final = 100
 
 _SECTION: Final = re.compile(r'\[(?P<name>[A-Za-z0-9.-]+)(?:[ \t]+"[^"\\\n]*")?\][ \t]*', re.ASCII)
 _VALUE: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[^\n]*[^\\\n])?", re.ASCII)
-_HARMLESS: Final = frozenset(
+_HARMLESS: Final = words(
     """
     core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.ignorecase core.precomposeunicode
     core.symlinks core.autocrlf core.eol core.safecrlf core.quotepath core.abbrev core.untrackedcache core.protectntfs
@@ -28,7 +29,7 @@ _HARMLESS: Final = frozenset(
     user.name user.email pull.rebase pull.ff push.default push.autosetupremote fetch.prune merge.conflictstyle
     init.defaultbranch gui.wmstate gui.geometry color.ui rerere.enabled gc.auto diff.renames diff.algorithm
     log.date log.decorate status.short status.branch
-    """.split()
+    """
 )
 _GITLINK: Final = b"\x00\x00\xe0\x00"
 """The mode 160000 of an index entry: a submodule."""

@@ -1,8 +1,8 @@
 """Rules of what a tool may do, ``TOOL`` or ``TOOL(PATTERN)``, and their proofs.
 
-For a command PATTERN is the words it begins with, quoted as in a shell; ``*`` as the last word lets more follow, else the
-command is meant as it stands. A rule ``outside(PATTERN)`` lets such a command run outside the sandbox. For paths and
-URLs ``*`` in PATTERN stands for any text, ``?`` for one character, and a backslash takes the next character as it is; a
+For a command PATTERN is the words it begins with, quoted as in a shell; ``*`` as the last word lets more follow, else
+the command is meant as it stands. A rule ``outside(PATTERN)`` lets such a command run outside the
+sandbox. For paths and URLs ``*`` in PATTERN stands for any text, ``?`` for one character, and a backslash takes the next character as it is; a
 path is relative to the project, absolute, or from ``~/``. The tool's name may hold ``*`` too.
 """
 
@@ -16,30 +16,30 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from tui_agent.settings.trust import MAX_RULE, RULE
 from tui_agent.tools.base import Access, WorkspaceView
 from tui_agent.tools.gate.known_commands import Unknown, command_length, known, names_known
 from tui_agent.tools.gate.patterns import escaped, is_wild, matches
+from tui_agent.tools.gate.patterns import words as table
 from tui_agent.tools.gate.shell_line import SimpleCommand, Word, read_line, read_words
 
 OUTSIDE: Final = "outside"
 """The name in rules that let a command run outside the sandbox."""
 SHELL: Final = "run_command"
 """The tool that runs command lines."""
-MAX_RULE: Final = 4_200
-"""Characters of a rule: one may name a whole command."""
-RUNS_OTHERS: Final = frozenset(
-    "env xargs sudo doas su sh bash dash zsh ksh fish eval exec source . command builtin nice nohup timeout setsid stdbuf "
-    "time watch parallel busybox ssh chroot unshare nsenter strace ltrace script start-stop-daemon systemd-run".split()
+RUNS_OTHERS: Final = table(
+    "env xargs sudo doas su sh bash dash zsh ksh fish eval exec source . command builtin nice nohup timeout setsid "
+    "stdbuf time watch parallel busybox ssh chroot unshare nsenter strace ltrace script start-stop-daemon systemd-run"
 )
 """Programs that run what their arguments say: no rule for one of them can let anything follow."""
-REACH_FAR: Final = frozenset(
-    "tar cpio rsync scp curl wget gcc g++ cc clang ld as ar zip xxd split csplit printf vim vi ed ex emacs less more man gawk "
-    "mawk nawk perl openssl gpg dd install patch crontab at mail sendmail nc ncat socat docker podman kubectl".split()
+REACH_FAR: Final = table(
+    "tar cpio rsync scp curl wget gcc g++ cc clang ld as ar zip xxd split csplit printf vim vi ed ex emacs less "
+    "more man gawk mawk nawk perl openssl gpg dd install patch crontab at mail sendmail nc ncat socat docker podman kubectl"
 )
 """Programs with options or a language of their own to run others, to write anywhere or to reach the network: outside a
 sandbox no rule for one of them can let anything follow either.
 """
-MANY_COMMANDS: Final = frozenset("npm npx yarn pnpm cargo go uv pip poetry bundle gradle dotnet systemctl brew apt".split())
+MANY_COMMANDS: Final = table("npm npx yarn pnpm cargo go uv pip poetry bundle gradle dotnet systemctl brew apt")
 """Programs whose first argument says what they do: a rule has to name it."""
 _GIVES_ORDERS = re.compile(
     r"-c|--?[A-Za-z-]*(?:exec|command|config|plugin|script|program|pack|filter|action|rsh|shell|require|eval|wrapper|hook"
@@ -48,8 +48,6 @@ _GIVES_ORDERS = re.compile(
     re.DOTALL,
 )
 """Options that by their names run programs, take orders from elsewhere, or write where they are told."""
-
-_RULE = re.compile(r"(?P<tool>[A-Za-z0-9_.:/*-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
 
 
 class RuleError(Exception):
@@ -79,9 +77,11 @@ class Rule(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, text: str) -> "Rule":
         """Raises RuleError."""
-        match = _RULE.fullmatch(text.strip()) if len(text) <= MAX_RULE else None
+        match = RULE.fullmatch(text.strip()) if len(text) <= MAX_RULE else None
         if not match:
-            raise RuleError(f"{text[:200]!r} is no rule: write TOOL or TOOL(PATTERN), such as run_command(git status *)")
+            raise RuleError(
+                f"{text[:200]!r} is no rule: write TOOL or TOOL(PATTERN), such as run_command(git status *)"
+            )
         return cls(match["tool"], match["pattern"] or "")
 
     @property
@@ -264,7 +264,10 @@ def _forbidden(pattern: str) -> tuple[tuple[str, ...], bool]:
 
 def _mentions(text: str, word: str) -> bool:
     literal = word.replace("*", "").replace("?", "")
-    return re.search(rf"(?<![\w.-]){re.escape(literal)}(?![\w-])" if literal == word else re.escape(literal), text) is not None
+    return (
+        re.search(rf"(?<![\w.-]){re.escape(literal)}(?![\w-])" if literal == word else re.escape(literal), text)
+        is not None
+    )
 
 
 def proposed(tool: str, access: Access, workspace: WorkspaceView) -> tuple[Rule, ...]:

@@ -1,8 +1,8 @@
 """What a command line is: *plain*, so that every word of it is known before it runs, or *opaque*.
 
-A plain line consists of simple commands with literal words, joined by ``&&``, ``||``, ``;`` and ``|``. Whatever the shell
-would still expand, substitute, assign, define, group or open makes the line opaque. Two readers must agree on that: a
-tokenizer in which every byte is a literal word, a blank or an operator (bash's manual, "Shell Syntax"), and the grammar
+A plain line consists of simple commands with literal words, joined by ``&&``, ``||``, ``;`` and ``|``. Whatever the
+shell would still expand, substitute, assign, define, group or open makes the line opaque. Two readers must agree on
+that: a tokenizer in which every byte is a literal word, a blank or an operator (bash's manual, "Shell Syntax"), and the grammar
 of tree-sitter-bash. Neither knows all of bash, and neither has to: what one of them does not know is opaque.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.tools.gate.patterns import escaped
+from tui_agent.tools.gate.patterns import escaped, words
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
@@ -46,9 +46,7 @@ _NAME = re.compile(r"[A-Za-z0-9_./+-]+", re.ASCII)
 _HOME = re.compile(r"(?:\A|[=:])~")
 _ARGUMENT_FILE = re.compile(r"(?:\A|=)@|\A-[A-Za-z]@", re.ASCII)
 _QUOTED_BRACKET: Final = "\0"
-_RESERVED: Final = frozenset(
-    "if then elif else fi case esac for select while until do done in function time coproc".split()
-)
+_RESERVED: Final = words("if then elif else fi case esac for select while until do done in function time coproc")
 _WHY: Final = (
     (re.compile(r"[\r\n]"), "it has several lines"),
     (re.compile(r"\$\(\(|\(\("), "it calculates"),
@@ -61,9 +59,9 @@ _WHY: Final = (
     (re.compile(r"(?<!&)&(?!&)"), "it leaves a command in the background"),
     (re.compile(r"#"), "it holds a comment"),
 )
-_KNOWN_NODES: Final = frozenset(
+_KNOWN_NODES: Final = words(
     "program list pipeline command command_name word string string_content raw_string concatenation number "
-    'redirected_statement file_redirect file_descriptor && || ; | " > >> &> &>> >& <'.split()
+    'redirected_statement file_redirect file_descriptor && || ; | " > >> &> &>> >& <'
 )
 
 

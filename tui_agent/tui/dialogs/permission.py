@@ -55,7 +55,12 @@ PLAIN_REASONS: Final = frozenset(("It runs a command.", "It changes a file.", "I
 
 _SHORT_CHOICES: Final = ("yes", "always", "no", "why")
 _CHOICES: Final = ("Yes, this once", "Yes, always for", "No", "No, and say why")
-_OUTSIDE_CHOICES: Final = ("Yes, outside the sandbox, this once", "Yes, outside it, always for", "No", "No, and say why")
+_OUTSIDE_CHOICES: Final = (
+    "Yes, outside the sandbox, this once",
+    "Yes, outside it, always for",
+    "No",
+    "No, and say why",
+)
 _NO_RULE: Final = "Yes, always (not for this one)"
 
 Kind = Literal["command", "text", "added", "removed", "context", "rule"]
