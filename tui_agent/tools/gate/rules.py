@@ -1,9 +1,9 @@
 """Rules of what a tool may do, ``TOOL`` or ``TOOL(PATTERN)``, and their proofs.
 
 For a command PATTERN is the words it begins with, quoted as in a shell; ``*`` as the last word lets more follow, else
-the command is meant as it stands. A rule ``outside(PATTERN)`` lets such a command run outside the
-sandbox. For paths and URLs ``*`` in PATTERN stands for any text, ``?`` for one character, and a backslash takes the next character as it is; a
-path is relative to the project, absolute, or from ``~/``. The tool's name may hold ``*`` too.
+the command is meant as it stands. A rule ``outside(PATTERN)`` lets such a command run outside the sandbox. For paths
+and URLs ``*`` in PATTERN stands for any text, ``?`` for one character, and a backslash takes the next character as it
+is; a path is relative to the project, absolute, or from ``~/``. The tool's name may hold ``*`` too.
 """
 
 import os
@@ -34,7 +34,8 @@ RUNS_OTHERS: Final = table(
 """Programs that run what their arguments say: no rule for one of them can let anything follow."""
 REACH_FAR: Final = table(
     "tar cpio rsync scp curl wget gcc g++ cc clang ld as ar zip xxd split csplit printf vim vi ed ex emacs less "
-    "more man gawk mawk nawk perl openssl gpg dd install patch crontab at mail sendmail nc ncat socat docker podman kubectl"
+    "more man gawk mawk nawk perl openssl gpg dd install patch crontab at mail sendmail nc ncat socat docker podman "
+    "kubectl"
 )
 """Programs with options or a language of their own to run others, to write anywhere or to reach the network: outside a
 sandbox no rule for one of them can let anything follow either.

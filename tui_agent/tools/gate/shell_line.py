@@ -2,8 +2,9 @@
 
 A plain line consists of simple commands with literal words, joined by ``&&``, ``||``, ``;`` and ``|``. Whatever the
 shell would still expand, substitute, assign, define, group or open makes the line opaque. Two readers must agree on
-that: a tokenizer in which every byte is a literal word, a blank or an operator (bash's manual, "Shell Syntax"), and the grammar
-of tree-sitter-bash. Neither knows all of bash, and neither has to: what one of them does not know is opaque.
+that: a tokenizer in which every byte is a literal word, a blank or an operator (bash's manual, "Shell Syntax"), and
+the grammar of tree-sitter-bash. Neither knows all of bash, and neither has to: what one of them does not know is
+opaque.
 """
 
 import re

@@ -16,7 +16,7 @@ from tui_agent.tui.prompt.completion import Choice, Completion
 _MODES: Final[dict[PermissionMode, str]] = {
     "plan": "read only",
     "ask": "every change and every command is asked about",
-    "auto": "edits inside the project pass; commands, network and outside paths are asked about",
+    "auto": "edits and looking around inside the project pass; other commands, network and outside paths ask",
     "allow": "nothing is asked",
 }
 
