@@ -23,6 +23,7 @@ Outcome: TypeAlias = Literal["allow", "ask", "deny"]
 
 _IN_ITS_SHELL: Final = words("cd printf read exit break continue return shift set local export sleep seq [ :")
 """Commands that, in a sandbox, change nothing but the shell they run in."""
+_RUNS: Final = "It runs a command."
 _BUILTINS: Final = frozenset({"cd", "echo", "pwd", "test", "true", "false", "type", "command"})
 _TESTING: Final = {
     "pytest": 1,
@@ -170,7 +171,8 @@ class _Line:
 
     def reasons(self) -> tuple[str, ...]:
         """Why it is not let through; empty where it is."""
-        return tuple(dict.fromkeys(reason for command in self._line.commands if (reason := self._reason(command))))
+        found = dict.fromkeys(reason for command in self._line.commands if (reason := self._reason(command)))
+        return tuple(reason for reason in found if reason != _RUNS or len(found) == 1)
 
     def next_needs_rule(self, command: SimpleCommand) -> bool:
         """Whether this command, the next of the line, is not let through yet."""
@@ -179,12 +181,12 @@ class _Line:
     def _reason(self, command: SimpleCommand) -> str:
         if command.texts[0] == "cd":
             moved = self._moved(command)
-            return moved if moved or self._reading_passes else self._by_rules(command, "It runs a command.")
+            return moved if moved or self._reading_passes else self._by_rules(command, _RUNS)
         try:
             self._reach.check_patterns(command.words)
-            reason = self._as_reading(command) if self._reading_passes else "It runs a command."
+            reason = self._as_reading(command) if self._reading_passes else _RUNS
         except (Stray, Unknown) as why:
-            reason = f"It runs a command, and {why}."
+            reason = f"It runs a command, and {why}." if str(why) else _RUNS
         return self._by_rules(command, reason) if reason else ""
 
     def _moved(self, command: SimpleCommand) -> str:
@@ -200,7 +202,7 @@ class _Line:
         """Why a command is not let through as one that only reads. Raises Stray, Unknown."""
         found = known(command.words)
         self._check_known(found, command)
-        return "" if found.reads else "It runs a command."
+        return "" if found.reads else _RUNS
 
     def _check_known(self, found: Known, command: SimpleCommand) -> None:
         self._reach.check_read(found.paths, found.texts)

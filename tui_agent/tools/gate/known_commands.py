@@ -36,7 +36,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Unknown(Exception):
-    """A command, or an argument of one, that is not known; the message says which."""
+    """A command, or an argument of one, that is not known; the message says which argument, empty for the command."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ def known(words: Sequence[Word]) -> Known:
         return _git(words, records)
     options = records.get(texts[0])
     if options is None:
-        raise Unknown(f"`{texts[0]}` is not among the programs that are known only to read")
+        raise Unknown
     return _arguments(options, words[1:])
 
 
@@ -228,9 +228,7 @@ def _git(words: Sequence[Word], records: dict[str, Options]) -> Known:
             if any("%G" in word.text or "%(" in word.text for word in checked.texts):
                 raise Unknown("a format of git that is not known to be harmless")
             return checked
-    raise Unknown(
-        f"`git {following[0][:200] if following else ''}` is not among the commands that are known only to read"
-    )
+    raise Unknown
 
 
 _FIND_FLAGS: Final = table(

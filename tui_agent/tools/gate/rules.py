@@ -164,7 +164,7 @@ def beyond(prefix: Prefix, command: SimpleCommand) -> str:
             known((*command.words[:named], *command.words[max(named, len(prefix.words)) :]))
         except Unknown as unknown:
             if not _names_another(prefix, texts):
-                return str(unknown)
+                return str(unknown) or f"the rule does not say which command of {texts[0]}"
         else:
             return ""
     following = texts[max(1, len(prefix.words)) :]
