@@ -32,7 +32,7 @@ RULES: Final = (
 )
 """The words of rules for commands; ``mypy *`` and the like hold outside a sandbox only for what they were given for."""
 
-_FORMS: Final = (
+FORMS: Final = (
     *("{h} $({p})", "{h} `{p}`", '{h} "$({p})"', '{h} "`{p}`"', "{h} <({p})", "{h} >({p})", "{h} <<< $({p})"),
     *("{h} <<< $(( $({p}) ))", "{h} $(( $({p}) ))", "{h} $[ $({p}) ]", "{h} ${{x:-$({p})}}", '{h} "${{x:=$({p})}}"'),
     *("{h} ${{x/a/$({p})}}", '{h} "${{a[$({p})]}}"', "{h} 'a[$({p})]'; ls <<< $((_))", "{h} <<E\n$({p})\nE"),
@@ -64,7 +64,7 @@ _FORMS: Final = (
     ),
 )
 
-_WRAPPERS: Final = (
+WRAPPERS: Final = (
     *("env {p}", "env -i {p}", "env -iu ls {p}", "env -S '{p}'", "env --spl='{p}' cat", "env X=1 {p}", "env -C . {p}"),
     *("exec -la ls {p}", "exec -a ls {p}", "exec -c {p}", "nice {p}", "nice -n 5 {p}", "./nice ls", "./ls", "bin/ls"),
     *("nohup {p}", "timeout 5 {p}", "timeout -k 1 5 {p}", "timeout 5 timeout 5 {p}", "setsid {p}", "stdbuf -o0 {p}"),
@@ -286,6 +286,8 @@ diff --recursive . link-dir
 diff --to-file=../outside/secret.txt a.txt
 diff --from-file=../outside/secret.txt a.txt
 diff -l a.txt src/b.py
+diff a.txt src
+diff src bin
 wc --files0-from=../outside/secret.txt
 wc -l ../outside/secret.txt
 du -L .
@@ -532,8 +534,8 @@ _CAUGHT: Final = (
 LINES: Final = tuple(
     dict.fromkeys(
         (
-            *(form.format(h=reader, p=payload) for form, reader, payload in product(_FORMS, READERS[:4], PAYLOADS)),
-            *(form.format(p=payload) for form, payload in product(_WRAPPERS, PAYLOADS)),
+            *(form.format(h=reader, p=payload) for form, reader, payload in product(FORMS, READERS[:4], PAYLOADS)),
+            *(form.format(p=payload) for form, payload in product(WRAPPERS, PAYLOADS)),
             *(line.replace("\\\\", "\\") for line in _OPTIONS.strip().splitlines()),
             *(form.format(o=outside) for form, outside in product(_READ_WITH, _OUTSIDE)),
             *_WRITES,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.gate.hostile_lines import HARMLESS, LINES, RULES
+from tests.tools.gate.hostile_lines import FORMS, HARMLESS, LINES, PAYLOADS, RULES, WRAPPERS
 from tests.tools.world import tree
 from tui_agent.tools.gate.judging import Granted, Judgement, judge, judge_outside
 from tui_agent.tools.gate.known_commands import _TABLE, holds, proven
@@ -120,6 +120,17 @@ def test_a_hostile_line_says_why_it_is_asked_about(workspace: Workspace) -> None
         judgement = judge(line, Granted(WIDE), workspace)
         assert judgement.reasons, line
         assert not (judgement.plain and read_line(line).opaque)
+
+
+def test_what_a_rule_forbids_stays_forbidden_in_the_mode_allow(workspace: Workspace) -> None:
+    """Whatever hides the command: only a file of the project that runs it does so unseen."""
+    gate = PermissionGate("allow", workspace, deny=["run_command(touch *)", "run_command(sh *)"])
+    lines = [form.format(h=reader, p=payload) for form in FORMS for reader in ("ls", "grep x") for payload in PAYLOADS]
+    lines += [form.format(p=payload) for form in WRAPPERS for payload in PAYLOADS]
+    passed = {line for line in lines if gate.judge(line, confined=False).outcome != "deny"}
+    assert passed == {"./nice ls", "./ls", "bin/ls"}
+    for line in ("git status", "grep -rn touch .", "find . -name touch", "make", "python x.py", "pytest -k touch"):
+        assert gate.judge(line, confined=False).outcome == "allow", line
 
 
 def test_lines_that_only_read_run_unasked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

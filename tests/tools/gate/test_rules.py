@@ -182,6 +182,10 @@ async def test_a_file_of_commands_is_guarded_where_a_rule_runs_it(workspace: Wor
     assert await outcome(gate, WRITE, call("Makefile")) == "ask"
     assert await outcome(gate, WRITE, call("sub/makefile")) == "ask"
     assert await outcome(gate, WRITE, call("package.json")) == "pass"
+    remembered.add([Rule("run_command", "./src/build.sh"), Rule("run_command", "python -u src/gen.py")])
+    assert await outcome(gate, WRITE, call("src/build.sh")) == "ask"
+    assert await outcome(gate, WRITE, call("src/gen.py")) == "ask"
+    assert await outcome(gate, WRITE, call("build.sh")) == "pass"
 
 
 async def test_the_programs_own_files_are_asked_about(workspace: Workspace, tmp_path: Path) -> None:

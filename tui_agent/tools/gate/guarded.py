@@ -4,8 +4,9 @@ One table for every tool that writes, for what commands may be allowed to, and f
 """
 
 import os
+import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -53,6 +54,11 @@ RUN_BY: Final = {
 }
 """Files that hold commands, by the program that runs them: guarded where a rule lets that program run unasked."""
 
+INTERPRETER: Final = re.compile(
+    r"(?:.*/)?(?:python|pypy|ruby|perl|node|deno|bun|php|lua|sh|bash|dash|zsh|ksh|source|\.)[\d.]*"
+)
+"""Programs of which an argument is a file of commands."""
+
 
 def is_guarded(real: Path, workspace: WorkspaceView, written: str = "") -> bool:
     """Whether a change of the resolved path `real`, asked for as `written`, is always asked about."""
@@ -67,9 +73,17 @@ def is_guarded(real: Path, workspace: WorkspaceView, written: str = "") -> bool:
     return any(Path(os.path.realpath(workspace.root / name)) == real for name in INSTRUCTION_FILES)
 
 
-def run_by_rules(real: Path, programs: Iterable[str]) -> bool:
-    """Whether one of these programs takes its commands from the file `real`."""
-    return any(folded(real.name) in RUN_BY.get(program, ()) for program in programs)
+def run_by_rules(real: Path, commands: Iterable[Sequence[str]], root: Path) -> bool:
+    """Whether one of these commands, as rules have them, takes its orders from the file `real`, or runs it."""
+    return any(_runs(words, real, root) for words in commands)
+
+
+def _runs(words: Sequence[str], real: Path, root: Path) -> bool:
+    if folded(real.name) in RUN_BY.get(words[0], ()):
+        return True
+    scripts = words[1:4] if INTERPRETER.fullmatch(words[0]) else words[:1]
+    names = [word for word in scripts if Path(word).name == real.name]
+    return any(Path(os.path.realpath(root / name)) == real for name in names)
 
 
 def folded(name: str) -> str:

@@ -208,6 +208,8 @@ class _Line:
         self._reach.check_read(found.paths, found.texts)
         if self._confined:
             return
+        if found.flat:
+            self._reach.check_flat(found.paths)
         if found.repository and (orders := orders_of(self._reach.folder, self._workspace)):
             raise Stray(f"git might run what the project says: {orders}")
         if name := _of_the_project(command, self._workspace):

@@ -26,13 +26,14 @@ _MANY: Final = 1_000
 
 class Known(msgspec.Struct, frozen=True):
     """What a command touches. `paths` are files; `texts` mean none, though they may look like it; `repository`: git
-    reads its orders from the project. `reads`: it changes nothing.
+    reads its orders from the project. `reads`: it changes nothing. `flat`: of a folder it would follow the links.
     """
 
     reads: bool = True
     paths: tuple[Word, ...] = ()
     texts: tuple[Word, ...] = ()
     repository: bool = False
+    flat: bool = False
 
 
 class Unknown(Exception):
@@ -144,7 +145,8 @@ def _arguments(options: Options, words: Sequence[Word]) -> Known:
         else:
             found.operands.append(word)
     _place(found)
-    return Known(options.reads, tuple(found.paths), tuple(found.texts), options.command.startswith("git "))
+    command = options.command
+    return Known(options.reads, tuple(found.paths), tuple(found.texts), command.startswith("git "), command == "diff")
 
 
 def _long(found: _Sorted, word: Word, waiting: list[Word]) -> None:

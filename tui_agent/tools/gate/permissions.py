@@ -306,16 +306,16 @@ class PermissionGate:
             return "It changes a place that shapes how agents, git, shells or tools work."
         if not access.inside:
             return "It writes outside the workspace."
-        if run_by_rules(Path(access.target), self._programs()):
+        if run_by_rules(Path(access.target), self._allowed_commands(), self._workspace.root):
             return "It changes what a command that you allowed runs."
         return "" if self.mode == "auto" else "It changes a file."
 
-    def _programs(self) -> Iterator[str]:
-        """The programs that rules let run."""
+    def _allowed_commands(self) -> Iterator[tuple[str, ...]]:
+        """The words of commands that rules let run."""
         for rule in (*self._allow, *self._kept):
             prefix = rule.prefix if rule.tool in {SHELL, OUTSIDE} else None
             if prefix is not None and prefix.words:
-                yield prefix.words[0].text
+                yield tuple(word.text for word in prefix.words)
 
     def _proposed(self, tool: str, accesses: tuple[Access, ...], stopped: str) -> tuple[Rule, ...]:
         rules: list[Rule] = []

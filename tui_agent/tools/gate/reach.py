@@ -69,6 +69,12 @@ class Reach:
                 if word.text != "/" and not self._readable(path) and os.path.lexists(path):
                     raise Stray(f"`{shown(word.text, 200)}` leads outside the project")
 
+    def check_flat(self, paths: Iterable[Word]) -> None:
+        """Raises Stray for a folder: what links in it lead to would be read."""
+        for word in paths:
+            if any(path.is_dir() for path in self._meant(word)):
+                raise Stray(f"`{shown(word.text, 200)}` is a folder, whose links it follows")
+
     def check_any(self, words: Sequence[Word]) -> None:
         """The same for a program of which only its name is known, so that each piece of a word may be a path, and one
         that it changes. Raises Stray.

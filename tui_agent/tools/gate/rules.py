@@ -29,7 +29,8 @@ SHELL: Final = "run_command"
 """The tool that runs command lines."""
 RUNS_OTHERS: Final = table(
     "env xargs sudo doas su sh bash dash zsh ksh fish eval exec source . command builtin nice nohup timeout setsid "
-    "stdbuf time watch parallel busybox ssh chroot unshare nsenter strace ltrace script start-stop-daemon systemd-run"
+    "stdbuf trap alias hash enable mapfile readarray compgen complete bind time watch parallel busybox ssh chroot "
+    "unshare nsenter strace ltrace script start-stop-daemon systemd-run"
 )
 """Programs that run what their arguments say: no rule for one of them can let anything follow."""
 REACH_FAR: Final = table(
