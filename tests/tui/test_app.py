@@ -120,6 +120,25 @@ async def test_a_command_asks_and_always_is_remembered(arguments: Arguments) -> 
         await idle(app, pilot)
 
 
+async def test_a_remembered_rule_is_seen_and_taken_back(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run seq 3")
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.press("2")
+        await idle(app, pilot)
+        await send(pilot, "/permissions")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press("enter")
+        titles = ("You will be asked again",)
+        await until(pilot, lambda: any(b.title in titles for b in blocks(app) if isinstance(b, NoticeBlock)))
+        await send(pilot, "run seq 3")
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.press("3")
+        await idle(app, pilot)
+
+
 async def test_a_refusal_is_shown_on_its_card(arguments: Arguments) -> None:
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test() as pilot:
