@@ -184,7 +184,7 @@ async def _open(
         places = await asyncio.to_thread(places_of, settings, arguments)
         shelves = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
         folders = map(Path, settings.permissions.folders)
-        workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves))
+        workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves), guarded=(arguments.home,))
         gate = gate_of(settings, arguments, workspace)
         tracker = usage_so_far(entries)
         unread = await count_earlier_subtasks(arguments.home, store.folder.name, tracker)
@@ -244,6 +244,7 @@ async def _open(
     notices = [Notice(level="warning", title="Session", text=text) for text in store.notices]
     notices += [Notice(level="warning", title="Subtasks", text=text) for text in unread]
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
+    notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
     notices += [small_parent] if small_parent else []
     return Session(
         store.folder.name,

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tests.agent.talking import talking
 from tui_agent.agent.commands import AT_ONCE, COMMANDS, IN_TEXT, available_commands, run_command
+from tui_agent.tools.gate.remembered import RememberedRules
+from tui_agent.tools.gate.rules import Rule
 
 
 def test_help_and_completion_import_nothing_heavy() -> None:
@@ -36,3 +38,20 @@ async def test_without_checkpoints_there_is_no_done(tmp_path: Path) -> None:
         assert "compact" in names
         assert (await run_command(session.agent, "/done!")).title == "There is no command /done!"
         assert "/done" not in (await run_command(session.agent, "/help")).text
+
+
+async def test_rules_are_listed_and_taken_back(tmp_path: Path) -> None:
+    project, store = tmp_path / "project", tmp_path / "home" / "permissions.json"
+    project.mkdir()
+    RememberedRules(store, project).add([Rule("run_command", "make test"), Rule("edit_file", "*")])
+    async with talking(tmp_path, {"permissions.deny": ["fetch_url"]}) as session:
+        listed = (await run_command(session.agent, "/permissions")).text
+        assert "run_command(make test) · the command make test (remembered)" in listed
+        assert "edit_file(*) · every edit in this project (remembered)" in listed
+        assert "fetch_url (settings, deny)" in listed
+        assert (await run_command(session.agent, "/permissions 3")).failed
+        assert (await run_command(session.agent, "/permissions 9")).failed
+        reply = await run_command(session.agent, "/permissions 1")
+        assert (reply.title, reply.text) == ("You will be asked again", "run_command(make test)")
+        assert [rule.text for rule in session.agent.permission_rules()] == ["edit_file(*)", "fetch_url"]
+    assert [rule.text for rule in RememberedRules(store, project).rules] == ["edit_file(*)"]

@@ -281,7 +281,7 @@ async def permission_long(stage: Stage) -> None:
         accesses=(),
         preview=Preview("Run a command", command=lines.replace(" && ", " &&\n") + "\nls -l dist" * 12),
         reason="It runs a command.",
-        pattern=f"run_command({lines}*)",
+        rules=tuple(f"the command  {line}" for line in lines.split(" && ")),
     )
     stage.app.run_worker(stage.app.ask(question), name="question")
     await stage.until(lambda: stage.app.permission.has_focus)

@@ -172,6 +172,14 @@ class TestUntrustedProject:
         assert len(settings.notices) == 2
         assert all(notice.endswith("(ignored: the folder is not trusted)") for notice in settings.notices)
 
+    def test_rules_that_cannot_be_read_do_not_either(self, tmp_path: Path) -> None:
+        rules = ["no rule (", "x" * 5_000, "", "run_command(rm *)", *(f"tool-{number}" for number in range(300))]
+        settings = self.load(tmp_path, {"permissions": {"deny": rules, "ask": ["("]}})
+        assert settings.permissions.deny[0] == "run_command(rm *)"
+        assert len(settings.permissions.deny) == 200
+        assert settings.permissions.ask == ()
+        assert any("permissions.deny: 104 rules that cannot be read" in notice for notice in settings.notices)
+
     def test_flags_still_win(self, tmp_path: Path) -> None:
         write(tmp_path / ".agents" / "config.json", {"permissions": {"mode": "plan"}})
         overrides = [Override("--ask", "permissions.mode", "allow")]

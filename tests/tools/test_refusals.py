@@ -210,11 +210,11 @@ DENIED: list[tuple[Mode, list[str], str, dict[str, object], str, str]] = [
         "allow",
         ["run_command(rm *)"],
         "run_command",
-        {"command": "case x in x) rm y;; esac"},
+        {"command": "case x in x) ls y;; esac"},
         "`case`",
         "plain commands",
     ),
-    ("auto", [], "run_command", {"command": "ls"}, "You declined", "try something else, or ask"),
+    ("auto", [], "run_command", {"command": "make"}, "You declined", "try something else, or ask"),
 ]
 
 

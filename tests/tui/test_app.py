@@ -106,7 +106,7 @@ async def test_a_command_asks_and_always_is_remembered(arguments: Arguments) -> 
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test() as pilot:
         await opened(app, pilot)
-        await send(pilot, "run echo first")
+        await send(pilot, "run seq 3")
         await until(pilot, lambda: app.permission.has_focus)
         (tool,) = (block for block in blocks(app) if isinstance(block, ToolBlock))
         assert tool.state is ToolState.ASKING
@@ -114,9 +114,28 @@ async def test_a_command_asks_and_always_is_remembered(arguments: Arguments) -> 
         await until(pilot, lambda: tool.state is ToolState.OK)
         await idle(app, pilot)
         assert app.focused is app.entry.prompt
-        await send(pilot, "run echo second")
-        await until(pilot, lambda: "second" in [b for b in blocks(app) if isinstance(b, ToolBlock)][-1].result)
+        await send(pilot, "run seq 3")
+        await until(pilot, lambda: [b.state for b in blocks(app) if isinstance(b, ToolBlock)] == [ToolState.OK] * 2)
         assert not app.permission.display
+        await idle(app, pilot)
+
+
+async def test_a_remembered_rule_is_seen_and_taken_back(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run seq 3")
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.press("2")
+        await idle(app, pilot)
+        await send(pilot, "/permissions")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press("enter")
+        titles = ("You will be asked again",)
+        await until(pilot, lambda: any(b.title in titles for b in blocks(app) if isinstance(b, NoticeBlock)))
+        await send(pilot, "run seq 3")
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.press("3")
         await idle(app, pilot)
 
 
@@ -124,7 +143,7 @@ async def test_a_refusal_is_shown_on_its_card(arguments: Arguments) -> None:
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test() as pilot:
         await opened(app, pilot)
-        await send(pilot, "run echo no")
+        await send(pilot, "run seq 1")
         await until(pilot, lambda: app.permission.has_focus)
         await pilot.press("3")
         await idle(app, pilot)
@@ -345,7 +364,7 @@ async def test_every_part_fits_on_every_screen(arguments: Arguments, size: tuple
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test(size=size) as pilot:
         await opened(app, pilot)
-        await send(pilot, "run echo x")
+        await send(pilot, "run seq 5")
         await until(pilot, lambda: app.permission.has_focus)
         await pilot.pause()
         for part in (app.permission, app.entry.prompt, app.status):

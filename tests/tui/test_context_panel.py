@@ -394,9 +394,6 @@ async def test_an_original_that_is_gone_says_so(arguments: Arguments) -> None:
     (arguments.folder / "large.txt").write_text("".join(f"line {number} of many\n" for number in range(20_000)))
     async with opened(arguments) as (app, pilot):
         await send(app, pilot, "run cat large.txt")
-        await until(pilot, lambda: app.permission.has_focus)
-        await pilot.pause(0.4)
-        await pilot.press("1")
         await until(pilot, lambda: boundaries(app) and not app.conductor.busy)
         (boundary,) = boundaries(app)
         assert boundary.restores

@@ -138,7 +138,7 @@ async def test_in_everything_the_agent_tells(app: TuiAgent, name: str) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_in_lists_and_questions(app: TuiAgent, name: str) -> None:
     text = HOSTILE[name]
-    question = PermissionQuestion("1", text, text, (), Preview(title=text, text=text), text, text)
+    question = PermissionQuestion("1", text, text, (), Preview(title=text, text=text), text, (text,))
     async with app.run_test() as pilot:
         await opened(app, pilot)
         asked = asyncio.create_task(app.permission.ask(question))

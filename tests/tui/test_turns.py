@@ -151,7 +151,7 @@ async def test_parallel_results_land_on_their_own_cards(screen: Screen) -> None:
 
 
 async def test_a_call_that_is_asked_about_says_so(screen: Screen) -> None:
-    question = PermissionQuestion("a", "run_command", "{}", (), Preview("Run"), "", "")
+    question = PermissionQuestion("a", "run_command", "{}", (), Preview("Run"), "")
     (tool,) = screen.show(started("a"), events.PermissionAsked(question=question))
     assert isinstance(tool, ToolBlock)
     assert tool.state is ToolState.ASKING

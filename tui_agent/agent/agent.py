@@ -53,7 +53,7 @@ from tui_agent.settings import PolicyName, Settings, with_policy
 from tui_agent.storage.store import MemoryStore, MemoryTexts, NoTrace, Store, TraceSink
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Tool, ToolFailure, WorkspaceView
 from tui_agent.tools.files.put_back import PutBack
-from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
+from tui_agent.tools.gate.permissions import GrantedRule, Mode, NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.recall import RecallHits, RecallSource
 from tui_agent.tools.registry import ToolRegistry
@@ -599,6 +599,14 @@ class Agent:
     @mode.setter
     def mode(self, mode: Mode) -> None:
         self._toolbox.gate.mode = mode
+
+    def permission_rules(self) -> tuple[GrantedRule, ...]:
+        """The rules in force, those that the user can take back first."""
+        return self._toolbox.gate.rules()
+
+    async def take_back(self, rule: str) -> None:
+        """Forget a remembered rule. Raises RememberedError; then it is forgotten for this session only."""
+        await asyncio.to_thread(self._toolbox.gate.take_back, rule)
 
     def tools(self) -> tuple[ToolDefinition, ...]:
         """What the model can call."""

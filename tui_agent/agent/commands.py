@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tui_agent.context.summary.writing import CompactionResult
     from tui_agent.models.base import ModelProfile
     from tui_agent.models.usage import Totals
+    from tui_agent.tools.gate.permissions import GrantedRule
 
 AT_ONCE: Final = "!"
 """Behind the name of a command that the app shows a preview of: do it without one."""
@@ -483,6 +484,37 @@ def _first_sentence(text: str) -> str:
     return shorten(line, DESCRIPTION_CHARS, placeholder=" …")
 
 
+async def _permissions(agent: "Agent", argument: str) -> Reply:
+    from tui_agent.tools.gate.remembered import RememberedError
+
+    rules = agent.permission_rules()
+    if not argument:
+        lines = [f"{place:>3}  {rule_text(rule)}" for place, rule in enumerate(rules, 1)]
+        again = "/permissions NUMBER takes a remembered one back." if any(rule.remembered for rule in rules) else ""
+        shown = "\n".join(filter(None, [f"Mode {agent.mode}.", *lines, again]))
+        return Reply(f"{len(rules)} rule{'s' * (len(rules) != 1)}", shown)
+    number = _number(argument)
+    if number is None or not 1 <= number <= len(rules):
+        return Reply("There is no such rule", "/permissions lists them by number.", failed=True)
+    rule = rules[number - 1]
+    if not rule.remembered:
+        return Reply(
+            "That rule is of the settings", "`tui-agent config` says which file has it; take it out there.", failed=True
+        )
+    try:
+        await agent.take_back(rule.text)
+    except RememberedError as error:
+        return Reply("The rule is taken back for this session only", str(error), failed=True)
+    return Reply("You will be asked again", one_line(rule.text, 4_000))
+
+
+def rule_text(rule: "GrantedRule") -> str:
+    """A rule on a line, for a person to read."""
+    source = "remembered" if rule.remembered else f"settings, {rule.kind}"
+    said = "" if rule.said == rule.text else f" · {one_line(rule.said, 4_000)}"
+    return f"{one_line(rule.text, 4_000)}{said} ({source})"
+
+
 async def _skills(agent: "Agent", _: str) -> Reply:
     return Reply("Skills", await agent.skills())
 
@@ -533,6 +565,7 @@ COMMANDS: Final = (
     Command("tree", "the branches, or go to one", _tree, "[number]", ("branches",)),
     Command("todo", "the model's task list", _todo),
     Command("recall", "search all that was ever said", _recall, "<text>"),
+    Command("permissions", "what may happen unasked; take a rule back", _permissions, "[number]"),
     Command("skills", "the skills the model can read", _skills),
     Command("memory", "the notes kept about this project", _memory),
     Command("resume-after-cost-ceiling", "go on after the ceiling", _resume),

@@ -272,7 +272,6 @@ class WatchdogGuard:
             accesses=(),
             preview=Preview("Go on with this turn?", text=alert.text),
             reason="The model looks stuck.",
-            pattern="",
         )
         emit(events.PermissionAsked(question=question))
         answer = await self._ask(question)

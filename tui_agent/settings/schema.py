@@ -276,7 +276,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
     """What may happen without asking. A rule is a tool name, or TOOL(PATTERN)."""
 
     mode: PermissionMode = "auto"
-    """plan: read only; ask: every side effect; auto: commands, network and outside paths; allow: nothing is asked."""
+    """plan: read only; ask: every side effect; auto: network, outside paths, commands that change; allow: nothing."""
     allow: tuple[str, ...] = ()
     """Rules of what passes; the lists of all layers add up."""
     ask: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from tui_agent.settings.keys import (
 )
 from tui_agent.settings.policies import with_policy
 from tui_agent.settings.schema import Settings
-from tui_agent.settings.trust import tightens
+from tui_agent.settings.trust import readable, tightens
 
 GivenValue: TypeAlias = bool | int | float | str | Sequence[str] | None
 """A setting's value as a program gives it; a text is read as an environment variable is, by the setting's type."""
@@ -142,6 +142,10 @@ class _Load:
         problems: list[str] = []
         ignored: list[str] = []
         for assignment in _from_file(path, problems):
+            value, unreadable = readable(assignment.key, assignment.value)
+            if unreadable:
+                assignment = assignment._replace(value=value)
+                problems.append(f"{path}: {assignment.key}: {unreadable}")
             if tightens(assignment.key, self.values[assignment.key], assignment.value):
                 self.apply([assignment])
             else:

@@ -8,9 +8,10 @@ Until then a project's file may only tighten.
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tui_agent.settings.keys import Value
 from tui_agent.settings.schema import Context
@@ -119,6 +120,25 @@ TIGHTENING: Mapping[str, Stricter | Lower | More] = {
 """The keys that the file of an untrusted project may set, and the direction that counts as tighter. Every other key
 waits for trust: it could redirect requests, raise what a session costs, or let something happen without a question.
 """
+
+
+RULE: Final = re.compile(r"(?P<tool>[A-Za-z0-9_.:/*-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
+"""How a rule for permissions is written."""
+MAX_RULE: Final = 4_200
+"""Characters of a rule: one may name a whole command."""
+MAX_RULES: Final = 200
+"""Rules that the file of an untrusted project may add to a list."""
+
+
+def readable(key: str, value: Value) -> tuple[Value, str]:
+    """What can be used of the value that an untrusted project gives `key`, and what was left out: a rule that cannot be
+    read must not keep the program from starting.
+    """
+    if not isinstance(value, tuple) or not isinstance(TIGHTENING.get(key), More):
+        return value, ""
+    good = tuple(each for each in value if len(str(each)) <= MAX_RULE and RULE.fullmatch(str(each).strip()))[:MAX_RULES]
+    left_out = len(value) - len(good)
+    return good, f"{left_out} rule{'s' * (left_out > 1)} that cannot be read" if left_out else ""
 
 
 def tightens(key: str, before: Value, value: Value) -> bool:

@@ -64,7 +64,8 @@ class Access(msgspec.Struct, frozen=True):
 
     `target` is a path (resolved, with all links followed), a command line, or a URL, as `effect` has it. For paths:
     `inside` the workspace, or not; `own`: one of the session's own artifacts, a skill or a memory note, which may
-    always be read; `guarded`: a place whose change is always asked about (``.git/``, ``.agents/``, instruction files).
+    always be read; `guarded`: a place whose change is always asked about (`gate/guarded.py`). For commands: `outside`
+    the sandbox, where there is one.
     """
 
     effect: Effect
@@ -72,6 +73,7 @@ class Access(msgspec.Struct, frozen=True):
     inside: bool = True
     own: bool = False
     guarded: bool = False
+    outside: bool = False
 
 
 class Preview(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -180,6 +182,11 @@ class WorkspaceView(Protocol):
         """Whether a resolved path may always be read: it lies among the session's artifacts or a skill's files."""
         ...
 
+    @property
+    def guarded(self) -> tuple[Path, ...]:
+        """Folders in which a change is always asked about, wherever they lie: the program's own."""
+        ...
+
 
 @runtime_checkable
 class Tool(Protocol):
@@ -222,7 +229,9 @@ class Tool(Protocol):
 
 
 class PermissionQuestion(msgspec.Struct, frozen=True):
-    """A call that needs a person's word. `pattern` is what "always" would allow, e.g. ``run_command(git status*)``."""
+    """A call that needs a person's word. `rules` say in words what "always" would allow; nothing where no rule could
+    let the call through. `outside`: the sandbox stopped the command, and this is about running it outside.
+    """
 
     call_id: str
     tool: str
@@ -230,7 +239,8 @@ class PermissionQuestion(msgspec.Struct, frozen=True):
     accesses: tuple[Access, ...]
     preview: Preview
     reason: str
-    pattern: str
+    rules: tuple[str, ...] = ()
+    outside: bool = False
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

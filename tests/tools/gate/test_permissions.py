@@ -76,6 +76,7 @@ def workspace(tmp_path: Path) -> Workspace:
     root = tmp_path / "work"
     (root / "src").mkdir(parents=True)
     (root / ".git").mkdir()
+    (root / ".git/config").write_text("[core]\n\trepositoryformatversion = 0\n")
     return Workspace(root, read_roots=[tmp_path / "session"])
 
 
@@ -102,7 +103,8 @@ CASES: dict[str, tuple[PathTool | RunCommand, ToolCall]] = {
     "write outside": (WRITE, call("/etc/hosts")),
     "write guarded": (WRITE, call(".git/config")),
     "write instructions": (WRITE, call("AGENTS.md")),
-    "run": (SHELL, run("ls")),
+    "run": (SHELL, run("make")),
+    "look": (SHELL, run("ls")),
     "fetch": (FETCH, call(URL)),
     "nothing": (NOTE, call("x")),
 }
@@ -113,7 +115,10 @@ CASES: dict[str, tuple[PathTool | RunCommand, ToolCall]] = {
     [
         (
             "ask",
-            {"read outside", "write inside", "write outside", "write guarded", "write instructions", "run", "fetch"},
+            {
+                *("read outside", "write inside", "write outside", "write guarded", "write instructions"),
+                *("run", "look", "fetch"),
+            },
             set(),
         ),
         ("auto", {"read outside", "write outside", "write guarded", "write instructions", "run", "fetch"}, set()),
@@ -121,7 +126,7 @@ CASES: dict[str, tuple[PathTool | RunCommand, ToolCall]] = {
         (
             "plan",
             {"read outside"},
-            {"write inside", "write outside", "write guarded", "write instructions", "run", "fetch"},
+            {"write inside", "write outside", "write guarded", "write instructions", "run", "look", "fetch"},
         ),
     ],
 )
@@ -144,7 +149,7 @@ async def test_plan_mode_says_what_to_do_instead(workspace: Workspace) -> None:
     assert not verdict.allowed
     assert "plan mode" in verdict.advice
     gate.mode = "auto"
-    assert (await gate.check(SHELL, run("ls"), Person())).allowed
+    assert (await gate.check(SHELL, run("make"), Person())).allowed
 
 
 @pytest.mark.parametrize(
@@ -152,10 +157,11 @@ async def test_plan_mode_says_what_to_do_instead(workspace: Workspace) -> None:
     [
         ("git status", "pass"),
         ("git status --short && git status | cat", "pass"),
-        ("git status > out.txt", "pass"),
+        ("git status > out.txt", "ask"),
         ("git status 2>/dev/null", "pass"),
-        ("timeout 5 git status", "pass"),
-        ("bash -c 'git status'", "pass"),
+        ("git status 2>&1 | cat", "pass"),
+        ("timeout 5 git status", "ask"),
+        ("bash -c 'git status'", "ask"),
         ("git statusx", "ask"),
         ("git status && rm -rf x", "ask"),
         ("git status; rm x", "ask"),
@@ -182,7 +188,7 @@ async def test_plan_mode_says_what_to_do_instead(workspace: Workspace) -> None:
     ],
 )
 async def test_an_allow_rule_covers_every_command_of_a_line(workspace: Workspace, command: str, expected: str) -> None:
-    gate = PermissionGate("auto", workspace, allow=["run_command(git status *)", "run_command(cat *)"])
+    gate = PermissionGate("ask", workspace, allow=["run_command(git status *)", "run_command(cat *)"])
     assert await outcome(gate, SHELL, run(command)) == expected
 
 
@@ -205,113 +211,126 @@ async def test_an_allow_rule_covers_every_command_of_a_line(workspace: Workspace
         ("git config *", "git config user.name x", "pass"),
         ("git *", "git commit -am 'fix: see /etc/hosts'", "pass"),
         ("git add *", "git add AGENTS.md", "pass"),
+        ("git push *", "git push origin main", "pass"),
+        ("git push *", "git push --receive-pack=x origin", "ask"),
+        ("git *", "git clone -u 'touch x;' . cl", "ask"),
+        ("git clone *", "git clone -u 'touch x;' . cl", "ask"),
         ("git *", "git worktree add ../elsewhere", "ask"),
         ("git *", "git mv a AGENTS.md", "ask"),
-        ("grep *", "grep -rn '/api/.*' src", "ask"),
         ("grep *", "grep -rn /api/users src", "pass"),
         ("grep *", "grep -rf/etc/hosts src", "ask"),
-        ("gcc *", "gcc @/etc/hosts", "ask"),
+        ("gcc *", "gcc a.c", "ask"),
         ("sort *", "sort -u src/a.py", "pass"),
         ("sort *", "sort -uo x src/a.py", "ask"),
         ("find *", "find . -name '*.py'", "pass"),
         ("find *", "find . -delete", "ask"),
-        ("find *", "find . -exec rm {} +", "ask"),
+        ("find *", "find . -exec rm '{}' +", "ask"),
         ("find *", "find .. -name x", "ask"),
         ("sed *", "sed -n '1,5p;$p' src/a.py", "pass"),
-        ("sed *", "sed -E 's/a b/c/g' src/a.py", "pass"),
         ("sed *", "sed -i s/a/b/ src/a.py", "ask"),
-        ("sed -i *", "sed -i s/a/b/ src/a.py", "pass"),
         ("sed *", "sed 's/a/b/w x'", "ask"),
         ("awk *", "awk '{print $1, $NF}' src/a.py", "pass"),
         ("awk *", "awk '{print > \"x\"}'", "ask"),
-        ("tar *", "tar tf x.tar", "pass"),
-        ("tar *", "tar tf x.tar --to-command=sh", "ask"),
-        ("tar *", "tar xf x.tar", "ask"),
+        ("tar *", "tar tf x.tar", "ask"),
         ("tee *", "tee out.txt", "pass"),
         ("tee *", "tee .git/hooks/pre-commit", "ask"),
         ("tee *", "tee ../out", "ask"),
+        ("tee *", "tee src/A*", "pass"),
+        ("tee *", "tee src/*/x", "ask"),
         ("cat *", "cat src/*.py", "pass"),
         ("cat *", "cat /etc/hosts", "ask"),
         ("cat *", "cat ~/x", "ask"),
-        ("cat *", "cat ~root/x", "ask"),
         ("cat *", "cat .*/x", "ask"),
         ("cat *", "cat < /etc/hosts", "ask"),
         ("cat *", "cat $X", "ask"),
-        ("cat *", 'cat "$(pwd)/x"', "ask"),
+        ("cat *", "cat a://../../../etc/hosts", "ask"),
         ("cat /etc/hosts", "cat /etc/hosts", "pass"),
-        ("cat /etc/*", "cat /etc/hosts", "pass"),
-        ("cat /etc/*", "cat /etc/../home/x", "ask"),
-        ("echo *", 'echo $HOME "$(pwd)"', "ask"),
-        ("echo *", "echo $HOME '/not/a/path'", "pass"),
+        ("echo *", "echo $HOME", "ask"),
         ("echo *", "echo /etc/*", "ask"),
-        ("echo *", "echo * 'why?'", "pass"),
+        ("echo *", "echo 'why?' '$HOME'", "pass"),
         ("printf *", "printf -v PATH x", "ask"),
         ("test *", "test -v 'a[$(x)]'", "ask"),
         ("make *", "make test CC=gcc", "pass"),
         ("make *", "make -C /elsewhere", "ask"),
-        ("curl *", "curl https://example.org/a/../b", "pass"),
-        ("curl *", "curl file:///etc/hosts", "ask"),
+        ("make *", "make --directory=sub", "ask"),
+        ("env *", "env ls", "ask"),
+        ("npm view *", "npm view x --registry http://a.example", "ask"),
+        ("curl *", "curl https://example.org/", "ask"),
         ("rm *", "rm -rf build", "pass"),
         ("rm *", "rm -rf .git", "ask"),
         ("cargo *", "cargo --config x build", "ask"),
+        ("date *", "date 0101000020", "ask"),
+        ("ls *", "ls src", "pass"),
     ],
 )
 async def test_what_the_star_of_a_rule_does_not_stand_for(
-    workspace: Workspace, rule: str, command: str, expected: str
+    workspace: Workspace, tmp_path: Path, rule: str, command: str, expected: str
 ) -> None:
-    gate = PermissionGate("auto", workspace, allow=[f"run_command({rule})"])
+    (tmp_path / "beside").mkdir()
+    (workspace.root / "src/out").symlink_to(tmp_path / "beside")
+    gate = PermissionGate("ask", workspace, allow=[f"run_command({rule})"])
     assert await outcome(gate, SHELL, run(command)) == expected
-
-
-@pytest.mark.parametrize("command", ["sort *", "cat -n -*", "echo ?-compress*"])
-async def test_a_file_that_would_become_an_option(workspace: Workspace, command: str) -> None:
-    gate = PermissionGate("auto", workspace, allow=[f"run_command({name} *)" for name in ("sort", "cat", "echo")])
-    assert await outcome(gate, SHELL, run(command)) == "pass"
-    (workspace.root / "--compress-program=x").touch()
-    assert await outcome(gate, SHELL, run(command)) == "ask"
-    assert await outcome(gate, SHELL, run("sort ./*")) == "pass"
 
 
 async def test_a_cd_is_followed(workspace: Workspace, tmp_path: Path) -> None:
     (workspace.root / "src/out").symlink_to(tmp_path)
+    (workspace.root / "src/deep").mkdir()
     (tmp_path / "x").touch()
-    gate = PermissionGate("auto", workspace, allow=["run_command(cd *)", "run_command(cat *)"])
-    assert await outcome(gate, SHELL, run("cd src && cat a.py ../a.py")) == "ask"
-    assert await outcome(gate, SHELL, run("cd src && cat a.py")) == "pass"
-    assert await outcome(gate, SHELL, run("cd src && cat out/x")) == "ask"
-    assert await outcome(gate, SHELL, run("cat [s]rc/o[u]t/[x]")) == "ask"
-    assert await outcome(gate, SHELL, run("cd src/out && cat x")) == "ask"
-    assert await outcome(gate, SHELL, run("cd - && cat x")) == "ask"
-    assert await outcome(gate, SHELL, run("cd && cat x")) == "ask"
+    gate = PermissionGate("auto", workspace)
+    passing = ("cd src && cat a.py ../a.py", "cd src && cd deep && cat x | head", f"cd {workspace.root}/src && ls")
+    for line in passing:
+        assert await outcome(gate, SHELL, run(line)) == "pass", line
+    asked = (
+        *(
+            "cd src && cat ../../a.py",
+            "cd src && cat out/x",
+            "cat src/o*/x",
+            "cat [s]rc/o[u]t/[x]",
+            "cat src/o[u]t/[x]",
+        ),
+        *("cd src/out && cat x", "cd - && cat x", "cd && cat x", "cd src/out/../.. && cat a", "cd src/../src && ls"),
+        *("cd src; cat x", "cd src || cat x", "ls | cd src && cat ../x", "cd src && ls; cat ../x", "cd nowhere && ls"),
+        *("cd src", "cd ~ && ls", "cd 'src/*' && ls"),
+    )
+    for line in asked:
+        assert await outcome(gate, SHELL, run(line)) == ("pass" if line == "cd src" else "ask"), line
 
 
 async def test_the_user_is_told_what_a_rule_does_not_stand_for(workspace: Workspace) -> None:
     gate = PermissionGate("auto", workspace, allow=["run_command(git diff *)"])
     person = Person()
     await gate.check(SHELL, run("git diff --output=x"), person)
-    assert person.questions[0].reason == ("It runs a command, and `--output=x` makes git do more than it is known for.")
+    assert person.questions[0].reason == "It runs a command, and `--output=x` is not known to be harmless."
 
 
 @pytest.mark.parametrize(
-    ("command", "pattern"),
+    ("mode", "command", "rules"),
     [
-        ("git diff --stat", "run_command(git diff *)"),
-        ("git diff --output=x", "run_command(git diff --output=x)"),
-        ("cat /etc/hosts", "run_command(cat /etc/hosts)"),
-        ("ls src; cat /etc/hosts", "run_command(ls *), run_command(cat /etc/hosts)"),
-        ("cat $X", ""),
-        ("cat < /etc/hosts", ""),
-        ("find . -exec rm {} +", ""),
+        ("ask", "git diff --stat", ["git diff *"]),
+        ("ask", "ls src; cat a && wc -l a", ["ls *", "cat *", "wc *"]),
+        ("ask", "cd src && ls", ["cd *", "ls *"]),
+        ("auto", "git diff --output=x", ["git diff --output=x"]),
+        ("auto", "cat /etc/hosts", ["cat /etc/hosts"]),
+        ("auto", "ls src; cat /etc/hosts", ["cat /etc/hosts"]),
+        ("auto", "git add a.py && git commit -m 'a (b)'", ["git add *", "git commit *"]),
+        ("auto", "pytest -q", ["pytest -q"]),
+        ("auto", "rm -rf 'a b' src/*.o", ["rm -rf 'a b' src/*.o"]),
+        ("auto", "cat $X", []),
+        ("auto", "cat < /etc/hosts", []),
+        ("auto", "find . -exec rm {} +", []),
+        ("auto", "cd /etc && cat hosts", []),
     ],
 )
 async def test_always_offers_what_would_let_it_through(
-    workspace: Workspace, tmp_path: Path, command: str, pattern: str
+    workspace: Workspace, tmp_path: Path, mode: Mode, command: str, rules: list[str]
 ) -> None:
-    gate = PermissionGate("auto", workspace, remembered=RememberedRules(tmp_path / "p.json", workspace.root))
+    store = RememberedRules(tmp_path / "p.json", workspace.root)
+    gate = PermissionGate(mode, workspace, remembered=store)
     person = Person(always=True)
     await gate.check(SHELL, run(command), person)
-    assert person.questions[0].pattern == pattern
-    assert await outcome(gate, SHELL, run(command)) == ("pass" if pattern else "ask")
+    assert [rule.pattern for rule in store.rules] == rules
+    assert len(person.questions[0].rules) == len(rules)
+    assert await outcome(gate, SHELL, run(command)) == ("pass" if rules else "ask")
 
 
 @pytest.mark.parametrize(
@@ -345,7 +364,8 @@ async def test_a_deny_rule_holds_in_every_mode(workspace: Workspace, command: st
 
 async def test_a_deny_rule_leaves_the_rest_alone(workspace: Workspace) -> None:
     gate = PermissionGate("allow", workspace, deny=["run_command(git push *)", "edit_file(*.env)"])
-    assert await outcome(gate, SHELL, run("git status && ls *.py")) == "pass"
+    assert await outcome(gate, SHELL, run("git status && ls src/*.py")) == "pass"
+    assert await outcome(gate, SHELL, run("grep 'git push' a && make")) == "pass"
     assert await outcome(gate, SHELL, run("git $X")) == "deny"
     assert await outcome(gate, WRITE, call("src/a.py")) == "pass"
     assert await outcome(gate, WRITE, call("src/x.env")) == "deny"
@@ -411,11 +431,12 @@ def test_a_rule_reads_back_as_written(pattern: str) -> None:
         ),
         (
             SHELL,
-            run("rm -rf 'a b' *.o"),
-            "run_command(rm -rf 'a b' \\*.o)",
-            run("rm -rf 'a b' *.o"),
-            run("rm -rf 'a b' x.o"),
+            run("rm -rf 'a b' src/*.o"),
+            "run_command(rm -rf 'a b' src/*.o)",
+            run("rm  -rf 'a b' src/*.o"),
+            run("rm -rf 'a b' src/x.o"),
         ),
+        (WRITE, call("a.py"), "edit_file(*)", call("src/b.py"), call("/srv/b.py")),
         (WRITE, call("src/a.py"), "edit_file(src/*)", call("src/b.py"), call("b.py")),
         (WRITE, call(".git/config"), "edit_file(.git/config)", call(".git/config"), call(".git/hooks/x")),
         (
@@ -441,7 +462,6 @@ async def test_always_is_remembered_for_the_project(
     gate = PermissionGate("ask", workspace, remembered=RememberedRules(store, workspace.root))
     person = Person(always=True)
     verdict = await gate.check(tool, of, person)
-    assert person.questions[0].pattern == pattern
     assert ", ".join(verdict.remembered) == pattern
     assert store.stat().st_mode & 0o777 == 0o600
     again = PermissionGate("ask", workspace, remembered=RememberedRules(store, workspace.root))
@@ -456,7 +476,7 @@ async def test_what_no_rule_could_allow_offers_no_always(workspace: Workspace, t
     gate = PermissionGate("auto", workspace, remembered=RememberedRules(tmp_path / "p.json", workspace.root))
     person = Person(always=True)
     assert (await gate.check(SHELL, run(command), person)).allowed
-    assert person.questions[0].pattern == ""
+    assert person.questions[0].rules == ()
     assert await outcome(gate, SHELL, run(command)) == "ask"
 
 
@@ -477,16 +497,16 @@ async def test_a_damaged_file_is_reported_and_left_alone(workspace: Workspace, t
     with pytest.raises(RememberedError, match="damaged"):
         RememberedRules(path, workspace.root)
     gate = PermissionGate("auto", workspace, remembered=remembered)
-    verdict = await gate.check(SHELL, run("ls"), Person(always=True))
+    verdict = await gate.check(SHELL, run("make"), Person(always=True))
     assert verdict.allowed
     assert "only for this session" in verdict.notice
     assert path.read_text() == content
-    assert await outcome(gate, SHELL, run("ls")) == "pass"
+    assert await outcome(gate, SHELL, run("make")) == "pass"
 
 
 async def test_a_refusal_tells_the_model(workspace: Workspace) -> None:
     verdict = await PermissionGate("auto", workspace).check(
-        SHELL, run("ls"), Person(allowed=False, feedback="use list_dir")
+        SHELL, run("make"), Person(allowed=False, feedback="use list_dir")
     )
     assert not verdict.allowed
     assert verdict.source == "user"
@@ -499,9 +519,9 @@ async def test_nobody_to_ask(workspace: Workspace) -> None:
 
     gate = PermissionGate("auto", workspace)
     with pytest.raises(NobodyToAsk) as raised:
-        await gate.check(SHELL, run("ls"), nobody)
+        await gate.check(SHELL, run("make"), nobody)
     assert raised.value.question.tool == "run_command"
-    assert await outcome(gate, SHELL, run("ls")) == "ask"
+    assert await outcome(gate, SHELL, run("make")) == "ask"
 
 
 async def test_one_question_at_a_time_and_one_answer_may_settle_the_next(workspace: Workspace, tmp_path: Path) -> None:
@@ -516,7 +536,7 @@ async def test_one_question_at_a_time_and_one_answer_may_settle_the_next(workspa
         open_now -= 1
         return PermissionAnswer(True, always=True)
 
-    commands = ["git status", "git status -s", "ls", "ls x"]
+    commands = ["git add a", "git add -u", "make", "make"]
     verdicts = await asyncio.gather(*(gate.check(SHELL, run(command), ask) for command in commands))
     assert all(verdict.allowed for verdict in verdicts)
     assert (most, asked) == (1, 2)
@@ -531,9 +551,9 @@ async def test_a_cancelled_question_lets_the_next_one_through(workspace: Workspa
         await asyncio.Event().wait()
         raise AssertionError
 
-    first = asyncio.create_task(gate.check(SHELL, run("ls"), silent))
+    first = asyncio.create_task(gate.check(SHELL, run("make"), silent))
     await asked.wait()
-    second = asyncio.create_task(gate.check(SHELL, run("ls"), Person()))
+    second = asyncio.create_task(gate.check(SHELL, run("make"), Person()))
     first.cancel()
     assert (await second).allowed
     assert first.cancelled() or (await asyncio.wait({first}))[0]

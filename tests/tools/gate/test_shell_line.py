@@ -1,287 +1,184 @@
-"""Reading a shell line for rules."""
+"""Reading a command line: what is plain, what is opaque, and that bash reads a plain line the same way."""
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.tools.gate.shell_line import read_line
+from tui_agent.tools.gate.shell_line import MAX_LINE, read_line
 
 
-def texts(line: str) -> list[str]:
-    return [command.text for command in read_line(line).commands]
+def words(line: str) -> list[tuple[str, ...]]:
+    return [command.texts for command in read_line(line).commands]
 
 
 @pytest.mark.parametrize(
     ("line", "commands"),
     [
-        ("git status", ["git status"]),
-        ("git status && rm -rf x", ["git status", "rm -rf x"]),
-        ("git status||rm x", ["git status", "rm x"]),
-        ("git status;rm x", ["git status", "rm x"]),
-        ("git status & rm x", ["git status", "rm x"]),
-        ("git status\nrm x", ["git status", "rm x"]),
-        ("git status | tee f |& cat", ["git status", "tee f", "cat"]),
-        ("(rm x)", ["rm x"]),
-        ("{ rm x; }", ["rm x"]),
-        ("! rm x", ["rm x"]),
-        ("if true; then rm x; else ls; fi", ["true", "rm x", "ls"]),
-        ("while true; do rm x; done", ["true", "rm x"]),
-        ("for f in *.py; do wc -l $f; done", ["wc -l $f"]),
-        ("git status # && rm x", ["git status"]),
-        ("echo a#b", ["echo 'a#b'"]),
-        ("echo 'a; rm x' \"b && rm y\"", ["echo 'a; rm x' 'b && rm y'"]),
-        ("r\\m x", ["rm x"]),
-        ("'r'\"m\" x", ["rm x"]),
-        ("g\\\nit status", ["git status"]),
-        ("echo a\\\\\nrm x", ["echo 'a\\'", "rm x"]),
-        ("echo $(rm x)", ["echo '$(rm x)'", "rm x"]),
-        ('echo "$(rm x)"', ["echo '$(rm x)'", "rm x"]),
-        ('echo "a $(echo ")" ; rm x) b"', ["echo 'a $(echo \")\" ; rm x) b'", "echo ')'", "rm x"]),
-        ("echo '$(rm x)'", ["echo '$(rm x)'"]),
-        ("echo `rm x`", ["echo '`rm x`'", "rm x"]),
-        ("echo `echo \\`rm x\\``", ["echo '`echo \\`rm x\\``'", "echo '`rm x`'", "rm x"]),
-        ("diff <(rm a) b", ["diff '' b", "rm a"]),
-        ("ls > >(rm a)", ["ls", "rm a"]),
-        ("cat <<EOF\n$(rm x)\nEOF\nls", ["cat", "ls", "rm x"]),
-        ("cat <<'EOF'\n$(rm x)\nEOF\nls", ["cat", "ls"]),
-        ("cat <<-EOF\n\trm x\n\tEOF\nls", ["cat", "ls"]),
-        ("cat <<A <<B; ls\n1\nA\n2\nB\nrm x", ["cat", "ls", "rm x"]),
-        ("cat <<<$(rm x)", ["cat", "rm x"]),
-        ("X=1 git status", ["X=1 git status"]),
-        ("X=$(rm x)", ["'X=$(rm x)'", "rm x"]),
-        ("sudo -u root rm x", ["sudo -u root rm x", "rm x"]),
-        ("env A=1 git status", ["A=1 git status"]),
-        ("time nice -n 5 timeout -k 1 5 git status", ["git status"]),
-        ("nohup git status", ["git status"]),
-        ("command git status", ["git status"]),
-        ("xargs -n 1 rm", ["xargs -n 1 rm", "rm '…'"]),
-        ("bash -c 'git status; rm x'", ["git status", "rm x"]),
-        ("bash -x -c 'rm x'", ["bash -x -c 'rm x'", "rm x"]),
-        ("eval 'rm x'", ["rm x"]),
-        ("eval rm x '&&' ls", ["rm x", "ls"]),
-        ("find . -exec rm {} \\; -o -exec ls {} +", ["find . -exec rm {} ';' -o -exec ls {} +", "rm '…'", "ls '…'"]),
-        ("echo $((1 + 2)) ${HOME} ${x:-y} $1", ["echo '$((1 + 2))' ${HOME} ${x:-y} $1"]),
-        ("2>/dev/null git status", ["git status"]),
-        ("> out", []),
-        ("", []),
-        ("# nothing", []),
+        ("git status", [("git", "status")]),
+        ("  git   status\n", [("git", "status")]),
+        ("git status && rm -rf x", [("git", "status"), ("rm", "-rf", "x")]),
+        ("git status||rm x", [("git", "status"), ("rm", "x")]),
+        ("git status;rm x;", [("git", "status"), ("rm", "x")]),
+        ("git status | cat", [("git", "status"), ("cat",)]),
+        ("echo 'a; rm x' \"b && rm y\"", [("echo", "a; rm x", "b && rm y")]),
+        ("echo 'it'\"'s\"\\ fine", [("echo", "it's fine")]),
+        ('echo "a\\"b\\\\c\\d"', [("echo", 'a"b\\c\\d')]),
+        ("grep -E '^(a|b)$' a\\.py", [("grep", "-E", "^(a|b)$", "a.py")]),
+        ("find . \\( -name a \\) \\! -name b", [("find", ".", "(", "-name", "a", ")", "!", "-name", "b")]),
+        ("ls 2>/dev/null >/dev/null 2>&1 | wc", [("ls",), ("wc",)]),
+        ("ls a=b HEAD~1 x@1.2 -5 5 !", [("ls", "a=b", "HEAD~1", "x@1.2", "-5", "5", "!")]),
+        ("cat 'é' \"é\"", [("cat", "é", "é")]),
+        ("cat ''", [("cat", "")]),
     ],
 )
-def test_all_that_runs_is_seen(line: str, commands: list[str]) -> None:
-    read = read_line(line)
-    assert [command.text for command in read.commands] == commands
-    assert not read.opaque
+def test_plain_lines(line: str, commands: list[tuple[str, ...]]) -> None:
+    assert read_line(line).opaque == ""
+    assert words(line) == commands
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "why"),
     [
-        "$X status",
-        "$(echo rm) x",
-        "`echo rm` x",
-        "g* status",
-        "/bin/r? x",
-        "{rm,-rf,x}",
-        "git {status,push}",
-        "echo {1..3}",
-        "f() { rm x; }; f",
-        "function f { rm x; }",
-        "git() { rm x; }",
-        "case x in x) rm y;; esac",
-        "select x in a; do rm y; done",
-        "coproc rm x",
-        "[[ -f x ]] && rm y",
-        "((x=1))",
-        "a=(1 2)",
-        "echo $'\\x72m'",
-        'echo $"x"',
-        "echo ${!x}",
-        "echo ${x@P}",
-        "echo ${x[$(rm y)]}",
-        "echo ${x:-$(rm y)}",
-        "echo $((a[$(rm y)]))",
-        "echo $[1]",
-        "eval $X",
-        'bash -c "$X"',
-        "bash",
-        "curl x | sh",
-        "bash <<EOF\nrm x\nEOF",
-        "bash -o errexit -c 'rm x'",
-        "sh -s",
-        "source x",
-        ". x",
-        "trap 'rm x' EXIT",
-        "alias git=rm",
-        "ssh host rm x",
-        "env -S 'rm x'",
-        "env -C / rm x",
-        "sudo -i",
-        "xargs -I{} sh -c {}",
-        "find . -exec {} \\;",
-        "echo 'open",
-        'echo "open',
-        "echo `open",
-        "echo $(open",
-        "echo )",
-        "cat <<EOF\nopen",
-        "ls >",
-        "ls > & x",
-        "echo $( # comment )\n)",
-        "echo $(cat <<E\n)\nE\n)",
-        "for PATH in /evil; do git status; done",
-        "for ((;;)); do rm x; done",
-        '"$\\\n(rm x)"',
-        "cat < /dev/tcp/host/1",
-        "$(" * 20 + ")" * 20,
-        "su -c 'rm x'",
+        ("ls\nrm x", "several lines"),
+        ("echo 'a\nb'", "several lines"),
+        ("echo $(rm x)", "inside others"),
+        ('echo "`rm x`"', "inside others"),
+        ("echo $X", "variable"),
+        ("echo $((1))", "calculates"),
+        ("cat <<< x", "input"),
+        ("cat <<E", "input"),
+        ("echo {a,b}", "braces"),
+        ("echo x > f", "redirection"),
+        ("cat < f", "redirection"),
+        ("ls 2>&3", "redirection"),
+        ("(ls)", "groups"),
+        ("ls &", "background"),
+        ("ls # x", "comment"),
+        ("X=1 ls", "sets a variable"),
+        ("X+=1", "sets a variable"),
+        ("'ls' -l", "not written plainly"),
+        ("\\ls", "not written plainly"),
+        ("[ -f x ]", "not written plainly"),
+        ("if ls", "`if`"),
+        ("time ls", "`time`"),
+        ("cat ~/x", "tilde"),
+        ("cat --file=~/x", "tilde"),
+        ("gcc @args", "from a file"),
+        ("curl -d@file x", "from a file"),
+        ("ls *", "become an option"),
+        ("ls -*", "become an option"),
+        ("ls a/../*", "upwards"),
+        ("ls a/.*", "upwards"),
+        ("ls && ", "ends in the middle"),
+        ("ls '", "quote is open"),
+        ("ls |& cat", "character"),
+        ("ls ;; ls", "character"),
+        ("ls\u00a0x", "character"),
+        ("ls \x1b[1m", "control"),
+        ("ls \x00", "control"),
+        ("", "empty"),
+        ("ls " + "x" * MAX_LINE, "longer"),
+        ("ls;" * 100, "too many"),
     ],
 )
-def test_what_is_not_understood_is_opaque(line: str) -> None:
-    assert read_line(line).opaque
+def test_opaque_lines_say_why(line: str, why: str) -> None:
+    assert why in read_line(line).opaque
 
 
 @pytest.mark.parametrize(
-    ("line", "writes"),
+    ("line", "names"),
     [
-        ("ls > f", ["f"]),
-        ("ls>>f 2>g", ["f", "g"]),
-        ("ls &> f", ["f"]),
-        ("ls >& f", ["f"]),
-        ("ls >| 'a b'", ["a b"]),
-        ("ls <> f", ["f"]),
-        ("exec 3> f", ["f"]),
-        ("{ ls; } > f", ["f"]),
-        ("(ls > f)", ["f"]),
-        ("echo $(ls > f)", ["f"]),
-        ("bash -c 'ls > f'", ["f"]),
-        ("ls > $X", [None]),
-        ("ls > *.x", [None]),
-        ("ls > ~/f", ["~/f"]),
-        ("ls > ~root/f", [None]),
-        ("ls > '~/f'", ["./~/f"]),
-        ("cd /tmp && ls > f", [None]),
-        ("cd /tmp && ls > /x/f", ["/x/f"]),
-        ("ls 2>&1 >/dev/null <f 2>&- >&2", []),
+        ("for f in a b; do wc -l $f; done | sort", {"wc", "sort"}),
+        ("echo $(rm x)", {"echo", "rm"}),
+        ("$X y", None),
+        ("a() { ls; }; a", None),
+        ("ls '", None),
     ],
 )
-def test_files_a_redirection_writes(line: str, writes: list[str | None]) -> None:
-    assert [write.target for write in read_line(line).writes] == writes
+def test_the_programs_of_an_opaque_line(line: str, names: set[str] | None) -> None:
+    found = read_line(line).names
+    assert (None if found is None else set(found)) == names
 
 
-def test_programs_by_path_are_mentioned_by_name() -> None:
-    assert "rm x" in read_line("/bin/rm x").mentions
-    assert "rm x" in read_line("A=1 rm x").mentions
-    assert "nohup rm x" in read_line("nohup rm x").mentions
-
-
-PIECES = st.sampled_from(
+TOKENS = st.sampled_from(
     [
-        "echo",
-        " ",
-        " ",
-        "MARK",
-        "'",
-        '"',
-        "`",
-        "$",
-        "(",
-        ")",
-        "{",
-        "}",
-        ";",
-        "&",
-        "|",
-        "\n",
-        "\\",
-        "#",
-        "<",
-        ">",
-        "a",
-        "=",
-        "$(",
-        "<<",
-        "E",
-        "&&",
-        "if",
-        "then",
-        "fi",
-        "do",
-        "!",
-        "true",
-        "${",
-        ",",
-        "eval ",
-        "env ",
-        "$((",
-        "for x in ",
-        "time ",
-        "bash -c ",
-        ":",
+        *(
+            "a",
+            "b.py",
+            "-x",
+            "--y=z",
+            "5",
+            "=",
+            "'",
+            '"',
+            "\\",
+            "$",
+            "`",
+            "(",
+            ")",
+            "{",
+            "}",
+            "[",
+            "]",
+            "*",
+            "?",
+            "~",
+            "!",
+        ),
+        *("#", "&", "|", ";", "<", ">", "@", "^", ",", ":", "/", "..", "%", "+", "é", "\u00a0", "\u3000", "\t", "\n"),
+        *(" ", " ", " ", "'a b'", '"c d"', "\\ ", "2>&1", ">/dev/null", "$'", "<<", "((", "]]", "if", "do", "-"),
     ]
 )
+LINES = st.lists(TOKENS, max_size=12).map(lambda tokens: "true " + "".join(tokens))
 
 
-@given(st.lists(PIECES, max_size=14).map("".join))
-def test_reading_never_fails(line: str) -> None:
-    read_line(line)
-    read_line(line + "\x00\ud800")
+@settings(deadline=None, max_examples=40)
+@given(st.lists(LINES, min_size=30, max_size=60))
+def test_bash_reads_the_words_of_a_plain_line_the_same_way(lines: list[str]) -> None:
+    read = [read_line(line) for line in lines]
+    plain = [
+        line
+        for line in read
+        if len(line.commands) == 1 and ">" not in line.text and not any(word.glob for word in line.commands[0].words)
+    ]
+    script = "".join(f"printf '%s\\0' {line.text[5:]}\nprintf '\\1\\0'\n" for line in plain)
+    done = subprocess.run(["/bin/bash", "-c", script], capture_output=True, text=True, check=True, timeout=20)
+    told = [tuple(part.split("\0")[:-1]) for part in done.stdout.split("\1\0")[:-1]]
+    assert told == [line.commands[0].texts[1:] or ("",) for line in plain]
 
 
 OPENERS = [
-    "",
-    "",
-    "; ",
-    "& ",
-    "| ",
-    "&& ",
-    "(",
-    "$(",
-    "`",
-    '"$(',
-    '"`',
-    "{ ",
-    "if ",
-    "! ",
-    "time ",
-    "env ",
-    "eval ",
-    "eval '",
-    "bash -c '",
-    "<(",
-    "x=$(",
-    "\\\n",
-    "\n",
-    "${x:-",
-    "$((",
-    "<<E\n",
-    "<<'E'\n",
-    "# ",
-    "'",
-    '"',
-    "x=1 ",
-    "xargs ",
-    "nohup ",
+    *(
+        "",
+        "",
+        "; ",
+        "& ",
+        "| ",
+        "&& ",
+        "(",
+        "$(",
+        "`",
+        '"$(',
+        '"`',
+        "{ ",
+        "if ",
+        "! ",
+        "time ",
+        "env ",
+        "eval ",
+        "eval '",
+    ),
+    *("bash -c '", "<(", "x=$(", "\\\n", "\n", "${x:-", "$((", "<<E\n", "<<'E'\n", "# ", "'", '"', "x=1 ", "xargs "),
 ]
 CLOSERS = ["", "", ";", ")", ")", "`", '"', "'", "}", "; }", "; fi", " x", "\n", "\nE\n", "))", " # ", "\\"]
 
 
-@given(
-    before=st.lists(st.sampled_from(["true ", "echo a ", *OPENERS]), max_size=5).map("".join),
-    after=st.lists(st.sampled_from(CLOSERS), max_size=5).map("".join),
-)
-def test_a_program_that_runs_is_seen_or_the_line_is_opaque(
-    before: str, after: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """bash is the judge: whatever line makes the program MARK run, it is among the commands that were read."""
-    line = f"{before}MARK{after}"
-    read = read_line(line)
-    if read.opaque or any(command.words[:1] == ("MARK",) for command in read.commands):
-        return
-    folder = tmp_path_factory.getbasetemp() / "programs"
-    folder.mkdir(exist_ok=True)
+def runs_mark(line: str, folder: Path) -> bool:
+    """Whether bash, given this line, runs the program MARK."""
     mark = folder / "MARK"
     if not mark.exists():
         mark.write_text("#!/bin/sh\necho ran >&9\n")
@@ -295,17 +192,34 @@ def test_a_program_that_runs_is_seen_or_the_line_is_opaque(
         timeout=10,
         check=False,
     )
-    assert b"ran" not in done.stdout
+    return b"ran" in done.stdout
+
+
+@given(
+    before=st.lists(st.sampled_from(["true ", "echo a ", *OPENERS]), max_size=5).map("".join),
+    after=st.lists(st.sampled_from(CLOSERS), max_size=5).map("".join),
+)
+def test_a_program_that_runs_is_seen_or_the_line_is_opaque(
+    before: str, after: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """bash is the judge: a line that makes MARK run has it as a command, is opaque, or names what runs arguments."""
+    line = f"{before}MARK{after}"
+    read = read_line(line)
+    if read.opaque or any(c.texts[0] in {"MARK", "env", "eval", "xargs", "bash"} for c in read.commands):
+        return
+    folder = tmp_path_factory.getbasetemp() / "programs"
+    folder.mkdir(exist_ok=True)
+    assert not runs_mark(line, folder)
 
 
 def test_the_judge_of_that_can_see_the_program_run(tmp_path: Path) -> None:
-    mark = tmp_path / "MARK"
-    mark.write_text("#!/bin/sh\necho ran >&9\n")
-    mark.chmod(0o755)
-    done = subprocess.run(
-        ["/bin/bash", "-c", 'exec 9>&1 >/dev/null 2>&1; eval "$LINE"'],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "LINE": "echo $(MARK)"},
-        capture_output=True,
-        check=False,
-    )
-    assert b"ran" in done.stdout
+    assert runs_mark("echo $(MARK)", tmp_path)
+
+
+def test_no_line_takes_long() -> None:
+    """By work done, not by the clock on the wall: some of these take the grammar a second where nothing stops it."""
+    for piece in ("x|", "[[ a", "${a", "<<<", "<<E ", "((a<<", "ls;", "'", '"$(', "a b ", "*a/", "\\"):
+        began = time.thread_time()
+        read_line(piece * 3_000)
+        read_line(piece * (3_900 // len(piece)))
+        assert time.thread_time() - began < 0.1

@@ -123,6 +123,14 @@ def test_an_artifact_path_cannot_leave_the_session_by_a_link(tmp_path: Path) -> 
         ".git./config",
         "rules.md",
         "innocent/config",
+        ".bashrc",
+        ".SSH/authorized_keys",
+        "sub/.envrc",
+        ".github/workflows/x.yml",
+        ".config/git/config",
+        ".mcp.json",
+        ".husky/pre-commit",
+        ".gitmodules",
     ],
 )
 def test_guarded_places(path: str, tmp_path: Path) -> None:
@@ -134,6 +142,23 @@ def test_guarded_places(path: str, tmp_path: Path) -> None:
     assert not access_to(workspace, path, "read").guarded
 
 
-@pytest.mark.parametrize("path", ["a.py", ".gitignore", ".github/workflows/x.yml", "AGENTS.md.txt", "git/x"])
+@pytest.mark.parametrize("path", ["a.py", ".gitignore", ".github/x.yml", "AGENTS.md.txt", "git/x", "Makefile"])
 def test_unguarded_places(path: str, tmp_path: Path) -> None:
     assert not access_to(Workspace(tmp_path), path, "write").guarded
+
+
+def test_the_programs_own_folder_is_guarded_wherever_it_lies(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, guarded=[tmp_path / "state"])
+    for path in ("state/permissions.json", "state/config.json", "state", "state/new/x"):
+        assert access_to(workspace, path, "write").guarded
+        assert not access_to(workspace, path, "read").guarded
+    assert not access_to(workspace, "statement", "write").guarded
+
+
+def test_a_project_below_a_guarded_name_is_worked_in(tmp_path: Path) -> None:
+    root = tmp_path / ".claude" / "worktrees" / "x"
+    root.mkdir(parents=True)
+    assert not access_to(Workspace(root), "a.py", "write").guarded
+    assert access_to(Workspace(root), "../settings.json", "write").guarded
+    (tmp_path / ".ssh").mkdir()
+    assert access_to(Workspace(tmp_path / ".ssh"), "authorized_keys", "write").guarded

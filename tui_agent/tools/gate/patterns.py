@@ -1,4 +1,8 @@
-"""The patterns of rules: ``*`` stands for any text, ``?`` for one character, a backslash takes the next as it is."""
+"""The patterns of rules: ``*`` stands for any text, ``?`` for one character, a backslash takes the next as it is.
+
+A pattern may come from anybody. It is matched piece by piece, each where it first fits, so that no pattern takes more
+than the product of its length and the text's.
+"""
 
 import re
 from functools import lru_cache
@@ -9,7 +13,27 @@ _PART = re.compile(r"\\.|\*+|\?|[^\\*?]+|\\", re.DOTALL)
 
 def matches(pattern: str, text: str) -> bool:
     """Whether `pattern` stands for the whole of `text`."""
-    return _compiled(pattern).fullmatch(text) is not None
+    first, *others = _compiled(pattern)
+    found = first.match(text)
+    if found is None:
+        return False
+    if not others:
+        return found.end() == len(text)
+    at = found.end()
+    *between, last = others
+    for piece in between:
+        found = piece.search(text, at)
+        if found is None:
+            return False
+        at = found.end()
+    # Every piece has one length, so the last one can only stand at the end.
+    start = len(text) - _length(pattern)
+    return start >= at and last.fullmatch(text, start) is not None
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text that is a table."""
+    return frozenset(text.split())
 
 
 def is_wild(pattern: str) -> bool:
@@ -22,25 +46,30 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\*?])", r"\\\1", text)
 
 
-def written_out(pattern: str) -> tuple[str, ...]:
-    """The pieces of `pattern` between its ``*`` and ``?``, backslashes removed."""
+@lru_cache(maxsize=1_000)
+def _compiled(pattern: str) -> tuple[re.Pattern[str], ...]:
     pieces = [""]
     for part in _PART.findall(pattern):
-        if part.startswith("*") or part == "?":
+        if part.startswith("*"):
             pieces.append("")
         else:
-            pieces[-1] += part[1:] if part.startswith("\\") and len(part) > 1 else part
-    return tuple(pieces)
+            pieces[-1] += _regular(part)
+    return tuple(re.compile(piece, re.DOTALL) for piece in pieces)
 
 
 @lru_cache(maxsize=1_000)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile("".join(map(_regular, _PART.findall(pattern))), re.DOTALL)
+def _length(pattern: str) -> int:
+    """Characters of what follows the last ``*``."""
+    length = 0
+    for part in _PART.findall(pattern):
+        if part.startswith("*"):
+            length = 0
+        else:
+            length += 1 if part.startswith("\\") or part == "?" else len(part)
+    return length
 
 
 def _regular(part: str) -> str:
-    if part.startswith("*"):
-        return ".*"
     if part == "?":
         return "."
     return re.escape(part[1:] if part.startswith("\\") and len(part) > 1 else part)

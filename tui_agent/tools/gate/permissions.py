@@ -1,20 +1,41 @@
 """The gate that every call passes before it runs: it allows, denies, or asks the user.
 
 Deny rules win over ask rules, those over allow rules, those over the mode. The mode ``plan`` is read-only whatever a
-rule allows; in the mode ``allow`` nothing is asked, so only deny rules count.
+rule allows; in the mode ``allow`` nothing is asked, so only deny rules count. In the mode ``auto`` commands that are
+known only to read need no rule (`judging.py`); whether a sandbox confines them is asked of a `Confinement`.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import Access, Ask, PermissionQuestion, Tool, WorkspaceView
+from tui_agent.tools.gate.guarded import run_by_rules
+from tui_agent.tools.gate.judging import (
+    Confinement,
+    Granted,
+    Judgement,
+    Unconfined,
+    judge,
+    judge_outside,
+    notices_of,
+    proposed_for,
+)
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
-from tui_agent.tools.gate.rules import Rule, allowing, catching, proposed, uncovered
-from tui_agent.tools.gate.shell_line import read_line
+from tui_agent.tools.gate.rules import (
+    OUTSIDE,
+    SHELL,
+    Rule,
+    allowing,
+    catching,
+    catching_line,
+    hides_commands,
+    proposed,
+)
 
 Mode: TypeAlias = Literal["plan", "ask", "auto", "allow"]
 Source: TypeAlias = Literal["mode", "rule", "remembered", "user", "changed"]
@@ -55,10 +76,29 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     accesses: tuple[Access, ...] = ()
 
 
+class GrantedRule(msgspec.Struct, frozen=True):
+    """A rule in force. `kind` is what it does; `remembered`: the user can take it back, else it is of the settings.
+    `said`: what it lets through, in words. `idle`: it is remembered, but lets nothing through.
+    """
+
+    text: str
+    kind: Literal["allow", "ask", "deny"]
+    said: str
+    remembered: bool = False
+    idle: bool = False
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """Why the user is to be asked; `by_rule`: a rule of theirs wants it, so "always" is not offered."""
+
+    reason: str
+    by_rule: bool = False
+
+
 class PermissionGate:
     """The gate of a session and all its subtasks. `mode` may be changed at any time.
 
-    Raises RuleError for a rule that cannot be read.
+    `confinement` says whether commands run in a sandbox. Raises RuleError for a rule that cannot be read.
     """
 
     def __init__(
@@ -70,33 +110,52 @@ class PermissionGate:
         ask: Iterable[str] = (),
         deny: Iterable[str] = (),
         remembered: RememberedRules | None = None,
+        confinement: Confinement | None = None,
     ) -> None:
         self.mode: Mode = mode
+        self.confinement: Confinement = confinement or Unconfined()
         self._workspace = workspace
         self._allow, self._ask, self._deny = (tuple(map(Rule.read, rules)) for rules in (allow, ask, deny))
         self._remembered = remembered
         self._one_question = asyncio.Lock()
 
-    async def check(self, tool: Tool, call: ToolCall, ask: Ask) -> Verdict:
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should know of rules that let nothing through."""
+        forgotten = self._remembered.notice if self._remembered else ""
+        return (*notices_of(self._allow), *((forgotten,) if forgotten else ()))
+
+    async def check(self, tool: Tool, call: ToolCall, ask: Ask, *, stopped: str = "") -> Verdict:
         """Decide on a call. Where several wait for the user's word, they are asked about one after the other.
 
-        Raises ToolFailure for arguments that do not fit, and whatever `ask` raises, NobodyToAsk included.
+        `stopped` says what the sandbox kept the call from: then this is about running it outside, and what is allowed
+        has `Access.outside`. Raises ToolFailure for arguments that do not fit, and whatever `ask` raises, NobodyToAsk
+        included.
         """
         name = tool.definition.name
         accesses = await asyncio.to_thread(_accesses, tool, call, self._workspace)
-        decided = await asyncio.to_thread(self._decide, name, accesses)
+        decided = await asyncio.to_thread(self._decide, name, accesses, stopped)
         if isinstance(decided, Verdict):
             return decided
         preview = await asyncio.to_thread(tool.preview, call.arguments, self._workspace)
         async with self._one_question:
             # The answer to the question before this one may have settled it.
-            decided = await asyncio.to_thread(self._decide, name, accesses)
+            decided = await asyncio.to_thread(self._decide, name, accesses, stopped)
             if isinstance(decided, Verdict):
                 return decided
-            reason, by_rule = decided
-            rules = () if by_rule or self._remembered is None else self._proposed(name, accesses)
-            pattern = ", ".join(rule.text for rule in rules)
-            question = PermissionQuestion(call.id, name, call.arguments, accesses, preview, reason, pattern)
+            rules: tuple[Rule, ...] = ()
+            if not decided.by_rule and self._remembered is not None:
+                rules = await asyncio.to_thread(self._proposed, name, accesses, stopped)
+            question = PermissionQuestion(
+                call.id,
+                name,
+                call.arguments,
+                accesses,
+                preview,
+                decided.reason,
+                tuple(rule.said for rule in rules),
+                outside=bool(stopped),
+            )
             answer = await ask(question)
             if not answer.allowed:
                 advice = f"{_REFUSED_ADVICE} They said: {answer.feedback}" if answer.feedback else _REFUSED_ADVICE
@@ -111,70 +170,176 @@ class PermissionGate:
                 accesses=accesses,
             )
         remembered = tuple(rule.text for rule in rules) if answer.always else ()
-        return Verdict(True, "You allowed it.", "user", remembered=remembered, notice=notice, accesses=accesses)
+        allowed = _outside(accesses) if stopped else accesses
+        return Verdict(True, "You allowed it.", "user", remembered=remembered, notice=notice, accesses=allowed)
 
     def passes(self, tool: str, access: Access) -> bool:
         """Whether a call of `tool` that wants just this would be allowed without asking."""
-        decided = self._decide(tool, (access,))
+        decided = self._decide(tool, (access,), "")
         return isinstance(decided, Verdict) and decided.allowed
+
+    def judge(self, line: str, *, confined: bool) -> Judgement:
+        """What the mode and the rules say of a command line, in a sandbox or without one."""
+        access = Access("run", line)
+        if denial := self._denied(SHELL, access):
+            return Judgement("deny", (denial.reason,))
+        judged = self._judged(SHELL, access, confined=confined)
+        if self.mode == "plan" and not (confined and judged.outcome == "allow" and judged.only_reads):
+            return msgspec.structs.replace(judged, outcome="deny", reasons=("Plan mode is read-only.",))
+        if self.mode == "allow":
+            return msgspec.structs.replace(judged, outcome="allow", reasons=())
+        if rule := catching_line(_about(self._ask, SHELL), line):
+            return msgspec.structs.replace(judged, outcome="ask", reasons=(_asks(rule),))
+        return judged
 
     def granting(self, tool: str) -> tuple[Rule, ...]:
         """The user's rules that allow `tool` something, with those remembered."""
-        remembered = self._remembered.rules if self._remembered else ()
-        return tuple(rule for rule in (*self._allow, *remembered) if rule.names(tool))
+        return _about((*self._allow, *self._kept), tool)
 
-    def _decide(self, tool: str, accesses: tuple[Access, ...]) -> "Verdict | tuple[str, bool]":
-        """The verdict, or why the user must be asked and whether an ask rule wants it."""
-        deny, ask, allow = (
-            [rule for rule in rules if rule.names(tool)] for rules in (self._deny, self._ask, self._allow)
+    def rules(self) -> tuple[GrantedRule, ...]:
+        """Every rule in force, those that can be taken back first."""
+        found = [GrantedRule(rule.text, "allow", rule.said, remembered=True) for rule in self._kept]
+        dropped = self._remembered.dropped if self._remembered else ()
+        found += [GrantedRule(text, "allow", "lets nothing through any more", True, True) for text in dropped]
+        of_settings: tuple[tuple[Literal["allow", "ask", "deny"], tuple[Rule, ...]], ...] = (
+            ("allow", self._allow),
+            ("ask", self._ask),
+            ("deny", self._deny),
         )
+        found += [GrantedRule(rule.text, kind, rule.said) for kind, rules in of_settings for rule in rules]
+        return tuple(found)
+
+    def take_back(self, rule: str) -> None:
+        """Forget a remembered rule: from now on it is asked again. Raises RememberedError."""
+        if self._remembered is not None:
+            self._remembered.remove(rule)
+
+    @property
+    def _kept(self) -> tuple[Rule, ...]:
+        return self._remembered.rules if self._remembered else ()
+
+    def _decide(self, tool: str, accesses: tuple[Access, ...], stopped: str) -> Verdict | _Question:
         for access in accesses:
-            if denial := self._denied(access, deny):
+            if denial := self._denied(tool, access):
                 return msgspec.structs.replace(denial, accesses=accesses)
-        if self.mode == "plan" and any(_changes(access) for access in accesses):
+        if self.mode == "plan" and any(self._changes(tool, access) for access in accesses):
             return Verdict(False, "Plan mode is read-only.", "mode", _PLAN_ADVICE, accesses=accesses)
         if self.mode == "allow":
-            return Verdict(True, "Mode allow.", "mode", accesses=accesses)
+            return Verdict(True, "Mode allow.", "mode", accesses=_outside(accesses) if stopped else accesses)
         for access in accesses:
-            if rule := catching(ask, access, self._workspace):
-                return f"The rule {rule.text} asks about it.", True
-        remembered = [rule for rule in self._remembered.rules if rule.names(tool)] if self._remembered else []
+            if rule := _caught(_about(self._ask, tool), access, self._workspace):
+                return _Question(_asks(rule), by_rule=True)
         granted: Rule | None = None
+        allowed: list[Access] = []
         for access in accesses:
-            reason = _question(access, self.mode)
+            if access.effect == "run":
+                judged = self._run(tool, access, stopped)
+                if judged.outcome != "allow":
+                    return _Question(" ".join(judged.reasons) if not stopped else f"The sandbox stopped it: {stopped}")
+                granted = judged.rule or granted
+                allowed.append(msgspec.structs.replace(access, outside=judged.outside))
+                continue
+            allowed.append(access)
+            reason = self._reason(access)
             if not reason:
                 continue
-            granted = allowing([*allow, *remembered], access, self._workspace)
+            granted = allowing(self.granting(tool), access, self._workspace)
             if granted is None:
-                return _explained(reason, access, self._workspace, [*allow, *remembered]), False
+                return _Question(reason)
         if granted:
-            source: Source = "rule" if granted in allow else "remembered"
-            return Verdict(True, f"The rule {granted.text} allows it.", source, rule=granted.text, accesses=accesses)
-        return Verdict(True, f"Mode {self.mode}.", "mode", accesses=accesses)
+            source: Source = "rule" if granted in self._allow else "remembered"
+            told = f"The rule {granted.text} allows it."
+            return Verdict(True, told, source, rule=granted.text, accesses=tuple(allowed))
+        return Verdict(True, f"Mode {self.mode}.", "mode", accesses=tuple(allowed))
 
-    def _denied(self, access: Access, deny: list[Rule]) -> Verdict | None:
-        if rule := catching(deny, access, self._workspace):
+    def _run(self, tool: str, access: Access, stopped: str) -> Judgement:
+        """Judge a command. In a sandbox one that may run outside does so at once."""
+        confined = tool == SHELL and self.confinement.confines
+        granted = Granted(self._allow, self._kept)
+        if confined or stopped:
+            outside = judge_outside(access.target, granted, self._workspace)
+            if stopped or outside.outcome == "allow":
+                return outside
+        return self._judged(tool, access, confined=confined)
+
+    def _judged(self, tool: str, access: Access, *, confined: bool) -> Judgement:
+        granted = Granted(_about(self._allow, tool), _about(self._kept, tool))
+        # Only a shell runs what a command line says; to another tool `ls` may be anything.
+        reading = tool == SHELL and (self.mode == "auto" or (self.mode == "plan" and confined))
+        return judge(access.target, granted, self._workspace, confined=confined, reading_passes=reading)
+
+    def _denied(self, tool: str, access: Access) -> Verdict | None:
+        deny = _about(self._deny, tool)
+        if rule := _caught(deny, access, self._workspace):
             return Verdict(False, f"The rule {rule.text} forbids it.", "rule", _RULE_ADVICE, rule=rule.text)
-        opaque = read_line(access.target).opaque if deny and access.effect == "run" else ""
-        if opaque and self.mode == "allow":
+        hidden = hides_commands(access.target) if deny and access.effect == "run" and self.mode == "allow" else ""
+        if hidden:
             return Verdict(
                 False,
-                f"It cannot be held against the rules that forbid commands: {opaque}.",
+                f"It cannot be held against the rules that forbid commands: {hidden}.",
                 "rule",
-                f"The command cannot be checked against the user's rules because {opaque}. Write it as plain commands, "
+                f"The command cannot be checked against the user's rules because {hidden}. Write it as plain commands, "
                 "one call each.",
             )
         return None
 
-    def _proposed(self, tool: str, accesses: tuple[Access, ...]) -> tuple[Rule, ...]:
+    def _changes(self, tool: str, access: Access) -> bool:
+        if access.effect == "run" and tool == SHELL and self.confinement.confines:
+            judged = self._judged(tool, access, confined=True)
+            return not (judged.outcome == "allow" and judged.only_reads)
+        return access.effect not in {"read", "none"}
+
+    def _reason(self, access: Access) -> str:
+        """Why the mode asks about an access; empty where it does not."""
+        match access.effect:
+            case "none":
+                return ""
+            case "read":
+                return "" if access.inside or access.own else "It reads outside the workspace."
+            case "write":
+                return self._reason_of_write(access)
+            case _:
+                return "It reaches the network."
+
+    def _reason_of_write(self, access: Access) -> str:
+        if access.guarded:
+            return "It changes a place that shapes how agents, git, shells or tools work."
+        if not access.inside:
+            return "It writes outside the workspace."
+        if run_by_rules(Path(access.target), self._allowed_commands(), self._workspace.root):
+            return "It changes what a command that you allowed runs."
+        return "" if self.mode == "auto" else "It changes a file."
+
+    def _allowed_commands(self) -> Iterator[tuple[str, ...]]:
+        """The words of commands that rules let run."""
+        for rule in (*self._allow, *self._kept):
+            prefix = rule.prefix if rule.tool in {SHELL, OUTSIDE} else None
+            if prefix is not None and prefix.words:
+                yield tuple(word.text for word in prefix.words)
+
+    def _proposed(self, tool: str, accesses: tuple[Access, ...], stopped: str) -> tuple[Rule, ...]:
         rules: list[Rule] = []
         for access in accesses:
-            if _question(access, self.mode):
+            if access.effect == "run":
+                found = self._proposed_for(tool, access, stopped)
+            elif self._reason(access):
                 found = proposed(tool, access, self._workspace)
-                if not found:
-                    return ()
-                rules.extend(found)
+            else:
+                continue
+            if not found:
+                return ()
+            rules.extend(found)
         return tuple(dict.fromkeys(rules))
+
+    def _proposed_for(self, tool: str, access: Access, stopped: str) -> tuple[Rule, ...]:
+        return proposed_for(
+            access.target,
+            Granted(_about(self._allow, tool), _about(self._kept, tool)),
+            self._workspace,
+            tool=OUTSIDE if stopped else tool,
+            confined=tool == SHELL and self.confinement.confines,
+            reading_passes=tool == SHELL and self.mode == "auto",
+        )
 
     def _remember(self, rules: tuple[Rule, ...]) -> str:
         if self._remembered is None:
@@ -186,33 +351,23 @@ class PermissionGate:
         return ""
 
 
-def _changes(access: Access) -> bool:
-    return access.effect not in {"read", "none"}
+def _about(rules: Iterable[Rule], tool: str) -> tuple[Rule, ...]:
+    return tuple(rule for rule in rules if rule.names(tool))
 
 
-def _question(access: Access, mode: Mode) -> str:
-    """Why the mode asks about an access; empty where it does not."""
-    if access.effect == "none" or mode == "allow":
-        return ""
-    if access.effect == "read":
-        return "" if access.inside or access.own else "It reads outside the workspace."
-    if access.effect == "write":
-        if access.guarded:
-            return "It changes a place that shapes how agents and git work here."
-        if not access.inside:
-            return "It writes outside the workspace."
-        return "" if mode == "auto" else "It changes a file."
-    return "It runs a command." if access.effect == "run" else "It reaches the network."
+def _caught(rules: tuple[Rule, ...], access: Access, workspace: WorkspaceView) -> Rule | None:
+    if access.effect == "run":
+        return catching_line(rules, access.target)
+    return catching(rules, access, workspace)
 
 
-def _explained(reason: str, access: Access, workspace: WorkspaceView, rules: list[Rule]) -> str:
-    if access.effect != "run":
-        return reason
-    line = read_line(access.target)
-    if line.opaque:
-        return f"It runs a command that rules cannot see through: {line.opaque}."
-    missing = uncovered(rules, access, workspace)
-    return f"It runs a command, and {missing}." if missing else reason
+def _asks(rule: Rule) -> str:
+    return f"The rule {rule.text} asks about it."
+
+
+def _outside(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
+    """The same, with commands outside the sandbox."""
+    return tuple(msgspec.structs.replace(access, outside=access.effect == "run") for access in accesses)
 
 
 def _accesses(tool: Tool, call: ToolCall, workspace: WorkspaceView) -> tuple[Access, ...]:

@@ -1,43 +1,93 @@
-"""What the user allowed for good, project by project, in a private file outside every workspace."""
+"""What the user allowed for good, project by project, in a private file outside every workspace.
+
+Each rule is kept with its proof: what it must let through and what it must not. A rule that fails it, or that cannot be
+proven, such as one of an older version with ``*`` inside a word, lets nothing through any more; it stays in the file
+until the user takes it back.
+"""
 
 import fcntl
 import json
 import os
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
-from tui_agent.tools.gate.rules import Rule, RuleError
+import msgspec
+
+from tui_agent.durable import make_private_folder, write_file
+from tui_agent.tools.gate.rules import OUTSIDE, RUNS_OTHERS, SHELL, Proof, Rule, RuleError, holds, proof_of
+
+MAX_RULES = 2_000
+"""Rules of one project that are read."""
 
 
 class RememberedError(Exception):
     """The file cannot be read or written. The text says why, and what to do."""
 
 
+class _Kept(msgspec.Struct, frozen=True):
+    """A rule in the file."""
+
+    rule: str
+    allows: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+
+
+_Projects: TypeAlias = dict[str, list[_Kept | str]]
+
+
 class RememberedRules:
-    """The allow rules of `project` (its root) in the file `path`. Raises RememberedError where the file is damaged."""
+    """The allow rules of `project` (its root) in the file `path`; `dropped` are those that cannot be proven.
+
+    Raises RememberedError where the file is damaged.
+    """
 
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
         self._project = str(project)
-        self.rules: tuple[Rule, ...] = self._of_project(self._read())
+        self.rules: tuple[Rule, ...] = ()
+        self.dropped: tuple[str, ...] = ()
+        self._take(self._read())
+
+    @property
+    def notice(self) -> str:
+        """What to tell the user of rules that are not used; empty for nothing."""
+        if not self.dropped:
+            return ""
+        names = ", ".join(rule[:80] for rule in self.dropped[:5]) + (", …" if len(self.dropped) > 5 else "")
+        return f"{self._path}: not used any more, since what they allow cannot be proven: {names}. You will be asked."
 
     def add(self, rules: Iterable[Rule]) -> None:
         """Remember more rules. They hold from now on, also where the file cannot be written (RememberedError)."""
         added = tuple(rules)
         self.rules = tuple(dict.fromkeys((*self.rules, *added)))
+        known = [_Kept(rule.text, proof.allows, proof.asks) for rule in added if (proof := _proof(rule)) is not None]
+
+        def change(kept: list[_Kept | str]) -> list[_Kept | str]:
+            texts = {_text(entry) for entry in kept}
+            return [*kept, *(entry for entry in known if entry.rule not in texts)]
+
+        self._change(change)
+
+    def remove(self, rule: str) -> None:
+        """Take a rule back. It holds no longer, also where the file cannot be written (RememberedError)."""
+        self.rules = tuple(each for each in self.rules if each.text != rule)
+        self.dropped = tuple(each for each in self.dropped if each != rule)
+        self._change(lambda kept: [entry for entry in kept if _text(entry) != rule])
+
+    def _change(self, change: Callable[[list[_Kept | str]], list[_Kept | str]]) -> None:
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self._path.parent)
             with self._locked():
                 projects = self._read()
-                known = self._of_project(projects)
-                projects[self._project] = [rule.text for rule in dict.fromkeys((*known, *added))]
-                self._write(projects)
+                projects[self._project] = change(projects.get(self._project, []))
+                text = json.dumps({"projects": msgspec.to_builtins(projects)}, indent=2) + "\n"
+                write_file(self._path, text.encode())
         except OSError as error:
             raise RememberedError(f"{self._path}: cannot be written: {error.strerror}") from error
 
-    def _read(self) -> dict[str, list[str]]:
+    def _read(self) -> _Projects:
         try:
             document = json.loads(self._path.read_bytes())
         except FileNotFoundError:
@@ -46,18 +96,21 @@ class RememberedRules:
             raise RememberedError(f"{self._path}: cannot be read: {error.strerror}") from error
         except (ValueError, RecursionError):
             document = None
-        projects = document.get("projects") if isinstance(document, dict) else None
-        if not isinstance(projects, dict) or not all(
-            isinstance(rules, list) and all(isinstance(rule, str) for rule in rules) for rules in projects.values()
-        ):
-            raise RememberedError(f"{self._path}: damaged; move it away to start with nothing remembered")
-        return projects
-
-    def _of_project(self, projects: dict[str, list[str]]) -> tuple[Rule, ...]:
         try:
-            return tuple(Rule.read(rule) for rule in projects.get(self._project, ()))
-        except RuleError as error:
-            raise RememberedError(f"{self._path}: damaged: {error}") from error
+            return msgspec.convert(document["projects"], _Projects)
+        except (msgspec.ValidationError, TypeError, KeyError):
+            told = f"{self._path}: damaged; move it away to start with nothing remembered"
+            raise RememberedError(told) from None
+
+    def _take(self, projects: _Projects) -> None:
+        kept, dropped = [], []
+        for entry in projects.get(self._project, [])[:MAX_RULES]:
+            rule = _proven(entry)
+            if rule is None:
+                dropped.append(_text(entry))
+            else:
+                kept.append(rule)
+        self.rules, self.dropped = tuple(dict.fromkeys(kept)), tuple(dropped)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -68,14 +121,31 @@ class RememberedRules:
         finally:
             os.close(lock)
 
-    def _write(self, projects: dict[str, list[str]]) -> None:
-        file, name = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=self._path.parent)
-        try:
-            with os.fdopen(file, "w") as stream:
-                stream.write(json.dumps({"projects": projects}, indent=2) + "\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(name).replace(self._path)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
+
+def _text(entry: _Kept | str) -> str:
+    return entry if isinstance(entry, str) else entry.rule
+
+
+def _proven(entry: _Kept | str) -> Rule | None:
+    """The rule of an entry, where it stands up to the proof in the file and to the one that follows from it."""
+    try:
+        rule = Rule.read(_text(entry))
+    except RuleError:
+        return None
+    derived = _proof(rule)
+    if derived is None or not holds(rule, derived):
+        return None
+    if isinstance(entry, _Kept) and not holds(rule, Proof(entry.allows, entry.asks)):
+        return None
+    return rule
+
+
+def _proof(rule: Rule) -> Proof | None:
+    """None where there is none."""
+    prefix = rule.prefix if rule.tool in {SHELL, OUTSIDE} else None
+    if prefix is not None and prefix.more and (not prefix.words or prefix.words[0].text in RUNS_OTHERS):
+        return None
+    try:
+        return proof_of(rule)
+    except RuleError:
+        return None

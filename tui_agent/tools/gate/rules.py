@@ -1,29 +1,73 @@
-"""Rules of what a tool may do: ``TOOL`` or ``TOOL(PATTERN)``, and what "always" would remember for a call.
+"""Rules of what a tool may do, ``TOOL`` or ``TOOL(PATTERN)``, and their proofs.
 
-In a pattern ``*`` stands for any text, ``?`` for one character, and a backslash takes the next character as it is;
-``NAME *`` at the end of a pattern for a command also means NAME alone. The tool's name may hold ``*`` too. A pattern is
-held against a command (each simple command of a line), a URL, or a path: relative to the workspace's root, absolute, or
-from ``~/``.
+For a command PATTERN is the words it begins with, quoted as in a shell; ``*`` as the last word lets more follow, else
+the command is meant as it stands. A rule ``outside(PATTERN)`` lets such a command run outside the sandbox. For paths
+and URLs ``*`` in PATTERN stands for any text, ``?`` for one character, and a backslash takes the next character as it
+is; a path is relative to the project, absolute, or from ``~/``. The tool's name may hold ``*`` too.
 """
 
 import os
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from tui_agent.settings.trust import MAX_RULE, RULE
 from tui_agent.tools.base import Access, WorkspaceView
-from tui_agent.tools.gate.command_rules import covering, proposed_patterns
+from tui_agent.tools.gate.known_commands import Unknown, command_length, known, names_known
 from tui_agent.tools.gate.patterns import escaped, is_wild, matches
-from tui_agent.tools.gate.shell_line import ShellLine, read_line
+from tui_agent.tools.gate.patterns import words as table
+from tui_agent.tools.gate.shell_line import SimpleCommand, Word, read_line, read_words
 
-_RULE = re.compile(r"(?P<tool>[A-Za-z0-9_.:/*-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
+OUTSIDE: Final = "outside"
+"""The name in rules that let a command run outside the sandbox."""
+SHELL: Final = "run_command"
+"""The tool that runs command lines."""
+RUNS_OTHERS: Final = table(
+    "env xargs sudo doas su sh bash dash zsh ksh fish eval exec source . command builtin nice nohup timeout setsid "
+    "stdbuf trap alias hash enable mapfile readarray compgen complete bind time watch parallel busybox ssh chroot "
+    "unshare nsenter strace ltrace script start-stop-daemon systemd-run"
+)
+"""Programs that run what their arguments say: no rule for one of them can let anything follow."""
+REACH_FAR: Final = table(
+    "tar cpio rsync scp curl wget gcc g++ cc clang ld as ar zip xxd split csplit printf vim vi ed ex emacs less "
+    "more man gawk mawk nawk perl openssl gpg dd install patch crontab at mail sendmail nc ncat socat docker podman "
+    "kubectl"
+)
+"""Programs with options or a language of their own to run others, to write anywhere or to reach the network: outside a
+sandbox no rule for one of them can let anything follow either.
+"""
+MANY_COMMANDS: Final = table("npm npx yarn pnpm cargo go uv pip poetry bundle gradle dotnet systemctl brew apt")
+"""Programs whose first argument says what they do: a rule has to name it."""
+_GIVES_ORDERS = re.compile(
+    r"-c|--?[A-Za-z-]*(?:exec|command|config|plugin|script|program|pack|filter|action|rsh|shell|require|eval|wrapper|hook"
+    r"|editor|pager|rcfile|preload|url|registry|proxy|template|overlay|profile|output|out|dest|prefix|cwd|directory)"
+    r"[A-Za-z-]*(?:=.*)?",
+    re.DOTALL,
+)
+"""Options that by their names run programs, take orders from elsewhere, or write where they are told."""
 
 
 class RuleError(Exception):
     """A rule that cannot be read; the text names it and says how rules are written."""
+
+
+class Prefix(msgspec.Struct, frozen=True):
+    """The words that a rule for commands begins with; `more`: others may follow."""
+
+    words: tuple[Word, ...]
+    more: bool
+
+    def names(self, command: SimpleCommand) -> bool:
+        """Whether the command begins with these words, or is them."""
+        size = len(self.words)
+        if len(command.words) < size or (len(command.words) > size and not self.more):
+            return False
+        return all(_same(mine, its) for mine, its in zip(self.words, command.words, strict=False))
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -35,9 +79,11 @@ class Rule(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, text: str) -> "Rule":
         """Raises RuleError."""
-        match = _RULE.fullmatch(text.strip())
+        match = RULE.fullmatch(text.strip()) if len(text) <= MAX_RULE else None
         if not match:
-            raise RuleError(f"{text!r} is no rule: write TOOL or TOOL(PATTERN), such as run_command(git status *)")
+            raise RuleError(
+                f"{text[:200]!r} is no rule: write TOOL or TOOL(PATTERN), such as run_command(git status *)"
+            )
         return cls(match["tool"], match["pattern"] or "")
 
     @property
@@ -45,52 +91,189 @@ class Rule(msgspec.Struct, frozen=True):
         """The rule as it is written."""
         return f"{self.tool}({self.pattern})" if self.pattern else self.tool
 
+    @property
+    def said(self) -> str:
+        """What the rule lets through, in words."""
+        return _said(self)
+
     def names(self, tool: str) -> bool:
         """Whether the rule is about this tool."""
-        return matches(self.tool, tool)
+        return self.tool != OUTSIDE and matches(self.tool, tool)
+
+    @property
+    def prefix(self) -> Prefix | None:
+        """The words of a rule for commands; None where its pattern is no words of one command."""
+        return _prefix(self.pattern)
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """What a rule must let through and what it must not: command lines, paths or URLs."""
+
+    allows: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+
+
+def proof_of(rule: Rule) -> Proof:
+    """What follows from a rule as it is written. Raises RuleError for one that cannot be proven."""
+    if _is_for_commands(rule):
+        prefix = rule.prefix
+        if prefix is None or not prefix.words:
+            raise RuleError(f"{rule.text[:200]} is not the words of one command")
+        text = " ".join(word.raw for word in prefix.words)
+        others = (f"x{text}", f"{text} $(x)", f"{text} > x", f"{text} && x", f"{text}\nx", f"{text} {{a,b}}")
+        return Proof((text,), (*others, f"{text} --frob-and-write=x") if _table_knows(prefix) else others)
+    if rule.pattern.startswith(("http://", "https://")):
+        start = rule.pattern.split("*", 1)[0].replace("\\", "")
+        return Proof((start,), ("https://elsewhere.invalid/", f"https://elsewhere.invalid/{start}"))
+    if not rule.pattern:
+        return Proof()
+    return Proof((_example(rule.pattern),), ("" if rule.pattern.startswith(("/", "~")) else "/elsewhere/x", "../x"))
+
+
+def holds(rule: Rule, proof: Proof) -> bool:
+    """Whether the rule lets through all that its proof wants, and nothing that it does not."""
+    return all(stands_for(rule, example) for example in proof.allows) and not any(
+        example and stands_for(rule, example) for example in proof.asks
+    )
+
+
+def stands_for(rule: Rule, example: str) -> bool:
+    """Whether the rule names a command line, a path or a URL. Looks at no disk."""
+    if not _is_for_commands(rule):
+        if rule.pattern == "*" or not rule.pattern.startswith(("/", "~", "*", "http")):
+            return not example.startswith(("/", "~", "..", "http")) and matches(rule.pattern, example)
+        return matches(rule.pattern, example)
+    line, prefix = read_line(example), rule.prefix
+    if prefix is None or line.opaque:
+        return False
+    return all(prefix.names(command) and not beyond(prefix, command) for command in line.commands)
+
+
+def beyond(prefix: Prefix, command: SimpleCommand) -> str:
+    """What of a command that the prefix names it does not stand for outside a sandbox, in words; empty: nothing."""
+    texts = command.texts
+    if not prefix.more:
+        return ""
+    if texts[0] in RUNS_OTHERS or texts[0] in REACH_FAR:
+        return f"`{texts[0]}` can run or reach anything by its arguments"
+    if texts[0] in MANY_COMMANDS and len(prefix.words) == 1:
+        return f"what {texts[0]} does depends on what follows it"
+    if names_known(texts[0]):
+        named = command_length(texts)
+        try:
+            # What the rule has written out it means.
+            known((*command.words[:named], *command.words[max(named, len(prefix.words)) :]))
+        except Unknown as unknown:
+            if not _names_another(prefix, texts):
+                return str(unknown) or f"the rule does not say which command of {texts[0]}"
+        else:
+            return ""
+    following = texts[max(1, len(prefix.words)) :]
+    orders = next((text for text in following if _GIVES_ORDERS.fullmatch(text)), "")
+    if texts[0] == "git":
+        orders = orders or next((text for text in following if re.match(r"-[uxoOe]|--[a-z]", text)), "")
+    return f"`{orders[:200]}` may let {texts[0]} do more than it is known for" if orders else ""
+
+
+def _names_another(prefix: Prefix, texts: tuple[str, ...]) -> bool:
+    """Whether a rule has a subcommand written out that the table does not have: ``git push *``."""
+    return texts[0] == "git" and len(prefix.words) > 1 and command_length(texts) == 1 and texts[1][:1] != "-"
 
 
 def allowing(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) -> Rule | None:
-    """A rule (of those about the tool) that lets `access` through, if together they let all of it through.
+    """A rule, of those about the tool, that lets a path or a URL through.
 
     A place that is `guarded` is let through only by a rule that names it whole.
     """
-    rules = tuple(rules)
-    if access.effect == "run":
-        whole = next((rule for rule in rules if not rule.pattern), None)
-        covered = covering([rule.pattern for rule in rules], read_line(access.target), workspace).pattern
-        return whole or next((rule for rule in rules if rule.pattern == covered), None)
     for rule in rules:
         if access.guarded and (not rule.pattern or is_wild(rule.pattern)):
             continue
-        if not rule.pattern or any(matches(rule.pattern, form) for form in _forms(access, workspace)):
+        if not rule.pattern or any(matches(rule.pattern, form) for form in _forms(access, workspace, rule)):
             return rule
     return None
-
-
-def uncovered(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) -> str:
-    """What of a command that these rules name they do not stand for, in words; empty where they do not name it."""
-    patterns = [rule.pattern for rule in rules if rule.pattern]
-    return covering(patterns, read_line(access.target), workspace).missing
 
 
 def catching(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) -> Rule | None:
-    """A rule, of those about the tool, that names any part of `access`, or may name a part that is not known yet."""
-    forms = _command_forms(read_line(access.target)) if access.effect == "run" else _loose_forms(access, workspace)
-    if access.effect == "run":
-        forms = (*forms, access.target.strip())
+    """A rule that forbids, of those about the tool, that names a path or a URL: a name alone is meant wherever it is,
+    and a folder with what is in it.
+    """
     for rule in rules:
+        forms = _forms(access, workspace)
+        if access.effect != "network":
+            forms = (*forms, Path(access.target).name, *(f"{form}/" for form in forms), f"/{forms[0]}")
         if not rule.pattern or any(matches(rule.pattern, form) for form in forms):
-            return rule
-        if access.effect == "run" and _may_become(rule.pattern, read_line(access.target)):
             return rule
     return None
 
 
+def catching_line(rules: Iterable[Rule], text: str) -> Rule | None:
+    """A rule that forbids, of those about the tool, that names a command of a line, or may name one that is not plain
+    to see: in an opaque line, or in the arguments of a program that may run them.
+    """
+    line = read_line(text)
+    for rule in rules:
+        if not rule.pattern or rule.pattern == "*" or matches(rule.pattern, text.strip()):
+            return rule
+        words, more = _forbidden(rule.pattern)
+        if line.opaque:
+            if all(_mentions(text, word) for word in words):
+                return rule
+        elif any(_forbids(words, more, command) for command in line.commands):
+            return rule
+    return None
+
+
+def hides_commands(text: str) -> str:
+    """Why a line cannot be held against rules that forbid; empty: it can."""
+    line = read_line(text)
+    if line.opaque:
+        return line.opaque
+    hiding = RUNS_OTHERS - {"timeout", "nice", "nohup", "time", "sudo", "doas", "command", "setsid", "stdbuf", "exec"}
+    name = next((c.texts[0] for c in line.commands if c.texts[0].rsplit("/", 1)[-1] in hiding), "")
+    return f"`{name}` runs what its arguments say" if name else ""
+
+
+def _forbids(words: tuple[str, ...], more: bool, command: SimpleCommand) -> bool:
+    texts = (command.texts[0].rsplit("/", 1)[-1], *command.texts[1:])
+    if _begins(words, more, texts):
+        return True
+    try:
+        known(command.words)
+    except Unknown:
+        pass
+    else:
+        return False
+    runs = texts[0] in RUNS_OTHERS or texts[0] in {"find", "fd", "git", "make", "tar", "rsync"}
+    if not runs:
+        return False
+    inner = ((texts[at].rsplit("/", 1)[-1], *texts[at + 1 :]) for at in range(1, len(texts)))
+    hidden = len(words) == 1 and any(_mentions(text, words[0]) for text in texts[1:])
+    return hidden or any(_begins(words, True, each) for each in inner)
+
+
+def _begins(words: tuple[str, ...], more: bool, texts: tuple[str, ...]) -> bool:
+    if len(texts) < len(words) or (len(texts) > len(words) and not more):
+        return False
+    return all(matches(word, text) for word, text in zip(words, texts, strict=False))
+
+
+@lru_cache(maxsize=1_000)
+def _forbidden(pattern: str) -> tuple[tuple[str, ...], bool]:
+    """The words of a rule that forbids, as patterns; such a rule is never too wide."""
+    words = tuple(pattern.split())
+    return (words[:-1], True) if words[-1] == "*" and len(words) > 1 else (words, False)
+
+
+def _mentions(text: str, word: str) -> bool:
+    literal = word.replace("*", "").replace("?", "")
+    return (
+        re.search(rf"(?<![\w.-]){re.escape(literal)}(?![\w-])" if literal == word else re.escape(literal), text)
+        is not None
+    )
+
+
 def proposed(tool: str, access: Access, workspace: WorkspaceView) -> tuple[Rule, ...]:
-    """What "always allow this" would remember; nothing where no rule could ever let the call through."""
-    if access.effect == "run":
-        return tuple(Rule(tool, pattern) for pattern in proposed_patterns(read_line(access.target), workspace))
+    """What "always allow this" would remember of a path or a URL."""
     if access.effect == "network":
         parts = urlsplit(access.target)
         return (Rule(tool, f"{escaped(f'{parts.scheme}://{parts.netloc}/')}*"),) if parts.netloc else ()
@@ -101,35 +284,69 @@ def proposed(tool: str, access: Access, workspace: WorkspaceView) -> tuple[Rule,
     return (Rule(tool, "*" if folder == "." else f"{escaped(folder.rstrip('/'))}/*"),)
 
 
-def _command_forms(line: ShellLine) -> tuple[str, ...]:
-    texts = [*(command.text for command in line.commands), *line.mentions]
-    # "git status *" also means the bare name: so does a trailing space here.
-    return tuple(form for text in texts for form in (text, f"{text} "))
-
-
-def _may_become(pattern: str, line: ShellLine) -> bool:
-    """Whether a command whose arguments are only known when it runs is of the program the pattern starts with."""
-    program = pattern.split(" ", 1)[0]
-    return any(command.dynamic and command.words and matches(program, command.words[0]) for command in line.commands)
-
-
-def _forms(access: Access, workspace: WorkspaceView) -> tuple[str, ...]:
-    """How a rule may name the target: a path below the root is relative first."""
+def _forms(access: Access, workspace: WorkspaceView, rule: Rule | None = None) -> tuple[str, ...]:
+    """How a rule may name the target: a path below the root is relative first. A rule that begins with no folder means
+    one of the project.
+    """
     if access.effect == "network":
         return (access.target,)
     path = Path(access.target)
-    forms = [access.target]
-    if path.is_relative_to(workspace.root):
-        forms.insert(0, path.relative_to(workspace.root).as_posix())
+    relative = path.relative_to(workspace.root).as_posix() if path.is_relative_to(workspace.root) else ""
+    if rule is not None and not rule.pattern.startswith(("/", "~")):
+        return (relative,) if relative else ()
+    forms = [relative] if relative else []
+    forms.append(access.target)
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises where there is none
     if home.is_absolute() and path.is_relative_to(home):
         forms.append(f"~/{path.relative_to(home).as_posix()}")
     return tuple(forms)
 
 
-def _loose_forms(access: Access, workspace: WorkspaceView) -> tuple[str, ...]:
-    """For rules that forbid: a name alone is meant wherever it is, and a folder with what is in it."""
-    if access.effect == "network":
-        return (access.target,)
-    forms = _forms(access, workspace)
-    return (*forms, Path(access.target).name, *(f"{form}/" for form in forms), f"/{forms[0]}")
+def _is_for_commands(rule: Rule) -> bool:
+    return rule.tool in {SHELL, OUTSIDE}
+
+
+def _table_knows(prefix: Prefix) -> bool:
+    return prefix.more and names_known(prefix.words[0].text) and not beyond(prefix, SimpleCommand(prefix.words)) and (
+        prefix.words[0].text not in {"echo", "true", "false"}
+    ) and not _names_another(prefix, tuple(word.text for word in prefix.words))  # fmt: skip
+
+
+@lru_cache(maxsize=1_000)
+def _prefix(pattern: str) -> Prefix | None:
+    if pattern in {"", "*"}:
+        return Prefix((), True)
+    words = read_words(pattern)
+    if words is None:
+        return None
+    more = len(words) > 1 and words[-1].raw == "*"
+    return Prefix(words[:-1] if more else words, more)
+
+
+def _same(mine: Word, its: Word) -> bool:
+    return mine.text == its.text and bool(mine.glob) == bool(its.glob)
+
+
+def _example(pattern: str) -> str:
+    return re.sub(r"\\(.)", r"\1", pattern.replace("\\*", "\0").replace("*", "x").replace("?", "x").replace("\0", "*"))
+
+
+_WRITES = {"edit_file": "edit", "write_file": "write", "read_file": "read", "list_dir": "list"}
+
+
+def _said(rule: Rule) -> str:
+    verb = _WRITES.get(rule.tool, "")
+    if rule.tool == OUTSIDE:
+        return f"outside the sandbox: {Rule(SHELL, rule.pattern).said}"
+    if rule.tool == SHELL:
+        if not rule.pattern:
+            return "every command"
+        prefix = rule.prefix
+        if prefix is None or not prefix.more:
+            return f"the command {rule.pattern}"
+        return f"every command that begins with {rule.pattern[:-2]}" if prefix.words else "every command"
+    if rule.pattern in {"", "*"} and verb:
+        return f"every {verb} in this project" if rule.pattern else f"every {verb}, also outside this project"
+    if not verb:
+        return rule.text
+    return f"every {verb} in {rule.pattern[:-1]}" if rule.pattern.endswith("/*") else f"every {verb} of {rule.pattern}"

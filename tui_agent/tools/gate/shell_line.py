@@ -1,147 +1,300 @@
-"""Which commands a shell line runs, told well enough to hold them against rules.
+"""What a command line is: *plain*, so that every word of it is known before it runs, or *opaque*.
 
-The answer errs on one side only: a line that is not fully understood is `opaque`, and an opaque line is never taken for
-one that was allowed. It follows the grammar of bash (its manual, "Shell Syntax" and "Shell Expansions").
+A plain line consists of simple commands with literal words, joined by ``&&``, ``||``, ``;`` and ``|``. Whatever the
+shell would still expand, substitute, assign, define, group or open makes the line opaque. Two readers must agree on
+that: a tokenizer in which every byte is a literal word, a blank or an operator (bash's manual, "Shell Syntax"), and
+the grammar of tree-sitter-bash. Neither knows all of bash, and neither has to: what one of them does not know is
+opaque.
 """
 
 import re
-from itertools import takewhile
+import time
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.tools.gate.shell_words import Opaque, Pipeline, Word, parse
-from tui_agent.tools.gate.shell_wrappers import Unwrapped, unwrap
+from tui_agent.tools.gate.patterns import escaped, words
 
-_DEPTH = 8
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=", re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~*?{}$\[\]^-]+", re.ASCII)
-NOWHERE = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-"""Paths that are no file."""
+if TYPE_CHECKING:
+    from tree_sitter import Language, Node
 
-MOVES = frozenset({"cd", "pushd", "popd"})
-"""Commands after which a relative path means another place."""
+MAX_LINE: Final = 4_000
+"""Characters of a plain line."""
+MAX_COMMANDS: Final = 40
+MAX_WORDS: Final = 200
+"""Commands and words of a plain line."""
+PARSE_S: Final = 0.004
+"""Seconds of work that the grammar gets: some lines take it a hundred times as long (``x|x|x|…``)."""
+
+Operator: TypeAlias = Literal["&&", "||", ";", "|", ""]
+
+_SINGLE = r"'[^'\n]*'"
+_DOUBLE = r'"(?:[^"\\$`\n]|\\[^$`\n])*"'
+_ESCAPED = r"\\[!-_a-~ ]"
+_BARE = r"[A-Za-z0-9_@%+=:,./~^!*?\[\]-]+"
+_PIECE = re.compile(rf"(?P<single>{_SINGLE})|(?P<double>{_DOUBLE})|(?P<escaped>{_ESCAPED})|(?P<bare>{_BARE})")
+_TOKEN = re.compile(
+    r"(?P<blank>[ \t]+)"
+    # To a stream that is open, or to nowhere: no file is touched.
+    r"|(?P<redirect>(?:[12]?>&[12]|[12&]?>>?[ \t]*/dev/null|<[ \t]*/dev/null)(?=[ \t;|&]|\Z))"
+    r"|(?P<operator>&&|\|\|(?!\|)|;(?!;)|\|(?![|&]))"
+    rf"|(?P<word>(?:{_SINGLE}|{_DOUBLE}|{_ESCAPED}|{_BARE})+)"
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NAME = re.compile(r"[A-Za-z0-9_./+-]+", re.ASCII)
+_HOME = re.compile(r"(?:\A|[=:])~")
+_ARGUMENT_FILE = re.compile(r"(?:\A|=)@|\A-[A-Za-z]@", re.ASCII)
+_QUOTED_BRACKET: Final = "\0"
+_RESERVED: Final = words("if then elif else fi case esac for select while until do done in function time coproc")
+_WHY: Final = (
+    (re.compile(r"[\r\n]"), "it has several lines"),
+    (re.compile(r"\$\(\(|\(\("), "it calculates"),
+    (re.compile(r"\$\(|`|[<>]\("), "it runs commands inside others"),
+    (re.compile(r"\$"), "it holds a variable"),
+    (re.compile(r"<<"), "it holds a text for a command's input"),
+    (re.compile(r"[{}]"), "it holds braces"),
+    (re.compile(r"[<>]"), "it reads or writes a file by redirection"),
+    (re.compile(r"[()]"), "it groups commands"),
+    (re.compile(r"(?<!&)&(?!&)"), "it leaves a command in the background"),
+    (re.compile(r"#"), "it holds a comment"),
+)
+_KNOWN_NODES: Final = words(
+    "program list pipeline command command_name word string string_content raw_string concatenation number "
+    'redirected_statement file_redirect file_descriptor && || ; | " > >> &> &>> >& <'
+)
 
 
-class Redirection(msgspec.Struct, frozen=True):
-    """A file the shell itself opens. `target` is None where it is only known when the line runs."""
+class Word(msgspec.Struct, frozen=True):
+    """`text` without its quotes, and `raw` as it was written. `glob`: the pattern of an unquoted ``*``, ``?`` or ``[``,
+    which stands for at least what the shell makes of it; empty: it has none.
+    """
 
-    target: str | None
+    text: str
+    raw: str
+    glob: str = ""
 
 
 class SimpleCommand(msgspec.Struct, frozen=True):
-    """One program with its arguments, quotes removed. `text` is how a rule sees it: assignments in front, an argument
-    quoted only where it must be. `dynamic`: an argument is only known when the line runs.
-    """
+    """A program with its arguments. `then` joins it to the next command."""
 
-    words: tuple[str, ...]
-    text: str
-    assigns: bool = False
-    dynamic: bool = False
+    words: tuple[Word, ...]
+    then: Operator = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The words without their quotes."""
+        return tuple(word.text for word in self.words)
+
+    @property
+    def written(self) -> str:
+        """As it was written, with one blank between the words."""
+        return " ".join(word.raw for word in self.words)
 
 
 class ShellLine(msgspec.Struct, frozen=True):
-    """`commands`: all that run, those inside substitutions and wrappers (``sudo``, ``xargs``, ``bash -c``) included.
-    `mentions`: further readings of them, for rules that forbid. `writes`, `reads`: what redirections open. `opaque`
-    says why the line is not fully understood.
+    """`commands` of a plain line. `opaque`: why it is not plain. `names`: of an opaque line, the programs that it runs
+    wherever in it; None where not all of them are known.
     """
 
+    text: str
     commands: tuple[SimpleCommand, ...] = ()
-    mentions: tuple[str, ...] = ()
-    writes: tuple[Redirection, ...] = ()
-    reads: tuple[Redirection, ...] = ()
     opaque: str = ""
+    names: tuple[str, ...] | None = None
 
 
-def read_line(line: str) -> ShellLine:
-    """What `line` runs. Never raises."""
-    reader = _Reader()
+class _Opaque(Exception):
+    """The line is not plain; the message says why."""
+
+
+@lru_cache(maxsize=256)
+def read_line(text: str) -> ShellLine:
+    """What `text` is. Never raises, and takes a few milliseconds at the most."""
+    line = text.strip(" \t\n")
+    if len(line) > MAX_LINE:
+        return ShellLine(text, opaque=f"it is longer than {MAX_LINE:,} characters")
+    if not line:
+        return ShellLine(text, opaque="it is empty")
+    if _CONTROL.search(line):
+        return ShellLine(text, opaque="it holds control characters")
     try:
-        reader.read(line, 0)
-    except Opaque as reason:
-        reader.opaque = reader.opaque or str(reason)
-    except RecursionError:
-        reader.opaque = "it is nested too deeply"
-    moved = any(command.words[:1] and command.words[0] in MOVES for command in reader.commands)
-    writes = tuple(_moved(write) if moved else write for write in reader.writes)
-    return ShellLine(tuple(reader.commands), tuple(reader.mentions), writes, tuple(reader.reads), reader.opaque)
+        commands = _commands(line)
+        if not _grammar_agrees(line, len(commands)):
+            return ShellLine(text, opaque="it is no plain command", names=_names(line))
+    except _Opaque as reason:
+        return ShellLine(text, opaque=str(reason), names=_names(line))
+    return ShellLine(text, commands)
 
 
-def written(word: str) -> str:
-    """An argument as `SimpleCommand.text` has it: quoted only where it must be."""
-    if word and _PLAIN.fullmatch(word):
-        return word
-    return "'" + word.replace("'", "'\\''") + "'"
-
-
-class _Reader:
-    """Collects while it descends; what was found before something opaque stays."""
-
-    def __init__(self) -> None:
-        self.commands: list[SimpleCommand] = []
-        self.mentions: list[str] = []
-        self.writes: list[Redirection] = []
-        self.reads: list[Redirection] = []
-        self.opaque = ""
-
-    def read(self, line: str, depth: int) -> None:
-        if depth > _DEPTH:
-            raise Opaque("it is nested too deeply")
-        parsed: Pipeline = parse(line)
-        for words in parsed.commands:
-            self._command((), words, depth)
-        for inner in parsed.inner:
-            self.read(inner, depth + 1)
-        self.writes += filter(None, map(_opened, parsed.writes))
-        self.reads += filter(None, map(_opened, parsed.reads))
-        if parsed.opaque:
-            self.opaque = self.opaque or parsed.opaque
-
-    def _command(self, assignments: tuple[Word, ...], words: tuple[Word, ...], depth: int) -> None:
-        if depth > _DEPTH:
-            raise Opaque("it is nested too deeply")
-        assigned = len(tuple(takewhile(lambda word: _ASSIGNMENT.match(word.raw), words)))
-        assignments, words = (*assignments, *words[:assigned]), words[assigned:]
-        command = SimpleCommand(
-            words=tuple(word.text for word in words),
-            text=" ".join(written(word.text) for word in (*assignments, *words)),
-            assigns=bool(assignments),
-            dynamic=any(word.dynamic for word in words),
-        )
-        if not words:
-            if assignments:
-                self.commands.append(command)
-            return
-        if words[0].dynamic or words[0].globs:
-            self.opaque = self.opaque or "the name of a program is only known when it runs"
-        self._mention(words)
-        unwrapped: Unwrapped = unwrap(words)
-        if not unwrapped.transparent:
-            self.commands.append(command)
-        if unwrapped.opaque:
-            self.opaque = self.opaque or unwrapped.opaque
-        for inner in unwrapped.commands:
-            self._command(assignments, inner, depth + 1)
-        for line in unwrapped.lines:
-            self.read(line, depth + 1)
-
-    def _mention(self, words: tuple[Word, ...]) -> None:
-        name, *rest = (written(word.text) for word in words)
-        self.mentions.append(" ".join([name, *rest]))
-        if "/" in name:
-            self.mentions.append(" ".join([name.rsplit("/", 1)[1], *rest]))
-
-
-def _opened(word: Word) -> Redirection | None:
-    if word.dynamic or word.globs or (word.raw.startswith("~") and not word.raw.startswith("~/")):
-        return Redirection(None)
-    if word.text in NOWHERE:
+def read_words(text: str) -> tuple[Word, ...] | None:
+    """The words of one simple command; None where it is none, or not plain."""
+    try:
+        found = _commands(text.strip(" \t\n"), in_rule=True)
+    except _Opaque:
         return None
-    # A quoted tilde is a file of that name, and "./" says so.
-    quoted = word.text.startswith("~") and not word.raw.startswith("~")
-    return Redirection(f"./{word.text}" if quoted else word.text)
+    return found[0].words if len(found) == 1 and not found[0].then else None
 
 
-def _moved(write: Redirection) -> Redirection:
-    """A relative target after a `cd` could be anywhere."""
-    known = write.target is not None and write.target.startswith(("/", "~/"))
-    return write if known else Redirection(None)
+def _commands(line: str, *, in_rule: bool = False) -> tuple[SimpleCommand, ...]:
+    commands: list[SimpleCommand] = []
+    words: list[Word] = []
+    for kind, text in _tokens(line):
+        if kind == "word":
+            words.append(_word(text, first=not words, in_rule=in_rule))
+        elif kind == "operator":
+            commands.append(_command(words, text))
+            words = []
+    if words:
+        commands.append(_command(words, ""))
+    elif not commands or commands[-1].then != ";":
+        raise _Opaque("it ends in the middle")
+    if len(commands) > MAX_COMMANDS or sum(len(command.words) for command in commands) > MAX_WORDS:
+        raise _Opaque("it has too many commands or words")
+    return tuple(commands)
+
+
+def _tokens(line: str) -> Iterator[tuple[str, str]]:
+    at = 0
+    while at < len(line):
+        token = _TOKEN.match(line, at)
+        if token is None or token.lastgroup is None:
+            raise _Opaque(_why(line, at))
+        at = token.end()
+        yield token.lastgroup, token[0]
+
+
+def _why(line: str, at: int) -> str:
+    # A quote that is open, or holds an expansion, stops the tokenizer at its start.
+    quoted = line[at] in "\"'"
+    for sign, reason in _WHY:
+        if sign.search(line, at) if quoted else sign.match(line, at):
+            return reason
+    return "a quote is open" if quoted else "it holds a character that a plain command has only in quotes"
+
+
+def _command(words: list[Word], then: str) -> SimpleCommand:
+    if not words:
+        raise _Opaque("a command is missing")
+    operator: dict[str, Operator] = {"&&": "&&", "||": "||", ";": ";", "|": "|", "": ""}
+    return SimpleCommand(tuple(words), operator[then])
+
+
+def _word(raw: str, *, first: bool, in_rule: bool) -> Word:
+    text, glob, bare, globs, at = "", "", "", False, 0
+    while at < len(raw):
+        piece = _PIECE.match(raw, at)
+        if piece is None:
+            raise _Opaque("it is no plain command")
+        at = piece.end()
+        taken = _unquoted(piece)
+        text += taken
+        if piece.lastgroup == "bare":
+            bare += taken
+            globs = globs or any(sign in taken for sign in "*?[")
+            glob += taken
+        else:
+            bare += "'" * len(taken)
+            glob += escaped(taken).replace("[", _QUOTED_BRACKET)
+    if first:
+        _check_name(raw)
+    if _HOME.search(bare):
+        raise _Opaque("it names a home folder by a tilde")
+    if _ARGUMENT_FILE.search(text) and not in_rule:
+        raise _Opaque("a command takes its arguments from a file")
+    if not globs or (in_rule and raw == "*"):
+        return Word(text, raw)
+    _check_glob(text, bare)
+    return Word(text, raw, "/".join(map(_widened, glob.split("/"))).replace(_QUOTED_BRACKET, "["))
+
+
+def _widened(part: str) -> str:
+    """A part of a pattern without brackets: what stands for at least as much."""
+    before, bracket, _ = part.partition("[")
+    return f"{before}*" if bracket else part
+
+
+def _unquoted(piece: re.Match[str]) -> str:
+    inner = piece[0]
+    match piece.lastgroup:
+        case "single":
+            inner = inner[1:-1]
+        case "escaped":
+            return inner[1:]
+        case "double":
+            if "\\" in inner and not inner.isascii():
+                # In some character sets a backslash may be the second byte of a character.
+                raise _Opaque("a backslash stands beside other characters than ASCII")
+            return re.sub(r'\\(["\\])', r"\1", inner[1:-1])
+    return inner
+
+
+def _check_name(raw: str) -> None:
+    if not _NAME.fullmatch(raw):
+        assigns = re.match(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=", raw, re.ASCII)
+        raise _Opaque("it sets a variable" if assigns else "the name of a program is not written plainly")
+    if raw in _RESERVED:
+        raise _Opaque(f"it uses `{raw}`")
+
+
+def _check_glob(text: str, bare: str) -> None:
+    if bare[0] in "*?[-":
+        raise _Opaque("a pattern may become an option")
+    for part in text.split("/"):
+        if part == ".." or (part.startswith(".") and any(sign in part for sign in "*?[")):
+            raise _Opaque("a pattern may lead upwards")
+
+
+# The grammar
+
+
+@cache
+def _language() -> "Language":
+    import tree_sitter_bash
+    from tree_sitter import Language
+
+    return Language(tree_sitter_bash.language())
+
+
+def _nodes(line: str) -> "list[Node] | None":
+    """All nodes of the line; None where the grammar does not know it, or not in time."""
+    from tree_sitter import Parser
+
+    # A parser is for one thread.
+    parser, data = Parser(_language()), line.encode("utf-8", "replace")
+    until = time.thread_time() + PARSE_S
+    try:
+        # Only a text that comes in pieces can be left in the middle.
+        tree = parser.parse(
+            lambda offset, _: data[offset:],
+            progress_callback=lambda *_: time.thread_time() > until,
+        )
+    except ValueError:
+        return None
+    if tree.root_node.has_error:
+        return None
+    nodes = [tree.root_node]
+    for node in nodes:
+        nodes += node.children
+    return nodes
+
+
+def _grammar_agrees(line: str, commands: int) -> bool:
+    nodes = _nodes(line)
+    if nodes is None:
+        return False
+    found = sum(node.type == "command" for node in nodes)
+    return found == commands and all(node.type in _KNOWN_NODES for node in nodes)
+
+
+def _names(line: str) -> tuple[str, ...] | None:
+    nodes = _nodes(line) or []
+    names: list[str] = []
+    for node in nodes:
+        if node.type == "command_name":
+            text = (node.text or b"").decode("utf-8", "replace")
+            if not _NAME.fullmatch(text):
+                return None
+            names.append(text)
+    known = nodes and not any(node.type == "function_definition" for node in nodes)
+    return tuple(dict.fromkeys(names)) if known else None

@@ -14,11 +14,8 @@ from pathlib import Path
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.tools.base import Access, Effect, ToolContext, ToolFailure, WorkspaceView
+from tui_agent.tools.gate.guarded import is_guarded
 
-INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
-"""Files agents take their rules from: an edit of one outlives the session, so it always asks."""
-
-_GUARDED_NAMES = frozenset({".git", ".agents", *(name.casefold() for name in INSTRUCTION_FILES)})
 _ARTIFACT_FOLDERS = frozenset({"large_tool_results", "conversation_history"})
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SPACES = str.maketrans({"\u00a0": " ", "\u202f": " "})
@@ -30,13 +27,21 @@ class Workspace:
     """The folders of a session: `root` and `extra_dirs`, where it works, and `read_roots`, which may always be read.
 
     The first of `read_roots` is the session's own folder: a relative path such as ``large_tool_results/ID`` is looked
-    up there first, because that is how a notice in the conversation names it. Folders need not exist yet.
+    up there first, because that is how a notice in the conversation names it. `guarded` are folders in which a change
+    is always asked about, wherever they lie. Folders need not exist yet.
     """
 
-    def __init__(self, root: Path, extra_dirs: Iterable[Path] = (), read_roots: Iterable[Path] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        extra_dirs: Iterable[Path] = (),
+        read_roots: Iterable[Path] = (),
+        guarded: Iterable[Path] = (),
+    ) -> None:
         self._root = _real(root)
         self._folders = (self._root, *(_real(folder) for folder in extra_dirs))
         self._read_roots = tuple(_real(folder) for folder in read_roots)
+        self._guarded = tuple(_real(folder) for folder in guarded)
 
     @property
     def root(self) -> Path:
@@ -46,6 +51,11 @@ class Workspace:
     def folders(self) -> tuple[Path, ...]:
         """Every folder the session works in, `root` first."""
         return self._folders
+
+    @property
+    def guarded(self) -> tuple[Path, ...]:
+        """Folders in which a change is always asked about, such as the program's own."""
+        return self._guarded
 
     def resolve(self, path: str) -> Path:
         """The real path, which need not exist: ``~`` expanded, relative to `root`, with all links followed.
@@ -99,7 +109,7 @@ def access_to(workspace: WorkspaceView, path: str, effect: Effect) -> Access:
         str(real),
         inside=workspace.contains(real),
         own=own and effect == "read",
-        guarded=effect != "read" and (own or _is_guarded(workspace, path, real)),
+        guarded=effect != "read" and (own or is_guarded(real, workspace, path)),
     )
 
 
@@ -140,18 +150,6 @@ def missing(path: str, real: Path) -> ToolFailure:
     hint = f"Nearest in {shown(str(folder))}: {', '.join(shown(name, 200) for name in near)}." if near else _LOOK
     place = "" if folder == real.parent else f" The deepest folder that exists is {shown(str(folder))}."
     return ToolFailure(f"{shown(path)} does not exist.{place}", hint)
-
-
-def _is_guarded(workspace: WorkspaceView, path: str, real: Path) -> bool:
-    if any(_folded(part) in _GUARDED_NAMES for part in (*Path(path).parts, *real.parts)):
-        return True
-    return any(_real(workspace.root / name) == real for name in INSTRUCTION_FILES)
-
-
-def _folded(name: str) -> str:
-    """`name` as the most forgiving file system compares it: without case, invisible characters and trailing dots."""
-    visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
-    return unicodedata.normalize("NFKC", visible).casefold().rstrip(". ")
 
 
 def _expand_home(path: str) -> Path:

@@ -67,7 +67,7 @@ class BaseApp(App[object]):
         self.entry = PromptArea(
             PromptHistory(arguments.home / "history.jsonl"), self._commands.complete, self._files, glyphs=self.glyphs
         )
-        self.permission = PermissionPanel(lambda: self.entry.prompt.last_key)
+        self.permission = PermissionPanel(lambda: self.entry.prompt.last_key, self.glyphs)
         self.status = StatusBar(self.glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
         self._appearance = appearance(self, settings.ui.theme, arguments.home)
         self.theme = self._appearance.theme

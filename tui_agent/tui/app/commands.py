@@ -17,7 +17,7 @@ from tui_agent.tui.prompt.completion import Choice, Completion
 _MODES: Final[dict[PermissionMode, str]] = {
     "plan": "read only",
     "ask": "every change and every command is asked about",
-    "auto": "edits inside the project pass; commands, network and outside paths are asked about",
+    "auto": "edits and looking around inside the project pass; other commands, network and outside paths ask",
     "allow": "nothing is asked",
 }
 
@@ -187,7 +187,30 @@ async def _tree(host: Host, argument: str) -> None:
     await host.branches.tree(argument)
 
 
-_OWN_FORMS: Final[dict[str, Handler]] = {"rewind": _rewind, "undo-edits": _undo_edits, "fork": _fork, "tree": _tree}
+async def _permissions(host: Host, argument: str) -> None:
+    """Show every rule; the one that is chosen is taken back, where it can be."""
+    from tui_agent.tui.dialogs.pickers import Option
+
+    rules = (await host.agent()).permission_rules()
+    if argument or not any(rule.remembered for rule in rules):
+        await _steering("permissions")(host, argument)
+        return
+    options = [
+        Option(str(place), rule.said, "Enter takes it back" if rule.remembered else f"of the settings: {rule.kind}")
+        for place, rule in enumerate(rules, 1)
+    ]
+    chosen = await host.pick("What may happen unasked, and what not", options, "1")
+    if chosen is not None:
+        await _steering("permissions")(host, chosen)
+
+
+_OWN_FORMS: Final[dict[str, Handler]] = {
+    "rewind": _rewind,
+    "undo-edits": _undo_edits,
+    "fork": _fork,
+    "tree": _tree,
+    "permissions": _permissions,
+}
 """Commands of the agent that the app has in a form of its own."""
 
 

@@ -1,15 +1,16 @@
 """The question whether a tool call may happen."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from textwrap import wrap
 from time import monotonic
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal, NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
@@ -17,17 +18,20 @@ from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.diffs import read_diff
-from tui_agent.tui.cards.lines import fit
+from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
+from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.dialogs.row_list import Row, RowList
 
 QUIET_S: Final = 0.3
 """Seconds without a key press before the question takes the keyboard."""
 
-MAX_PREVIEW_LINE: Final = 8_000
-"""Characters of one line of a preview: wrapping a line of a megabyte holds up the keys for seconds."""
-MAX_PREVIEW_LINES: Final = 400
+MAX_CHOICE_LINES: Final = 4
+"""Lines that the choice "always" may take for its rules; more of them stand below what is asked about."""
 
-MAX_CHOICE_LINES: Final = 3
+MAX_RULE: Final = 10_000
+"""Characters of a rule: more than the longest there is."""
 
 TINY_SCREEN: Final = 7
 """A screen with fewer lines gets title and choices only; a command then stands in the title."""
@@ -35,11 +39,13 @@ TINY_SCREEN: Final = 7
 LOW_SCREEN: Final = 14
 """A screen with fewer lines gets the question in three of them."""
 
-OTHER_LINES: Final = 11
-"""Lines of the panel beside the preview: padding, margins, title, four choices, the keys or a field for words."""
+OTHER_LINES: Final = 12
+"""Lines of the panel beside the preview: padding, margins, title, what is hidden, four choices, the keys or a field for
+words.
+"""
 
-LOW_OTHER_LINES: Final = 3
-"""The same on a low screen: title, and choices on two lines."""
+LOW_OTHER_LINES: Final = 4
+"""The same on a low screen: title, what is hidden, and choices on two lines."""
 
 MAX_SHARE: Final = 75
 """Percent of the screen's height that the panel may take."""
@@ -48,14 +54,32 @@ PLAIN_REASONS: Final = frozenset(("It runs a command.", "It changes a file.", "I
 """Reasons that say no more than the call itself does."""
 
 _SHORT_CHOICES: Final = ("yes", "always", "no", "why")
-_CHOICES: Final = ("Yes, this once", "Yes, always for {pattern}", "No", "No, and say why")
+_CHOICES: Final = ("Yes, this once", "Yes, always for", "No", "No, and say why")
+_OUTSIDE_CHOICES: Final = (
+    "Yes, outside the sandbox, this once",
+    "Yes, outside it, always for",
+    "No",
+    "No, and say why",
+)
+_NO_RULE: Final = "Yes, always (not for this one)"
+
+Kind = Literal["command", "text", "added", "removed", "context", "rule"]
+
+
+class Shown(NamedTuple):
+    """A line of what is asked about, as it is painted: `number` stands in front of it."""
+
+    text: str
+    kind: Kind
+    number: str = ""
 
 
 class PermissionPanel(Vertical, can_focus=True):
     """Asks one question at a time, over the prompt.
 
     It takes the keyboard only once nobody has typed for `QUIET_S`; until then every key belongs to the prompt, and a
-    letter that answers nothing goes back there.
+    letter that answers nothing goes back there. Nothing is allowed before the last line of it was in view: until then
+    what would say yes shows the next page.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -84,35 +108,59 @@ class PermissionPanel(Vertical, can_focus=True):
             super().__init__()
             self.character = character
 
-    def __init__(self, typed_at: Callable[[], float]) -> None:
+    def __init__(self, typed_at: Callable[[], float], glyphs: Glyphs) -> None:
         """`typed_at`: when a key last went to the prompt, on the monotonic clock."""
         super().__init__()
         self.display = False
         self._typed_at = typed_at
         self._one_at_a_time = asyncio.Lock()
         self._answer: asyncio.Future[PermissionAnswer] | None = None
-        self._title = self._brief = self._reason = self._pattern = ""
+        self._rows = RowList(glyphs, in_dialog=True, keys_elsewhere=True, id="permission-preview")
+        self._title = self._brief = self._reason = ""
+        self._rules: tuple[str, ...] = ()
+        self._outside = False
+        self._lines: tuple[Shown, ...] = ()
+        self._broken: list[tuple[Shown, str]] = []
+        self._of_call = 0
+        self._width = 0
+        self._seen = 0
+        self._tiny_first = 0
         self._marked = 0
 
     @override
     def compose(self) -> ComposeResult:
         yield Static(id="permission-title")
-        with VerticalScroll(id="permission-preview", can_focus=False):
-            yield Static(id="permission-text")
+        yield self._rows
+        yield Static(id="permission-more")
         yield Static(id="permission-choices")
         yield Static(id="permission-keys")
         yield Input(placeholder="What should be done instead?", id="permission-reason", compact=True)
+
+    def on_mount(self) -> None:
+        """Know what was in view."""
+        self.watch(self._rows, "scroll_y", self._look, init=False)
 
     @property
     def asking(self) -> bool:
         """Whether a question waits."""
         return self._answer is not None
 
+    @property
+    def preview(self) -> str:
+        """All of what is asked about, as it is painted."""
+        return "\n".join(text for _, text in self._broken)
+
+    @property
+    def hidden(self) -> int:
+        """Lines of the call that were not in view yet."""
+        return max(0, self._of_call - self._seen)
+
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         """Show the question and wait for the answer. Cancelling it takes the question away."""
         async with self._one_at_a_time:
+            lines = await asyncio.to_thread(_lines_of, question)
             self._answer = asyncio.get_running_loop().create_future()
-            self._show(question)
+            self._show(question, lines)
             try:
                 return await self._answer
             finally:
@@ -126,10 +174,13 @@ class PermissionPanel(Vertical, can_focus=True):
         """Answer with the choice of this number, counted from 0."""
         if self._answer is None or self._answer.done():
             return
+        if (index == 0 and self.hidden) or (index == 1 and self._rules and len(self._broken) > self._seen):
+            self.action_scroll_preview(1)
+            return
         match index:
             case 0:
                 self._answer.set_result(PermissionAnswer(allowed=True))
-            case 1 if self._pattern:
+            case 1 if self._rules:
                 self._answer.set_result(PermissionAnswer(allowed=True, always=True))
             case 2:
                 self._answer.set_result(PermissionAnswer(allowed=False))
@@ -149,14 +200,19 @@ class PermissionPanel(Vertical, can_focus=True):
     def action_mark(self, step: int) -> None:
         """Mark another choice."""
         self._marked = (self._marked + step) % len(_CHOICES)
-        if self._marked == 1 and not self._pattern:
+        if self._marked == 1 and not self._rules:
             self._marked += step
         self._paint_choices()
 
     def action_scroll_preview(self, pages: int) -> None:
         """Show more of what is asked about."""
-        preview = self.query_one(VerticalScroll)
-        preview.scroll_relative(y=pages * max(1, preview.size.height - 1), animate=False)
+        if self._tiny:
+            self._tiny_first = min(max(0, self._tiny_first + pages), max(0, len(self._broken) - 1))
+            self._look()
+            self._paint()
+            return
+        step = pages * max(1, self._rows.size.height - 1)
+        self._rows.scroll_to(y=self._rows.scroll_y + step, animate=False, immediate=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The reason is written."""
@@ -176,15 +232,16 @@ class PermissionPanel(Vertical, can_focus=True):
             event.stop()
             self.post_message(self.Typed(event.character))
 
-    def _show(self, question: PermissionQuestion) -> None:
-        self._pattern = one_line(question.pattern, 200)
-        self._marked = 0
+    def _show(self, question: PermissionQuestion, lines: tuple[Shown, ...]) -> None:
+        self._rules = tuple(one_line(rule, MAX_RULE) for rule in question.rules)
+        self._outside = question.outside
+        self._marked = self._tiny_first = self._seen = self._width = 0
         self._title = one_line(question.preview.title) or one_line(question.tool, 80)
         self._brief = one_line(question.preview.command) or self._title
         reason = one_line(question.reason)
         self._reason = "" if reason in PLAIN_REASONS else reason
-        self.query_one("#permission-text", Static).update(_preview(question))
-        self.query_one(VerticalScroll).scroll_home(animate=False)
+        self._lines = lines
+        self._rows.scroll_home(animate=False)
         field = self.query_one(Input)
         field.value = ""
         field.display = False
@@ -226,8 +283,9 @@ class PermissionPanel(Vertical, can_focus=True):
         self._paint()
 
     def _paint(self) -> None:
-        asked, what = ("? ", fit(self._brief, self._label_width() + 1)) if self._tiny else ("Allow this? ", self._title)
-        title = Content.assemble((asked, "$accent bold"), (what, "$foreground bold"))
+        self._break_lines()
+        asked = "? " if self._tiny else "Run this outside the sandbox? " if self._outside else "Allow this? "
+        title = Content.assemble((asked, "$accent bold"), (self._headline(), "$foreground bold"))
         if self._reason and not self._low:
             title += Content.styled(f"\n{self._reason}", "$foreground 68%")
         self.query_one("#permission-title", Static).update(title)
@@ -237,6 +295,16 @@ class PermissionPanel(Vertical, can_focus=True):
         told.display = not self._low and not self.query_one(Input).display
         self._paint_choices()
         self._bound_preview()
+        self._look()
+        self.call_after_refresh(self._look)
+
+    def _headline(self) -> str:
+        """What stands beside the question; on the smallest screen it is what is asked about, line by line."""
+        if not self._tiny:
+            return self._title
+        if self._of_call < 2 and not self._tiny_first:
+            return fit(self._brief, self._label_width() + 1)
+        return f"{self._tiny_first + 1}/{len(self._broken)} {self._broken[self._tiny_first][1]}"
 
     @property
     def _low(self) -> bool:
@@ -246,32 +314,67 @@ class PermissionPanel(Vertical, can_focus=True):
     def _tiny(self) -> bool:
         return self.app.size.height < TINY_SCREEN
 
+    def _break_lines(self) -> None:
+        """Break what is asked about into lines that fit; what was in view before has to be seen once more."""
+        counted = len(str(len(self._lines))) * 2 + 2 if self._tiny else 0
+        width = max(10, self._label_width() + 1 - counted) if self._tiny else self._label_width()
+        if width == self._width:
+            return
+        self._width, self._seen = width, 0
+        self._broken = [broken for line in self._lines for broken in _broken(line, width)]
+        self._of_call = len(self._broken)
+        if not self._rules_fit():
+            self._broken += [broken for line in _rule_lines(self._rules) for broken in _broken(line, width)]
+        self._rows.show([Row(partial(_draw, line, text)) for line, text in self._broken])
+
     def _bound_preview(self) -> None:
         screen = self.app.size.height
-        preview = self.query_one(VerticalScroll)
         others = OTHER_LINES + (1 if self._reason else 0) + self._always_lines() - 1
         others = LOW_OTHER_LINES if self._low else others
-        preview.styles.max_height = max(1, (screen - 1) * MAX_SHARE // 100 - others)
+        room = max(1, (screen - 1) * MAX_SHARE // 100 - others)
+        self._rows.styles.height = max(1, min(len(self._broken), room))
+
+    def _look(self) -> None:
+        """Note what is in view, and say how much was not yet."""
+        if self._tiny:
+            last = self._tiny_first + 1
+        else:
+            last = round(self._rows.scroll_y) + self._rows.size.height if self._rows.size.height else 0
+        self._seen = max(self._seen, min(last, len(self._broken)))
+        more = self.query_one("#permission-more", Static)
+        below = len(self._broken) - last
+        more.display = below > 0 and not self._tiny
+        lines = f"{below:,} more line{'s' * (below > 1)}"
+        unseen = f"{lines}, PgDn or Enter shows them" + (" before you can say yes" if self.hidden else "")
+        more.update(Content(unseen if self._label_width() > len(unseen) else f"{lines}: PgDn"))
 
     def _paint_choices(self) -> None:
         choices = self.query_one("#permission-choices", Static)
         if self._low:
-            named = [self._choice(index, name) for index, name in enumerate(_SHORT_CHOICES)]
+            named = [self._choice(index, [name]) for index, name in enumerate(_SHORT_CHOICES)]
             wide = sum(len(choice.plain) + 2 for choice in named) <= max(choices.size.width, self.app.size.width - 3)
             rows = [named] if wide else [named[:2], named[2:]]
             choices.update(Content("\n").join(Content("  ").join(row) for row in rows))
             return
-        labels = [choice.format(pattern=self._pattern) for choice in _CHOICES]
-        if not self._pattern:
-            labels[1] = "Yes, always (not for this one)"
+        labels = [[label] for label in (_OUTSIDE_CHOICES if self._outside else _CHOICES)]
+        labels[1] = self._always_label(labels[1][0])
         choices.update(Content("\n").join(self._choice(index, label) for index, label in enumerate(labels)))
 
-    def _choice(self, index: int, label: str) -> Content:
-        possible = index != 1 or bool(self._pattern)
+    def _always_label(self, label: str) -> list[str]:
+        if not self._rules:
+            return [_NO_RULE]
+        if not self._rules_fit():
+            return [f"{label} the {len(self._rules)} rules at the end of the list above"]
+        first, *others = (_wrapped(rule, self._label_width() - 2) for rule in self._rules)
+        if not others and len(first) == 1 and len(label) + len(first[0]) < self._label_width():
+            return [f"{label} {first[0]}"]
+        return [f"{label}:", *(f"  {line}" for lines in (first, *others) for line in lines)]
+
+    def _choice(self, index: int, lines: list[str]) -> Content:
+        possible = index != 1 or bool(self._rules)
         marked = index == self._marked
         color = "$accent bold" if marked else "$foreground" if possible else "$foreground 40%"
         number = f"{index + 1} " if self._low else f"{index + 1}  "
-        lines = [label] if self._low else _wrapped(label, self._label_width()) or [""]
         shown = Content(f"\n{' ' * len(number)}").join(Content.styled(line, color) for line in lines)
         return Content.assemble((number, "$accent bold" if marked else "$foreground 68%"), shown)
 
@@ -279,56 +382,59 @@ class PermissionPanel(Vertical, can_focus=True):
         # The padding and border of the panel, and the number before each choice.
         return max(10, self.app.size.width - 8)
 
+    def _rules_fit(self) -> bool:
+        """Whether the rules stand under the choice; else they stand below what is asked about."""
+        if self._low:
+            return not self._rules
+        return sum(len(_wrapped(rule, self._label_width() - 2)) for rule in self._rules) <= MAX_CHOICE_LINES
+
     def _always_lines(self) -> int:
-        return len(_wrapped(_CHOICES[1].format(pattern=self._pattern), self._label_width())) if self._pattern else 1
-
-
-def _cut(line: str) -> str:
-    """A line as it is painted; of a very long one the beginning, and how much more there is."""
-    more = len(line) - MAX_PREVIEW_LINE
-    return displayed(line) if more <= 0 else f"{displayed(line[:MAX_PREVIEW_LINE])} … {more:,} more characters"
+        return len(self._always_label(_CHOICES[1]))
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters, at most `MAX_CHOICE_LINES` of them."""
-    return wrap(text, width, max_lines=MAX_CHOICE_LINES, placeholder=" …", break_on_hyphens=False)
+    """Lines of at most `width` characters, all of them."""
+    return wrap(text, width, break_on_hyphens=False) or [""]
 
 
-def _preview(question: PermissionQuestion) -> Content:
+def _lines_of(question: PermissionQuestion) -> tuple[Shown, ...]:
+    """All lines of what is asked about, however many."""
     preview = question.preview
     if preview.diff:
-        return _diff(preview.diff)
-    if preview.command:
-        return _lines(preview.command, lambda line: "$foreground")
-    return _lines(preview.text or question.arguments, lambda line: "$foreground 68%")
+        return tuple(_lines_of_diff(preview.diff))
+    kind: Kind = "command" if preview.command else "text"
+    text = preview.command or preview.text or question.arguments
+    return tuple(Shown(displayed(line), kind) for line in clean(text).rstrip("\n").split("\n"))
 
 
-def _lines(text: str, color: Callable[[str], str]) -> Content:
-    lines = clean(text).rstrip("\n").split("\n")
-    shown = [Content.styled(_cut(line), color(line)) for line in lines[:MAX_PREVIEW_LINES]]
-    if len(lines) > len(shown):
-        shown.append(Content.styled(f"… {len(lines) - len(shown):,} more lines", "$foreground 68%"))
-    return Content("\n").join(shown)
-
-
-def _diff(text: str) -> Content:
-    """A diff from the first changed line on, and the line before it: there may be room for three lines only."""
+def _lines_of_diff(text: str) -> Iterator[Shown]:
+    """A diff from the first changed line on, and the line before it: there may be room for three lines only. What it
+    leaves out in front is not changed.
+    """
     rows = read_diff(clean(text))
     changed = next((place for place, row in enumerate(rows) if row.sign in "+-"), 0)
-    shown = rows[max(0, changed - 1) :][:MAX_PREVIEW_LINES]
+    shown = rows[max(0, changed - 1) :]
     digits = max((len(str(row.number)) for row in shown), default=1)
-    lines = [
-        Content.assemble(
-            (f"{row.number or '':>{digits}} ", "$foreground 68%"),
-            (_cut(f"{row.sign} {row.text}") if row.number else "…", _diff_color(row.sign)),
-        )
-        for row in shown
-    ]
-    left = len(rows) - changed - len(shown)
-    if left > 0:
-        lines.append(Content.styled(f"… {left:,} more lines", "$foreground 68%"))
-    return Content("\n").join(lines)
+    kinds: dict[str, Kind] = {"+": "added", "-": "removed"}
+    for row in shown:
+        line = displayed(f"{row.sign} {row.text}") if row.number else "…"
+        yield Shown(line, kinds.get(row.sign, "context"), f"{row.number or '':>{digits}} ")
 
 
-def _diff_color(sign: str) -> str:
-    return {"+": "$text-success", "-": "$text-error"}.get(sign, "$foreground 80%")
+def _rule_lines(rules: tuple[str, ...]) -> tuple[Shown, ...]:
+    if not rules:
+        return ()
+    return (Shown("", "text"), Shown("“Always” would allow:", "text"), *(Shown(rule, "rule", "  ") for rule in rules))
+
+
+def _broken(line: Shown, width: int) -> Iterator[tuple[Shown, str]]:
+    for start, end, _ in breaks(line.text, max(1, width - len(line.number))):
+        number = line.number if not start else " " * len(line.number)
+        yield line._replace(number=number), f"{number}{line.text[start:end]}"
+
+
+def _draw(line: Shown, text: str, width: int, look: Look) -> Line:
+    palette = look.palette
+    styles = {"added": palette.added, "removed": palette.removed, "command": palette.base, "rule": palette.strong}
+    size = len(line.number)
+    return make_line([Run(text[:size], palette.faint), Run(text[size:] or " ", styles.get(line.kind, palette.muted))])

@@ -1,0 +1,389 @@
+"""The hostile lines: none is judged to run unasked, and those that are really run show that they would do harm."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.tools.gate.hostile_lines import FORMS, HARMLESS, LINES, PAYLOADS, RULES, WRAPPERS
+from tests.tools.world import tree
+from tui_agent.tools.gate.judging import Granted, Judgement, judge, judge_outside
+from tui_agent.tools.gate.known_commands import _TABLE, holds, proven
+from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.gate.rules import Rule
+from tui_agent.tools.gate.shell_line import read_line
+from tui_agent.tools.gate.workspace import Workspace
+
+WIDE = tuple(Rule("run_command", pattern) for pattern in RULES)
+GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "-c", "init.defaultBranch=main"]
+
+
+def hostile_tree(base: Path) -> Path:
+    """The project, with an outside beside it and every way there that links know."""
+    root, outside = base / "project", base / "outside"
+    for folder in (root / "src/deep", root / "bin", outside / "dir"):
+        folder.mkdir(parents=True)
+    for path in (outside / "secret.txt", outside / "inner.txt", outside / "dir/inner.txt"):
+        path.write_text("secret\n")
+    for name in ("a.txt", "src/b.py", "AGENTS.md", "args.txt", "list"):
+        (root / name).write_text("a line\n")
+    for name in ("payload", "evil.sh", "nice", "ls", "bin/ls"):
+        (root / name).write_text("#!/bin/sh\ntouch PWNED\n")
+        (root / name).chmod(0o755)
+    links = {
+        "link-file": "../outside/secret.txt",
+        "link-dir": "../outside",
+        "chain-file": "link-file",
+        "dlink": "src/deep",
+        "up": "..",
+        "root": "/",
+        "absolute": str(outside),
+        "src/link": "../../outside",
+        "src/deep/up": "../../..",
+    }
+    for name, target in links.items():
+        (root / name).symlink_to(target)
+    (root / "hard").hardlink_to(outside / "inner.txt")
+    for command in (["init", "-q"], ["add", "a.txt", "src/b.py"], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*GIT, *command], cwd=root, check=True, capture_output=True)
+    (root / "a.txt").write_text("another line\n")
+    for name in ("--output=f", "-exec"):
+        (root / name).touch()
+    return root
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return Workspace(hostile_tree(Path(os.path.realpath(tmp_path_factory.mktemp("hostile")))))
+
+
+def judged(line: str, workspace: Workspace, granted: Granted) -> list[Judgement]:
+    """A line in the modes auto and ask, without a sandbox."""
+    return [judge(line, granted, workspace, reading_passes=reading) for reading in (True, False)]
+
+
+def test_the_table_is_large() -> None:
+    assert len(LINES) > 1_000
+    assert len(set(LINES)) == len(LINES)
+
+
+def test_no_hostile_line_runs_unasked(workspace: Workspace) -> None:
+    """Under every rule at once: those of the settings, and the same ones remembered."""
+    passed = [
+        line
+        for line in LINES
+        for granted in (Granted(WIDE), Granted(remembered=WIDE))
+        for judgement in judged(line, workspace, granted)
+        if judgement.outcome != "ask"
+    ]
+    assert passed == []
+
+
+def test_no_hostile_line_runs_outside_a_sandbox(workspace: Workspace) -> None:
+    rules = Granted(remembered=tuple(Rule("outside", rule.pattern) for rule in WIDE))
+    assert [line for line in LINES if judge_outside(line, rules, workspace).outcome != "ask"] == []
+
+
+@pytest.mark.parametrize("program", ["mypy", "pytest", "make", "ruff check", "npm test", "cargo test"])
+def test_what_runs_the_projects_own_code_is_remembered_word_for_word(program: str, workspace: Workspace) -> None:
+    """A plugin in mypy.ini, a conftest.py: what an edit may change. In a sandbox that does not matter."""
+    wide = Granted(remembered=(Rule("run_command", f"{program} *"),))
+    exact = Granted(remembered=(Rule("run_command", f"{program} src"),))
+    assert judge(f"{program} src", wide, workspace).outcome == "ask"
+    assert judge(f"{program} src", wide, workspace, confined=True).outcome == "allow"
+    assert judge(f"{program} src", exact, workspace).outcome == "allow"
+    assert judge(f"echo x | {program} src", exact, workspace).outcome == "ask"
+
+
+def test_in_a_sandbox_what_only_reads_and_what_was_allowed_runs(workspace: Workspace) -> None:
+    def outcome(line: str, *patterns: str, reading: bool = True) -> str:
+        granted = Granted(remembered=tuple(Rule("run_command", pattern) for pattern in patterns))
+        return judge(line, granted, workspace, confined=True, reading_passes=reading).outcome
+
+    assert outcome("git clone -u 'touch PWNED;' . cl") == "ask"
+    assert outcome("git clone -u 'touch PWNED;' . cl", "git *") == "allow"
+    assert outcome("cat ../outside/secret.txt") == "ask"
+    assert outcome('for f in src/*.py; do wc -l "$f"; done | sort -rn') == "allow"
+    assert outcome('for f in src/*.py; do wc -l "$f"; done', reading=False) == "ask"
+    assert outcome('for f in src/*.py; do python "$f"; done') == "ask"
+    assert outcome('for f in src/*.py; do python "$f"; done', "python *") == "allow"
+    assert outcome("ls $(sh payload)") == "ask"
+    assert outcome("$X") == "ask"
+
+
+def test_a_hostile_line_says_why_it_is_asked_about(workspace: Workspace) -> None:
+    for line in LINES:
+        judgement = judge(line, Granted(WIDE), workspace)
+        assert judgement.reasons, line
+        assert not (judgement.plain and read_line(line).opaque)
+
+
+def test_what_a_rule_forbids_stays_forbidden_in_the_mode_allow(workspace: Workspace) -> None:
+    """Whatever hides the command: only a file of the project that runs it does so unseen."""
+    gate = PermissionGate("allow", workspace, deny=["run_command(touch *)", "run_command(sh *)"])
+    lines = [form.format(h=reader, p=payload) for form in FORMS for reader in ("ls", "grep x") for payload in PAYLOADS]
+    lines += [form.format(p=payload) for form in WRAPPERS for payload in PAYLOADS]
+    passed = {line for line in lines if gate.judge(line, confined=False).outcome != "deny"}
+    assert passed == {"./nice ls", "./ls", "bin/ls"}
+    for line in ("git status", "grep -rn touch .", "find . -name touch", "make", "python x.py", "pytest -k touch"):
+        assert gate.judge(line, confined=False).outcome == "allow", line
+
+
+def test_lines_that_only_read_run_unasked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    for line in HARMLESS:
+        judgement = judge(line, Granted(), workspace)
+        assert (judgement.outcome, judgement.only_reads, judgement.plain) == ("allow", True, True), (line, judgement)
+        assert judge(line, Granted(), workspace, reading_passes=False).outcome == "ask"
+
+
+@pytest.mark.parametrize("path", [".:/usr/bin", ":/usr/bin", "{root}/bin:/usr/bin", "bin:/usr/bin"])
+def test_a_program_of_the_project_is_none_that_only_reads(
+    path: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", path.format(root=workspace.root))
+    for line in ("ls", "timeout 5 ls"):
+        assert judge(line, Granted(WIDE), workspace).outcome == "ask"
+    assert judge("timeout 5 timeout 5 ls", Granted(WIDE), workspace).outcome == "ask"
+
+
+CONFIGS: Mapping[str, str] = {
+    "fsmonitor": "[core]\n\tfsmonitor = ./evil.sh\n",
+    "fsmonitor in one line": "[core] fsmonitor = ./evil.sh\n",
+    "fsmonitor after another section": "[user] [core] fsmonitor = ./evil.sh\n",
+    "in capitals": "[CORE]\n\tFSMonitor = ./evil.sh\n",
+    "a continued value": "[user]\n\tname = a \\\n[core]\\\n\n[core]\n\tfsmonitor=./evil.sh\n",
+    "hooks elsewhere": "[core]\n\thooksPath = hooks\n",
+    "an external diff": "[diff]\n\texternal = ./evil.sh\n",
+    "textconv": '[diff "x"]\n\ttextconv = ./evil.sh\n',
+    "a command for differences": '[diff "x"]\n\tcommand = ./evil.sh\n',
+    "a filter": '[filter "x"]\n\tclean = ./evil.sh\n\tprocess = ./evil.sh\n',
+    "an alias": "[alias]\n\tstatus = !./evil.sh\n",
+    "a pager": "[pager]\n\tlog = ./evil.sh\n",
+    "a pager of core": "[core]\n\tpager = ./evil.sh\n",
+    "an editor": "[core]\n\teditor = ./evil.sh\n",
+    "ssh": "[core]\n\tsshCommand = ./evil.sh\n",
+    "signatures": "[gpg]\n\tprogram = ./evil.sh\n[log]\n\tshowSignature = true\n",
+    "an include": "[include]\n\tpath = ../evil\n",
+    "a conditional include": '[includeIf "gitdir:."]\n\tpath = ../evil\n',
+    "another work tree": "[core]\n\tworktree = ../../outside\n",
+    "an extension": "[extensions]\n\tworktreeConfig = true\n",
+    "a promisor": '[remote "x"]\n\tpromisor = true\n\turl = ext::sh payload\n',
+    "an unknown key": "[core]\n\tnewPowerfulKey = x\n",
+    "a subsection in the old form": "[core.x]\n\tfilemode = true\n",
+    "a byte order mark": "\ufeff[core]\n\tfsmonitor = ./evil.sh\n",
+}
+FILES: Mapping[str, str] = {
+    "a hook": "hooks/post-index-change",
+    "a hook that is a sample no more": "hooks/pre-commit",
+    "submodules": "modules/x/config",
+    "a configuration of the work tree": "config.worktree",
+    "objects elsewhere": "objects/info/alternates",
+    "attributes": "info/attributes",
+    "an index in parts": "sharedindex.0123",
+    "files elsewhere": "commondir",
+}
+GIT_LINES = (
+    "git status",
+    "git diff",
+    "git log -p",
+    "git show",
+    "cd src && git status",
+    "git add a.txt",
+    "git push origin x",
+)
+
+
+def asked(workspace: Workspace) -> set[str]:
+    """Which of the lines for git are asked about, whatever allows them."""
+    exact = tuple(Rule("run_command", line) for line in GIT_LINES)
+    return {
+        line for line in GIT_LINES if all(j.outcome == "ask" for j in judged(line, workspace, Granted((*WIDE, *exact))))
+    }
+
+
+def repository(tmp_path: Path) -> Workspace:
+    root = tmp_path / "project"
+    (root / "src").mkdir(parents=True)
+    (root / "a.txt").write_text("a\n")
+    for command in (["init", "-q"], ["add", "a.txt"], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*GIT, *command], cwd=root, check=True, capture_output=True)
+    return Workspace(Path(os.path.realpath(root)))
+
+
+def test_an_ordinary_repository_is_read_unasked(tmp_path: Path) -> None:
+    assert asked(repository(tmp_path)) == set()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_repository_that_gives_orders(name: str, tmp_path: Path) -> None:
+    workspace = repository(tmp_path)
+    with (workspace.root / ".git/config").open("a") as config:
+        config.write(CONFIGS[name])
+    assert asked(workspace) == set(GIT_LINES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_repository_with_more_than_it_needs(name: str, tmp_path: Path) -> None:
+    workspace = repository(tmp_path)
+    path = workspace.root / ".git" / FILES[name]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x\n")
+    assert asked(workspace) == set(GIT_LINES)
+
+
+def test_a_submodule_is_seen_in_the_index(tmp_path: Path) -> None:
+    workspace = repository(tmp_path)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=workspace.root, capture_output=True, text=True, check=True)
+    link = ["git", "update-index", "--add", "--cacheinfo", f"160000,{head.stdout.strip()},sub"]
+    subprocess.run(link, cwd=workspace.root, check=True)
+    assert asked(workspace) == set(GIT_LINES)
+
+
+def test_a_work_tree_of_a_repository_elsewhere(tmp_path: Path) -> None:
+    workspace = repository(tmp_path)
+    subprocess.run([*GIT, "worktree", "add", "-q", "../beside"], cwd=workspace.root, check=True, capture_output=True)
+    (tmp_path / "beside/src").mkdir(exist_ok=True)
+    beside = Workspace(Path(os.path.realpath(tmp_path / "beside")))
+    assert asked(beside) == set()
+    with (workspace.root / ".git/config").open("a") as config:
+        config.write(CONFIGS["fsmonitor"])
+    assert asked(beside) == set(GIT_LINES)
+    (beside.root / ".git").write_text("gitdir: evil.git\n")
+    assert asked(beside) == set(GIT_LINES)
+
+
+def test_a_repository_around_the_project_is_asked_about(tmp_path: Path) -> None:
+    workspace = repository(tmp_path)
+    inner = Workspace(workspace.root / "src")
+    assert "git status" in asked(inner)
+
+
+def test_every_record_of_the_table_stands_up_to_its_proofs() -> None:
+    assert set(proven()) == {options.command for options in _TABLE}
+    assert all(options.may for options in _TABLE)
+
+
+def test_a_record_that_fails_its_proof_is_found() -> None:
+    import msgspec
+
+    loose = msgspec.structs.replace(proven()["sort"], names=proven()["sort"].names | {"compress-program="})
+    assert not holds(loose)
+    assert not holds(msgspec.structs.replace(proven()["sort"], flags=""))
+
+
+def test_judging_takes_little_work(workspace: Workspace) -> None:
+    """By work done: what the bench measures by the clock must not grow by a hundred unnoticed."""
+    many = workspace.root / "many"
+    many.mkdir(exist_ok=True)
+    for number in range(3_000):
+        (many / f"f{number}").symlink_to("../a.txt")
+    worst = ("cat many/*", "cat many/f*1*2", "cat " + "many/*" * 200, "cat " + " ".join(["src/deep/up/x"] * 190))
+    judge("ls", Granted(WIDE), workspace)
+    for line in (*LINES[-60:], *worst):
+        began = time.thread_time()
+        judge(line, Granted(WIDE), workspace)
+        assert time.thread_time() - began < 0.2, line[:60]
+    shutil.rmtree(many)
+
+
+# Run for real
+
+BOX = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork"]
+"""Namespaces of its own: no network, no right to the clock, no process that stays."""
+HARMFUL = (
+    *("ls $(touch PWNED)", "ls <<< $(( $(sh payload) ))", "ls 'a[$(touch PWNED)]'; ls <<< $((_))", "echo `sh payload`"),
+    *("find . -maxdepth 0 -exec touch PWNED ';'", "env -iu ls touch PWNED", "exec -la ls touch PWNED", "./nice ls"),
+    *(
+        "git clone -u 'touch PWNED;' . cl",
+        "sort -o ../outside/f a.txt",
+        "git diff --output=../outside/f",
+        "echo '{p}' | tee ../outside/f",
+    ),
+    *("git -c core.fsmonitor=./evil.sh status", "sed '1e ./evil.sh' a.txt", "cp a.txt link-dir/f", "echo x > src/b.py"),
+    *("printf -v 'a[$(touch PWNED)]' x", "test -v 'a[$(touch PWNED)]'", "find . -name x -o -fprint ../outside/f"),
+    *(
+        "tar cf - a.txt --checkpoint=1 --checkpoint-action=exec=./evil.sh",
+        "git grep -O./evil.sh line",
+        "cd dlink/../.. && touch outside/f",
+    ),
+    *('git diff -S {" ",--output=../outside/f}', "find {.\\ x,.,-maxdepth,0,-exec,touch,PWNED,\\;}", "sort *"),
+)
+"""Of the table, lines that do harm with the programs of every machine."""
+
+
+def boxed() -> str:
+    """Why lines cannot be run in a box here; empty: they can."""
+    if shutil.which("unshare") is None:
+        return "there is no unshare"
+    done = subprocess.run([*BOX, "true"], capture_output=True, check=False)
+    return "" if done.returncode == 0 else "the kernel gives no namespaces"
+
+
+def run_boxed(line: str, root: Path) -> None:
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(root.parent / "outside"), "LC_ALL": "C.UTF-8"}
+    subprocess.run(
+        [*BOX, "timeout", "5", "bash", "-c", line],
+        cwd=root,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+
+
+def harm(root: Path, before: dict[str, tuple[int, int, str]]) -> bool:
+    """Whether a line changed what is outside, a file of the project, or ran what it brought."""
+    return (
+        (root / "PWNED").exists()
+        or tree(root.parent / "outside") != before
+        or (root / "src/b.py").read_text() != "a line\n"
+    )
+
+
+@pytest.mark.skipif(bool(boxed()), reason=boxed() or "-")
+def test_hostile_lines_do_harm_where_they_are_run(tmp_path: Path) -> None:
+    """Else a table of them would prove nothing. A line that is harmless here is no example."""
+    model = hostile_tree(tmp_path / "model")
+    harmless = []
+    for number, line in enumerate(HARMFUL):
+        base = tmp_path / str(number)
+        shutil.copytree(model.parent, base, symlinks=True)
+        root, before = base / "project", tree(base / "outside")
+        run_boxed(line, root)
+        if not harm(root, before):
+            harmless.append(line)
+        shutil.rmtree(base)
+    # A file called --output=f makes `sort *` an error, and that is all it does here.
+    assert harmless == ["sort *"]
+
+
+@pytest.mark.skipif(bool(boxed()), reason=boxed() or "-")
+def test_lines_that_run_unasked_do_none(tmp_path: Path) -> None:
+    root = hostile_tree(tmp_path / "base")
+    before, inside = tree(root.parent / "outside"), tree(root / "src")
+    for line in HARMLESS:
+        run_boxed(line, root)
+    assert not harm(root, before)
+    assert tree(root / "src") == inside
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(bool(boxed()), reason=boxed() or "-")
+def test_the_whole_table_through_the_gate_for_real(tmp_path: Path) -> None:
+    """Whatever the gate lets through under any single rule is run, and must do no harm."""
+    root = hostile_tree(tmp_path / "base")
+    workspace, before = Workspace(Path(os.path.realpath(root))), tree(root.parent / "outside")
+    ran = 0
+    for rule in RULES:
+        gate = PermissionGate("auto", workspace, allow=[f"run_command({rule})"])
+        for line in (*LINES, *HARMLESS):
+            if gate.judge(line, confined=False).outcome == "allow":
+                run_boxed(line, root)
+                ran += 1
+        assert not harm(root, before), rule
+    assert ran >= len(RULES) * len(HARMLESS) // 2

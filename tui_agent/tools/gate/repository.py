@@ -1,0 +1,117 @@
+"""Whether git, reading, would take orders from the project: run a program or fetch something that its files name.
+
+A repository that came with a project is as hostile as the project: its configuration names programs for file systems,
+filters, differences and signatures, its hooks run when an index is written, and a submodule has all of that once more.
+Here only a repository passes that says nothing but what is known to be harmless (git-config(1), githooks(5),
+gitrepository-layout(5)). Looking is bounded: it reads a few files of limited size.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from tui_agent.tools.base import WorkspaceView
+from tui_agent.tools.gate.patterns import words
+
+MAX_CONFIG: Final = 64_000
+MAX_INDEX: Final = 8_000_000
+"""Bytes of the configuration and of the index; a larger one is not looked through."""
+MAX_HOOKS: Final = 100
+
+_SECTION: Final = re.compile(r'\[(?P<name>[A-Za-z0-9.-]+)(?:[ \t]+"[^"\\\n]*")?\][ \t]*', re.ASCII)
+_VALUE: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[^\n]*[^\\\n])?", re.ASCII)
+_HARMLESS: Final = words(
+    """
+    core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.ignorecase core.precomposeunicode
+    core.symlinks core.autocrlf core.eol core.safecrlf core.quotepath core.abbrev core.untrackedcache core.protectntfs
+    remote.url remote.fetch remote.pushurl remote.push remote.tagopt remote.prune
+    branch.remote branch.merge branch.rebase branch.autosetuprebase branch.description branch.vscode-merge-base
+    user.name user.email pull.rebase pull.ff push.default push.autosetupremote fetch.prune merge.conflictstyle
+    init.defaultbranch gui.wmstate gui.geometry color.ui rerere.enabled gc.auto diff.renames diff.algorithm
+    log.date log.decorate status.short status.branch
+    """
+)
+_GITLINK: Final = b"\x00\x00\xe0\x00"
+"""The mode 160000 of an index entry: a submodule."""
+
+
+def orders_of(folder: Path, workspace: WorkspaceView) -> str:
+    """Why git, started in `folder`, may do what its files say; empty: there is nothing of the kind."""
+    for top in (folder, *folder.parents):
+        place = top / ".git"
+        if place.is_symlink() or place.exists():
+            if not workspace.contains(top):
+                return "the repository's top lies outside the project"
+            try:
+                return _orders(*_folders(place))
+            except (OSError, ValueError):
+                return "the repository cannot be looked through"
+    return ""
+
+
+def _folders(place: Path) -> tuple[Path, Path]:
+    """The folder of a work tree, and the one that all work trees share. Raises OSError, ValueError."""
+    if place.is_dir():
+        return place, place
+    own = _named_in(place, "gitdir: ")
+    return own, _named_in(own / "commondir", "")
+
+
+def _named_in(file: Path, prefix: str) -> Path:
+    text = _read(file, 4_096).decode().rstrip("\n")
+    if not text.startswith(prefix):
+        raise ValueError(file)
+    return (file.parent / text[len(prefix) :]).resolve()
+
+
+def _orders(own: Path, common: Path) -> str:
+    for name in ("modules", "sharedindex", "config.worktree", "objects/info/alternates", "info/attributes"):
+        if (common / name).exists() or (own / name).exists():
+            return f"the repository has `{name}`"
+    if own == common and (own / "commondir").exists():
+        return "the repository's files lie elsewhere"
+    if any(own.glob("sharedindex.*")):
+        return "the repository's index lies in several files"
+    if key := _unknown_key(_read(common / "config", MAX_CONFIG).decode("utf-8", "replace")):
+        return f"the repository sets `{key[:100]}`"
+    if hook := _hook(common / "hooks"):
+        return f"the repository has the hook `{hook[:100]}`"
+    index = own / "index"
+    if index.exists() and _GITLINK in _read(index, MAX_INDEX):
+        return "the repository may have submodules"
+    return ""
+
+
+def _unknown_key(text: str) -> str:
+    """What of a configuration is not known to be harmless; empty: nothing."""
+    section = ""
+    for line in text.splitlines():
+        rest = line.strip()
+        if found := _SECTION.match(rest):
+            section, rest = found["name"].lower(), rest[found.end() :]
+        if not rest or rest.startswith(("#", ";")):
+            continue
+        value = _VALUE.fullmatch(rest)
+        key = f"{section}.{value['name'].lower()}" if value else rest
+        if key not in _HARMLESS:
+            return key
+    return ""
+
+
+def _hook(folder: Path) -> str:
+    if not folder.exists():
+        return ""
+    for number, entry in enumerate(folder.iterdir()):
+        if number >= MAX_HOOKS or not entry.name.endswith(".sample"):
+            return entry.name
+    return ""
+
+
+def _read(file: Path, most: int) -> bytes:
+    if not file.is_file():
+        raise ValueError(file)
+    with file.open("rb") as stream:
+        data = stream.read(most + 1)
+    if len(data) > most:
+        raise ValueError(file)
+    return data
