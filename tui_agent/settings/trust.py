@@ -110,6 +110,7 @@ TIGHTENING: Mapping[str, Stricter | Lower | More] = {
     "permissions.mode": Stricter(("allow", "auto", "ask", "plan")),
     "permissions.ask": More(),
     "permissions.deny": More(),
+    "permissions.sandbox": Stricter(("off", "auto", "required")),
     "agent.max_turn_cost_usd": Lower(),
     "agent.max_session_cost_usd": Lower(),
     "context.max_tokens": Lower(),

@@ -65,6 +65,7 @@ class Access(msgspec.Struct, frozen=True):
     `target` is a path (resolved, with all links followed), a command line, or a URL, as `effect` has it. For paths:
     `inside` the workspace, or not; `own`: one of the session's own artifacts, a skill or a memory note, which may
     always be read; `guarded`: a place whose change is always asked about (``.git/``, ``.agents/``, instruction files).
+    For command lines: `confined`: the sandbox keeps the command to what it may do.
     """
 
     effect: Effect
@@ -72,6 +73,7 @@ class Access(msgspec.Struct, frozen=True):
     inside: bool = True
     own: bool = False
     guarded: bool = False
+    confined: bool = False
 
 
 class Preview(msgspec.Struct, frozen=True, omit_defaults=True):

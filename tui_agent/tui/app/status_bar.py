@@ -38,7 +38,7 @@ class Status:
     window, tokens: of the last request; `window` 0: unknown. measured: counted by the provider, not estimated.
     ticks: the shares of the window at which layers start. cost_usd, turn_cost_usd: of the session and of the turn;
     None: the model's prices are unknown. cache_share: how much of all input was read from the provider's cache.
-    activity: what is running; empty: idle.
+    activity: what is running; empty: idle. unconfined: commands run without the sandbox they should run in.
     since: when it began, on the monotonic clock. hint: what a key would do now; it stands in for the activity.
     """
 
@@ -55,6 +55,7 @@ class Status:
     since: float = 0.0
     hint: str = ""
     notices: int = 0
+    unconfined: bool = False
 
 
 class Changes(TypedDict, total=False):
@@ -73,6 +74,7 @@ class Changes(TypedDict, total=False):
     since: float
     hint: str
     notices: int
+    unconfined: bool
 
 
 class Thresholds(NamedTuple):
@@ -141,6 +143,7 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Threshol
     left = _activity(status, glyphs, now)
     right = [
         _notices(status, glyphs),
+        _sandbox(status),
         _mode(status),
         _model(status, glyphs),
         _gauge(status, glyphs, thresholds),
@@ -186,6 +189,12 @@ def _notices(status: Status, glyphs: Glyphs) -> Piece:
     if not status.notices:
         return (Form(0),)
     return Form(11, (Span(f"{glyphs.warning} {status.notices}", "$text-warning"),)), Form(0)
+
+
+def _sandbox(status: Status) -> Piece:
+    if not status.unconfined:
+        return (Form(0),)
+    return Form(9, (Span("no sandbox", "$text-warning"),)), Form(0)
 
 
 def _mode(status: Status) -> Piece:
