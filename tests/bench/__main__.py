@@ -46,6 +46,12 @@ def _flood() -> list[Figure]:
     return figures()
 
 
+def _sandbox() -> list[Figure]:
+    from tests.bench.sandbox import figures
+
+    return figures()
+
+
 # Each is imported when it is measured: what one of them needs is no weight on another's memory.
 PARTS: dict[str, tuple[str, Callable[[], list[Figure]]]] = {
     "start": ("Start, in a pseudo-terminal", _start),
@@ -53,6 +59,7 @@ PARTS: dict[str, tuple[str, Callable[[], list[Figure]]]] = {
     "prepare": ("The context engine before a model call", _prepare),
     "pane": ("The conversation pane, CPU per operation", _pane),
     "branches": ("Going to another place of the conversation", _branches),
+    "sandbox": ("A command in the sandbox", _sandbox),
     "flood": ("Flood: 20,000 tokens at 500 a second, beside three commands of 1 MB each", _flood),
 }
 

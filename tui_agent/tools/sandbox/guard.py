@@ -5,29 +5,43 @@ written. So what is guarded is noted before a command runs, and put back as it w
 kept aside.
 """
 
+import contextlib
 import os
 import shutil
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from tui_agent.durable import make_private_folder
 
 _MOST_FILES: Final = 300
 _MOST_BYTES: Final = 4_000_000
+_MOST_LOOKED_AT: Final = 2_000
 
-Noted = dict[str, "bytes | str | None"]
-"""By path below a guarded one: the bytes of a file, the target of a link as text, None for a folder."""
+
+class Entry(NamedTuple):
+    """A file (its bytes), a link (its target as text) or a folder (None), with its mode and time of change."""
+
+    content: bytes | str | None
+    mode: int
+    time_ns: int
+
+
+Noted: TypeAlias = dict[str, Entry]
+"""What is at a guarded path and below it, by path from there."""
 
 
 class Guard:
     """What stood at guarded paths when this was made. `frozen`: what is there cannot change, so only the rest is noted.
 
-    Reads files: to be made off the event loop.
+    `folders` are those that may be written; the paths lie in them. Reads files: to be made off the event loop.
     """
 
-    def __init__(self, paths: Iterable[Path], *, frozen: bool) -> None:
+    def __init__(self, paths: Iterable[Path], folders: Sequence[Path], *, frozen: bool) -> None:
         self._noted: dict[Path, Noted] = {}
+        self._above: dict[Path, tuple[int, int]] = {}
         for path in dict.fromkeys(paths):
             if not os.path.lexists(path):
                 self._noted[path] = {}
@@ -35,24 +49,72 @@ class Guard:
                 found = _contents(path)
                 if found is not None:
                     self._noted[path] = found
+            for place in reversed(path.parents):
+                if any(place != folder and place.is_relative_to(folder) for folder in folders):
+                    self._note_folder(place)
 
     def take_back(self, aside: Path, known: frozenset[Path] = frozenset()) -> list[Path]:
         """Put back what has changed, except at `known` paths; what was there instead goes to the folder `aside`.
 
         Returns the paths that were put back. Raises OSError.
         """
-        changed = []
+        changed = [place for place, number in self._above.items() if _bring_back(place, number, aside)]
         for path, before in self._noted.items():
             if path in known or (not before and not os.path.lexists(path)):
                 continue
             if before and _contents(path) == before:
                 continue
+            if os.path.realpath(path.parent) != str(path.parent):
+                continue  # a link on the way that was there before: it leads where nothing may be written
             changed.append(path)
-            if os.path.lexists(path):
-                make_private_folder(aside)
-                shutil.move(path, _free(aside / path.name))
-            _restore(path, before)
+            _put_aside(path, aside)
+            if before:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _restore(path, before)
         return changed
+
+    def _note_folder(self, place: Path) -> None:
+        with contextlib.suppress(OSError):
+            status = place.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                self._above.setdefault(place, (status.st_dev, status.st_ino))
+
+
+def _bring_back(place: Path, number: tuple[int, int], aside: Path) -> bool:
+    """Whether a folder on the way to something guarded was another one now; it is as before then."""
+    with contextlib.suppress(OSError):
+        if _number(place) == number:
+            return False
+    _put_aside(place, aside)
+    with contextlib.suppress(OSError), os.scandir(place.parent) as entries:
+        for entry in islice(entries, _MOST_LOOKED_AT):
+            if _number(Path(entry.path)) == number:
+                Path(entry.path).rename(place)
+                break
+    return True
+
+
+def _number(place: Path) -> tuple[int, int]:
+    status = place.lstat()
+    return status.st_dev, status.st_ino
+
+
+def _put_aside(path: Path, aside: Path) -> None:
+    """Take away what is at `path`; keep it where that does not take long."""
+    if not os.path.lexists(path):
+        return
+    make_private_folder(aside)
+    try:
+        path.rename(_free(aside / path.name))
+    except OSError:
+        # Another file system: it has to be copied.
+        found = _contents(path)
+        if found:
+            _restore(_free(aside / path.name), found)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _contents(path: Path) -> Noted | None:
@@ -64,16 +126,20 @@ def _contents(path: Path) -> Noted | None:
         place = waiting.pop()
         name = os.path.relpath(place, path)
         try:
-            if place.is_symlink():
-                found[name] = str(place.readlink())
-            elif place.is_dir():
-                found[name] = None
+            status = place.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                content: bytes | str | None = str(place.readlink())
+            elif stat.S_ISDIR(status.st_mode):
+                content = None
                 waiting += place.iterdir()
-            elif place.is_file():
-                size += place.stat().st_size
+            elif stat.S_ISREG(status.st_mode):
+                size += status.st_size
                 if size > _MOST_BYTES:
                     return None
-                found[name] = place.read_bytes()
+                content = place.read_bytes()
+            else:
+                continue
+            found[name] = Entry(content, stat.S_IMODE(status.st_mode), status.st_mtime_ns)
         except OSError:
             continue
         if len(found) > _MOST_FILES:
@@ -82,15 +148,20 @@ def _contents(path: Path) -> Noted | None:
 
 
 def _restore(path: Path, before: Noted) -> None:
-    for name, content in before.items():
-        place = path / name if name != "." else path
-        if content is None:
-            place.mkdir(exist_ok=True)
-        elif isinstance(content, str):
-            place.symlink_to(content)
+    # A folder stands before what is in it, and gets its time back after that.
+    for name, entry in before.items():
+        place = path / name
+        if entry.content is None:
+            place.mkdir()
+        elif isinstance(entry.content, str):
+            place.symlink_to(entry.content)
         else:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
+            place.write_bytes(entry.content)
+            place.chmod(entry.mode)
+    for name, entry in reversed(before.items()):
+        if not isinstance(entry.content, str):
+            (path / name).chmod(entry.mode)
+            os.utime(path / name, ns=(entry.time_ns, entry.time_ns))
 
 
 def _free(path: Path) -> Path:

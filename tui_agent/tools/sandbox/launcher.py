@@ -88,7 +88,7 @@ def main(kind: str) -> None:
 
 def _in_namespaces(*, network: bool) -> int:
     """Fork a process that is the first of its namespaces: 0 in that one, its id in this one, which outlives it."""
-    ready, go = os.pipe(), os.pipe()
+    ready, go, alive = os.pipe(), os.pipe(), os.pipe()
     between = os.fork()
     if between == 0:
         try:
@@ -102,11 +102,13 @@ def _in_namespaces(*, network: bool) -> int:
             os.write(ready[1], struct.pack("B", error.errno or 1))
             os._exit(1)
         if first == 0:
-            _become_first(network=network, parent_ended=ready)
+            for end in (*ready, *go, alive[1]):
+                os.close(end)
+            _become_first(network=network, parent=alive[0])
             return 0
         os._exit(0)
-    os.close(ready[1])
-    os.close(go[0])
+    for end in (ready[1], go[0], *alive):
+        os.close(end)
     said = os.read(ready[0], 1)
     number = said[0] if said else 1
     if number == 0:
@@ -122,12 +124,10 @@ def _in_namespaces(*, network: bool) -> int:
     return between
 
 
-def _become_first(*, network: bool, parent_ended: tuple[int, int]) -> None:
-    """Die with the launcher, and make the loopback interface work."""
-    while os.getppid() != 0:
-        time.sleep(0.001)
-    for end in parent_ended:
-        os.close(end)
+def _become_first(*, network: bool, parent: int) -> None:
+    """Die with the launcher, and make the loopback interface work. `parent` can be read when that has ended."""
+    os.read(parent, 1)
+    os.close(parent)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     if not network:

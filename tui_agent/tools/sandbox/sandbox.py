@@ -95,12 +95,18 @@ def _find() -> Mechanism:
 
 
 class Sandbox:
-    """The sandbox of a session's commands, its subtasks' included. `network`: commands may use the network in it."""
+    """The sandbox of a session's commands, its subtasks' included.
 
-    def __init__(self, choice: Choice, places: Places, *, network: bool = False) -> None:
+    `network`: commands may use the network in it. `offered`: what confines them, where that is not to be found out.
+    """
+
+    def __init__(
+        self, choice: Choice, places: Places, *, network: bool = False, offered: Mechanism | None = None
+    ) -> None:
         self.choice: Choice = choice
         self.places = places
         self.network = network
+        self._offered = offered
         self._temporary: Path | None = None
         self._making = threading.Lock()
         self._known: set[Path] = set()
@@ -109,7 +115,7 @@ class Sandbox:
     @property
     def kind(self) -> Kind:
         """What confines commands here. The first look takes about 0.1 s: take it off the event loop."""
-        return "none" if self.choice == "off" else mechanism().kind
+        return "none" if self.choice == "off" else (self._offered or mechanism()).kind
 
     @property
     def confines(self) -> bool:
@@ -119,7 +125,7 @@ class Sandbox:
     @property
     def trouble(self) -> str:
         """Why commands are not confined although they should be; empty where they are, or need not be."""
-        return "" if self.choice == "off" or self.confines else mechanism().detail
+        return "" if self.choice == "off" or self.confines else (self._offered or mechanism()).detail
 
     @property
     def rules(self) -> str:
@@ -166,7 +172,7 @@ class Sandbox:
 
     def guard(self) -> Guard:
         """What stands at guarded paths now. Reads files: call it off the event loop."""
-        return Guard(self._guarded(), frozen=self.kind != "landlock")
+        return Guard(self._guarded(), self._writable(), frozen=self.kind != "landlock")
 
     def take_back(self, guard: Guard) -> list[Path]:
         """Undo what a command did to guarded files; the paths. Raises OSError. Call it off the event loop."""
