@@ -407,7 +407,7 @@ def another_root() -> object:
 
 @way
 def settings_of_the_kernel() -> object:
-    return Path("/proc/sys/kernel/core_pattern").write_text("|/bin/true")
+    return os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY)
 
 
 @way

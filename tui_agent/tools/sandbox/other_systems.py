@@ -36,7 +36,12 @@ def in_bubblewrap(request: Request, program: str, filter_file: Path) -> Request:
             wrapped += ["--tmpfs", path]
         else:
             wrapped += ["--ro-bind", "/dev/null", path]
-    wrapped += ["--remount-ro", "/dev", "--chdir", request.folder, "--seccomp", _FILTER_DESCRIPTOR, "--"]
+    # As root a command would own the settings of the kernel.
+    for path in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"):
+        wrapped += ["--ro-bind-try", path, path]
+    for path in ("/dev", *(path for path in request.hidden if Path(path).is_dir())):
+        wrapped += ["--remount-ro", path]
+    wrapped += ["--chdir", request.folder, "--seccomp", _FILTER_DESCRIPTOR, "--"]
     open_filter = f'exec {_FILTER_DESCRIPTOR}<"$0"; exec "$@"'
     arguments = ["/bin/sh", "-c", open_filter, str(filter_file), program, *wrapped, *request.arguments]
     return request._replace(arguments=arguments, folder="/", confined=False, mounts=False)
