@@ -193,7 +193,7 @@ async def _open(
         background = BackgroundCommands(settings.output.stream_bytes)
         engine.running = lambda: background.running
         sandbox = sandbox_of(settings, arguments, workspace, store.folder, shelves)
-        tools = tools_of(settings, gate, places.notes, background, sandbox)
+        tools = tools_of(settings, gate, places.notes, background, sandbox, trusted=arguments.trusted)
         subtasks = SubtaskSessions(
             Parent(
                 id=store.folder.name,
@@ -296,7 +296,13 @@ def sandbox_of(
 
 
 def tools_of(
-    settings: Settings, gate: PermissionGate, notes: Notes, background: BackgroundCommands, sandbox: Sandbox
+    settings: Settings,
+    gate: PermissionGate,
+    notes: Notes,
+    background: BackgroundCommands,
+    sandbox: Sandbox,
+    *,
+    trusted: bool,
 ) -> list[Tool]:
     """What the model can call."""
     output = settings.output
@@ -309,7 +315,13 @@ def tools_of(
         only_reads=lambda: gate.mode == "plan",
     )
     tools: list[Tool] = [ReadFile(pages), WriteFile(), EditFile(), ListDir(), Glob(), Grep(), commands]
-    tools += [CommandOutput(background), StopCommand(background), FetchUrl(gate), Memory(notes), Todo()]
+    tools += [
+        CommandOutput(background),
+        StopCommand(background),
+        FetchUrl(gate),
+        Memory(notes, trusted=trusted),
+        Todo(),
+    ]
     if settings.checkpoints.enabled:
         tools.append(MarkTaskDone())
     return tools

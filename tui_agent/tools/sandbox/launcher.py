@@ -92,6 +92,7 @@ def _in_namespaces(*, network: bool) -> int:
     between = os.fork()
     if between == 0:
         try:
+            os.close(alive[1])
             flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC
             kernel.unshare(flags | (0 if network else kernel.CLONE_NEWNET))
             os.write(ready[1], b"\0")
@@ -102,12 +103,12 @@ def _in_namespaces(*, network: bool) -> int:
             os.write(ready[1], struct.pack("B", error.errno or 1))
             os._exit(1)
         if first == 0:
-            for end in (*ready, *go, alive[1]):
+            for end in (*ready, *go):
                 os.close(end)
-            _become_first(network=network, parent=alive[0])
+            _become_first(network=network, adopted=alive[0])
             return 0
         os._exit(0)
-    for end in (ready[1], go[0], *alive):
+    for end in (ready[1], go[0], alive[0]):
         os.close(end)
     said = os.read(ready[0], 1)
     number = said[0] if said else 1
@@ -119,15 +120,16 @@ def _in_namespaces(*, network: bool) -> int:
             number = error.errno or 1
     os.close(go[1])
     os.waitpid(between, 0)
+    os.close(alive[1])
     if number:
         raise OSError(number, f"new namespaces: {os.strerror(number)}")
     return between
 
 
-def _become_first(*, network: bool, parent: int) -> None:
-    """Die with the launcher, and make the loopback interface work. `parent` can be read when that has ended."""
-    os.read(parent, 1)
-    os.close(parent)
+def _become_first(*, network: bool, adopted: int) -> None:
+    """Die with the launcher, and make the loopback interface work. `adopted` can be read once that is the parent."""
+    os.read(adopted, 1)
+    os.close(adopted)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     if not network:
