@@ -64,6 +64,7 @@ from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
 from tui_agent.tools.notes.skills import SkillFolder, skill_roots
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.registry import ToolRegistry
+from tui_agent.tools.sandbox.permitted import Permitted
 from tui_agent.tools.sandbox.sandbox import Places as SandboxPlaces
 from tui_agent.tools.sandbox.sandbox import Sandbox
 from tui_agent.tools.search.finding import Glob, Grep
@@ -314,7 +315,8 @@ def tools_of(
         sandbox=sandbox,
         only_reads=lambda: gate.mode == "plan",
     )
-    tools: list[Tool] = [ReadFile(pages), WriteFile(), EditFile(), ListDir(), Glob(), Grep(), commands]
+    editing = (Permitted(tool, sandbox) for tool in (WriteFile(), EditFile()))
+    tools: list[Tool] = [ReadFile(pages), *editing, ListDir(), Glob(), Grep(), commands]
     tools += [
         CommandOutput(background),
         StopCommand(background),

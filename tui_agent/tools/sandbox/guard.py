@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -46,23 +46,24 @@ class Guard:
             if not os.path.lexists(path):
                 self._noted[path] = {}
             elif path.is_symlink() or not frozen:
-                found = _contents(path)
+                found = contents(path)
                 if found is not None:
                     self._noted[path] = found
             for place in reversed(path.parents):
                 if any(place != folder and place.is_relative_to(folder) for folder in folders):
                     self._note_folder(place)
 
-    def take_back(self, aside: Path, known: frozenset[Path] = frozenset()) -> list[Path]:
-        """Put back what has changed, except at `known` paths; what was there instead goes to the folder `aside`.
+    def take_back(self, aside: Path, known: Mapping[Path, Noted]) -> list[Path]:
+        """Put back what has changed, but not what is `known`; what was there instead goes to the folder `aside`.
 
         Returns the paths that were put back. Raises OSError.
         """
         changed = [place for place, number in self._above.items() if _bring_back(place, number, aside)]
         for path, before in self._noted.items():
-            if path in known or (not before and not os.path.lexists(path)):
+            if not before and not os.path.lexists(path):
                 continue
-            if before and _contents(path) == before:
+            found = contents(path)
+            if found is not None and found in (before, known.get(path)):
                 continue
             if os.path.realpath(path.parent) != str(path.parent):
                 continue  # a link on the way that was there before: it leads where nothing may be written
@@ -108,7 +109,7 @@ def _put_aside(path: Path, aside: Path) -> None:
         path.rename(_free(aside / path.name))
     except OSError:
         # Another file system: it has to be copied.
-        found = _contents(path)
+        found = contents(path)
         if found:
             _restore(_free(aside / path.name), found)
         if path.is_dir() and not path.is_symlink():
@@ -117,7 +118,7 @@ def _put_aside(path: Path, aside: Path) -> None:
             path.unlink()
 
 
-def _contents(path: Path) -> Noted | None:
+def contents(path: Path) -> Noted | None:
     """What is at a path, whole; None where that is too much to note."""
     found: Noted = {}
     size = 0

@@ -51,21 +51,25 @@ def restrict(readable: Iterable[str], writable: Sequence[str], *, network: bool)
 
 
 def readable_without(hidden: Iterable[str]) -> list[str]:
-    """What to name so that everything can be read but `hidden`: the entries beside each step on the way there."""
-    steps: dict[str, set[str]] = {}
+    """What to name so that everything can be read but `hidden`."""
+    return [path for path in beside("/", hidden) if path not in {"/", "/dev", "/proc"}] + _PROCESS
+
+
+def beside(folder: str, hidden: Iterable[str]) -> list[str]:
+    """What to name to mean a folder without what is `hidden` in it: the entries beside each step on the way there."""
+    steps: dict[str, set[str]] = {folder: set()} if folder == "/" else {}
     for path in hidden:
-        parent, name = os.path.split(path)
-        while name:
-            steps.setdefault(parent, set()).add(name)
-            parent, name = os.path.split(parent)
-    named = []
-    for folder, names in steps.items() if steps else [("/", set())]:
+        while path != folder and path.startswith(folder.rstrip("/") + "/"):
+            path, name = os.path.split(path)
+            steps.setdefault(path, set()).add(name)
+    named = [] if steps else [folder]
+    for place, names in steps.items():
         try:
-            entries = os.listdir(folder)
+            entries = os.listdir(place)
         except OSError:
             continue
-        named += [os.path.join(folder, entry) for entry in entries if entry not in names]
-    return [path for path in named if path not in {"/dev", "/proc"}] + _PROCESS
+        named += [os.path.join(place, entry) for entry in entries if entry not in names]
+    return named
 
 
 _PROCESS: Final = ["/proc"]

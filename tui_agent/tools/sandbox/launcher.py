@@ -276,7 +276,10 @@ def _confine(request: Request) -> None:
     if kernel.landlock_version():
         private = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"] if request.mounts else [request.temporary]  # noqa: S108
         readable = ["/"] if request.mounts else [*landlock.readable_without(request.hidden), *request.readonly]
-        landlock.restrict(readable, [*request.writable, *private], network=request.network or request.mounts)
+        writable = request.writable
+        if not request.mounts:
+            writable = [path for folder in writable for path in landlock.beside(folder, request.hidden)]
+        landlock.restrict(readable, [*writable, *private], network=request.network or request.mounts)
     kernel.seccomp(command_filter(_NETWORK_FAMILIES if request.network or request.mounts else ()))
 
 

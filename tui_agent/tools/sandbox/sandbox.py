@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.guard import Guard
+from tui_agent.tools.sandbox.guard import Guard, Noted, contents
 from tui_agent.tools.sandbox.guarded import common_git_folder, guarded, guarded_in_git, is_git_folder, secrets
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, launchers
@@ -109,7 +109,7 @@ class Sandbox:
         self._offered = offered
         self._temporary: Path | None = None
         self._making = threading.Lock()
-        self._known: set[Path] = set()
+        self._known: dict[Path, Noted] = {}
         self._taken = 0
 
     @property
@@ -149,8 +149,12 @@ class Sandbox:
         temporary = str(self.temporary())
         inside = "/tmp" if kind in {"namespaces", "bubblewrap"} else temporary  # noqa: S108 - the view's own
         writable = [] if read_only else [str(place) for place in self._writable()]
-        fixed = [str(path) for path in self._guarded() if path.exists() and not path.is_symlink()]
         hidden = [str(path) for path in self._hidden() if str(path) not in writable]
+        fixed = [
+            str(path)
+            for path in self._guarded()
+            if path.exists() and not path.is_symlink() and not any(_is_at(str(path), place) for place in hidden)
+        ]
         shown = [*self.places.shown, *_programs_among_temporary_files(environment.get("PATH", ""))]
         if read_only:
             shown += self._writable()
@@ -177,14 +181,16 @@ class Sandbox:
     def take_back(self, guard: Guard) -> list[Path]:
         """Undo what a command did to guarded files; the paths. Raises OSError. Call it off the event loop."""
         self._taken += 1
-        return guard.take_back(self.places.session / ASIDE / str(self._taken), frozenset(self._known))
+        return guard.take_back(self.places.session / ASIDE / str(self._taken), self._known)
 
     def note_known(self) -> list[str]:
         """What stands at guarded paths now was put there by the user's leave: no command's end takes it away.
 
         There is nothing to tell of it.
         """
-        self._known.update(path for path in self._guarded() if os.path.lexists(path))
+        for path in self._guarded():
+            if os.path.lexists(path) and (found := contents(path)) is not None:
+                self._known[path] = found
         return []
 
     def close(self) -> None:
@@ -228,6 +234,10 @@ class Sandbox:
         if not path.exists():
             path.write_bytes(command_filter((AF_INET, AF_INET6, AF_NETLINK)))
         return path
+
+
+def _is_at(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
 
 
 def _programs_among_temporary_files(search_path: str) -> list[Path]:

@@ -88,7 +88,7 @@ class BackgroundCommand:
             lasted = f"{time.monotonic() - self._started:,.1f} s"
             notes = [note or (f"[{how_it_ended(ended)}]" if ended else f"[still running after {lasted}]")]
             if ended and ended.left and not note:
-                notes.append(what_still_runs(ended))
+                notes.append(what_still_runs(ended, self.command.pid))
             if ended and not self._is_settled and (self._settle.done() or not ended.left):
                 notes += await asyncio.shield(self._settle)
                 self._is_settled = True
@@ -159,6 +159,10 @@ class BackgroundCommands:
         task = asyncio.create_task(_settled(command, settle))
         self._leftovers[command] = task
         task.add_done_callback(lambda _: self._leftovers.pop(command, None))
+
+    def leftover(self, process: int) -> RunningCommand | None:
+        """A command that has ended and left something running, by the process that stands for it."""
+        return next((command for command in self._leftovers if command.pid == process), None)
 
     def get(self, process: int) -> BackgroundCommand:
         """The command with this process id. Raises ToolFailure that lists those there are."""
@@ -251,8 +255,10 @@ class StopCommand(_Tool):
         Args:
             process: The process id that run_command told.
         """
+        if leftover := self._commands.leftover(process):
+            await leftover.stop()
+            return ToolOutput("[what the command had left running is stopped]")
         command = self._commands.get(process)
-        if not command.is_running:
-            return await command.look(0)
+        was_running = command.is_running
         await command.stop()
-        return await command.look(0, note="[stopped, with everything it had started]")
+        return await command.look(0, note="[stopped, with everything it had started]" if was_running else "")

@@ -147,7 +147,7 @@ class RunCommand:
                 taken_back = await to_completion(asyncio.to_thread(settled))
         notes = [_last_line(ended, timed_out, timeout, time.monotonic() - started), *taken_back]
         if ended.left and not timed_out:
-            notes.append(what_still_runs(ended))
+            notes.append(what_still_runs(ended, running.pid))
             self._background.look_after(running, settled)
         failed = timed_out or ended.exit_code != 0
         if failed and confined and self._sandbox is not None:
@@ -206,7 +206,7 @@ class RunCommand:
             *await asyncio.to_thread(settled),
         ]
         if ended.left:
-            notes.append(what_still_runs(ended))
+            notes.append(what_still_runs(ended, running.pid))
             self._background.look_after(running, settled)
         return await _finished(terminal, raw, notes, is_error=ended.exit_code != 0)
 
