@@ -1,9 +1,12 @@
 """The sandbox that commands run in: what this machine offers for one, and what a command may do in it.
 
-On Linux the program makes its own: namespaces with a view of the files (`mounts`), behind it Landlock and a filter of
-system calls. Where the kernel gives namespaces to bubblewrap alone, that builds the view. Where it gives them to
-nobody, Landlock and the filter remain: then a command has no network at all, not even within itself, and may change
-modes, owners and times of the user's files. On macOS Seatbelt is used. Elsewhere there is none.
+On Linux the program makes its own, which needs nothing installed: namespaces with a view of the files (`mounts`), behind
+it Landlock and a filter of system calls. Where the kernel gives namespaces to bubblewrap alone, that builds the view.
+Where it gives them to nobody, Landlock and the filter remain: then a command has no network at all, not even within
+itself, and may change modes, owners and times of the user's files. On macOS Seatbelt is used. Elsewhere there is none.
+
+The package `sandlock` (0.9) was weighed: it requires Linux 6.7 with Landlock 6 and works without namespaces, so that
+commands would have no processes and no localhost of their own.
 """
 
 import asyncio
@@ -260,8 +263,9 @@ def launch(request: Request, output: int) -> LaunchedChild:
 
 
 async def ready(request: Request) -> None:
-    """Have the launcher running that fits. Raises OSError."""
-    await asyncio.to_thread(launchers[_launcher_of(request)].ready)
+    """Have the launcher running that fits, where there are launchers. Raises OSError."""
+    if AVAILABLE:
+        await asyncio.to_thread(launchers[_launcher_of(request)].ready)
 
 
 def _launcher_of(request: Request) -> str:
