@@ -1,6 +1,6 @@
 """The sandbox that commands run in: what this machine offers for one, and what a command may do in it.
 
-On Linux the program makes its own, which needs nothing installed: namespaces with a view of the files (`mounts`), behind
+On Linux the program makes its own, with nothing to install: namespaces with a view of the files (`mounts`), behind
 it Landlock and a filter of system calls. Where the kernel gives namespaces to bubblewrap alone, that builds the view.
 Where it gives them to nobody, Landlock and the filter remain: then a command has no network at all, not even within
 itself, and may change modes, owners and times of the user's files. On macOS Seatbelt is used. Elsewhere there is none.
@@ -36,6 +36,7 @@ Kind: TypeAlias = Literal["namespaces", "bubblewrap", "landlock", "seatbelt", "n
 ASIDE: Final = "withheld"
 """The folder, in a session's own, of what commands wrote where they may not."""
 _TRIAL_S: Final = 20.0
+_OUT_OF_TIME: Final = "it took too long"
 
 
 class Mechanism(msgspec.Struct, frozen=True):
@@ -85,7 +86,10 @@ def _find() -> Mechanism:
         return Mechanism("none", f"its filter of system calls is not made for {kernel.machine()}")
     landlock = kernel.landlock_version()
     behind = f"Landlock {landlock}, seccomp" if landlock else "seccomp"
+    # On a machine that is very busy a first trial may run out of time: that says nothing about the kernel.
     why = _trial(_with_namespaces)
+    if why == _OUT_OF_TIME:
+        why = _trial(_with_namespaces)
     if not why:
         return Mechanism("namespaces", f"namespaces, {behind}")
     if bubblewrap() and not (not_so := _trial(_with_bubblewrap)):
@@ -286,6 +290,8 @@ def _trial(build: Callable[[Path], Request]) -> str:
                 told = b""
                 while piece := status.recv(4096):
                     told += piece
+        except TimeoutError:
+            return _OUT_OF_TIME
         except OSError as error:
             return error.strerror or str(error)
         finally:
