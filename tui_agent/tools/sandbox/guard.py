@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -49,9 +49,10 @@ class Guard:
                 found = contents(path)
                 if found is not None:
                     self._noted[path] = found
-            for place in reversed(path.parents):
-                if any(place != folder and place.is_relative_to(folder) for folder in folders):
-                    self._note_folder(place)
+        inside = tuple(f"{folder}/" for folder in folders)
+        above = {parent for path, found in self._noted.items() if found for parent in _parents_in(str(path), inside)}
+        for place in sorted(above):
+            self._note_folder(Path(place))
 
     def take_back(self, aside: Path, known: Mapping[Path, Noted]) -> list[Path]:
         """Put back what has changed, but not what is `known`; what was there instead goes to the folder `aside`.
@@ -79,6 +80,14 @@ class Guard:
             status = place.lstat()
             if stat.S_ISDIR(status.st_mode):
                 self._above.setdefault(place, (status.st_dev, status.st_ino))
+
+
+def _parents_in(path: str, folders: tuple[str, ...]) -> Iterator[str]:
+    """The folders on the way to a path that lie in one of `folders` (each with its final slash)."""
+    place = os.path.dirname(path)  # noqa: PTH120 - this is done for every guarded path before every command
+    while place.startswith(folders):
+        yield place
+        place = os.path.dirname(place)  # noqa: PTH120
 
 
 def _bring_back(place: Path, number: tuple[int, int], aside: Path) -> bool:

@@ -123,6 +123,11 @@ class Launcher:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
+    @property
+    def runs(self) -> bool:
+        """Whether the process is there already."""
+        return self._control is not None and self._process is not None and self._process.returncode is None
+
     def ready(self) -> None:
         """Have the process running; the first time this takes some 50 ms. Raises OSError, `Refused` among them."""
         with self._lock:

@@ -268,8 +268,9 @@ def launch(request: Request, output: int) -> LaunchedChild:
 
 async def ready(request: Request) -> None:
     """Have the launcher running that fits, where there are launchers. Raises OSError."""
-    if AVAILABLE:
-        await asyncio.to_thread(launchers[_launcher_of(request)].ready)
+    launcher = launchers[_launcher_of(request)]
+    if AVAILABLE and not launcher.runs:
+        await asyncio.to_thread(launcher.ready)
 
 
 def _launcher_of(request: Request) -> str:

@@ -10,8 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import Meta
 
@@ -132,9 +131,9 @@ class RunCommand:
                 terminal.feed(data)
                 progress.changed()
 
-        confined = await asyncio.to_thread(self._is_confined, context, outside=outside)
-        settled = await asyncio.to_thread(self._begin, confined=confined)
-        running = await self._start(command, context.workspace.root, on_output, confined=confined)
+        prepared = await asyncio.to_thread(self._prepare, command, context, outside=outside)
+        settled = prepared.settle
+        running = await _start(prepared.request, on_output)
         started = time.monotonic()
         if background:
             return await self._leave_running(command, running, terminal, raw, progress, settled)
@@ -150,25 +149,23 @@ class RunCommand:
             notes.append(what_still_runs(ended, running.pid))
             self._background.look_after(running, settled)
         failed = timed_out or ended.exit_code != 0
-        if failed and confined and self._sandbox is not None:
-            notes += denial_note(terminal.tail(_DENIAL_LINES), self._sandbox.rules)
+        if failed and prepared.rules:
+            notes += denial_note(terminal.tail(_DENIAL_LINES), prepared.rules)
         return await _finished(terminal, raw, notes, is_error=failed)
 
-    def _is_confined(self, context: ToolContext, *, outside: bool) -> bool:
-        if self._sandbox is None or outside:
-            return False
-        granted = any(access.effect == "run" and not access.confined for access in context.accesses)
-        return not granted and self._sandbox.confines
-
-    def _begin(self, *, confined: bool) -> Settle:
-        """What is to be done in a thread once the command has ended: it gives the notes about that."""
+    def _prepare(self, command: str, context: ToolContext, *, outside: bool) -> "_Prepared":
+        """How to run a command, inside the sandbox or outside. Looks at files. Raises ToolFailure."""
+        arguments, folder = [shell(), "-c", command], context.workspace.root
+        environment = child_environment(os.environ, self._keep)
         sandbox = self._sandbox
         if sandbox is None:
-            return list
-        if not confined:
-            return sandbox.note_known
-        guard = sandbox.guard()
-        return lambda: taken_back_note(sandbox.take_back(guard), sandbox.places.session / ASIDE)
+            return _Prepared(Request(arguments, str(folder), environment), list)
+        granted = outside or any(access.effect == "run" and not access.confined for access in context.accesses)
+        if granted or not sandbox.confines:
+            return _Prepared(Request(arguments, str(folder), environment), sandbox.note_known)
+        guard, aside = sandbox.guard(), sandbox.places.session / ASIDE
+        request = sandbox.request(arguments, folder, environment, read_only=self._only_reads())
+        return _Prepared(request, lambda: taken_back_note(sandbox.take_back(guard), aside), sandbox.rules)
 
     async def _leave_running(
         self,
@@ -210,26 +207,25 @@ class RunCommand:
             self._background.look_after(running, settled)
         return await _finished(terminal, raw, notes, is_error=ended.exit_code != 0)
 
-    async def _start(
-        self, command: str, folder: Path, on_output: Callable[[bytes], None], *, confined: bool
-    ) -> RunningCommand:
-        arguments = [shell(), "-c", command]
-        environment = child_environment(os.environ, self._keep)
-        sandbox = self._sandbox
-        try:
-            if confined and sandbox is not None:
-                only_reads = self._only_reads()
-                request = await asyncio.to_thread(sandbox.request, arguments, folder, environment, read_only=only_reads)
-            else:
-                request = Request(arguments, str(folder), environment)
-            await ready(request)
-            running = RunningCommand(request, on_output=on_output)
-            await running.started()
-        except OSError as error:
-            raise ToolFailure(f"The command could not be started: {error.strerror}.", _advice(error)) from error
-        except ValueError as error:
-            raise ToolFailure("The command holds a NUL or an invalid character.", "Write it as plain text.") from error
-        return running
+
+class _Prepared(NamedTuple):
+    """A command that is to be started, and what is to be done when it has ended. `rules` of the sandbox it is in."""
+
+    request: Request
+    settle: Settle
+    rules: str = ""
+
+
+async def _start(request: Request, on_output: Callable[[bytes], None]) -> RunningCommand:
+    try:
+        await ready(request)
+        running = RunningCommand(request, on_output=on_output)
+        await running.started()
+    except OSError as error:
+        raise ToolFailure(f"The command could not be started: {error.strerror}.", _advice(error)) from error
+    except ValueError as error:
+        raise ToolFailure("The command holds a NUL or an invalid character.", "Write it as plain text.") from error
+    return running
 
 
 def shell() -> str:
