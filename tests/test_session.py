@@ -27,7 +27,9 @@ async def test_commands_end_and_files_are_free_also_where_a_model_cannot_be_clos
         async with talking(tmp_path) as session:
             await session.agent.swap_model(Clinging())
             await call(RunCommand(background=session.background), tmp_path, command="sleep 600", background=True)
-            started.extend(each for each in psutil.Process().children() if "sleep 600" in " ".join(each.cmdline()))
+            started.extend(
+                each for each in psutil.Process().children(recursive=True) if "sleep 600" in " ".join(each.cmdline())
+            )
 
     with pytest.raises(OSError, match="hangs"):
         await talk()

@@ -131,6 +131,10 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
     if not one_shot and not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         raise UsageError("the full-screen app needs a terminal; `tui-agent -p PROMPT` answers once without one")
     arguments, settings = _load(parsed, folder, home, environ)
+    if environ.get("TUI_AGENT_DEBUG") != "1":  # a debugger has to get in
+        from tui_agent.private_process import keep_private
+
+        keep_private()
     if not one_shot:
         _check_model(arguments, settings)
         from tui_agent.tui.app.start import run as run_app

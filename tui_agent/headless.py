@@ -20,7 +20,7 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
-from tui_agent.text import clean
+from tui_agent.text import clean, printable
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
@@ -109,7 +109,9 @@ async def _turn(session: Session, arguments: Arguments, outcome: "_Outcome") -> 
     streaming = arguments.output_format == "stream-json"
     _on_signals(session.agent.interrupt)
     if streaming:
-        _print(msgspec.json.encode({"type": "session", "session_id": session.id, "model": session.agent.profile.name}))
+        _print_json(
+            msgspec.json.encode({"type": "session", "session_id": session.id, "model": session.agent.profile.name})
+        )
     images = await _pictures(session, arguments)
     async with aclosing(session.agent.run(arguments.prompt or "", images)) as stream:
         async for event in stream:
@@ -125,7 +127,7 @@ async def _turn(session: Session, arguments: Arguments, outcome: "_Outcome") -> 
                 case _:
                     pass
             if streaming:
-                _print(events.encode(event))
+                _print_json(events.encode(event))
 
 
 async def _pictures(session: Session, arguments: Arguments) -> tuple[Image, ...]:
@@ -226,10 +228,9 @@ def _report(session: Session, outcome: _Outcome, began: float) -> Report:
 def _show(outcome: _Outcome, report: Report, form: OutputFormat) -> None:
     if form == "text":
         if report.result:
-            text = clean(report.result) if sys.stdout.isatty() else report.result
-            _print(text.encode("utf-8", "replace"))
+            _print(clean(report.result))
     else:
-        _print(_report_json(report, tagged=form == "stream-json"))
+        _print_json(_report_json(report, tagged=form == "stream-json"))
     if outcome.failure is not None:
         _say(f"{outcome.failure.message} {outcome.failure.hint}".strip())
 
@@ -253,8 +254,13 @@ async def _nobody(question: PermissionQuestion) -> PermissionAnswer:
     raise NobodyToAsk(question)
 
 
-def _print(line: bytes) -> None:
-    sys.stdout.buffer.write(line + b"\n")
+def _print_json(line: bytes) -> None:
+    """Print JSON so that no terminal that it reaches takes orders from it; it stays the same JSON."""
+    _print(printable(line.decode()))
+
+
+def _print(text: str) -> None:
+    sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
     sys.stdout.buffer.flush()
 
 

@@ -68,6 +68,9 @@ from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
 from tui_agent.tools.notes.skills import SkillFolder, skill_roots
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.registry import ToolRegistry
+from tui_agent.tools.sandbox.permitted import Permitted
+from tui_agent.tools.sandbox.sandbox import Places as SandboxPlaces
+from tui_agent.tools.sandbox.sandbox import Sandbox
 from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
@@ -111,6 +114,7 @@ class Session:
     subtasks: SubtaskSessions
     home: Path
     background: BackgroundCommands
+    sandbox: Sandbox
 
     async def close(self) -> None:
         """End what runs, write what is pending, close the files. Raises `StorageError`; all is closed all the same."""
@@ -120,6 +124,7 @@ class Session:
             last_first.push_async_callback(self.store.close)
             last_first.push_async_callback(self.trace.close)
             last_first.push_async_callback(asyncio.to_thread, keep_ratios, self.agent.engine, self.home)
+            last_first.push_async_callback(asyncio.to_thread, self.sandbox.close)
             for part in (self.background, self.subtasks, self.small, self.agent):
                 last_first.push_async_callback(part.close)
 
@@ -192,7 +197,8 @@ async def _open(
         artifacts, ceiling = Artifacts(store.folder), ceiling_of(settings, tracker, entries)
         background = BackgroundCommands(settings.output.stream_bytes)
         engine.running = lambda: background.running
-        tools = tools_of(settings, gate, places.notes, background)
+        sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, shelves)
+        tools = tools_of(settings, gate, places.notes, background, sandbox, trusted=arguments.trusted)
         subtasks = SubtaskSessions(
             Parent(
                 id=store.folder.name,
@@ -259,6 +265,7 @@ async def _open(
         subtasks,
         arguments.home,
         background,
+        sandbox,
     )
 
 
@@ -300,15 +307,48 @@ def knowledge_of(settings: Settings, places: Places) -> Knowledge:
     return Knowledge(places, IndexLimits(context.skills_index_tokens, context.memory_index_tokens))
 
 
-def tools_of(settings: Settings, gate: PermissionGate, notes: Notes, background: BackgroundCommands) -> list[Tool]:
+def sandbox_of(
+    settings: Settings, arguments: Arguments, workspace: Workspace, session: Path, shelves: Iterable[Path]
+) -> Sandbox:
+    """The sandbox that commands run in. Of the program's own files they may read the session's and those on shelves."""
+    places = SandboxPlaces(
+        folders=workspace.folders,
+        project=arguments.project.resolve(),
+        program=arguments.home.resolve(),
+        session=session.resolve(),
+        shown=(session.resolve(), *(shelf.resolve() for shelf in shelves)),
+    )
+    return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network)
+
+
+def tools_of(
+    settings: Settings,
+    gate: PermissionGate,
+    notes: Notes,
+    background: BackgroundCommands,
+    sandbox: Sandbox,
+    *,
+    trusted: bool,
+) -> list[Tool]:
     """What the model can call."""
     output = settings.output
     pages = PageLimits(output.max_lines, output.max_bytes, output.max_chars)
     commands = RunCommand(
-        stream_bytes=output.stream_bytes, raw_stream_bytes=output.raw_stream_bytes, background=background
+        stream_bytes=output.stream_bytes,
+        raw_stream_bytes=output.raw_stream_bytes,
+        background=background,
+        sandbox=sandbox,
+        only_reads=lambda: gate.mode == "plan",
     )
-    tools: list[Tool] = [ReadFile(pages), WriteFile(), EditFile(), ListDir(), Glob(), Grep(), commands]
-    tools += [CommandOutput(background), StopCommand(background), FetchUrl(gate), Memory(notes), Todo()]
+    editing = (Permitted(tool, sandbox) for tool in (WriteFile(), EditFile()))
+    tools: list[Tool] = [ReadFile(pages), *editing, ListDir(), Glob(), Grep(), commands]
+    tools += [
+        CommandOutput(background),
+        StopCommand(background),
+        FetchUrl(gate),
+        Memory(notes, trusted=trusted),
+        Todo(),
+    ]
     if settings.checkpoints.enabled:
         tools.append(MarkTaskDone())
     return tools

@@ -52,6 +52,12 @@ def _gate() -> list[Figure]:
     return figures()
 
 
+def _sandbox() -> list[Figure]:
+    from tests.bench.sandbox import figures
+
+    return figures()
+
+
 # Each is imported when it is measured: what one of them needs is no weight on another's memory.
 PARTS: dict[str, tuple[str, Callable[[], list[Figure]]]] = {
     "start": ("Start, in a pseudo-terminal", _start),
@@ -60,6 +66,7 @@ PARTS: dict[str, tuple[str, Callable[[], list[Figure]]]] = {
     "pane": ("The conversation pane, CPU per operation", _pane),
     "branches": ("Going to another place of the conversation", _branches),
     "gate": ("The permission gate, a command line at a time", _gate),
+    "sandbox": ("A command in the sandbox", _sandbox),
     "flood": ("Flood: 20,000 tokens at 500 a second, beside three commands of 1 MB each", _flood),
 }
 

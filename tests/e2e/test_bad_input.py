@@ -1,6 +1,7 @@
 """What goes wrong is said in one clear line, with the right exit code, and nothing is lost."""
 
 import json
+import re
 import resource
 import subprocess
 from pathlib import Path
@@ -11,7 +12,7 @@ from tests.e2e.program import Program
 from tests.servers.running import in_process
 from tests.servers.script import Call, Script, Step
 
-HOSTILE = "\x1b]0;owned\x07 [bold]not bold[/bold] \x1b[2J \u202egnp.exe \x1b[31mred"
+HOSTILE = "\x9b31m\x7f\x1b]0;owned\x07 [bold]not bold[/bold] \x1b[2J \u202egnp.exe \x1b[31mred"
 
 
 @pytest.fixture
@@ -136,4 +137,10 @@ def test_hostile_text_from_a_model_and_a_tool_breaks_nothing(provider: str, tmp_
         answer = program.ask("-p", "go", "--model", model)
         again = program.ask("-c", "-p", "and again")
         assert (answer["exit"], again["exit"]) == (0, 0)
+        assert again["result"] == HOSTILE
+        for form in ("text", "json", "stream-json"):
+            # Whatever the output goes to, a terminal may show it at last.
+            printed = program.run("-c", "-p", "once more", "--output-format", form).stdout
+            assert "not bold" in printed
+            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", printed)
         assert server.violations == []

@@ -41,6 +41,13 @@ async def welcome(stage: Stage) -> None:
     await stage.open()
 
 
+@state(settings=Settings())
+async def no_sandbox(stage: Stage) -> None:
+    await stage.open()
+    stage.app.status.show(unconfined=True)
+    await stage.pilot.pause()
+
+
 @state(settings=Settings(model=Model(id=MODEL)))
 async def missing_key(stage: Stage) -> None:
     await stage.open()

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from tests.gallery import conversations
@@ -108,7 +109,7 @@ async def staged(
         folder = conversations.make_project(home / "ledger")
         with _pinned_environment(home):
             arguments = await arrange(Arguments(folder=folder, home=home / "state", project=folder))
-            app = TuiAgent(arguments, settings)
+            app = TuiAgent(arguments, _without_sandbox(settings))
             app.animation_level = "none"
             async with app.run_test(size=size) as pilot:
                 stage = Stage(app, pilot, folder)
@@ -117,6 +118,11 @@ async def staged(
                     yield stage
                 finally:
                     await app.conductor.close()
+
+
+def _without_sandbox(settings: Settings) -> Settings:
+    """Whether a system offers a sandbox is not part of a picture."""
+    return replace(settings, permissions=replace(settings.permissions, sandbox="off"))
 
 
 @contextmanager

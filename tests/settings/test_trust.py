@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,7 +72,7 @@ def test_the_list_is_private_and_whole(home: Path, repository: Path, tmp_path: P
     trust(tmp_path / "other", home)
     assert stat.S_IMODE((home / "trusted.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
-    assert [path.name for path in home.iterdir()] == ["trusted.json"]
+    assert sorted(path.name for path in home.iterdir()) == [".trusted.lock", "trusted.json"]
     assert is_trusted(repository, home)
 
 
@@ -184,3 +186,13 @@ class TestUntrustedProject:
         write(tmp_path / ".agents" / "config.json", {"permissions": {"mode": "plan"}})
         overrides = [Override("--ask", "permissions.mode", "allow")]
         assert load_settings(tmp_path / "home", tmp_path, overrides=overrides).permissions.mode == "allow"
+
+
+def test_eight_projects_trusted_at_once_are_all_remembered(home: Path, tmp_path: Path) -> None:
+    program = "import sys, pathlib; from tui_agent.settings.trust import trust; trust(*map(pathlib.Path, sys.argv[1:]))"
+    folders = [tmp_path / f"project-{number}" for number in range(8)]
+    for folder in folders:
+        folder.mkdir()
+    started = [subprocess.Popen([sys.executable, "-c", program, str(folder), str(home)]) for folder in folders]
+    assert [process.wait(60) for process in started] == [0] * 8
+    assert all(is_trusted(folder, home) for folder in folders)

@@ -47,6 +47,11 @@ def test_facts_go_in_the_order_of_their_worth() -> None:
     assert sorted(seen.values(), reverse=True) == list(seen.values())
 
 
+def test_commands_without_the_sandbox_they_should_have_are_shown() -> None:
+    assert "no sandbox" not in text(FULL, 120)
+    assert "no sandbox" in text(replace(FULL, unconfined=True), 120)
+
+
 def test_an_estimate_is_marked() -> None:
     assert "~42%" in text(Status(model="m", tokens=84_000, window=200_000), 80)
     assert "~" not in text(Status(model="m", tokens=84_000, window=200_000, measured=True), 80)

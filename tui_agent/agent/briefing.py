@@ -18,6 +18,7 @@ from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.notes.memory import Notes
 from tui_agent.tools.notes.skills import Skill, SkillFolder, find_skills, signature_of, skills_signature
@@ -26,6 +27,7 @@ INSTRUCTIONS_LIMIT = 40_000
 """Characters of one instruction file that enter the prompt."""
 NEWS_LIMIT = 40_000
 """Characters of one section that enter a notice."""
+_MOST_READ = 4 * 1024 * 1024  # bytes of an instruction file, of which `INSTRUCTIONS_LIMIT` characters are kept
 
 _TAGS = ("project-instructions", "skills", "memory")
 _NAMES = ("The project's instructions", "The index of skills", "The index of memory")
@@ -119,13 +121,27 @@ def _instructions_of(place: Path, names: Sequence[str], root: Path) -> str:
     found = next((place / name for name in names if (place / name).is_file()), None)
     if found is None:
         return ""
-    try:
-        text = found.resolve().read_text(encoding="utf-8", errors="replace").strip()
-    except OSError as error:
-        text = f"(could not be read: {error.strerror})"
-    if len(text) > INSTRUCTIONS_LIMIT:
-        text = f"{text[:INSTRUCTIONS_LIMIT]}\n[… {len(text) - INSTRUCTIONS_LIMIT:,} more characters in this file]"
+    real = found.resolve()
+    if not real.is_relative_to(root.resolve()):
+        text = f"(not read: it is a link that leads out of the project, to {shown(str(real), 300)})"
+    else:
+        text = _beginning(real)
     return f"# {found.relative_to(root)}\n\n{text}" if text else ""
+
+
+def _beginning(file: Path) -> str:
+    """What of an instruction file enters the prompt, however long the file is."""
+    try:
+        with open_file(file) as stream:
+            data = stream.read(_MOST_READ + 1)
+    except ToolFailure as failure:
+        return f"(could not be read: {failure.why})"
+    text = data[:_MOST_READ].decode("utf-8", "replace").strip()
+    if len(text) <= INSTRUCTIONS_LIMIT:
+        return text
+    more = len(text) - INSTRUCTIONS_LIMIT
+    rest = f"{more:,} more characters" if len(data) <= _MOST_READ else f"more than {more:,} more characters"
+    return f"{text[:INSTRUCTIONS_LIMIT]}\n[… {rest} in this file]"
 
 
 _SKILLS = (

@@ -135,7 +135,9 @@ class Toolbox:
             shown = event.text if isinstance(event, events.ToolProgress) else shown
             emit(event)
 
-        context = CallContext(self._workspace, self._texts.folder, call.id, (), engine.page_bytes, pass_on)
+        # What the user runs is theirs: no sandbox confines it.
+        granted = (Access("run", command, outside=True),)
+        context = CallContext(self._workspace, self._texts.folder, call.id, granted, engine.page_bytes, pass_on)
 
         async def finish(status: Status, output: ToolOutput) -> None:
             fitted = await self._fit(call, valid_text(output.text), output.paged, engine)

@@ -23,6 +23,7 @@ from tui_agent.settings import (
     values_by_key,
 )
 from tui_agent.settings.trust import TrustError, is_trusted, project_root
+from tui_agent.tools.sandbox.sandbox import mechanism
 from tui_agent.version import __version__
 
 KEY_VARIABLES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -76,6 +77,7 @@ def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
     ripgrep = shutil.which("rg", path=os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")]))
     yield Finding(ripgrep is not None, "ripgrep", ripgrep or "rg not found; reinstall the package ripgrep")
     yield from _settings(home, folder, environ)
+    yield _sandbox()
     for variable in KEY_VARIABLES:
         yield Finding(bool(environ.get(variable)), variable, _presence(environ, variable), needed=False)
     for variable in ENDPOINT_VARIABLES:
@@ -126,6 +128,14 @@ def _database(home: Path) -> Finding:
     if mode != "wal":
         return Finding(False, "sqlite", f"{home}: this file system cannot keep a write-ahead log")
     return Finding(True, "sqlite", f"{sqlite3.sqlite_version}, write-ahead log works in {home}")
+
+
+def _sandbox() -> Finding:
+    """What confines commands; the settings may still turn it off."""
+    found = mechanism()
+    if found.kind == "none":
+        return Finding(False, "sandbox", f"none: commands run as you ({found.detail})", needed=False)
+    return Finding(True, "sandbox", found.detail)
 
 
 def _settings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:

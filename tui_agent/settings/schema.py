@@ -285,6 +285,10 @@ class Permissions(Struct, frozen=True, kw_only=True):
     """Rules of what is refused, stronger than `ask` and `allow`; the lists of all layers add up."""
     folders: tuple[str, ...] = ()
     """Folders outside the project that count as inside; the lists of all layers add up."""
+    sandbox: Literal["auto", "required", "off"] = "auto"
+    """Commands run in a sandbox where the system offers one (auto), only in one (required), or as you (off)."""
+    network: bool = False
+    """Commands in the sandbox may use the network."""
 
 
 class FileHistory(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ Until then a project's file may only tighten.
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ from tui_agent.settings.schema import Context
 
 TRUSTED_FILE = "trusted.json"
 PROJECT_FOLDER = ".agents"
+_LOCK_FILE = ".trusted.lock"
 
 
 class TrustError(Exception):
@@ -50,19 +52,40 @@ def trust(folder: Path, home: Path) -> Path:
 
     root = project_root(folder)
     path = home / TRUSTED_FILE
-    folders = _read(path)
-    if str(root) not in folders:
-        folders[str(root)] = datetime.now(UTC).isoformat(timespec="seconds")
-        _write(path, folders)
+    with _locked(home):
+        folders = _read(path)
+        if str(root) not in folders:
+            folders[str(root)] = datetime.now(UTC).isoformat(timespec="seconds")
+            _write(path, folders)
     return root
 
 
 def forget(folder: Path, home: Path) -> None:
     """Take the project of `folder` off the list. Raises TrustError."""
     path = home / TRUSTED_FILE
-    folders = _read(path)
-    if folders.pop(str(project_root(folder)), None) is not None:
-        _write(path, folders)
+    with _locked(home):
+        folders = _read(path)
+        if folders.pop(str(project_root(folder)), None) is not None:
+            _write(path, folders)
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """Let one program at a time read the list and write it again. Raises TrustError."""
+    import fcntl
+
+    from tui_agent.durable import PRIVATE_FILE, make_private_folder
+
+    try:
+        make_private_folder(home)
+        lock = os.open(home / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
+    except OSError as error:
+        raise TrustError(f"{home / _LOCK_FILE}: cannot be written: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _read(path: Path) -> dict[str, str]:
@@ -111,6 +134,7 @@ TIGHTENING: Mapping[str, Stricter | Lower | More] = {
     "permissions.mode": Stricter(("allow", "auto", "ask", "plan")),
     "permissions.ask": More(),
     "permissions.deny": More(),
+    "permissions.sandbox": Stricter(("off", "auto", "required")),
     "agent.max_turn_cost_usd": Lower(),
     "agent.max_session_cost_usd": Lower(),
     "context.max_tokens": Lower(),

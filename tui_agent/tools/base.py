@@ -64,8 +64,8 @@ class Access(msgspec.Struct, frozen=True):
 
     `target` is a path (resolved, with all links followed), a command line, or a URL, as `effect` has it. For paths:
     `inside` the workspace, or not; `own`: one of the session's own artifacts, a skill or a memory note, which may
-    always be read; `guarded`: a place whose change is always asked about (`gate/guarded.py`). For commands: `outside`
-    the sandbox, where there is one.
+    always be read; `guarded`: a place whose change is always asked about (`gate/guarded.py`). For command lines:
+    `outside`: it is to run, or may run, outside the sandbox.
     """
 
     effect: Effect

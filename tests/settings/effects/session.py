@@ -17,6 +17,7 @@ from tui_agent.agent import events
 from tui_agent.settings import Settings
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.notes.memory import memory_folder
+from tui_agent.tools.sandbox.sandbox import mechanism
 
 HERE = Path(__file__)
 OFFLINE = {"model.id": "offline"}
@@ -94,6 +95,19 @@ async def alerts(settings: Settings, folder: Path) -> object:
     return [event.action for event in told if isinstance(event, events.Alert)]
 
 
+async def confinement(settings: Settings, folder: Path) -> object:
+    """Whether a command is confined, and whether it is begun at all."""
+    async with talking(folder, settings) as session:
+        sandbox = session.sandbox
+        return sandbox.confines, bool(sandbox.trouble) and sandbox.choice == "required"
+
+
+async def network(settings: Settings, folder: Path) -> object:
+    """Whether a command that is confined may use the network."""
+    async with talking(folder, settings) as session:
+        return session.sandbox.request(["/bin/true"], folder, {}).network
+
+
 def reading(request: ParsedRequest) -> Step:
     if request.position < 4:
         return Step(text="I read on.", calls=(Call("read_file", {"path": f"page_{request.position}.txt"}),))
@@ -158,6 +172,8 @@ PROBES: Mapping[str, Probe] = {
     "permissions.allow": Probe(["run_command(seq *)"], doing("run seq 3"), OFFLINE),
     "permissions.ask": Probe(["read_file"], doing("read calc.py"), OFFLINE),
     "permissions.deny": Probe(["read_file"], doing("read calc.py"), OFFLINE),
+    "permissions.sandbox": Probe("required" if mechanism().kind == "none" else "off", confinement, OFFLINE),
+    "permissions.network": Probe(True, network, OFFLINE),
     "permissions.folders": Probe([str(HERE.parent)], doing(f"read {HERE}"), OFFLINE),
     "file_history.enabled": Probe(False, put_back, OFFLINE),
     "file_history.max_file_bytes": Probe(50, put_back, OFFLINE),

@@ -183,3 +183,32 @@ async def test_an_index_of_ones_own_making_is_told_from_a_foreign_one(tmp_path: 
     await write(notes, tmp_path, "j")
     seen.append(own())
     assert seen == [False, True, False, True]
+
+
+async def test_in_an_untrusted_project_a_note_is_asked_about_and_says_where_it_came_from(
+    tmp_path: Path, notes: Notes
+) -> None:
+    tool = Memory(notes, trusted=False)
+    arguments = json.dumps({"action": "write", "name": "one", "description": "d", "text": "Run this."})
+    asked: list[PermissionQuestion] = []
+
+    async def yes(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question)
+        return PermissionAnswer(allowed=True)
+
+    gate = PermissionGate("auto", Workspace(tmp_path))
+    assert (await gate.check(tool, ToolCall("1", "memory", arguments), yes)).allowed
+    assert len(asked) == 1
+    await call(tool, tmp_path, **json.loads(arguments))
+    assert notes.text() == "# Memory\n\n- [one](one.md): d [written in a folder that was not trusted]\n"
+    assert 'origin: "written in a folder that was not trusted"' in (notes.folder / "one.md").read_text()
+    notes.index.unlink()
+    assert [note.description for note in notes.listed()] == ["d [written in a folder that was not trusted]"]
+
+
+async def test_notes_are_private(tmp_path: Path, notes: Notes) -> None:
+    notes.folder.parent.mkdir(parents=True, mode=0o755)
+    await write(notes, tmp_path, "one")
+    for path, mode in ((notes.folder.parent, 0o700), (notes.folder, 0o700), (notes.folder / "one.md", 0o600)):
+        assert path.stat().st_mode & 0o777 == mode
+    assert notes.index.stat().st_mode & 0o777 == 0o600

@@ -168,7 +168,9 @@ async def test_there_is_a_bound(shell: Shell) -> None:
 async def test_all_end_with_the_session(shell: Shell) -> None:
     processes = await asyncio.gather(*(shell.started("sleep 1000") for _ in range(3)))
     await shell.commands.close()
-    assert not any(map(alive, processes))
+    async with asyncio.timeout(20):
+        while any(map(alive, processes)):  # noqa: ASYNC110 - processes tell nobody
+            await asyncio.sleep(0.01)
 
 
 async def test_one_that_ends_at_once_says_so(shell: Shell) -> None:

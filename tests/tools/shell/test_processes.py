@@ -14,14 +14,28 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tui_agent.tools.sandbox.launcher import Request
+from tui_agent.tools.sandbox.launching import AVAILABLE
 from tui_agent.tools.shell.environment import child_environment
 from tui_agent.tools.shell.processes import RunningCommand
 
 BASH = "/bin/bash"
 
 
+@pytest.fixture(params=["launched", "own"], autouse=True)
+def way(request: pytest.FixtureRequest) -> str:
+    """How commands are started: by a launcher where there is one, or as children of this process."""
+    global own
+    own = request.param == "own"
+    return str(request.param)
+
+
+own = False
+
+
 def start(script: str, folder: Path, on_output: Callable[[bytes], None] = lambda _: None) -> RunningCommand:
-    return RunningCommand([BASH, "-c", script], folder=folder, environment=dict(os.environ), on_output=on_output)
+    request = Request([BASH, "-c", script], str(folder), dict(os.environ))
+    return RunningCommand(request, on_output=on_output, own=own or not AVAILABLE)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -122,7 +136,7 @@ async def test_a_failing_reader_ends_the_command_and_is_heard(tmp_path: Path) ->
     command = start("echo $$ > shell.pid; yes", tmp_path, fail)
     with pytest.raises(MemoryError):
         await command.ended()
-    assert not alive(command.pid)
+    assert not any(map(alive, pids(tmp_path, 1)))
 
 
 async def test_cancelling_at_random_moments_leaves_nothing(tmp_path: Path) -> None:
@@ -150,12 +164,13 @@ async def test_cancelling_at_random_moments_leaves_nothing(tmp_path: Path) -> No
 def test_nothing_survives_the_program(tmp_path: Path) -> None:
     program = f"""
 import asyncio, pathlib
+from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.shell.processes import RunningCommand
 async def main():
     folder = pathlib.Path({str(tmp_path)!r})
     def start(script):
-        return RunningCommand(["/bin/bash", "-c", script], folder=folder, environment={{"PATH": "/usr/bin:/bin"}},
-                       on_output=lambda _: None)
+        request = Request(["/bin/bash", "-c", script], str(folder), {{"PATH": "/usr/bin:/bin"}})
+        return RunningCommand(request, on_output=lambda _: None, own={own or not AVAILABLE})
     one = start("echo $$ > one.pid; exec sleep 1000")
     two = start("(echo $BASHPID > two.pid; exec setsid sleep 1000 >/dev/null 2>&1) &")
     await two.ended()
@@ -169,10 +184,16 @@ asyncio.run(main())
     assert not [pid for pid in family if alive(pid)]
 
 
+async def start_once(folder: Path) -> None:
+    await start("exit 0", folder).ended()
+
+
 def test_what_cannot_start_says_so(tmp_path: Path) -> None:
     async def missing() -> None:
-        RunningCommand(["/no/such/program"], folder=tmp_path, environment={}, on_output=lambda _: None)
+        request = Request(["/no/such/program"], str(tmp_path), {})
+        await RunningCommand(request, on_output=lambda _: None, own=own or not AVAILABLE).started()
 
+    asyncio.run(start_once(tmp_path))
     before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0  # noqa: PTH208
     with pytest.raises(FileNotFoundError):
         asyncio.run(missing())

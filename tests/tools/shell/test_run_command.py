@@ -148,7 +148,7 @@ async def test_a_full_disk_costs_the_raw_file_only(context: Context) -> None:
 def test_it_is_a_tool(context: Context) -> None:
     tool: Tool = RunCommand()
     assert tool.definition.name == "run_command"
-    assert set(json.loads(tool.definition.schema)["properties"]) == {"command", "timeout", "background"}
+    assert set(json.loads(tool.definition.schema)["properties"]) == {"command", "timeout", "background", "outside"}
     arguments = json.dumps({"command": "git status"})
     assert tool.access(arguments, context.workspace) == (Access("run", "git status"),)
     assert tool.preview(arguments, context.workspace).command == "git status"

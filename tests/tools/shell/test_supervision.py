@@ -11,21 +11,24 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tui_agent.tools.sandbox.launching import AVAILABLE
 from tui_agent.tools.shell.processes import Supervisor
 
 PROGRAM = """
 import asyncio, os, pathlib, sys
+from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.shell.processes import RunningCommand
 folder = pathlib.Path(sys.argv[1])
 SCRIPT = '''
 echo $$ > shell.pid
 (trap "" TERM HUP INT; echo $BASHPID > stubborn.pid; while :; do sleep 1; done) &
-(setsid bash -c '(echo $BASHPID > daemon.pid; exec sleep 1000) &' &)
+(CLEAN setsid bash -c '(echo $BASHPID > daemon.pid; exec sleep 1000) &' &)
 sleep 1000
-'''
+'''.replace("CLEAN", "env -i" if sys.argv[2] == "launched" else "")
 async def main():
-    command = RunningCommand(["/bin/bash", "-c", SCRIPT], folder=folder, environment={"PATH": "/usr/bin:/bin"},
-                      on_output=lambda _: None)
+    request = Request(["/bin/bash", "-c", SCRIPT], str(folder), {"PATH": "/usr/bin:/bin"})
+    command = RunningCommand(request, on_output=lambda _: None, own=sys.argv[2] == "own")
+    await command.started()
     print(command.pid, flush=True)
     await command.ended()
 asyncio.run(main())
@@ -52,13 +55,15 @@ def pids(folder: Path) -> list[int]:
 
 
 def children(pid: int) -> list[psutil.Process]:
-    return [child for child in psutil.Process(pid).children() if "families" in " ".join(child.cmdline())]
+    names = ("families", "launcher")
+    return [child for child in psutil.Process(pid).children() if any(n in " ".join(child.cmdline()) for n in names)]
 
 
+@pytest.mark.parametrize("way", ["own", *(["launched"] if AVAILABLE else [])])
 @pytest.mark.parametrize("whole_group", [False, True])
-def test_killed_outright(tmp_path: Path, whole_group: bool) -> None:
+def test_killed_outright(tmp_path: Path, whole_group: bool, way: str) -> None:
     program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", PROGRAM, str(tmp_path), way], cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
     )
     until(lambda: len(pids(tmp_path)) == 3)
     family, (supervisor,) = pids(tmp_path), children(program.pid)
@@ -74,6 +79,7 @@ def test_killed_outright(tmp_path: Path, whole_group: bool) -> None:
 STARTING = """
 import os, subprocess, sys
 from tui_agent.tools.shell import families
+from tui_agent.tools.sandbox.launching import AVAILABLE
 from tui_agent.tools.shell.processes import Supervisor
 supervisor = Supervisor()
 def start():

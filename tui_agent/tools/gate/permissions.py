@@ -129,11 +129,15 @@ class PermissionGate:
         """Decide on a call. Where several wait for the user's word, they are asked about one after the other.
 
         `stopped` says what the sandbox kept the call from: then this is about running it outside, and what is allowed
-        has `Access.outside`. Raises ToolFailure for arguments that do not fit, and whatever `ask` raises, NobodyToAsk
-        included.
+        has `Access.outside`; a call that asks for that itself is judged alike. Raises ToolFailure for arguments that
+        do not fit, and whatever `ask` raises, NobodyToAsk included.
         """
         name = tool.definition.name
         accesses = await asyncio.to_thread(_accesses, tool, call, self._workspace)
+        if stopped:
+            stopped = f"The sandbox stopped it: {stopped}"
+        elif any(access.outside for access in accesses):
+            stopped = "It is to run outside the sandbox, where nothing confines it."
         decided = await asyncio.to_thread(self._decide, name, accesses, stopped)
         if isinstance(decided, Verdict):
             return decided
@@ -235,7 +239,7 @@ class PermissionGate:
             if access.effect == "run":
                 judged = self._run(tool, access, stopped)
                 if judged.outcome != "allow":
-                    return _Question(" ".join(judged.reasons) if not stopped else f"The sandbox stopped it: {stopped}")
+                    return _Question(stopped or " ".join(judged.reasons))
                 granted = judged.rule or granted
                 allowed.append(msgspec.structs.replace(access, outside=judged.outside))
                 continue

@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 
 from tui_agent.conversation.blocks import valid_text
+from tui_agent.durable import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.confined import explained, open_file, write_atomically
 from tui_agent.tools.gate.workspace import shown
@@ -26,6 +27,8 @@ from tui_agent.tools.threads import Stop, in_thread
 
 NAME = "memory"
 """The tool's name."""
+UNTRUSTED = "written in a folder that was not trusted"
+"""What a note says that was written there."""
 INDEX_FILE = "MEMORY.md"
 MAX_NAME = 60
 MAX_DESCRIPTION = 200
@@ -109,9 +112,10 @@ class Notes:
         known = {match["file"] for match in named}
         return (*notes, *(self._unlisted(name) for name in files if name not in known))
 
-    def write(self, name: str, description: str, text: str, stop: Stop) -> bool:
+    def write(self, name: str, description: str, text: str, stop: Stop, origin: str = "") -> bool:
         """Write a note, new or in place of an old one, and its line in the index. Whether the note is new.
 
+        `origin` is said in both where there is something to say of where the note came from.
         Raises ToolFailure, and Stopped; nothing has changed then.
         """
         file = self.file(name)
@@ -121,10 +125,12 @@ class Notes:
                 raise ToolFailure(
                     f"There are {MAX_NOTES} notes already, which is the most.", "Merge or remove some first."
                 )
-            keys = header({"name": name, "description": description})
+            keys = header({"name": name, "description": description} | ({"origin": origin} if origin else {}))
             content = valid_text(f"{keys}\n{text.strip()}\n")
-            index = self._index({f"{name}.md": f"- [{name}]({name}.md): {description}"}, frozenset())
+            line = f"- [{name}]({name}.md): {description}" + (f" [{origin}]" if origin else "")
+            index = self._index({f"{name}.md": line}, frozenset())
             write_atomically(file, content.encode(), stop)
+            file.chmod(PRIVATE_FILE)
             self._replace_index(index, Stop())
         return is_new
 
@@ -147,6 +153,7 @@ class Notes:
         # What somebody else wrote meanwhile is not known to the model, so this index is not its own either.
         is_known = self.text() in {self._looked or "", self._left}
         write_atomically(self.index, index.encode(), stop)
+        self.index.chmod(PRIVATE_FILE)
         if is_known:
             self._left = index
 
@@ -180,7 +187,8 @@ class Notes:
         except ToolFailure as failure:
             return Note(file.stem, shown(str(failure), MAX_DESCRIPTION), file)
         described = keys.get("description") or next((line for line in text.splitlines() if line.strip()), "")
-        return Note(file.stem, one_line(described), file)
+        origin = f" [{one_line(keys['origin'])}]" if keys.get("origin") else ""
+        return Note(file.stem, one_line(described) + origin, file)
 
     def _files(self) -> list[str]:
         """The names of the notes' files."""
@@ -221,7 +229,9 @@ class Notes:
     def _locked(self, stop: Stop) -> Iterator[None]:
         """Let one writer in at a time, of all sessions in the project."""
         with explained(self.folder):
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.folder)
+            for folder in (self.folder, self.folder.parent):
+                folder.chmod(PRIVATE_FOLDER)
             lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             self._wait(lock, stop)
@@ -231,18 +241,24 @@ class Notes:
 
 
 class Memory:
-    """Writes and removes notes. They are no part of the workspace; for the gate a change of one is a written file."""
+    """Writes and removes notes. They are no part of the workspace; for the gate a change of one is a written file.
+
+    What is read in a project that is not `trusted` may want to be remembered: there a note is always asked about, and
+    says later where it came from.
+    """
 
     effect: Effect = "write"
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: Notes, *, trusted: bool = True) -> None:
         self._notes = notes
+        self._trusted = trusted
         self._signature = Signature.of(self._change, NAME)
         self.definition = self._signature.definition
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         given = self._signature.parse(arguments)
-        return (Access("write", str(self._notes.file(str(given["name"])))),)
+        file = str(self._notes.file(str(given["name"])))
+        return (Access("write", file, guarded=not self._trusted),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         given = self._signature.parse(arguments)
@@ -286,7 +302,7 @@ class Memory:
                 f"The note is too long: {len(text):,} characters, at most {MAX_TEXT:,}.",
                 "Nothing was written; keep what matters, or make several notes.",
             )
-        is_new = self._notes.write(name, described, text, stop)
+        is_new = self._notes.write(name, described, text, stop, "" if self._trusted else UNTRUSTED)
         done = "Wrote" if is_new else "Replaced"
         where = shown(str(self._notes.file(name)))
         return ToolOutput(f"{done} the note {name}: {where}", summary=f"{done.lower()} {name}")

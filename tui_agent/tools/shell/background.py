@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta
@@ -18,6 +19,8 @@ from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
 MAX_RUNNING = 16
 """Commands that may run in the background at the same time."""
 MAX_WAIT = 600
+Settle: TypeAlias = Callable[[], list[str]]
+"""What is done in a thread once nothing of a command runs any more; it gives notes for the model."""
 Wait: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_WAIT)]
 """Seconds."""
 
@@ -30,7 +33,13 @@ class BackgroundCommand:
     """A command that was left running, and its output since somebody last looked (the end of it, where it is long)."""
 
     def __init__(
-        self, line: str, command: RunningCommand, raw: RawStream, terminal: Terminal, stream_bytes: int
+        self,
+        line: str,
+        command: RunningCommand,
+        raw: RawStream,
+        terminal: Terminal,
+        stream_bytes: int,
+        settle: Settle = list,
     ) -> None:
         """Take over `command`: from now on its output comes here. `line` is the command as it was written."""
         self.line = line
@@ -43,6 +52,8 @@ class BackgroundCommand:
         self._dropped = 0
         self._looking = asyncio.Lock()
         self._started = time.monotonic()
+        self._settle = asyncio.create_task(_settled(command, settle))
+        self._is_settled = False
         command.on_output = self._receive
 
     @property
@@ -77,7 +88,10 @@ class BackgroundCommand:
             lasted = f"{time.monotonic() - self._started:,.1f} s"
             notes = [note or (f"[{how_it_ended(ended)}]" if ended else f"[still running after {lasted}]")]
             if ended and ended.left and not note:
-                notes.append(what_still_runs(ended))
+                notes.append(what_still_runs(ended, self.command.pid))
+            if ended and not self._is_settled and (self._settle.done() or not ended.left):
+                notes += await asyncio.shield(self._settle)
+                self._is_settled = True
 
             def show() -> ToolOutput:
                 self._terminal.feed(data)
@@ -98,6 +112,7 @@ class BackgroundCommand:
     async def stop(self) -> None:
         """End it with everything it started."""
         await self.command.stop()
+        await asyncio.shield(self._settle)
 
     def _receive(self, data: bytes) -> None:
         if not data:
@@ -118,6 +133,7 @@ class BackgroundCommands:
     def __init__(self, stream_bytes: int = STREAM_BYTES) -> None:
         self._stream_bytes = stream_bytes
         self._commands: dict[int, BackgroundCommand] = {}
+        self._leftovers: dict[RunningCommand, asyncio.Task[list[str]]] = {}
 
     def check_room(self) -> None:
         """Raises ToolFailure where as many commands run as may."""
@@ -128,13 +144,25 @@ class BackgroundCommands:
                 f"End one that is no longer needed with stop_command:\n{self.listed()}",
             )
 
-    def adopt(self, line: str, command: RunningCommand, raw: RawStream, terminal: Terminal) -> None:
+    def adopt(
+        self, line: str, command: RunningCommand, raw: RawStream, terminal: Terminal, settle: Settle = list
+    ) -> None:
         """Take over a running command. What it prints from now on is not put into `terminal` before somebody looks."""
         self._commands.pop(command.pid, None)
-        self._commands[command.pid] = BackgroundCommand(line, command, raw, terminal, self._stream_bytes)
+        self._commands[command.pid] = BackgroundCommand(line, command, raw, terminal, self._stream_bytes, settle)
         ended = [pid for pid, one in self._commands.items() if not one.is_running]
         for pid in ended[: max(len(self._commands) - _KEPT, 0)]:
             del self._commands[pid]
+
+    def look_after(self, command: RunningCommand, settle: Settle) -> None:
+        """Settle a command that has ended but left something running, once that has ended too."""
+        task = asyncio.create_task(_settled(command, settle))
+        self._leftovers[command] = task
+        task.add_done_callback(lambda _: self._leftovers.pop(command, None))
+
+    def leftover(self, process: int) -> RunningCommand | None:
+        """A command that has ended and left something running, by the process that stands for it."""
+        return next((command for command in self._leftovers if command.pid == process), None)
 
     def get(self, process: int) -> BackgroundCommand:
         """The command with this process id. Raises ToolFailure that lists those there are."""
@@ -160,6 +188,14 @@ class BackgroundCommands:
     async def close(self) -> None:
         """End all that run."""
         await asyncio.gather(*(command.stop() for command in self._commands.values() if command.is_running))
+        leftovers = dict(self._leftovers)
+        await asyncio.gather(*(command.stop() for command in leftovers))
+        await asyncio.gather(*leftovers.values())
+
+
+async def _settled(command: RunningCommand, settle: Settle) -> list[str]:
+    await command.wait_until_gone()
+    return await asyncio.to_thread(settle)
 
 
 class _Tool:
@@ -219,8 +255,10 @@ class StopCommand(_Tool):
         Args:
             process: The process id that run_command told.
         """
+        if leftover := self._commands.leftover(process):
+            await leftover.stop()
+            return ToolOutput("[what the command had left running is stopped]")
         command = self._commands.get(process)
-        if not command.is_running:
-            return await command.look(0)
+        was_running = command.is_running
         await command.stop()
-        return await command.look(0, note="[stopped, with everything it had started]")
+        return await command.look(0, note="[stopped, with everything it had started]" if was_running else "")

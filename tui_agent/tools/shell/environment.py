@@ -35,13 +35,18 @@ _FOR_READING = {
 }
 
 
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name is taken to hold a secret."""
+    return _SECRET.fullmatch(name) is not None
+
+
 def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
     """`environment` without secrets, except those named in `keep`, and set for plain output instead of colours."""
     kept = frozenset(keep)
     clean = {
         name: value
         for name, value in environment.items()
-        if name in kept or not (_SECRET.fullmatch(name) or name in _WOULD_COLOUR)
+        if name in kept or not (is_secret(name) or name in _WOULD_COLOUR)
     }
     clean.pop("CDPATH", None)
     return clean | _FOR_READING | _for_git(clean)

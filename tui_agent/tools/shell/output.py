@@ -115,8 +115,11 @@ def how_it_ended(ended: Ended) -> str:
     return f"exit code {ended.exit_code}" if ended.exit_code >= 0 else f"ended by signal {-ended.exit_code}"
 
 
-def what_still_runs(ended: Ended) -> str:
-    """A note about the processes that a command left running, and what to do instead."""
+def what_still_runs(ended: Ended, process: int) -> str:
+    """A note about the processes that a command left running, and what to do instead. `process` stands for all."""
     held = " and can no longer write to its output" if ended.left_open else ""
     listed = ", ".join(map(str, ended.left[:10]))
-    return f"[a process it started is still running{held}: {listed}; use `background` for what should go on]"
+    return (
+        f"[a process it started is still running{held}: {listed}; stop_command(process={process}) ends it. Use "
+        "`background` for what should go on]"
+    )

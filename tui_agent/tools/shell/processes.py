@@ -1,9 +1,10 @@
 """Commands as processes, each in a session of its own, and an end of them that leaves nothing behind.
 
-Whatever a command has started (its family, see `families`) ends with this program at the latest. When the program
-exits, `kill_all` ends it; when the program is killed outright, the `Supervisor` does. That is a small process which
-holds the reading end of a pipe whose other end only this program has: the system closes the pipe when the program is
-gone.
+On Linux a launcher starts them (see `tools/sandbox/launcher.py`), confined or not, and ends all they have started when
+this program is gone, however it ended. Elsewhere a command is a child of this process, and what it has started is its
+family (see `families`): when the program exits, `kill_all` ends it; when the program is killed outright, the
+`Supervisor` does. That is a small process which holds the reading end of a pipe whose other end only this program has:
+the system closes the pipe when the program is gone.
 """
 
 import asyncio
@@ -15,11 +16,13 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from tui_agent.tools.sandbox.launcher import Request
+from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild
+from tui_agent.tools.sandbox.sandbox import launch
 from tui_agent.tools.shell import families
 
 TERMINATE_GRACE = 2.0
@@ -45,89 +48,83 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class RunningCommand:
-    """A running command.
+    """A running command, started by a launcher where there is one, else as a child of this process.
 
     `on_output` is called on the event loop with each piece of the output (standard output and errors in one stream),
-    and with an empty piece when no more will come. Raises OSError where the command cannot be started, and ValueError
-    for arguments with NUL or half a surrogate pair in them.
+    and with an empty piece when no more will come. Raises OSError where the command cannot be started, as `started`
+    does, and ValueError for arguments with NUL or half a surrogate pair in them.
     """
 
-    def __init__(
-        self,
-        arguments: Sequence[str],
-        *,
-        folder: Path,
-        environment: Mapping[str, str],
-        on_output: Callable[[bytes], None],
-    ) -> None:
+    def __init__(self, request: Request, *, on_output: Callable[[bytes], None], own: bool = not AVAILABLE) -> None:
+        """`own`: as a child of this process, whatever there is."""
         self._loop = asyncio.get_running_loop()
         self.on_output = on_output
-        self._mark = uuid.uuid4().hex
         self._output_ended = asyncio.Event()
-        self._left: tuple[int, ...] = ()
-        self._exited = asyncio.Event()
         self._failure: BaseException | None = None
         self._output, output = os.pipe()
-        _supervisor.add(self._mark)
         try:
-            self._process = subprocess.Popen(
-                arguments,
-                cwd=folder,
-                env={**environment, families.MARK: self._mark},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+            self._child: LaunchedChild | _OwnChild = _OwnChild(request, output) if own else launch(request, output)
         except BaseException:
-            _supervisor.remove(self._mark)
             os.close(self._output)
             raise
         finally:
             os.close(output)
-        _supervisor.add(self._mark, self.pid)
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._output, self._read)
-        threading.Thread(target=self._wait_for_exit, name=f"wait for {self.pid}", daemon=True).start()
 
     @property
     def pid(self) -> int:
-        """The command's process, process group and session."""
-        return self._process.pid
+        """The process that stands for the command: its own, or the one that keeps it; 0 until it has started."""
+        return self._child.pid
 
     @property
     def exit_code(self) -> int | None:
         """None while it runs."""
-        return self._process.returncode
+        return self._child.exit_code
+
+    async def started(self) -> None:
+        """Wait until it runs. Raises OSError where it cannot be started; cancelled, it is ended."""
+        try:
+            await self._child.started()
+        except BaseException:
+            self.kill()
+            raise
 
     async def ended(self) -> Ended:
         """Wait for the end of the command and of its output. Raises what `on_output` raised."""
-        await self._exited.wait()
+        await self._child.exited.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_GRACE):
                 await self._output_ended.wait()
         left_open = not self._output_ended.is_set()
         self.stop_reading()
         if self._failure:
+            await self._child.wait_until_gone()
             raise self._failure
-        return Ended(self._process.returncode, self._left, left_open)
+        return Ended(self._child.exit_code or 0, self._child.left, left_open)
 
     async def stop(self) -> None:
         """End the whole family: it is asked to end, and forced after `TERMINATE_GRACE`, or at once when cancelled."""
+        self._child.terminate()
         try:
-            families.send(self.pid, self._mark, signal.SIGTERM, self._leads())
             async with asyncio.timeout(TERMINATE_GRACE):
-                while await asyncio.to_thread(self._lives):  # noqa: ASYNC110 - the system tells nobody
-                    await asyncio.sleep(_POLL)
+                await self._child.wait_until_gone()
         except TimeoutError:
             pass
         finally:
             self.kill()
-        await self._exited.wait()
+        await self._child.exited.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TERMINATE_GRACE):
+                await self._child.wait_until_gone()
+
+    async def wait_until_gone(self) -> None:
+        """Wait until nothing of it is left."""
+        await self._child.wait_until_gone()
 
     def kill(self) -> None:
         """End the whole family by force, now."""
-        families.kill(self.pid, self._mark, self._leads())
+        self._child.kill()
         self.stop_reading()
 
     def stop_reading(self) -> None:
@@ -139,13 +136,6 @@ class RunningCommand:
         self._output = -1
         self._output_ended.set()
         self._pass_on(b"")
-
-    def _lives(self) -> bool:
-        return not self._exited.is_set() or bool(families.members(self.pid, self._mark))
-
-    def _leads(self) -> bool:
-        """Whether the process group certainly still is this command's own."""
-        return self._process.returncode is None
 
     def _read(self) -> None:
         try:
@@ -165,13 +155,67 @@ class RunningCommand:
             return False
         return True
 
+
+class _OwnChild:
+    """A command as a child of this process; whatever leaves its session is found by a mark in its environment."""
+
+    def __init__(self, request: Request, output: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._mark = uuid.uuid4().hex
+        self.left: tuple[int, ...] = ()
+        self.exited = asyncio.Event()
+        _supervisor.add(self._mark)
+        try:
+            self._process = subprocess.Popen(
+                request.arguments,
+                cwd=request.folder,
+                env={**request.environment, families.MARK: self._mark},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except BaseException:
+            _supervisor.remove(self._mark)
+            raise
+        _supervisor.add(self._mark, self.pid)
+        threading.Thread(target=self._wait_for_exit, name=f"wait for {self.pid}", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.returncode
+
+    async def started(self) -> None:
+        """It runs from the beginning."""
+
+    def terminate(self) -> None:
+        families.send(self.pid, self._mark, signal.SIGTERM, self._leads())
+
+    def kill(self) -> None:
+        families.kill(self.pid, self._mark, self._leads())
+
+    async def wait_until_gone(self) -> None:
+        while await asyncio.to_thread(self._lives):  # noqa: ASYNC110 - the system tells nobody
+            await asyncio.sleep(_POLL)
+
+    def _lives(self) -> bool:
+        return not self.exited.is_set() or bool(families.members(self.pid, self._mark))
+
+    def _leads(self) -> bool:
+        """Whether the process group certainly still is this command's own."""
+        return self._process.returncode is None
+
     def _wait_for_exit(self) -> None:
         self._process.wait()
-        self._left = tuple(families.members(self.pid, self._mark))
-        if not self._left:
+        self.left = tuple(families.members(self.pid, self._mark))
+        if not self.left:
             _supervisor.remove(self._mark)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._exited.set)
+            self._loop.call_soon_threadsafe(self.exited.set)
 
 
 class Supervisor:

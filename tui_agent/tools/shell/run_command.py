@@ -10,15 +10,18 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import Meta
 
+from tui_agent.durable import to_completion
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.sandbox.denials import denial_note, taken_back_note
+from tui_agent.tools.sandbox.launcher import Request
+from tui_agent.tools.sandbox.sandbox import ASIDE, Sandbox, ready
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.shell.background import BackgroundCommands
+from tui_agent.tools.shell.background import BackgroundCommands, Settle
 from tui_agent.tools.shell.environment import child_environment
 from tui_agent.tools.shell.output import RawStream, answer, how_it_ended, what_still_runs
 from tui_agent.tools.shell.processes import Ended, RunningCommand
@@ -34,6 +37,7 @@ BACKGROUND_START = 1.0
 _PROGRESS_INTERVAL = 0.1
 _PROGRESS_LINES = 40
 _PROGRESS_CHARACTERS = 8_000
+_DENIAL_LINES = 200
 
 
 class RunCommand:
@@ -41,7 +45,8 @@ class RunCommand:
 
     `keep_variables` are names of environment variables that commands may see although they look like secrets. Of the
     output as it is shown the last `stream_bytes` bytes are kept, of the raw output the first `raw_stream_bytes`.
-    `background` takes over the commands that are left running.
+    `background` takes over the commands that are left running. Commands run in the `sandbox`, if there is one, but
+    those that were allowed outside of it (`Access.outside`). While `only_reads` holds they write nothing in it.
     """
 
     effect: Effect = "run"
@@ -53,25 +58,37 @@ class RunCommand:
         stream_bytes: int = STREAM_BYTES,
         raw_stream_bytes: int = RAW_STREAM_BYTES,
         background: BackgroundCommands | None = None,
+        sandbox: Sandbox | None = None,
+        only_reads: Callable[[], bool] = lambda: False,
     ) -> None:
         self._keep = tuple(keep_variables)
         self._stream_bytes = stream_bytes
         self._raw_stream_bytes = raw_stream_bytes
         self._background = background or BackgroundCommands(stream_bytes)
+        self._sandbox = sandbox
+        self._only_reads = only_reads
         self._signature = Signature.of(self._run, "run_command")
         self.definition = self._signature.definition
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        return (Access(effect="run", target=self._command(arguments)),)
+        given = self._signature.parse(arguments)
+        sandbox = self._sandbox
+        if sandbox is not None and sandbox.choice == "required" and not sandbox.confines:
+            raise ToolFailure(
+                f"Commands may run in a sandbox only (permissions.sandbox), and here is none: {sandbox.trouble}.",
+                "Go on with the other tools, or tell the user.",
+            )
+        outside = bool(given.get("outside")) and sandbox is not None and sandbox.confines
+        return (Access(effect="run", target=str(given["command"]), outside=outside),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview(title="Run a command", command=self._command(arguments))
+        given = self._signature.parse(arguments)
+        outside = given.get("outside") and self._sandbox is not None and self._sandbox.confines
+        title = "Run a command outside the sandbox" if outside else "Run a command"
+        return Preview(title=title, command=str(given["command"]))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await self._signature.call(self._run, arguments, context)
-
-    def _command(self, arguments: str) -> str:
-        return str(self._signature.parse(arguments)["command"])
 
     async def _run(
         self,
@@ -80,6 +97,7 @@ class RunCommand:
         command: str,
         timeout: Seconds = DEFAULT_TIMEOUT,  # noqa: ASYNC109 - the model's argument
         background: bool = False,
+        outside: bool = False,
     ) -> ToolOutput:
         """Run a shell command in the workspace folder and return its output and exit code.
 
@@ -88,12 +106,16 @@ class RunCommand:
         output and errors together; very long output keeps its end. Prefer the file tools for reading, searching and
         editing files.
 
+        Commands run in a sandbox where the system offers one: they write in the workspace and in $TMPDIR, and have no
+        network but their own localhost. What fails for that reason says so.
+
         Args:
             command: What the shell is to run.
             timeout: Seconds after which the command is ended with everything it started.
             background: Leave the command running (a server, a long build) and answer after a second with its process
                 id. command_output reads on, stop_command ends it. It has no timeout, and ends with this program at
                 the latest.
+            outside: Run it outside the sandbox: only for a command that failed because of it. The user is asked.
         """
         if not command.strip():
             raise ToolFailure("run_command: `command` is empty.", "Say what the shell is to run.")
@@ -109,22 +131,49 @@ class RunCommand:
                 terminal.feed(data)
                 progress.changed()
 
-        running = self._start(command, context.workspace.root, on_output)
+        prepared = await asyncio.to_thread(self._prepare, command, context, outside=outside)
+        settled = prepared.settle
+        running = await _start(prepared.request, on_output)
         started = time.monotonic()
         if background:
-            return await self._leave_running(command, running, terminal, raw, progress)
+            return await self._leave_running(command, running, terminal, raw, progress, settled)
         try:
             ended, timed_out = await _wait(running, timeout)
         finally:
             progress.stop()
             raw.close()
-        notes = [_last_line(ended, timed_out, timeout, time.monotonic() - started)]
+            if running.exit_code is not None:
+                taken_back = await to_completion(asyncio.to_thread(settled))
+        notes = [_last_line(ended, timed_out, timeout, time.monotonic() - started), *taken_back]
         if ended.left and not timed_out:
-            notes.append(what_still_runs(ended))
-        return await _finished(terminal, raw, notes, is_error=timed_out or ended.exit_code != 0)
+            notes.append(what_still_runs(ended, running.pid))
+            self._background.look_after(running, settled)
+        failed = timed_out or ended.exit_code != 0
+        if failed and prepared.rules:
+            notes += denial_note(terminal.tail(_DENIAL_LINES), prepared.rules)
+        return await _finished(terminal, raw, notes, is_error=failed)
+
+    def _prepare(self, command: str, context: ToolContext, *, outside: bool) -> "_Prepared":
+        """How to run a command, inside the sandbox or outside. Looks at files. Raises ToolFailure."""
+        arguments, folder = [shell(), "-c", command], context.workspace.root
+        environment = child_environment(os.environ, self._keep)
+        sandbox = self._sandbox
+        if sandbox is None:
+            return _Prepared(Request(arguments, str(folder), environment), list)
+        if outside or any(access.outside for access in context.accesses) or not sandbox.confines:
+            return _Prepared(Request(arguments, str(folder), environment), sandbox.note_known)
+        guard, aside = sandbox.guard(), sandbox.places.session / ASIDE
+        request = sandbox.request(arguments, folder, environment, read_only=self._only_reads())
+        return _Prepared(request, lambda: taken_back_note(sandbox.take_back(guard), aside), sandbox.rules)
 
     async def _leave_running(
-        self, line: str, running: RunningCommand, terminal: Terminal, raw: RawStream, progress: "_Progress"
+        self,
+        line: str,
+        running: RunningCommand,
+        terminal: Terminal,
+        raw: RawStream,
+        progress: "_Progress",
+        settled: Settle,
     ) -> ToolOutput:
         raw.open()
         try:
@@ -132,7 +181,7 @@ class RunCommand:
                 async with asyncio.timeout(BACKGROUND_START):
                     ended = await running.ended()
             except TimeoutError:
-                self._background.adopt(line, running, raw, terminal)
+                self._background.adopt(line, running, raw, terminal, settled)
                 pid = running.pid
                 note = (
                     f"[still running in the background as process {pid}: command_output(process={pid}) reads what it "
@@ -148,23 +197,34 @@ class RunCommand:
         finally:
             progress.stop()
         raw.close()
-        notes = [f"[the background command has already ended, {how_it_ended(ended)}]"]
+        notes = [
+            f"[the background command has already ended, {how_it_ended(ended)}]",
+            *await asyncio.to_thread(settled),
+        ]
         if ended.left:
-            notes.append(what_still_runs(ended))
+            notes.append(what_still_runs(ended, running.pid))
+            self._background.look_after(running, settled)
         return await _finished(terminal, raw, notes, is_error=ended.exit_code != 0)
 
-    def _start(self, command: str, folder: Path, on_output: Callable[[bytes], None]) -> RunningCommand:
-        try:
-            return RunningCommand(
-                [shell(), "-c", command],
-                folder=folder,
-                environment=child_environment(os.environ, self._keep),
-                on_output=on_output,
-            )
-        except OSError as error:
-            raise ToolFailure(f"The command could not be started: {error.strerror}.", _advice(error)) from error
-        except ValueError as error:
-            raise ToolFailure("The command holds a NUL or an invalid character.", "Write it as plain text.") from error
+
+class _Prepared(NamedTuple):
+    """A command that is to be started, and what is to be done when it has ended. `rules` of the sandbox it is in."""
+
+    request: Request
+    settle: Settle
+    rules: str = ""
+
+
+async def _start(request: Request, on_output: Callable[[bytes], None]) -> RunningCommand:
+    try:
+        await ready(request)
+        running = RunningCommand(request, on_output=on_output)
+        await running.started()
+    except OSError as error:
+        raise ToolFailure(f"The command could not be started: {error.strerror}.", _advice(error)) from error
+    except ValueError as error:
+        raise ToolFailure("The command holds a NUL or an invalid character.", "Write it as plain text.") from error
+    return running
 
 
 def shell() -> str:

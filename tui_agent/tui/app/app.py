@@ -123,6 +123,7 @@ class TuiAgent(BaseApp):
         from tui_agent.tui.cards.subtask_steps import SubtaskSteps
 
         session = await open_for_screen(self.arguments, self.settings, self, self.ask)
+        self.run_worker(self._look_at_sandbox(session), name="sandbox", exit_on_error=True)
         self.session_folder = session.folder
         view = TurnView(self._transcript, self.status, self.conductor)
         SubtaskSteps(self._transcript, session.agent)
@@ -136,6 +137,9 @@ class TuiAgent(BaseApp):
         self._show_attention()
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return session, view
+
+    async def _look_at_sandbox(self, session: "Session") -> None:
+        self.status.show(unconfined=bool(await asyncio.to_thread(lambda: session.sandbox.trouble)))
 
     async def _learn(self, agent: "Agent") -> None:
         await learn_model(agent, self)

@@ -38,7 +38,7 @@ class Status:
     window, tokens: of the last request; `window` 0: unknown. measured: counted by the provider, not estimated.
     ticks: the shares of the window at which layers start. cost_usd, turn_cost_usd: of the session and of the turn;
     None: the model's prices are unknown. cache_share: how much of all input was read from the provider's cache.
-    activity: what is running; empty: idle.
+    activity: what is running; empty: idle. unconfined: commands run without the sandbox they should run in.
     since: when it began, on the monotonic clock. hint: what a key would do now; it stands in for the activity.
     summarising: a summary is being written while the conversation goes on.
     """
@@ -57,6 +57,7 @@ class Status:
     hint: str = ""
     notices: int = 0
     summarising: bool = False
+    unconfined: bool = False
 
 
 class Changes(TypedDict, total=False):
@@ -76,6 +77,7 @@ class Changes(TypedDict, total=False):
     hint: str
     notices: int
     summarising: bool
+    unconfined: bool
 
 
 class Thresholds(NamedTuple):
@@ -145,6 +147,7 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Threshol
     right = [
         _notices(status, glyphs),
         _summarising(status),
+        _sandbox(status),
         _mode(status),
         _model(status, glyphs),
         _gauge(status, glyphs, thresholds),
@@ -196,6 +199,12 @@ def _summarising(status: Status) -> Piece:
     if not status.summarising:
         return (Form(0),)
     return Form(12, (Span("summarising", "$accent"),)), Form(0)
+
+
+def _sandbox(status: Status) -> Piece:
+    if not status.unconfined:
+        return (Form(0),)
+    return Form(9, (Span("no sandbox", "$text-warning"),)), Form(0)
 
 
 def _mode(status: Status) -> Piece:

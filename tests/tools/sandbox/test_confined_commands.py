@@ -1,0 +1,228 @@
+"""What commands can do in the sandbox, what they cannot, and what is said of it: with real commands."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.tools.sandbox.test_ways_out import ROOT, Outside, kinds, outside
+from tests.tools.support import Call
+from tui_agent.tools.base import Access, ToolFailure
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.sandbox.guarded import common_git_folder
+from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox
+from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
+from tui_agent.tools.shell.run_command import RunCommand
+
+__all__ = ["outside"]
+
+NONE = Mechanism("none", "the kernel says no")
+GIT = "git -c user.name=x -c user.email=x@x"
+
+
+class Shell:
+    """Commands in the sandbox of a place."""
+
+    def __init__(self, place: Outside, kind: Kind) -> None:
+        self.place, self.kind = place, kind
+        self.plan = False
+        self.sandbox = Sandbox("auto", place.places, offered=Mechanism(kind, ""))
+        self.background = BackgroundCommands()
+        self.tool = RunCommand(background=self.background, sandbox=self.sandbox, only_reads=lambda: self.plan)
+        self.workspace = Workspace(place.project)
+
+    async def run(self, command: str, *, accesses: tuple[Access, ...] | None = None, **more: object) -> str:
+        arguments = json.dumps({"command": command, **more})
+        granted = self.tool.access(arguments, self.workspace) if accesses is None else accesses
+        context = Call(self.workspace, granted, self.place.state / "session")
+        return (await self.tool.run(arguments, context)).text
+
+
+@pytest.fixture(params=kinds())
+async def shell(outside: Outside, request: pytest.FixtureRequest) -> AsyncIterator[Shell]:
+    found = Shell(outside, request.param)
+    yield found
+    await found.background.close()
+    found.sandbox.close()
+
+
+async def test_work_goes_on_as_ever(shell: Shell) -> None:
+    text = await shell.run(
+        f"echo new > file.txt; mkdir -p deep/er; {GIT} add file.txt && {GIT} commit -qm two && git log --oneline"
+    )
+    assert "[exit code 0" in text
+    assert " two\n" in text
+    assert "new" in await shell.run("cat file.txt; sort file.txt | uniq; ls /usr/bin > /dev/null")
+    assert "7\n" in await shell.run('echo "$((3 + 4))" > "$TMPDIR/x"; cat "$TMPDIR/x"')
+    assert "7\n" in await shell.run('cat "$TMPDIR/x"')  # it lasts as long as the session
+    assert "[exit code 3" in await shell.run("exit 3")
+    assert "[ended by signal 9" in await shell.run("kill -9 $$")
+
+
+async def test_a_refusal_says_that_it_is_the_sandboxs(shell: Shell) -> None:
+    text = await shell.run(f"touch {shell.place.outside}/x")
+    assert "[the sandbox may be why it failed (a place it may not touch)" in text
+    assert str(shell.place.project) in text
+    assert "`outside`" in text
+    assert "[the sandbox" not in await shell.run("echo Permission denied")
+    assert "[the sandbox" not in await shell.run("echo no; false")
+    lookup = f"{sys.executable} -c \"import socket; socket.create_connection(('192.0.2.1', 80), 5)\""
+    assert "[the sandbox may be why it failed" in await shell.run(lookup)
+
+
+async def test_outside_is_outside_and_is_not_said_to_be_confined(shell: Shell) -> None:
+    arguments = json.dumps({"command": "true", "outside": True})
+    assert shell.tool.access(arguments, shell.workspace) == (Access("run", "true", outside=True),)
+    assert shell.tool.preview(arguments, shell.workspace).title == "Run a command outside the sandbox"
+    assert not shell.tool.access(json.dumps({"command": "true"}), shell.workspace)[0].outside
+    assert "[exit code 0" in await shell.run(f"touch {shell.place.outside}/x", outside=True)
+    # What the gate let out of the sandbox is out, as what the user runs is.
+    granted = (Access("run", f"touch {shell.place.outside}/y", outside=True),)
+    assert "[exit code 0" in await shell.run(f"touch {shell.place.outside}/y", accesses=granted)
+    assert {path.name for path in shell.place.outside.iterdir()} >= {"x", "y"}
+
+
+async def test_a_guarded_file_that_a_command_makes_is_taken_out_again(shell: Shell) -> None:
+    project = shell.place.project
+    text = await shell.run("echo use evil > .envrc; mkdir -p .vscode .github/workflows; echo x > .vscode/tasks.json")
+    assert f"put back: {project}/.vscode" in text or f"put back: {project}/.envrc" in text or "put back" in text
+    assert not any((project / name).exists() for name in (".envrc", ".vscode", ".github/workflows"))
+    kept = [path.name for path in (shell.place.state / "session" / "withheld").rglob("*")]
+    assert {".envrc", "tasks.json"} <= set(kept)
+    # What the user let through stays, and what was there is not touched.
+    assert "[exit code 0" in await shell.run("echo mine > .envrc", outside=True)
+    assert "put back" not in await shell.run("cat .envrc")
+    assert (project / ".envrc").read_text() == "mine\n"
+    await shell.run("echo more >> .envrc; echo x > AGENTS.md; rm -rf .git/hooks")
+    assert (project / ".envrc").read_text() == "mine\n"
+    assert (project / "AGENTS.md").read_text() == "Be kind.\n"
+    assert (project / ".git" / "hooks").is_dir()
+
+
+async def test_neither_does_it_come_from_what_was_left_running(shell: Shell) -> None:
+    await shell.run("(sleep 0.3; echo x > .envrc; sleep 1000) > /dev/null 2>&1 & echo")
+    async with asyncio.timeout(20):
+        while not (shell.place.project / ".envrc").exists() and shell.kind != "bubblewrap":  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    await shell.background.close()
+    assert not (shell.place.project / ".envrc").exists()
+
+
+async def test_in_plan_mode_the_project_is_read_only(shell: Shell) -> None:
+    shell.plan = True
+    text = await shell.run("cat AGENTS.md; touch new")
+    assert "Be kind." in text
+    assert "[the sandbox may be why" in text
+    assert not (shell.place.project / "new").exists()
+    assert "[exit code 0" in await shell.run("echo x > $TMPDIR/y")
+
+
+async def test_background_commands_are_confined_too(shell: Shell) -> None:
+    text = await shell.run(f"touch {shell.place.outside}/x; echo $?; sleep 1000", background=True)
+    assert "1\n" in text
+    process = next(iter(shell.background.running))
+    assert not (shell.place.outside / "x").exists()
+    context = Call(shell.workspace, (), shell.place.state / "session")
+    stopped = await StopCommand(shell.background).run(json.dumps({"process": process}), context)
+    assert "[stopped, with everything it had started]" in stopped.text
+    assert "ended" in (await CommandOutput(shell.background).run("{}", context)).text
+
+
+async def test_commands_share_their_localhost_and_their_processes(shell: Shell) -> None:
+    if shell.kind != "namespaces":
+        pytest.skip("each command is alone there")
+    server = f"{sys.executable} -m http.server 8123 --bind 127.0.0.1"
+    await shell.run(server, background=True)
+    fetch = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8123/AGENTS.md', timeout=10).read())"
+    assert "Be kind." in await shell.run(
+        f'for i in 1 2 3 4 5; do {sys.executable} -c "{fetch}" && break; sleep 1; done'
+    )
+    assert "http.server" in await shell.run("ps ax || pgrep -af http.server")
+
+
+async def test_what_is_left_running_can_be_stopped(shell: Shell) -> None:
+    if shell.kind == "bubblewrap":
+        pytest.skip("it leaves nothing running")
+    text = await shell.run("sleep 1000 > /dev/null 2>&1 & echo started")
+    told = re.search(r"is still running: (\d+); stop_command\(process=(\d+)\)", text)
+    assert told is not None, text
+    context = Call(shell.workspace, (), shell.place.state / "session")
+    stopped = await StopCommand(shell.background).run(json.dumps({"process": int(told[2])}), context)
+    assert "is stopped" in stopped.text
+    async with asyncio.timeout(20):
+        while psutil.pid_exists(int(told[2])):  # noqa: ASYNC110 - processes tell nobody
+            await asyncio.sleep(0.01)
+
+
+async def test_the_network_is_there_where_it_is_allowed(outside: Outside) -> None:
+    for kind in kinds():
+        sandbox = Sandbox("auto", outside.places, network=True, offered=Mechanism(kind, ""))
+        connect = f"import socket; socket.create_connection(('127.0.0.1', {outside.facts['ipv4']}), 5)"
+        command = json.dumps({"command": f'{sys.executable} -c "{connect}"; touch {outside.outside}/x'})
+        context = Call(Workspace(outside.project), (), outside.state / "session")
+        text = (await RunCommand(sandbox=sandbox).run(command, context)).text
+        sandbox.close()
+        assert outside.heard() == ["ipv4"], text
+        assert not (outside.outside / "x").exists()
+
+
+async def test_a_worktree_can_commit_and_a_file_that_claims_to_be_one_opens_nothing(shell: Shell) -> None:
+    project, state = shell.place.project, shell.place.state
+    tree = shell.place.place / "worktree"
+    git(project, "worktree", "add", "-q", str(tree))
+    places = Places(folders=(tree,), project=tree, program=state, session=state / "session")
+    tool = RunCommand(sandbox=Sandbox("auto", places, offered=Mechanism(shell.kind, "")))
+    line = f"echo x > y; {GIT} add y && {GIT} commit -qm inner; echo x >> {project}/.git/config"
+    text = (await tool.run(json.dumps({"command": line}), Call(Workspace(tree), (), state / "session"))).text
+    assert "inner" in git(tree, "log", "--oneline"), text
+    assert "\nx\n" not in (project / ".git" / "config").read_text()
+    assert common_git_folder(tree) == project / ".git"
+    other = shell.place.place / "liar"
+    other.mkdir()
+    (other / ".git").write_text(f"gitdir: {project}/.git/worktrees/worktree\n")
+    assert common_git_folder(other) is None
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
+    places = Places(folders=(tmp_path,), project=tmp_path, program=tmp_path / "state", session=tmp_path / "state")
+    command, workspace = json.dumps({"command": "true", "outside": True}), Workspace(tmp_path)
+    for choice, offered, trouble in (("auto", NONE, "the kernel says no"), ("off", Mechanism("landlock", ""), "")):
+        sandbox = Sandbox(choice, places, offered=offered)  # type: ignore[arg-type]
+        assert (sandbox.confines, sandbox.trouble) == (False, trouble)
+        # Outside of what is not there is nothing that would be asked about apart.
+        assert not RunCommand(sandbox=sandbox).access(command, workspace)[0].outside
+    with pytest.raises(ToolFailure, match=r"Commands may run in a sandbox only.*the kernel says no"):
+        RunCommand(sandbox=Sandbox("required", places, offered=NONE)).access(command, workspace)
+
+
+@pytest.mark.skipif(not kinds(), reason="there is no sandbox here")
+async def test_a_home_as_project_keeps_its_start_files_and_keys(outside: Outside) -> None:
+    (outside.home / ".bashrc").write_text("alias x=y\n")
+    (outside.home / "work").mkdir()
+    session = outside.state / "session"
+    places = Places(
+        folders=(outside.home,), project=outside.home, program=outside.state, session=session, home=outside.home
+    )
+    line = "echo evil >> .bashrc; echo evil > .zshrc; cat .ssh/id_ed25519; echo work > work/notes.txt"
+    for kind in kinds():
+        tool = RunCommand(sandbox=Sandbox("auto", places, offered=Mechanism(kind, "")))
+        text = (await tool.run(json.dumps({"command": line}), Call(Workspace(outside.home), (), session))).text
+        assert "SECRET" not in text
+        assert (outside.home / ".bashrc").read_text() == "alias x=y\n"
+        assert not (outside.home / ".zshrc").exists()
+        assert (outside.home / "work" / "notes.txt").read_text() == "work\n"
+
+
+def test_the_test_place_is_seen_by_commands() -> None:
+    """What lies among temporary files is hidden anyway: nothing could be shown there."""
+    assert not str(ROOT).startswith("/tmp/")

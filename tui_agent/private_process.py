@@ -1,0 +1,40 @@
+"""Keeping this process to itself: no other process of the user reads its memory, nor its keys in ``/proc``."""
+
+import contextlib
+import ctypes
+import sys
+from pathlib import Path
+from typing import Final
+
+from tui_agent.tools.shell.environment import is_secret
+
+_PR_SET_DUMPABLE: Final = 4
+_ENVIRONMENT_START, _ENVIRONMENT_END = 47, 48
+"""Places of the two addresses in proc_pid_stat(5), counted from behind the program's name."""
+
+
+def keep_private() -> None:
+    """Make this process one that cannot be traced or dumped, and wipe secrets from what the system shows of its start.
+
+    `os.environ` keeps them; a program that is started without an environment of its own gets them empty. Linux only;
+    where the system refuses, nothing changes. The user's own root can still read everything.
+    """
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        _wipe_environment()
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _wipe_environment() -> None:
+    """Overwrite the values of secret variables in the block that the kernel laid out when the program was started."""
+    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    start, end = int(fields[_ENVIRONMENT_START]), int(fields[_ENVIRONMENT_END])
+    if not 0 < start < end:
+        return
+    place = start
+    for entry in ctypes.string_at(start, end - start).split(b"\0"):
+        name, _, value = entry.partition(b"=")
+        if value and is_secret(name.decode(errors="replace")):
+            ctypes.memset(place + len(name) + 1, 0, len(value))
+        place += len(entry) + 1

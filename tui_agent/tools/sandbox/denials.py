@@ -1,0 +1,43 @@
+"""What the model is told of a command that failed, it seems, because of the sandbox."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tui_agent.tools.gate.workspace import shown
+
+_FILES: Final = re.compile(
+    r"read-only file system|permission denied|operation not permitted|EROFS|EACCES|EPERM|PermissionError", re.IGNORECASE
+)
+_NETWORK: Final = re.compile(
+    r"could not resolve|couldn't resolve|temporary failure in name resolution|name or service not known"
+    r"|network is unreachable|no route to host|ENETUNREACH|EAI_AGAIN|ENOTFOUND|getaddrinfo|nodename nor servname"
+    r"|failed to establish a new connection|unable to resolve|dial tcp|could not connect|failed to connect",
+    re.IGNORECASE,
+)
+
+
+def denial_note(output: str, rules: str) -> list[str]:
+    """A note where the end of what a failed command printed looks like the sandbox; `rules` say what it allows."""
+    files, network = _FILES.search(output), _NETWORK.search(output)
+    if not files and not network:
+        return []
+    what = "no network" if network and not files else "a place it may not touch" if not network else "its bounds"
+    note = (
+        f"[the sandbox may be why it failed ({what}): {shown(rules, 2_000)}. If the command has to do more, call again "
+        "with `outside` set, and the user is asked; do not try to get round it]"
+    )
+    return [note]
+
+
+def taken_back_note(paths: Sequence[Path], aside: Path) -> list[str]:
+    """A note about guarded files that were put back as they had been."""
+    if not paths:
+        return []
+    listed = ", ".join(shown(str(path), 300) for path in paths[:10])
+    note = (
+        f"[it changed what no command may change, and that was put back: {listed}; what it wrote is kept in "
+        f"{shown(str(aside))}. These files are guarded: use write_file or `outside`, and the user is asked]"
+    )
+    return [note]

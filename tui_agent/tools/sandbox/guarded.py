@@ -1,0 +1,113 @@
+"""What no command may change and what none may read.
+
+Guarded are the files of the gate's table, which make something else run: a shell, an editor, git or an agent reads them
+later and does what they say, outside of the sandbox. Secret are files that grant access elsewhere.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from tui_agent.tools.gate.guarded import GUARDED_NAMES, GUARDED_PLACES, INSTRUCTION_FILES
+
+IN_EVERY_FOLDER: Final = (
+    *INSTRUCTION_FILES,
+    *sorted(name for name in GUARDED_NAMES if name.startswith(".") and name != ".git"),
+    *("/".join(place) for place in GUARDED_PLACES if place[0].startswith(".")),
+)
+"""Guarded in every folder that a command may write in, by their paths in it. What a `.git` holds: `IN_GIT`."""
+IN_HOME: Final = (
+    *(".xsessionrc", ".pam_environment", ".config/environment.d", "bin", ".config/pip", ".pip", ".cargo/config"),
+    *(".cargo/bin", ".config/nvim", ".emacs", ".emacs.d", ".gdbinit"),
+)
+"""Guarded besides in the user's home, where that is a folder that a command may write in."""
+IN_GIT: Final = ("config", "config.worktree", "hooks", "commondir", "info/attributes")
+"""Guarded in a folder of git: they name programs, or another place to read such names from. The rest, such as the
+objects and the index, is written by every commit."""
+
+SECRETS: Final = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".pgpass", ".my.cnf", ".pypirc", ".npmrc"),
+    *(".git-credentials", ".config/git/credentials", ".config/gcloud", ".config/gh", ".config/hub", ".config/glab-cli"),
+    *(".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".terraform.d/credentials.tfrc.json"),
+    *(".vault-token", ".config/op", ".config/rclone", ".config/sops", ".config/doctl", ".fly", ".s3cfg", ".boto"),
+    *(
+        ".password-store",
+        ".local/share/keyrings",
+        ".local/share/kwalletd",
+        ".oci",
+        ".ibmcloud",
+        ".heroku",
+        ".m2/settings.xml",
+    ),
+    *(
+        ".mozilla",
+        ".thunderbird",
+        ".config/google-chrome",
+        ".config/chromium",
+        ".config/BraveSoftware",
+        ".config/microsoft-edge",
+    ),
+    *(".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history"),
+    *(".local/share/fish", ".claude", ".claude.json", ".codex", ".gemini", ".config/anthropic", ".anthropic"),
+    *("Library/Keychains", "Library/Application Support/Google/Chrome", "Library/Application Support/Firefox"),
+)
+"""Paths in the user's home that no command may read."""
+
+_REPOSITORIES = 50
+"""Nested folders of git that are looked at."""
+
+
+def secrets(home: Path) -> list[Path]:
+    """The secret files and folders of a home that are there, links resolved."""
+    found = (Path(os.path.realpath(home / name)) for name in SECRETS if os.path.lexists(home / name))
+    return [path for path in dict.fromkeys(found) if path.exists()]
+
+
+def guarded(folder: Path, home: Path) -> Iterator[Path]:
+    """The paths in a writable folder that are guarded, whether they are there or not."""
+    names = dict.fromkeys((*IN_EVERY_FOLDER, *(IN_HOME if folder == home else ())))
+    yield from (folder / name for name in names)
+    repository = folder / ".git"
+    if repository.is_dir() and not repository.is_symlink():
+        yield from guarded_in_git(repository)
+    else:
+        yield repository
+
+
+def guarded_in_git(repository: Path) -> Iterator[Path]:
+    """The guarded paths in a folder of git, those of its submodules and worktrees among them."""
+    for place in (repository, *_below(repository / "modules"), *_below(repository / "worktrees")):
+        yield from (place / name for name in IN_GIT)
+
+
+def is_git_folder(folder: Path) -> bool:
+    """Whether this is itself what a `.git` is to a working tree."""
+    return (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir()
+
+
+def _below(folder: Path) -> Iterable[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in islice(entries, _REPOSITORIES) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return ()
+
+
+def common_git_folder(project: Path) -> Path | None:
+    """The folder of git that a worktree shares with others, where that names this worktree as its own; else None.
+
+    What stands in the project alone is not believed: it could name any folder.
+    """
+    link = project / ".git"
+    try:
+        if link.is_symlink() or not link.is_file() or link.stat().st_size > 4096:
+            return None
+        own = Path(os.path.realpath(project / link.read_text().partition("gitdir:")[2].strip()))
+        if own.parent.name != "worktrees" or not is_git_folder(own.parent.parent):
+            return None
+        named = (own / "gitdir").read_text().strip()
+    except (OSError, ValueError):
+        return None
+    return own.parent.parent if os.path.realpath(named) == os.path.realpath(link) else None

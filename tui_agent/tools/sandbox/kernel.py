@@ -1,0 +1,161 @@
+"""System calls of Linux that Python does not offer: namespaces, mounts, capabilities, Landlock, seccomp.
+
+Each raises OSError with the kernel's error number. The launcher imports this at its start, with nothing but the
+standard library, and calls it in processes with one thread.
+"""
+
+import ctypes
+import os
+import platform
+import struct
+from collections.abc import Sequence
+
+CLONE_NEWNS = 0x0002_0000
+CLONE_NEWIPC = 0x0800_0000
+CLONE_NEWUSER = 0x1000_0000
+CLONE_NEWPID = 0x2000_0000
+CLONE_NEWNET = 0x4000_0000
+
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REC = 0x4000
+MS_PRIVATE = 0x4_0000
+
+ATTR_RDONLY = 0x1
+ATTR_NOSUID = 0x2
+ATTR_NODEV = 0x4
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+_AT_FDCWD = -100
+_AT_SYMLINK_NOFOLLOW = 0x100
+_AT_EMPTY_PATH = 0x1000
+_AT_RECURSIVE = 0x8000
+_OPEN_TREE_CLONE = 0x1
+_OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+_MOVE_MOUNT_F_EMPTY_PATH = 0x4
+
+# Numbers from 424 on are the same on every architecture.
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_BY_MACHINE = {"x86_64": {"capset": 126, "seccomp": 317}, "aarch64": {"capset": 91, "seccomp": 277}}
+_CAPABILITY_VERSION_3 = 0x2008_0522
+_LAST_CAPABILITY = 40
+_LANDLOCK_VERSION = 1
+_LANDLOCK_PATH_BENEATH = 1
+_SECCOMP_SET_MODE_FILTER = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def machine() -> str:
+    """The architecture as the tables of system calls name it."""
+    return platform.machine()
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces that `flags` name for new ones; see unshare(2)."""
+    _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    """See mount(2)."""
+    given = [ctypes.c_char_p(os.fsencode(text)) for text in (source, target, kind)]
+    data = ctypes.c_char_p(options.encode()) if options else None
+    _check(_libc.mount(*given, ctypes.c_ulong(flags), data), f"mount {target}")
+
+
+def clone_tree(path: str) -> int:
+    """A descriptor of a copy of the mounts at `path`, not yet attached anywhere; see open_tree(2)."""
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE | _AT_SYMLINK_NOFOLLOW
+    return _call(_OPEN_TREE, f"open_tree {path}", _AT_FDCWD, os.fsencode(path), flags)
+
+
+def attach(tree: int, path: str) -> None:
+    """Put what `clone_tree` gave at `path`."""
+    _call(_MOVE_MOUNT, f"move_mount {path}", tree, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
+
+
+def set_attributes(place: int | str, added: int, removed: int = 0, *, below: bool = True) -> None:
+    """Change a mount's attributes, and with `below` those of the mounts under it; see mount_setattr(2)."""
+    change = ctypes.create_string_buffer(struct.pack("=QQQQ", added, removed, 0, 0), 32)
+    deep = _AT_RECURSIVE if below else 0
+    if isinstance(place, int):
+        _call(_MOUNT_SETATTR, "mount_setattr", place, b"", _AT_EMPTY_PATH | deep, change, 32)
+    else:
+        _call(_MOUNT_SETATTR, f"mount_setattr {place}", _AT_FDCWD, os.fsencode(place), deep, change, 32)
+
+
+def prctl(option: int, value: int = 0) -> None:
+    """See prctl(2)."""
+    _check(_libc.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))), f"prctl {option}")
+
+
+def keep_capabilities(kept: Sequence[int]) -> None:
+    """Give up every capability but these, also as what a program that is started could get back."""
+    for capability in range(_LAST_CAPABILITY + 1):
+        if capability not in kept:
+            try:
+                prctl(PR_CAPBSET_DROP, capability)
+            except OSError:
+                continue  # not known to this kernel, or given up before
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    mask = sum(1 << capability for capability in kept)
+    low, high = mask & 0xFFFF_FFFF, mask >> 32
+    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
+    data = ctypes.create_string_buffer(struct.pack("=IIIIII", low, low, 0, high, high, 0), 24)
+    _call(_BY_MACHINE[machine()]["capset"], "capset", header, data)
+
+
+def landlock_version() -> int:
+    """The ABI of Landlock here; 0 where there is none."""
+    try:
+        return _call(_LANDLOCK_CREATE, "landlock", None, 0, _LANDLOCK_VERSION)
+    except OSError:
+        return 0
+
+
+def landlock_ruleset(files: int, network: int, scoped: int, version: int) -> int:
+    """A descriptor of a new ruleset that handles these access rights; see landlock_create_ruleset(2)."""
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    attributes = ctypes.create_string_buffer(struct.pack("=QQQ", files, network, scoped)[:size], size)
+    return _call(_LANDLOCK_CREATE, "landlock_create_ruleset", attributes, size, 0)
+
+
+def landlock_allow(ruleset: int, path: int, rights: int) -> None:
+    """Allow these rights on what the descriptor `path` refers to and all below it."""
+    rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, path), 12)
+    _call(_LANDLOCK_ADD, "landlock_add_rule", ruleset, _LANDLOCK_PATH_BENEATH, rule, 0)
+
+
+def landlock_restrict(ruleset: int) -> None:
+    """Put this process under the ruleset, for good."""
+    _call(_LANDLOCK_RESTRICT, "landlock_restrict_self", ruleset, 0)
+
+
+def seccomp(program: bytes) -> None:
+    """Filter the system calls of this process from now on by a BPF program."""
+    code = ctypes.create_string_buffer(program, len(program))
+    header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)), 16)
+    _call(_BY_MACHINE[machine()]["seccomp"], "seccomp", _SECCOMP_SET_MODE_FILTER, 0, header)
+
+
+def _call(number: int, name: str, *arguments: object) -> int:
+    # Every whole number is passed as a word: ctypes would pass 32 bits and leave the rest of the register as it was.
+    words = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    return _check(_libc.syscall(ctypes.c_long(number), *words), name)
+
+
+def _check(result: int, name: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result

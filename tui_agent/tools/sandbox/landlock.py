@@ -1,0 +1,93 @@
+"""Landlock: what a command may do to files, kept by the kernel, without any right to ask for it.
+
+Landlock allows; it cannot take back. Where the mounts already say what is hidden and what is read-only, it stands
+behind them. Where there are no namespaces it stands alone: everything that is readable is then named, one entry at a
+time on the way to what is hidden. Modes, owners and times of files are outside of what it can refuse.
+See docs.kernel.org/userspace-api/landlock.html.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tui_agent.tools.sandbox import kernel
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_ALL_OF_FIRST: Final = (1 << 13) - 1
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
+_ABSTRACT_SOCKETS, _SIGNALS = 1 << 0, 1 << 1
+
+_OF_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
+"""Names in ``/dev`` that every program expects and that lead nowhere."""
+
+
+def restrict(readable: Iterable[str], writable: Sequence[str], *, network: bool) -> None:
+    """Put this process and all it starts under Landlock, for good: to be called after `kernel.PR_SET_NO_NEW_PRIVS`.
+
+    What does not exist is passed over. Raises OSError where there is no Landlock.
+    """
+    version = kernel.landlock_version()
+    files = _ALL_OF_FIRST
+    for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
+        files |= right if version >= since else 0
+    ports = 0 if network or version < 4 else _BIND_TCP | _CONNECT_TCP
+    ruleset = kernel.landlock_ruleset(files, ports, _ABSTRACT_SOCKETS | _SIGNALS if version >= 6 else 0, version)
+    try:
+        # Names of files may be seen everywhere: listing a folder cannot be refused for a part of it.
+        _allow(ruleset, "/", files & _READ_DIR)
+        for path in readable:
+            _allow(ruleset, path, files & (_EXECUTE | _READ_FILE | _READ_DIR))
+        for path in writable:
+            _allow(ruleset, path, files)
+        for name in DEVICES:
+            _allow(ruleset, f"/dev/{name}", files & (_READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV))
+        kernel.landlock_restrict(ruleset)
+    finally:
+        os.close(ruleset)
+
+
+def readable_without(hidden: Iterable[str]) -> list[str]:
+    """What to name so that everything can be read but `hidden`."""
+    return [path for path in beside("/", hidden) if path not in {"/", "/dev", "/proc"}] + _PROCESS
+
+
+def beside(folder: str, hidden: Iterable[str]) -> list[str]:
+    """What to name to mean a folder without what is `hidden` in it: the entries beside each step on the way there."""
+    steps: dict[str, set[str]] = {folder: set()} if folder == "/" else {}
+    for path in hidden:
+        while path != folder and path.startswith(folder.rstrip("/") + "/"):
+            path, name = os.path.split(path)
+            steps.setdefault(path, set()).add(name)
+    named = [] if steps else [folder]
+    for place, names in steps.items():
+        try:
+            entries = os.listdir(place)
+        except OSError:
+            continue
+        named += [os.path.join(place, entry) for entry in entries if entry not in names]
+    return named
+
+
+_PROCESS: Final = ["/proc"]
+"""Of other processes Landlock itself hides what a debugger would see."""
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            rights &= _OF_FILES
+        if rights:
+            kernel.landlock_allow(ruleset, place, rights)
+    except OSError as error:
+        if error.errno != errno.EBADFD:  # what is on no file system, such as a pipe, is not handled by Landlock
+            raise
+    finally:
+        os.close(place)

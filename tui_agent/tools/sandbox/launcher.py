@@ -1,0 +1,383 @@
+"""The process that starts commands. It is small and has one thread, so that it may fork and change what it is.
+
+``launcher.py KIND`` serves requests on its standard input, a socket, until that closes: then it ends everything it
+has started, and itself. The kinds:
+
+- ``plain``: commands run as they are.
+- ``offline``, ``online``: commands run in a user, process and IPC namespace of the launcher's own, each with a mount
+  namespace for itself; offline with a network that has only a loopback interface. All share the process namespace, so
+  one command can reach and end what another left running, and all of it ends with the launcher, whatever it did.
+
+A request is its length (4 bytes, network order), with two descriptors beside it (the command's output and a socket for
+what is told about it), then JSON: `Request`. About each command is told, one JSON object a line: that it started or
+failed to, and how it ended; the socket closes when nothing of it is left. ``T`` asks all its processes to end, ``K``
+ends them by force, as does closing the socket.
+
+Each command has a keeper: a process that adopts whatever its children leave behind (``PR_SET_CHILD_SUBREAPER``), so
+that nothing gets away by forking twice. In its namespaces the keeper holds all rights; the command holds none.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from typing import Final, NamedTuple, NoReturn
+
+from tui_agent.tools.sandbox import kernel, landlock, mounts
+from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, command_filter
+
+KINDS: Final = ("plain", "offline", "online")
+
+_NETWORK_FAMILIES: Final = (AF_INET, AF_INET6, AF_NETLINK)
+_CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID = 0, 1, 3, 4, 5, 6, 7
+_FILE_CAPABILITIES: Final = (_CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID)
+"""What root keeps: rights over files and users, which the mounts and Landlock bound."""
+_SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x41
+_SWEEPS: Final = 200
+_LONGEST = 64 * 1024 * 1024
+
+
+class Request(NamedTuple):
+    """A command to start. Paths are real ones.
+
+    `confined`: under the filter of system calls and Landlock, with no right beyond. `mounts`: the namespaces' view is
+    built; else Landlock alone keeps the files. `network`: sockets of the network may be made.
+    """
+
+    arguments: list[str]
+    folder: str
+    environment: dict[str, str]
+    confined: bool = False
+    mounts: bool = False
+    network: bool = False
+    writable: list[str] = []  # noqa: RUF012 - a tuple's default, never changed
+    readonly: list[str] = []  # noqa: RUF012
+    hidden: list[str] = []  # noqa: RUF012
+    temporary: str = ""
+
+
+def main(kind: str) -> None:
+    """Serve requests until the program that asked for this process is gone."""
+    control = socket.socket(fileno=0)
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if kind == "plain":
+        _serve(control)
+        return
+    try:
+        server = _in_namespaces(network=kind == "online")
+    except OSError as error:
+        control.sendall(_line(refused=error.errno, why=error.strerror))
+        return
+    if server:
+        control.close()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.wait()
+        return
+    _serve(control)
+
+
+def _in_namespaces(*, network: bool) -> int:
+    """Fork a process that is the first of its namespaces: 0 in that one, its id in this one, which outlives it."""
+    ready, go, alive = os.pipe(), os.pipe(), os.pipe()
+    between = os.fork()
+    if between == 0:
+        try:
+            os.close(alive[1])
+            flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC
+            kernel.unshare(flags | (0 if network else kernel.CLONE_NEWNET))
+            os.write(ready[1], b"\0")
+            if os.read(go[0], 1) != b"\0":
+                os._exit(1)
+            first = os.fork()
+        except OSError as error:
+            os.write(ready[1], struct.pack("B", error.errno or 1))
+            os._exit(1)
+        if first == 0:
+            for end in (*ready, *go):
+                os.close(end)
+            _become_first(network=network, adopted=alive[0])
+            return 0
+        os._exit(0)
+    for end in (ready[1], go[0], alive[0]):
+        os.close(end)
+    said = os.read(ready[0], 1)
+    number = said[0] if said else 1
+    if number == 0:
+        try:
+            _map_users(between)
+            os.write(go[1], b"\0")
+        except OSError as error:
+            number = error.errno or 1
+    os.close(go[1])
+    os.waitpid(between, 0)
+    os.close(alive[1])
+    if number:
+        raise OSError(number, f"new namespaces: {os.strerror(number)}")
+    return between
+
+
+def _become_first(*, network: bool, adopted: int) -> None:
+    """Die with the launcher, and make the loopback interface work. `adopted` can be read once that is the parent."""
+    os.read(adopted, 1)
+    os.close(adopted)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    if not network:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP_RUNNING))
+
+
+def _map_users(process: int) -> None:
+    """Let users be who they are: all of them where this process may say so, else only its own."""
+    whole = [line.split() for line in _text("/proc/self/uid_map").splitlines()]
+    if os.geteuid() == 0:
+        users = "".join(f"{inside} {inside} {count}\n" for inside, _, count in whole)
+        groups = [line.split() for line in _text("/proc/self/gid_map").splitlines()]
+        with contextlib.suppress(OSError):
+            _write(f"/proc/{process}/gid_map", "".join(f"{inside} {inside} {count}\n" for inside, _, count in groups))
+            _write(f"/proc/{process}/uid_map", users)
+            return
+    _write(f"/proc/{process}/setgroups", "deny")
+    _write(f"/proc/{process}/gid_map", f"{os.getegid()} {os.getegid()} 1")
+    _write(f"/proc/{process}/uid_map", f"{os.geteuid()} {os.geteuid()} 1")
+
+
+def _serve(control: socket.socket) -> None:
+    """Start commands until the socket closes; then end what they left."""
+    # Those that ended are forgotten by the system, the orphans of a keeper that was killed among them.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    control.sendall(_line(ready=True))
+    while True:
+        head, descriptors = _receive(control)
+        if not head:
+            break
+        size = struct.unpack("!I", head)[0]
+        data = _exactly(control, size) if size <= _LONGEST else b""
+        if len(descriptors) != 2 or not data:
+            break
+        output, status = descriptors
+        if os.fork() == 0:
+            control.close()
+            _keep(Request(**json.loads(data)), output, socket.socket(fileno=status))
+        os.close(output)
+        os.close(status)
+    _end_all()
+
+
+def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
+    """The head of a request and its descriptors; nothing where the socket was closed."""
+    try:
+        head, beside, _, _ = control.recvmsg(4, socket.CMSG_SPACE(8), socket.MSG_CMSG_CLOEXEC)
+    except OSError:
+        return b"", []
+    descriptors = [
+        number
+        for level, kind, data in beside
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+        for number in struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
+    ]
+    return (head + _exactly(control, 4 - len(head)) if head else b""), descriptors
+
+
+def _exactly(control: socket.socket, size: int) -> bytes:
+    pieces = []
+    while size:
+        piece = control.recv(min(size, 1 << 20))
+        if not piece:
+            return b""
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def _keep(request: Request, output: int, status: socket.socket) -> NoReturn:
+    """Start a command and stay with it until nothing of it is left."""
+    try:
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.setsid()
+        woken = _wake_on_children()
+        command = _start(request, output, status)
+        os.close(output)
+        if command:
+            _follow(command, status, woken)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            status.sendall(_line(failed=getattr(error, "errno", None) or 5, why=f"{type(error).__name__}: {error}"))
+        _end_all()
+    os._exit(0)
+
+
+def _wake_on_children() -> int:
+    """A descriptor that can be read when a child has ended."""
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    return woken
+
+
+def _start(request: Request, output: int, status: socket.socket) -> int:
+    """Start the command and tell of it: its process id, or 0 where it could not be started."""
+    if request.mounts:
+        kernel.unshare(kernel.CLONE_NEWNS)
+        mounts.build(request.writable, request.readonly, request.hidden, request.temporary)
+    # From here on no other process of the user looks into this one, which holds rights that they do not.
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    told, tell = os.pipe2(os.O_CLOEXEC)
+    command = os.fork()
+    if command == 0:
+        _become(request, output, tell)
+    os.close(tell)
+    with os.fdopen(told, "rb") as stream:
+        problem = stream.read()
+    if problem:
+        os.waitpid(command, 0)
+        number, _, why = problem.decode(errors="replace").partition(" ")
+        status.sendall(_line(failed=int(number), why=why))
+        return 0
+    status.sendall(_line(started=True))
+    return command
+
+
+def _become(request: Request, output: int, tell: int) -> NoReturn:
+    """Be the command."""
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.chdir(request.folder)
+        if request.confined:
+            _confine(request)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.execve(request.arguments[0], request.arguments, request.environment)  # noqa: S606 - as it was asked for
+    except BaseException as error:
+        text = f"{getattr(error, 'errno', None) or 5} {getattr(error, 'strerror', None) or error}"
+        os.write(tell, text.encode(errors="replace"))
+    os._exit(127)
+
+
+def _confine(request: Request) -> None:
+    """Give up every right that the command shall not have."""
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.keep_capabilities(_FILE_CAPABILITIES if os.geteuid() == 0 else ())
+    if kernel.landlock_version():
+        private = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"] if request.mounts else [request.temporary]  # noqa: S108
+        readable = ["/"] if request.mounts else [*landlock.readable_without(request.hidden), *request.readonly]
+        writable = request.writable
+        if not request.mounts:
+            writable = [path for folder in writable for path in landlock.beside(folder, request.hidden)]
+        landlock.restrict(readable, [*writable, *private], network=request.network or request.mounts)
+    kernel.seccomp(command_filter(_NETWORK_FAMILIES if request.network or request.mounts else ()))
+
+
+def _follow(command: int, status: socket.socket, woken: int) -> None:
+    """Tell how the command ended and, at last, that nothing of it is left; do what is asked meanwhile."""
+    while True:
+        ready, _, _ = select.select([status.fileno(), woken], [], [])
+        if woken in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(woken, 4096)
+        if status.fileno() in ready:
+            asked = _asked(status)
+            if asked == b"T":
+                _signal_all(signal.SIGTERM)
+            else:
+                _end_all(command, status)
+                return
+        nothing_left, ended = _reap(command)
+        if ended is not None:
+            with contextlib.suppress(OSError):
+                status.sendall(_line(exit=ended, left=[] if nothing_left else descendants()))
+        if nothing_left:
+            return
+
+
+def _asked(status: socket.socket) -> bytes:
+    try:
+        return status.recv(1)
+    except OSError:
+        return b""
+
+
+def _reap(command: int) -> tuple[bool, int | None]:
+    """Take note of what has ended: whether nothing is left, and the exit code of `command` if it was among it."""
+    code = None
+    while True:
+        try:
+            process, found = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return True, code
+        if process == 0:
+            return False, code
+        if process == command:
+            code = os.waitstatus_to_exitcode(found)
+
+
+def _end_all(command: int = 0, status: socket.socket | None = None) -> None:
+    """End every process below this one by force, and tell of it where somebody still listens."""
+    for _ in range(_SWEEPS):
+        _signal_all(signal.SIGKILL)
+        nothing_left, ended = _reap(command)
+        if status is not None and ended is not None:
+            with contextlib.suppress(OSError):
+                status.sendall(_line(exit=ended, left=[]))
+        if nothing_left:
+            break
+        time.sleep(0.001)
+
+
+def _signal_all(number: int) -> None:
+    for process in descendants():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
+
+
+def descendants() -> list[int]:
+    """The living processes below this one, as this process's namespace numbers them."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            fields = _text(f"/proc/{entry}/stat").rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(entry) if fields[0] not in "ZX" else -int(entry))
+    found: list[int] = []
+    waiting = [os.getpid()]
+    while waiting:
+        below = children.pop(waiting.pop(), [])
+        found += [process for process in below if process > 0]
+        waiting += map(abs, below)
+    return sorted(found)
+
+
+def _line(**told: object) -> bytes:
+    return json.dumps(told).encode() + b"\n"
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        return stream.read()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,233 @@
+"""Starting commands through a launcher (see `launcher`): this program's side of it. Linux only."""
+
+import asyncio
+import atexit
+import contextlib
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from tui_agent.tools.sandbox.launcher import Request
+
+AVAILABLE: Final = sys.platform == "linux"
+"""Whether this system has what a launcher needs."""
+
+_SO_PASSCRED, _SCM_CREDENTIALS = 16, 2
+_PATIENCE_S: Final = 20.0
+_ENDING_S: Final = 2.0
+_BOOT: Final = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from tui_agent.tools.sandbox.launcher import main; "
+    "main(sys.argv[1])"
+)
+
+
+class Refused(OSError):
+    """The kernel refuses what this kind of launcher needs."""
+
+
+class LaunchedChild:
+    """A command that a launcher was asked to start, with everything it starts. To be made on the event loop."""
+
+    def __init__(self, status: socket.socket) -> None:
+        self.pid = 0
+        """The process that keeps the command, as this program's system numbers it; 0 before it has started."""
+        self.exit_code: int | None = None
+        self.left: tuple[int, ...] = ()
+        """What the command had left running when it ended, as its own namespace numbers processes."""
+        self.exited = asyncio.Event()
+        self.gone = asyncio.Event()
+        """Nothing of it is left."""
+        self._loop = asyncio.get_running_loop()
+        self._started: asyncio.Future[None] = self._loop.create_future()
+        self._status = status
+        self._unread = b""
+        status.setblocking(False)
+        self._loop.add_reader(status, self._read)
+
+    async def started(self) -> None:
+        """Wait until it runs. Raises OSError where it could not be started."""
+        await asyncio.shield(self._started)
+
+    def terminate(self) -> None:
+        """Ask all of its processes to end."""
+        self._say(b"T")
+
+    def kill(self) -> None:
+        """End all of its processes by force; `gone` tells when that is done."""
+        self._say(b"K")
+
+    async def wait_until_gone(self) -> None:
+        """Wait until nothing of it is left."""
+        await self.gone.wait()
+
+    def _say(self, word: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._status.send(word)
+
+    def _read(self) -> None:
+        try:
+            data, beside, _, _ = self._status.recvmsg(65_536, socket.CMSG_SPACE(12))
+        except BlockingIOError:
+            return
+        except OSError:
+            data, beside = b"", []
+        for level, kind, value in beside:
+            if (level, kind) == (socket.SOL_SOCKET, _SCM_CREDENTIALS) and not self.pid:
+                (self.pid,) = struct.unpack("i", value[:4])
+        if not data:
+            self._ended()
+            return
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            self._told(json.loads(line))
+
+    def _told(self, told: dict[str, Any]) -> None:
+        if "started" in told and not self._started.done():
+            self._started.set_result(None)
+        elif "failed" in told:
+            self._fail(OSError(told["failed"], told["why"]))
+            self._ended()
+        elif "exit" in told:
+            self.exit_code, self.left = told["exit"], tuple(told["left"])
+            self.exited.set()
+
+    def _fail(self, error: OSError) -> None:
+        if not self._started.done():
+            self._started.set_exception(error)
+            self._started.exception()  # whoever does not wait for the start need not hear of it
+
+    def _ended(self) -> None:
+        """Nothing is left, or the keeper was ended by force and with it, where namespaces allow, all the rest."""
+        self._fail(OSError(0, "the process that starts commands has ended"))
+        if self.exit_code is None:
+            self.exit_code = -9
+        if self._status.fileno() >= 0:
+            self._loop.remove_reader(self._status)
+            self._status.close()
+        self.exited.set()
+        self.gone.set()
+
+
+class Launcher:
+    """One kind of launcher. Its process starts when it is first needed, and again if somebody ended it. Thread-safe."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process is there already."""
+        return self._control is not None and self._process is not None and self._process.returncode is None
+
+    def ready(self) -> None:
+        """Have the process running; the first time this takes some 50 ms. Raises OSError, `Refused` among them."""
+        with self._lock:
+            if self._control is None or self._process is None or self._process.poll() is not None:
+                self._stop()
+                self._start()
+
+    def launch(self, request: Request, output: int) -> socket.socket:
+        """Ask for a command, whose output goes to `output`: the socket over which is told about it.
+
+        Raises OSError, and ValueError for text that no command line can hold.
+        """
+        _check(request)
+        data = json.dumps(request._asdict()).encode()
+        ours, theirs = socket.socketpair()
+        try:
+            ours.setsockopt(socket.SOL_SOCKET, _SO_PASSCRED, 1)
+            self.ready()
+            try:
+                self._send(data, output, theirs)
+            except OSError:
+                self.close()
+                self.ready()
+                self._send(data, output, theirs)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return ours
+
+    def close(self) -> None:
+        """End the process, and with it all that it started."""
+        with self._lock:
+            self._stop()
+
+    def _send(self, data: bytes, output: int, status: socket.socket) -> None:
+        with self._lock:
+            if self._control is None:
+                raise BrokenPipeError
+            socket.send_fds(self._control, [struct.pack("!I", len(data))], [output, status.fileno()])
+            self._control.sendall(data)
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        package = str(Path(__file__).resolve().parents[3])
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _BOOT, package, self._kind],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                start_new_session=True,
+            )
+            ours.settimeout(_PATIENCE_S)
+            _check_answer(ours.recv(4096))
+            ours.settimeout(None)
+        except BaseException:
+            ours.close()
+            self._stop()
+            raise
+        finally:
+            theirs.close()
+        self._control = ours
+
+    def _stop(self) -> None:
+        control, self._control = self._control, None
+        process, self._process = self._process, None
+        if control is not None:
+            control.close()
+        if process is not None:
+            try:
+                process.wait(_ENDING_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _check_answer(told: bytes) -> None:
+    answer = json.loads(told or b'{"refused": 0, "why": "it ended at once"}')
+    if "refused" in answer:
+        raise Refused(answer["refused"], answer["why"])
+
+
+def _check(request: Request) -> None:
+    texts = [*request.arguments, request.folder, *request.environment, *request.environment.values()]
+    if any("\0" in text for text in texts):
+        raise ValueError("embedded null byte")
+    for text in texts:
+        os.fsencode(text)
+
+
+launchers: Final = {kind: Launcher(kind) for kind in ("plain", "offline", "online")}
+"""The launchers of this program."""
+
+
+@atexit.register
+def close_all() -> None:
+    """End every launcher of this program, and with them all commands."""
+    for launcher in launchers.values():
+        launcher.close()

@@ -1,0 +1,324 @@
+"""The sandbox that commands run in: what this machine offers for one, and what a command may do in it.
+
+On Linux the program makes its own, with nothing to install: namespaces with a view of the files (`mounts`), behind
+it Landlock and a filter of system calls. Where the kernel gives namespaces to bubblewrap alone, that builds the view.
+Where it gives them to nobody, Landlock and the filter remain: then a command has no network at all, not even within
+itself, and may change modes, owners and times of the user's files. On macOS Seatbelt is used. Elsewhere there is none.
+
+The package `sandlock` (0.9) was weighed: it requires Linux 6.7 with Landlock 6 and works without namespaces, so that
+commands would have no processes and no localhost of their own.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from tui_agent.tools.sandbox import kernel
+from tui_agent.tools.sandbox.guard import Guard, Noted, contents
+from tui_agent.tools.sandbox.guarded import common_git_folder, guarded, guarded_in_git, is_git_folder, secrets
+from tui_agent.tools.sandbox.launcher import Request
+from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, launchers
+from tui_agent.tools.sandbox.other_systems import SEATBELT, bubblewrap, in_bubblewrap, in_seatbelt
+from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, command_filter, is_known
+
+Choice: TypeAlias = Literal["auto", "required", "off"]
+Kind: TypeAlias = Literal["namespaces", "bubblewrap", "landlock", "seatbelt", "none"]
+
+ASIDE: Final = "withheld"
+"""The folder, in a session's own, of what commands wrote where they may not."""
+_TRIAL_S: Final = 20.0
+_OUT_OF_TIME: Final = "it took too long"
+
+
+class Mechanism(msgspec.Struct, frozen=True):
+    """What confines commands on this machine. `detail` says what it consists of, or why there is nothing."""
+
+    kind: Kind
+    detail: str
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """The folders that a sandbox is about.
+
+    `folders`: where the session works. `project`: the root of its project, which may lie above. `program`: where this
+    program keeps everything (``TUI_AGENT_HOME``), of which only `shown` may be read. `session`: the session's own
+    folder. `home`: the user's.
+    """
+
+    folders: tuple[Path, ...]
+    project: Path
+    program: Path
+    session: Path
+    shown: tuple[Path, ...] = ()
+    home: Path = msgspec.field(default_factory=Path.home)
+
+
+_mechanism: Mechanism | None = None
+_looking = threading.Lock()
+
+
+def mechanism() -> Mechanism:
+    """What this machine offers. The first call tries it, which takes about 0.1 s: make it off the event loop."""
+    global _mechanism  # noqa: PLW0603 - it is the same for the whole process
+    with _looking:
+        if _mechanism is None:
+            _mechanism = _find()
+        return _mechanism
+
+
+def _find() -> Mechanism:
+    if sys.platform == "darwin":
+        if os.access(SEATBELT, os.X_OK):
+            return Mechanism("seatbelt", f"Seatbelt ({SEATBELT})")
+        return Mechanism("none", f"{SEATBELT} is missing")
+    if not AVAILABLE:
+        return Mechanism("none", f"there is none for {sys.platform}")
+    if not is_known():
+        return Mechanism("none", f"its filter of system calls is not made for {kernel.machine()}")
+    landlock = kernel.landlock_version()
+    behind = f"Landlock {landlock}, seccomp" if landlock else "seccomp"
+    # On a machine that is very busy a first trial may run out of time: that says nothing about the kernel.
+    why = _trial(_with_namespaces)
+    if why == _OUT_OF_TIME:
+        why = _trial(_with_namespaces)
+    if not why:
+        return Mechanism("namespaces", f"namespaces, {behind}")
+    if bubblewrap() and not (not_so := _trial(_with_bubblewrap)):
+        return Mechanism("bubblewrap", "bubblewrap, seccomp")
+    if bubblewrap():
+        why += f"; bubblewrap: {not_so}"
+    if landlock and not (not_so := _trial(_with_landlock)):
+        return Mechanism("landlock", f"{behind}, without network or namespaces ({why})")
+    return Mechanism("none", f"{why}; Landlock: {not_so if landlock else 'not in this kernel'}")
+
+
+class Sandbox:
+    """The sandbox of a session's commands, its subtasks' included.
+
+    `network`: commands may use the network in it. `offered`: what confines them, where that is not to be found out.
+    """
+
+    def __init__(
+        self, choice: Choice, places: Places, *, network: bool = False, offered: Mechanism | None = None
+    ) -> None:
+        self.choice: Choice = choice
+        self.places = places
+        self.network = network
+        self._offered = offered
+        self._temporary: Path | None = None
+        self._making = threading.Lock()
+        self._known: dict[Path, Noted] = {}
+        self._taken = 0
+
+    @property
+    def kind(self) -> Kind:
+        """What confines commands here. The first look takes about 0.1 s: take it off the event loop."""
+        return "none" if self.choice == "off" else (self._offered or mechanism()).kind
+
+    @property
+    def confines(self) -> bool:
+        """Whether commands are confined, unless they are let out of the sandbox one by one."""
+        return self.kind != "none"
+
+    @property
+    def trouble(self) -> str:
+        """Why commands are not confined although they should be; empty where they are, or need not be."""
+        return "" if self.choice == "off" or self.confines else (self._offered or mechanism()).detail
+
+    @property
+    def rules(self) -> str:
+        """What a command may do in it, in a few words."""
+        folders = ", ".join(map(str, self.places.folders))
+        network = "the network may be used" if self.network else "there is no network"
+        return f"a command may write in {folders} and in its temporary folder, except guarded files, and {network}"
+
+    def temporary(self) -> Path:
+        """The folder that commands have for temporary files, made when it is first asked for."""
+        with self._making:
+            if self._temporary is None:
+                self._temporary = Path(os.path.realpath(tempfile.mkdtemp(prefix="tui-agent-")))
+            return self._temporary
+
+    def request(
+        self, arguments: Sequence[str], folder: Path, environment: dict[str, str], *, read_only: bool = False
+    ) -> Request:
+        """How to start a command inside. Looks at folders: call it off the event loop."""
+        kind = self.kind
+        temporary = str(self.temporary())
+        inside = "/tmp" if kind in {"namespaces", "bubblewrap"} else temporary  # noqa: S108 - the view's own
+        writable = [] if read_only else [str(place) for place in self._writable()]
+        hidden = [str(path) for path in self._hidden() if str(path) not in writable]
+        fixed = [
+            str(path)
+            for path in self._guarded()
+            if path.exists() and not path.is_symlink() and not any(_is_at(str(path), place) for place in hidden)
+        ]
+        shown = [*self.places.shown, *_programs_among_temporary_files(environment.get("PATH", ""))]
+        if read_only:
+            shown += self._writable()
+        request = Request(
+            list(arguments),
+            str(folder),
+            {**environment, "TMPDIR": inside, "TMP": inside, "TEMP": inside},
+            confined=True,
+            mounts=kind == "namespaces",
+            network=self.network,
+            writable=[*writable, *self._anchors(writable, fixed)],
+            readonly=[*fixed, *(str(path) for path in shown if path.exists())],
+            hidden=hidden,
+            temporary=temporary,
+        )
+        if kind == "bubblewrap":
+            return in_bubblewrap(request, str(bubblewrap()), self._filter_file())
+        return request._replace(arguments=in_seatbelt(request)) if kind == "seatbelt" else request
+
+    def guard(self) -> Guard:
+        """What stands at guarded paths now. Reads files: call it off the event loop."""
+        return Guard(self._guarded(), self._writable(), frozen=self.kind != "landlock")
+
+    def take_back(self, guard: Guard) -> list[Path]:
+        """Undo what a command did to guarded files; the paths. Raises OSError. Call it off the event loop."""
+        self._taken += 1
+        return guard.take_back(self.places.session / ASIDE / str(self._taken), self._known)
+
+    def note_known(self) -> list[str]:
+        """What stands at guarded paths now was put there by the user's leave: no command's end takes it away.
+
+        There is nothing to tell of it.
+        """
+        for path in self._guarded():
+            if os.path.lexists(path) and (found := contents(path)) is not None:
+                self._known[path] = found
+        return []
+
+    def close(self) -> None:
+        """Remove the temporary folder."""
+        with self._making:
+            temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def _writable(self) -> list[Path]:
+        """The folders that may be written: those of the session, and the folder of git that they belong to."""
+        places = self.places
+        of_git = (places.project / ".git", common_git_folder(places.project))
+        found = [git for git in of_git if git is not None and not git.is_symlink() and is_git_folder(git)]
+        return [folder for folder in dict.fromkeys((*places.folders, *found)) if folder != folder.parent]
+
+    def _guarded(self) -> list[Path]:
+        home = Path(os.path.realpath(self.places.home))
+        found: list[Path] = []
+        for folder in self._writable():
+            found += guarded_in_git(folder) if is_git_folder(folder) else guarded(folder, home)
+        return list(dict.fromkeys(found))
+
+    def _anchors(self, writable: list[str], fixed: list[str]) -> list[str]:
+        """Folders on the way to a guarded path: one that is a mount of its own cannot be renamed together with it."""
+        above = {
+            str(parent)
+            for path in fixed
+            for folder in writable
+            if path.startswith(f"{folder}/")
+            for parent in Path(path).parents
+            if str(parent).startswith(f"{folder}/")
+        }
+        return sorted(above - set(writable) - set(fixed))
+
+    def _hidden(self) -> list[Path]:
+        return [*secrets(self.places.home), *([self.places.program] if self.places.program.exists() else [])]
+
+    def _filter_file(self) -> Path:
+        path = self.temporary().with_suffix(".filter")
+        if not path.exists():
+            path.write_bytes(command_filter((AF_INET, AF_INET6, AF_NETLINK)))
+        return path
+
+
+def _is_at(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
+
+
+def _programs_among_temporary_files(search_path: str) -> list[Path]:
+    """What a command needs of the system's temporary folders, which are not those it sees: programs on its path."""
+    found = []
+    for entry in search_path.split(os.pathsep):
+        folder = os.path.realpath(entry) if entry.startswith("/") else ""
+        if folder.startswith(("/tmp/", "/var/tmp/")):  # noqa: S108 - names of places
+            path = Path(folder)
+            found.append(path.parent if path.name == "bin" and path.parent.parent != Path("/") else path)
+    return found
+
+
+def launch(request: Request, output: int) -> LaunchedChild:
+    """Ask the launcher that fits to start a command, and follow it. Linux only; to be called on the event loop.
+
+    Raises OSError, and ValueError for text that no command line can hold.
+    """
+    return LaunchedChild(launchers[_launcher_of(request)].launch(request, output))
+
+
+async def ready(request: Request) -> None:
+    """Have the launcher running that fits, where there are launchers. Raises OSError."""
+    launcher = launchers[_launcher_of(request)]
+    if AVAILABLE and not launcher.runs:
+        await asyncio.to_thread(launcher.ready)
+
+
+def _launcher_of(request: Request) -> str:
+    if not request.mounts:
+        return "plain"
+    return "online" if request.network else "offline"
+
+
+def _trial(build: Callable[[Path], Request]) -> str:
+    """Run a command that does nothing in a sandbox that is built like this: why that fails, or nothing."""
+    with tempfile.TemporaryDirectory(prefix="tui-agent-", ignore_cleanup_errors=True) as folder:
+        output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            request = build(Path(os.path.realpath(folder)))
+            launcher = launchers[_launcher_of(request)]
+            with contextlib.closing(launcher.launch(request, output)) as status:
+                status.settimeout(_TRIAL_S)
+                told = b""
+                while piece := status.recv(4096):
+                    told += piece
+        except TimeoutError:
+            return _OUT_OF_TIME
+        except OSError as error:
+            return error.strerror or str(error)
+        finally:
+            os.close(output)
+    if b'"exit": 0' in told:
+        return ""
+    return told.decode(errors="replace").strip().replace("\n", " ") or "it ended at once"
+
+
+def _with_namespaces(folder: Path) -> Request:
+    return _bare(folder)._replace(mounts=True)
+
+
+def _with_landlock(folder: Path) -> Request:
+    return _bare(folder)
+
+
+def _with_bubblewrap(folder: Path) -> Request:
+    filter_file = folder / "filter"
+    filter_file.write_bytes(command_filter((AF_INET, AF_INET6, AF_NETLINK)))
+    return in_bubblewrap(_bare(folder), str(bubblewrap()), filter_file)
+
+
+def _bare(folder: Path) -> Request:
+    shell = next(path for path in ("/bin/sh", "/usr/bin/sh", "/bin/bash") if os.access(path, os.X_OK))
+    writable = folder / "project"
+    writable.mkdir(exist_ok=True)
+    command = [shell, "-c", ": > written"]
+    return Request(command, str(writable), {}, confined=True, writable=[str(writable)], temporary=str(folder))
