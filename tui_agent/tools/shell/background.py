@@ -87,7 +87,7 @@ class BackgroundCommand:
             self._unread = self._dropped = 0
             lasted = f"{time.monotonic() - self._started:,.1f} s"
             notes = [note or (f"[{how_it_ended(ended)}]" if ended else f"[still running after {lasted}]")]
-            if ended and ended.left and not note:
+            if ended and ended.left and not note and not self._settle.done():
                 notes.append(what_still_runs(ended, self.command.pid))
             if ended and not self._is_settled and (self._settle.done() or not ended.left):
                 notes += await asyncio.shield(self._settle)
