@@ -66,7 +66,7 @@ def grows_without_a_step(log: list[AnyEntry]) -> Iterator[bool]:
 async def test_each_request_begins_with_the_one_before_it(
     provider: str, preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    material = Material(tmp_path / "project", 60, seed=7)
+    material = Material(tmp_path / "project", 60, seed=11)
     server_class = AnthropicServer if provider == "anthropic" else GeminiServer
     reader = Reader(material.step)
     with in_thread(server_class(reader, windows={MODELS[provider]: 60_000})) as server:

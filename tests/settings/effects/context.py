@@ -281,7 +281,7 @@ PROBES: Mapping[str, Probe] = {
     "digests.output_chars": Probe(200, model_digest, DIGESTS),
     "digests.heuristic_chars": Probe(400, lambda settings, _: digest(settings, "").text, DIGESTS),
     "compaction.auto": Probe(False, kinds, SUMMARIES),
-    "compaction.background": Probe(False, written_beside),
+    "compaction.background": Probe(False, written_beside, SUMMARIES),
     "compaction.threshold": Probe(0.5, compacts_at(tier("unknown"))),
     "compaction.threshold_by_tier.frontier": Probe(0.5, compacts_at(tier("frontier"))),
     "compaction.threshold_by_tier.mid": Probe(0.5, compacts_at(tier("mid"))),
