@@ -873,30 +873,14 @@ def test_steps_that_are_given_up_leave_the_view_as_it_was() -> None:
     assert chat.caller.done[0].step == "summary"
 
 
-def test_where_things_are_outlasts_a_merge() -> None:
+def test_where_things_are_outlasts_a_merge_that_takes_in_every_summary() -> None:
     settings = structs.replace(UNPRICED, compaction=Compaction(thrift=0, auto=False, summaries_tokens=50))
     chat = Chat(200_000, settings, writing=written(SUMMARY))
-    chat.engine.running = lambda: {7: "make watch"}
-    for _ in range(3):
-        chat.grow(8)
-        chat.run(chat.engine.compact())
-    # The third summary makes them too many: the first two become one, and the newest tells where things are.
-    assert [done.step for done in chat.caller.done] == ["summary"] * 4
-    oldest, newest = sorted(chat.engine.view.boundaries(), key=lambda each: each.first)
-    assert ("make watch" in newest.state, "make watch" in oldest.state) == (True, False)
-    assert chat.shown.count("make watch") == 1
-
-
-def test_where_things_are_outlasts_a_merge_that_takes_in_every_summary() -> None:
-    settings = structs.replace(UNPRICED, compaction=Compaction(thrift=0, auto=False))
-    long = SUMMARY.replace("\n", f"\n{'more of what was found out and decided ' * 40}\n", 1)
-    chat = Chat(200_000, settings, writing=written(long))
     chat.engine.running = lambda: {7: "make watch"}
     for _ in range(2):
         chat.grow(8)
         chat.run(chat.engine.compact())
-    chat.engine.learn_limit(1_000)
-    chat.run(chat.engine.recover())
+    assert [done.step for done in chat.caller.done] == ["summary"] * 3
     (one,) = chat.engine.view.boundaries()
     assert "make watch" in one.state
     assert chat.shown.count("make watch") == 1
@@ -922,8 +906,8 @@ def test_a_merge_is_one_question_about_what_was_written_already() -> None:
         chat.run(chat.engine.compact())
     asked = [effect.request.messages[-1].blocks[-1] for effect in chat.caller.asked if isinstance(effect, AskModel)]
     told = [block.text for block in asked if isinstance(block, Text) and "[part 1 of" in block.text]
-    # From the third compaction on each is followed by a merge, of one summary more each time.
-    assert [text.count("[part ") for text in told] == [2, 3]
+    # From the second compaction on each is followed by a merge, of one summary more each time.
+    assert [text.count("[part ") for text in told] == [2, 3, 4]
     assert all("Question" not in text for text in told)
     assert max(boundary.depth for boundary in chat.engine.view.boundaries()) == 2
     assert chat.engine.stats().depth == 2

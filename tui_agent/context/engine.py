@@ -83,6 +83,7 @@ from tui_agent.context.summary.plan import (
     accept_anew,
     material_of,
     merge_of,
+    noted,
     plan_merge,
     rebased,
     telling,
@@ -540,8 +541,7 @@ class ContextEngine:
         settings, seen = self.settings.compaction, len(self.view.log)
         plans = [self._telling(plan)]
         if not plan.boundaries:
-            coming = plan.after - plan.before + plan.replaced
-            merge = plan_merge(self.view, self.situation(between_turns=False), settings, coming=coming)
+            merge = plan_merge(self.view, self.situation(between_turns=False), settings, coming=plan)
             plans += [merge] if merge is not None else []
         work = [(each, material_of(each, self.view, settings, self._prompts)) for each in plans]
         yield WriteBeside(self._write_beside(work, self._writers(plan), seen))
@@ -555,6 +555,8 @@ class ContextEngine:
             for plan, material in work:
                 yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last, plan.writes, beside=True)
                 asked = bool(plan.boundaries)
+                if drafts:
+                    material = noted(material, plan, drafts[0].plan, drafts[0].text)
                 draft = yield from self._written(plan, material, writers, seen, asked=asked)
                 if not isinstance(draft, Draft):
                     break

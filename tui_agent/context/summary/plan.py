@@ -219,17 +219,30 @@ def telling(plan: SummaryPlan, state: str, view: View, tokens_of: Callable[[Size
     return structs.replace(plan, state=state, state_growth=growth)
 
 
-def plan_merge(view: View, situation: Situation, settings: Compaction, *, coming: int = 0) -> SummaryPlan | None:
-    """The plan that replaces the oldest summaries by one, where all together pass their budget (see `Material`). The
-    newest stays as it is; `coming`: it is still being written, and takes about so many tokens.
+def plan_merge(
+    view: View, situation: Situation, settings: Compaction, *, coming: SummaryPlan | None = None
+) -> SummaryPlan | None:
+    """The plan that replaces the oldest summaries by one, where all together pass their budget (see `Material`), with
+    what `coming` will be, which is about to be written. The newest stays as it is, unless it is one of two.
     """
     weigh = Scale(situation.mixed_tokens_of)
     shown = sorted(view.boundaries(), key=lambda each: each.first)
-    budget = summaries_limit(settings, situation.budget.window)
-    merged = shown if coming else shown[:-1]
-    if len(merged) < 2 or coming + sum(weigh.text(each.text) for each in shown) <= budget:
+    sizes, budget = [weigh.text(each.text) for each in shown], summaries_limit(settings, situation.budget.window)
+    if coming is None:
+        if len(shown) < 2 or sum(sizes) <= budget:
+            return None
+        return merge_of(shown[:-1] if len(shown) > 2 else shown, view, situation, settings)
+    # Texts of one conversation are about as large as each other.
+    size = max(_size_of(coming), *sizes, 0)
+    if not shown or sum(sizes) + size <= budget:
         return None
-    return merge_of(merged, view, situation, settings)
+    alone = len(shown) == 1 or 2 * size > budget
+    return merge_of(shown, view, situation, settings, newer=coming if alone else None)
+
+
+def _size_of(plan: SummaryPlan) -> int:
+    """The tokens that the summary of `plan` is expected to take."""
+    return plan.after - plan.before + plan.replaced - plan.growth
 
 
 def summaries_limit(settings: Compaction, window: int) -> int:
@@ -237,12 +250,23 @@ def summaries_limit(settings: Compaction, window: int) -> int:
     return min(settings.summaries_tokens, window // SUMMARIES_SHARE) if window else settings.summaries_tokens
 
 
-def merge_of(merged: Sequence[Boundary], view: View, situation: Situation, settings: Compaction) -> SummaryPlan:
-    """The plan that replaces these summaries by one."""
+def merge_of(
+    merged: Sequence[Boundary],
+    view: View,
+    situation: Situation,
+    settings: Compaction,
+    *,
+    newer: SummaryPlan | None = None,
+) -> SummaryPlan:
+    """The plan that replaces these summaries, and the `newer` one that comes before it, by one."""
     weigh = Scale(situation.mixed_tokens_of)
     budget = summaries_limit(settings, situation.budget.window)
     first, last = min(each.first for each in merged), max(each.last for each in merged)
-    replaced = sum(weigh.text(each.text) for each in merged)
+    leaving = tuple(group for group in view.originals(first, last) if not group.pinned)
+    replaced, count = sum(weigh.text(each.text) for each in merged), len(merged)
+    if newer is not None:
+        last, leaving = newer.last, (*leaving, *newer.leaving)
+        replaced, count = replaced + _size_of(newer), count + 1
     # Few enough that the next summary brings about no other merge.
     writes = min(replaced // 2, budget // MERGED_SHARE)
     facts = min(settings.facts_tokens, budget // MERGED_SHARE, (replaced - writes) // 2)
@@ -253,7 +277,7 @@ def merge_of(merged: Sequence[Boundary], view: View, situation: Situation, setti
         first=first,
         last=last,
         boundaries=tuple(merged),
-        leaving=tuple(group for group in view.originals(first, last) if not group.pinned),
+        leaving=leaving,
         kept=None,
         brought_back=back,
         lapsed=(),
@@ -266,7 +290,7 @@ def merge_of(merged: Sequence[Boundary], view: View, situation: Situation, setti
         before=situation.tokens,
         after=situation.tokens - replaced + writes + facts,
         subject="",
-        reason=f"all summaries together passed {budget:,} tokens: the oldest {len(merged)} become one",
+        reason=f"all summaries together passed {budget:,} tokens: the oldest {count} become one",
     )
 
 
@@ -300,6 +324,7 @@ def _notes(plan: SummaryPlan, view: View) -> tuple[str, ...]:
     The log has them also where an earlier merge took their place, so nothing ever goes through more than two texts.
     Empty where some of the turns are in none of them.
     """
+    end = max(each.last for each in plan.boundaries)
     written = [
         entry
         for entry, counts in view.context_entries()
@@ -307,11 +332,20 @@ def _notes(plan: SummaryPlan, view: View) -> tuple[str, ...]:
     ]
     chosen: list[Boundary] = []
     for entry in sorted(written, key=lambda each: (each.first, each.last)):
-        if entry.last <= plan.last and (not chosen or entry.first > chosen[-1].last):
+        if entry.last <= end and (not chosen or entry.first > chosen[-1].last):
             chosen.append(entry)
-    told = all(any(entry.first <= group.first <= entry.last for entry in chosen) for group in plan.leaving)
+    groups = [group for group in plan.leaving if group.first <= end]
+    told = all(any(entry.first <= group.first <= entry.last for entry in chosen) for group in groups)
+    enough = len(chosen) > (plan.last == end)
     # Facts are looked for in the turns again: what was appended of them need not be told.
-    return tuple(body_of(entry.text) for entry in chosen) if told and len(chosen) > 1 else ()
+    return tuple(body_of(entry.text) for entry in chosen) if told and enough else ()
+
+
+def noted(material: Material, merge: SummaryPlan, newer: SummaryPlan, text: str) -> Material:
+    """The material of `merge`, once the text of the `newer` summary is written, which it takes in or leaves alone."""
+    if not material.notes or merge.last < newer.last:
+        return material
+    return structs.replace(material, notes=(*material.notes, body_of(text)))
 
 
 def rebased(plan: SummaryPlan, view: View, situation: Situation, settings: Compaction) -> SummaryPlan | Refusal:
@@ -348,11 +382,13 @@ def rebased(plan: SummaryPlan, view: View, situation: Situation, settings: Compa
 
 
 def _merge_rebased(plan: SummaryPlan, view: View, situation: Situation, settings: Compaction) -> SummaryPlan | Refusal:
-    shown = view.boundaries()
-    if not all(each in shown for each in plan.boundaries):
+    within = [each for each in view.boundaries() if plan.first <= each.first and each.last <= plan.last]
+    if not all(each in within for each in plan.boundaries):
         return Refusal(CHANGED)
-    now = merge_of(plan.boundaries, view, situation, settings)
-    same = [_digests(group) for group in now.leaving] == [_digests(group) for group in plan.leaving]
+    now = merge_of(within, view, situation, settings)
+    told = {(each.first, each.last) for each in plan.leaving}
+    # A request that was shown again meanwhile, or no longer is, stands among the user's own words.
+    same = all(each.starts_turn or (each.first, each.last) in told for each in now.leaving)
     return now if same else Refusal(CHANGED)
 
 
