@@ -18,8 +18,8 @@ from tui_agent.tools.gate.workspace import Workspace
 class Confining:
     """A sandbox as the gate sees it."""
 
-    def __init__(self, confines: bool = True) -> None:
-        self.confines = confines
+    def __init__(self, isolates: bool = True) -> None:
+        self.isolates = isolates
 
 
 @pytest.fixture

@@ -46,11 +46,11 @@ _TESTING: Final = {
 
 
 class Confinement(Protocol):
-    """Whether commands run where they can change and reach nothing but what they are given."""
+    """Where commands run."""
 
     @property
-    def confines(self) -> bool:
-        """Whether a command that is started now is confined."""
+    def isolates(self) -> bool:
+        """Whether a command that is started now can change and reach nothing but what it is given."""
         ...
 
 
@@ -58,7 +58,7 @@ class Unconfined:
     """No sandbox."""
 
     @property
-    def confines(self) -> bool:
+    def isolates(self) -> bool:
         """Never."""
         return False
 

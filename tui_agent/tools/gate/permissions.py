@@ -258,7 +258,7 @@ class PermissionGate:
 
     def _run(self, tool: str, access: Access, stopped: str) -> Judgement:
         """Judge a command. In a sandbox one that may run outside does so at once."""
-        confined = tool == SHELL and self.confinement.confines
+        confined = tool == SHELL and self.confinement.isolates
         granted = Granted(self._allow, self._kept)
         if confined or stopped:
             outside = judge_outside(access.target, granted, self._workspace)
@@ -288,7 +288,7 @@ class PermissionGate:
         return None
 
     def _changes(self, tool: str, access: Access) -> bool:
-        if access.effect == "run" and tool == SHELL and self.confinement.confines:
+        if access.effect == "run" and tool == SHELL and self.confinement.isolates:
             judged = self._judged(tool, access, confined=True)
             return not (judged.outcome == "allow" and judged.only_reads)
         return access.effect not in {"read", "none"}
@@ -341,7 +341,7 @@ class PermissionGate:
             Granted(_about(self._allow, tool), _about(self._kept, tool)),
             self._workspace,
             tool=OUTSIDE if stopped else tool,
-            confined=tool == SHELL and self.confinement.confines,
+            confined=tool == SHELL and self.confinement.isolates,
             reading_passes=tool == SHELL and self.mode == "auto",
         )
 

@@ -130,6 +130,11 @@ class Sandbox:
         return self.kind != "none"
 
     @property
+    def isolates(self) -> bool:
+        """Whether a command inside can change and reach nothing but what it is given: not where it has the network."""
+        return self.confines and not self.network
+
+    @property
     def trouble(self) -> str:
         """Why commands are not confined although they should be; empty where they are, or need not be."""
         return "" if self.choice == "off" or self.confines else (self._offered or mechanism()).detail

@@ -1,0 +1,95 @@
+"""What the gate and the sandbox are together: inside unasked what it allows, outside only with the user's word."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.agent.talking import say, talking
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.running import in_thread
+from tests.servers.script import Call, ParsedRequest, Step
+from tui_agent.agent import events
+from tui_agent.settings import GivenValue
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.sandbox.sandbox import mechanism
+
+pytestmark = pytest.mark.skipif(mechanism().kind == "none", reason="there is no sandbox here")
+
+
+class Person:
+    """Answers every question alike, and keeps them."""
+
+    def __init__(self, *, allowed: bool = True, always: bool = False) -> None:
+        self.allowed, self.always = allowed, always
+        self.asked: list[PermissionQuestion] = []
+
+    async def __call__(self, question: PermissionQuestion) -> PermissionAnswer:
+        self.asked.append(question)
+        return PermissionAnswer(allowed=self.allowed, always=self.always)
+
+
+async def commands(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, person: Person, *calls: Call, network: bool = False
+) -> list[events.ToolFinished]:
+    """What becomes of these calls, one step each, in a session of mode `auto`."""
+
+    def step(request: ParsedRequest) -> Step:
+        at = request.position
+        return Step(calls=(calls[at],)) if at < len(calls) else Step(text="Done.")
+
+    with in_thread(AnthropicServer(step, windows={"claude-opus-5-5": 200_000})) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        settings: dict[str, GivenValue] = {"model.id": "claude-opus-5-5", "permissions.sandbox": "required"}
+        settings["permissions.network"] = network
+        async with talking(folder, settings, ask=person) as session:
+            told = await say(session, "Run them.")
+        assert server.violations == []
+    return [event for event in told if isinstance(event, events.ToolFinished)]
+
+
+def run(line: str, *, outside: bool = False) -> Call:
+    return Call("run_command", {"command": line, **({"outside": True} if outside else {})})
+
+
+async def test_what_only_reads_runs_unasked_inside_also_where_rules_cannot_see_through_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person = Person(allowed=False)
+    lines = [run("cat calc.py | head -2"), run("for f in *.py; do wc -l $f; done"), run("touch made.txt")]
+    read, loop, touched = await commands(tmp_path, monkeypatch, person, *lines)
+    assert (read.status, loop.status, touched.status) == ("ok", "ok", "denied")
+    (question,) = person.asked
+    assert "touch" in question.arguments
+    assert not question.outside
+
+
+async def test_with_the_network_an_opaque_line_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    person = Person(allowed=False)
+    line = run("for f in *.py; do wc -l $f; done")
+    (loop,) = await commands(tmp_path, monkeypatch, person, line, network=True)
+    assert loop.status == "denied"
+
+
+async def test_outside_is_a_question_of_its_own_and_always_is_a_rule_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "outside"
+    out.mkdir()
+    line = f"touch {out}/made.txt"
+    person = Person(always=True)
+    inside, outside = await commands(tmp_path, monkeypatch, person, run(line), run(line, outside=True))
+    assert (inside.status, outside.status) == ("error", "ok")
+    assert (out / "made.txt").exists()
+    first, second = person.asked
+    assert (first.outside, second.outside) == (False, True)
+    assert "outside the sandbox" in second.reason
+    (out / "made.txt").unlink()
+    # By the rule that was remembered it runs outside at once, and nobody is asked.
+    nobody = Person(allowed=False)
+    (again,) = await commands(tmp_path, monkeypatch, nobody, run(line))
+    assert (again.status, nobody.asked) == ("ok", [])
+    assert (out / "made.txt").exists()
+    (declined,) = await commands(tmp_path, monkeypatch, nobody, run(f"touch {out}/other.txt", outside=True))
+    assert declined.status == "denied"
+    assert not (out / "other.txt").exists()
