@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.tools.sandbox.test_ways_out import ROOT, Outside, kinds, outside
+from tests.tools.sandbox.test_ways_out import Outside, kinds, outside
 from tests.tools.support import Call
 from tui_agent.tools.base import Access, ToolFailure
 from tui_agent.tools.gate.workspace import Workspace
@@ -223,6 +223,6 @@ async def test_a_home_as_project_keeps_its_start_files_and_keys(outside: Outside
         assert (outside.home / "work" / "notes.txt").read_text() == "work\n"
 
 
-def test_the_test_place_is_seen_by_commands() -> None:
-    """What lies among temporary files is hidden anyway: nothing could be shown there."""
-    assert not str(ROOT).startswith("/tmp/")
+async def test_the_test_place_is_seen_by_commands(shell: Shell) -> None:
+    """Else nothing would be shown there: temporary files are hidden anyway."""
+    assert "as it was" in await shell.run(f"cat {shell.place.outside}/file.txt")

@@ -27,6 +27,10 @@ from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.run_command import RunCommand
 
 ROOT = Path(__file__).parents[3]
+HIDDEN = str(ROOT).startswith(("/tmp/", "/var/tmp/"))
+"""Whether this checkout lies among temporary files, of which commands have their own."""
+AMONG_TEMPORARY = {"pipe_outside", "change_permissions_of_the_program"}
+"""There a file of the same path is another one, and what is shown read-only takes what is written into a pipe."""
 WAYS_OUT = Path(__file__).with_name("ways_out.py")
 
 BEYOND_LANDLOCK = {
@@ -109,9 +113,14 @@ class Outside:
             project=self.project,
             program=self.state,
             session=self.state / "session",
-            shown=(self.state / "session",),
+            shown=(self.state / "session", *self._shown_besides),
             home=self.home,
         )
+
+    @property
+    def _shown_besides(self) -> tuple[Path, ...]:
+        """What a command sees anyway, unless this checkout itself lies among temporary files."""
+        return (self.outside, Path(sys.prefix)) if HIDDEN else ()
 
     def now(self) -> dict[str, tuple[int, int, str]]:
         """All that no command may change, but for the folder that the tool itself keeps its output in."""
@@ -198,10 +207,10 @@ async def test_no_way_out(outside: Outside, kind: Kind, monkeypatch: pytest.Monk
         text = await run(tool, outside, command)
         found = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
         assert len(found) >= 60
-        allowed = BEYOND.get(kind, set())
+        allowed = BEYOND.get(kind, set()) | (AMONG_TEMPORARY if HIDDEN else set())
         assert {name: got for name, got in found.items() if got and name not in allowed} == {}, found
         assert kind == "landlock" or outside.changed() == set()
-        assert outside.heard() == (["pipe"] if kind == "bubblewrap" else [])
+        assert outside.heard() == (["pipe"] if kind == "bubblewrap" or (HIDDEN and kind == "namespaces") else [])
         assert signals == []
         git = outside.project / ".git"
         assert tree(git / "hooks") | {"config": (git / "config").read_text()} == outside.guarded
