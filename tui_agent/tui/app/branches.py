@@ -29,8 +29,6 @@ ON_THE_WAY: Final = "changing the branch"
 UNDO_ASKED: Final = "Put these files back as they were?"
 REDO_ASKED: Final = "Change these files again?"
 BACK_AGAIN: Final = "/undo-edits redo changes them again"
-OVERWRITING: Final = "!"
-"""Behind an answer about files: what somebody else has changed is put back as well."""
 
 
 class FilesTold(NamedTuple):
@@ -90,7 +88,7 @@ class Branches:
             planned = await agent.file_changes(seq)
 
         async def move() -> None:
-            if planned and wanted.removesuffix(OVERWRITING) != "conversation":
+            if planned and not wanted.startswith("conversation"):
                 self._of_files = await self._put_back(agent, planned, wanted, tell=wanted.startswith("files"))
             if wanted.startswith("files"):
                 self._tell_of_files(self._app.say)
@@ -151,6 +149,7 @@ class Branches:
 
     async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> FilesTold:
         from tui_agent.agent.file_texts import done_text, title_of_done
+        from tui_agent.tui.dialogs.files_screen import OVERWRITING
 
         done = await agent.put_back(planned, overwrite=wanted.endswith(OVERWRITING), tell=tell)
         level = Level.WARNING if done.failed or not done.done else Level.INFO

@@ -15,7 +15,6 @@ from typing_extensions import override
 from tui_agent.agent.file_texts import DOES, plan_title
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.files.put_back import FileStep, PutBack
-from tui_agent.tui.app.branches import OVERWRITING
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.diffs import read_diff
 from tui_agent.tui.cards.lines import Line, Run, breaks, make_line
@@ -24,6 +23,8 @@ from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.permission import LOW_SCREEN
 from tui_agent.tui.dialogs.row_list import Row, RowList
 
+OVERWRITING: Final = "!"
+"""Behind an answer: what somebody else has changed is put back as well."""
 MAX_ROWS: Final = 2_000
 """Lines of all diffs together that are shown."""
 MAX_LINE: Final = 1_000
