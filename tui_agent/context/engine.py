@@ -405,13 +405,13 @@ class ContextEngine:
     def recover(self) -> Steps[bool]:
         """Make the next request smaller without asking a model; whether it is now smaller and fits.
 
-        A summary that is being written already is waited for.
+        A summary that is being written already is waited for, and one that is written is entered.
         """
         start = self.tokens
-        if waited := (yield from self._await_writing()):
-            yield from self.settle(waited_s=waited)
-            if self.tokens < start and self.fits:
-                return True
+        waited = yield from self._await_writing()
+        yield from self.settle(waited_s=waited)
+        if self.tokens < start and self.fits:
+            return True
         for _ in PICTURE_PASSES:
             if fewer := plan_fewer(self.view, self.model):
                 yield from self._change_pictures(fewer, TOO_MUCH)

@@ -7,7 +7,6 @@ from typing import Final, Protocol
 
 from tui_agent.agent.commands import COMMANDS
 from tui_agent.settings import PermissionMode
-from tui_agent.tui.app.branches import Branches
 from tui_agent.tui.app.keys import keys_text
 from tui_agent.tui.app.model_commands import choose_model, enter_key
 from tui_agent.tui.app.policy_command import PolicyHost, choose_policy
@@ -25,11 +24,25 @@ _USAGE_WIDTH: Final = 24
 """Columns of a command in the help; the few that are longer push their description to the right."""
 
 
+class BranchVerbs(Protocol):
+    """What commands do with the branches of the conversation; each takes what was written behind the command."""
+
+    async def rewind(self, number: str = "", /) -> None: ...
+
+    async def undo_edits(self, argument: str = "", /) -> None: ...
+
+    async def fork(self, number: str = "", /) -> None: ...
+
+    async def tree(self, number: str = "", /) -> None: ...
+
+
 class Host(PolicyHost, Protocol):
     """What a command may use of the app."""
 
-    branches: Branches
-    """Goes about the branches of the conversation."""
+    @property
+    def branches(self) -> BranchVerbs:
+        """Goes about the branches of the conversation."""
+        ...
 
     def theme_names(self) -> tuple[str, ...]:
         """The themes there are."""
