@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Half of a test's time is waiting for processes and timers.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 
-.PHONY: run test pytest soak bench gallery lint format clean
+.PHONY: run test pytest soak bench gallery snapshots lint format clean
 .DEFAULT_GOAL := test
 
 # $(value ARGS) keeps make from expanding what was meant for the shell: make run ARGS='-p "costs $$5?"'
@@ -30,6 +30,10 @@ bench: $(READY)
 
 gallery: $(READY)
 	$(BIN)/python -m tests.gallery
+
+# make snapshots STATES='welcome edit' renews those alone.
+snapshots: $(READY)
+	$(BIN)/python -m tests.gallery --update $(STATES)
 
 lint: $(READY)
 	$(BIN)/ruff check .

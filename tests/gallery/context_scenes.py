@@ -10,7 +10,7 @@ from msgspec import structs
 
 from tests.gallery.conversations import MODEL, record_entries
 from tests.gallery.stage import Stage
-from tests.gallery.states import state
+from tests.gallery.states import BOTH, state
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Step
@@ -139,12 +139,12 @@ async def _panel(stage: Stage) -> None:
     await stage.until(lambda: stage.app.steering.panel is not None and stage.app.steering.panel.overview is not None)
 
 
-@state(settings=LONG, arrange=_long)
+@state(settings=LONG, arrange=_long, sizes=BOTH, light=True)
 async def context_panel(stage: Stage) -> None:
     await _panel(stage)
 
 
-@state(settings=LONG, arrange=_long)
+@state(settings=LONG, arrange=_long, sizes=BOTH)
 async def context_items(stage: Stage) -> None:
     await _panel(stage)
     await stage.pilot.press("i", "down", "down")
@@ -202,7 +202,7 @@ async def context_original(stage: Stage) -> None:
     await stage.pilot.press("i", "down", "enter")
 
 
-@state(settings=LONG, arrange=_long)
+@state(settings=LONG, arrange=_long, sizes=BOTH, light=True)
 async def what_if_compact(stage: Stage) -> None:
     await _looked(stage, "/compact the rounding")
 
@@ -234,7 +234,7 @@ async def what_if_model(stage: Stage) -> None:
     await _asked(stage, partial(stage.app.may_switch, agent, other))
 
 
-@state(settings=LONG, arrange=_long)
+@state(settings=LONG, arrange=_long, sizes=BOTH)
 async def boundaries(stage: Stage) -> None:
     await stage.open()
     steps = [block for block in stage.app.pane.transcript if isinstance(block, BoundaryBlock)]

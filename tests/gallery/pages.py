@@ -1,5 +1,6 @@
 """The pictures as pages for people to look at: SVG files, a PNG page for each state, and an index."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ body {{ margin: 20px; background: #7d7f86; color: #fff; font: 20px sans-serif; }
 h1, h2 {{ margin: 0; height: 40px; }}
 div {{ display: flex; gap: 20px; align-items: start; margin-bottom: 20px; }}
 img {{ display: block; }}
+pre {{ font: 14px monospace; background: #222; padding: 12px; overflow-x: auto; }}
 </style>
 {body}
 </html>
@@ -50,6 +52,35 @@ def write_pages(folder: Path, states: dict[str, list[Picture]]) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         return f"{folder / 'index.html'} shows every state; the PNG pages are not complete: {error}"
     return f"{folder / 'index.html'} shows every state, and there is a PNG page for each"
+
+
+def write_comparison(folder: Path, kept: dict[str, str], taken: dict[str, str], words: dict[str, str]) -> Path:
+    """Add what differs to the page in `folder` that shows each kept picture beside the one taken now; the page.
+
+    `kept`, `taken`, `words` are SVG texts and differences for people, by picture; a picture never kept is empty. Tests
+    that run beside each other write to the same folder, and the page shows all that is there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, difference in words.items():
+        (folder / f"{name}.kept.svg").write_text(kept[name], encoding="utf-8")
+        (folder / f"{name}.svg").write_text(taken[name], encoding="utf-8")
+        _put(folder / f"{name}.diff", difference)
+    page = folder / "index.html"
+    body = "".join(_compared(path) for path in sorted(folder.glob("*.diff")))
+    _put(page, _PAGE.format(title="Pictures that differ: kept, now", body=body))
+    return page
+
+
+def _compared(diff: Path) -> str:
+    pair = "".join(f'<img src="{diff.stem}{kind}.svg" alt="{word}">' for kind, word in ((".kept", "kept"), ("", "now")))
+    return f"<h2>{escape(diff.stem)}</h2><div>{pair}</div><pre>{escape(diff.read_text(encoding='utf-8'))}</pre>"
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a file that another process may be reading."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
 
 
 def _index(states: dict[str, list[Picture]]) -> str:

@@ -20,7 +20,7 @@ async def _told(stage: Stage) -> None:
     stage.time_reasoning(2.4)
 
 
-@state()
+@state(light=True)
 async def search(stage: Stage) -> None:
     await _told(stage)
     await stage.pilot.press("tab", "slash", *"average", "enter")

@@ -17,7 +17,7 @@ from tests.gallery.conversations import (
     record_session,
 )
 from tests.gallery.stage import Stage
-from tests.gallery.states import STATES, state
+from tests.gallery.states import BOTH, STATES, state
 from tui_agent.agent import events
 from tui_agent.arguments import Arguments
 from tui_agent.models.errors import Provider, Refusal, failure
@@ -36,7 +36,7 @@ ANTHROPIC: Final = Provider("Anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_UR
 # Before anything was said
 
 
-@state(settings=Settings())
+@state(settings=Settings(), sizes=BOTH, light=True)
 async def welcome(stage: Stage) -> None:
     await stage.open()
 
@@ -59,7 +59,7 @@ async def prompt(stage: Stage) -> None:
     await stage.write("Three things about report.py:\n- why is the name padded to 12?\n- what if a name is longer?\n- ")
 
 
-@state()
+@state(light=True)
 async def completion(stage: Stage) -> None:
     await stage.open()
     await stage.write("/")
@@ -109,7 +109,7 @@ async def trust(stage: Stage) -> None:
 # A turn
 
 
-@state()
+@state(sizes=BOTH, light=True)
 async def conversation(stage: Stage) -> None:
     await stage.open()
     stage.play(coding_turn().events)
@@ -130,7 +130,7 @@ async def reasoning_open(stage: Stage) -> None:
     stage.app.pane.toggle_block(2)
 
 
-@state()
+@state(sizes=BOTH, light=True)
 async def edit(stage: Stage) -> None:
     await stage.open()
     stage.play(edited().events)
@@ -138,7 +138,7 @@ async def edit(stage: Stage) -> None:
     stage.app.pane.toggle_block(len(stage.app.pane.transcript) - 1)
 
 
-@state()
+@state(light=True)
 async def block_cursor(stage: Stage) -> None:
     await conversation(stage)
     await stage.pilot.press("tab", "up", "up", "up")
@@ -166,7 +166,7 @@ async def queued(stage: Stage) -> None:
     stage.working = 8
 
 
-@state()
+@state(sizes=BOTH)
 async def permission_command(stage: Stage) -> None:
     await stage.open()
     await stage.send("run rm -r build && python -m build --wheel")
@@ -176,7 +176,7 @@ async def permission_command(stage: Stage) -> None:
     stage.working = 3
 
 
-@state(settings=ASK)
+@state(settings=ASK, sizes=BOTH, light=True)
 async def permission_diff(stage: Stage) -> None:
     await stage.open()
     await stage.send('replace "/ len(amounts)" with "/ max(1, len(amounts))" in ledger.py')
@@ -189,7 +189,7 @@ async def permission_diff(stage: Stage) -> None:
 # What goes wrong
 
 
-@state()
+@state(sizes=BOTH, light=True)
 async def errors(stage: Stage) -> None:
     await stage.open()
     limited = failure(ANTHROPIC, MODEL, Refusal(429, "rate_limit_error", "slow down", 18.0))
@@ -203,7 +203,7 @@ async def errors(stage: Stage) -> None:
     stage.play([events.TurnFailed(kind=long.kind, message=long.message, retryable=False, hint="/model offers others")])
 
 
-@state()
+@state(light=True)
 async def hostile(stage: Stage) -> None:
     await stage.open()
     script = Script().ask(texts.HOSTILE_PROMPT)
@@ -215,7 +215,7 @@ async def hostile(stage: Stage) -> None:
 # Long and wide
 
 
-@state()
+@state(sizes=BOTH, light=True)
 async def tables_and_code(stage: Stage) -> None:
     await stage.open()
     stage.play(Script().ask("Compare the ways to round.").say(texts.LONG_ANSWER).message().fill(12_300, 0.02).events)
@@ -239,7 +239,7 @@ async def ascii_glyphs(stage: Stage) -> None:
 # What is over the conversation, and under it
 
 
-@state()
+@state(sizes=BOTH)
 async def help_screen(stage: Stage) -> None:
     await conversation(stage)
     await stage.pilot.press("f1")
@@ -254,7 +254,7 @@ async def help_in_conversation(stage: Stage) -> None:
     await stage.until(lambda: isinstance(stage.app.screen, HelpScreen))
 
 
-@state()
+@state(sizes=BOTH)
 async def palette(stage: Stage) -> None:
     await conversation(stage)
     await stage.pilot.press("ctrl+p")
@@ -301,7 +301,7 @@ async def tools(stage: Stage) -> None:
     await stage.until(lambda: len(stage.app.pane.transcript) > 1)
 
 
-@state()
+@state(sizes=BOTH)
 async def model_picker(stage: Stage) -> None:
     await stage.open()
     await stage.send("/model ")
@@ -319,7 +319,7 @@ async def _with_sessions(arguments: Arguments) -> Arguments:
     return replace(arguments, resume="")
 
 
-@state(arrange=_with_sessions)
+@state(arrange=_with_sessions, sizes=BOTH)
 async def session_picker(stage: Stage) -> None:
     await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
 
@@ -354,7 +354,7 @@ async def _planned(arguments: Arguments) -> Arguments:
     return replace(arguments, resume=session)
 
 
-@state(arrange=_planned)
+@state(arrange=_planned, sizes=BOTH)
 async def todo(stage: Stage) -> None:
     await stage.open()
     # The line over the prompt takes a row of the conversation, so it comes before a card is opened in it.

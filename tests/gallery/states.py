@@ -13,11 +13,19 @@ from tui_agent.settings import Settings
 from tui_agent.tui.app.theme import DEFAULT_DARK, DEFAULT_LIGHT
 from tui_agent.tui.pane.conversation import ConversationPane
 
-SIZES: Final = ((80, 24), (120, 40))
+SIZE: Final = (80, 24)
+WIDE: Final = (120, 40)
 SHADES: Final = {"dark": DEFAULT_DARK, "light": DEFAULT_LIGHT}
 
 Drive = Callable[[Stage], Awaitable[None]]
 Arrange = Callable[[Arguments], Awaitable[Arguments]]
+
+
+class View(NamedTuple):
+    """How one picture is taken: a name of `SHADES`, and columns and rows."""
+
+    shade: str
+    size: tuple[int, int]
 
 
 class Picture(NamedTuple):
@@ -29,32 +37,36 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One state of the screen. `arrange` changes what the app is started with, and makes what must be there then."""
+    """One state of the screen. `arrange` changes what the app is started with, and makes what must be there then.
+
+    views: the shade and the size of each picture. The first is in the dark; the others say what it does not.
+    """
 
     name: str
     drive: Drive
     settings: Settings
     arrange: Arrange
-    sizes: tuple[tuple[int, int], ...]
+    views: tuple[View, ...]
 
     def names(self) -> list[str]:
         """The names of its pictures."""
-        return [picture_name(self.name, shade, size) for size in self.sizes for shade in SHADES]
+        return [picture_name(self.name, *view) for view in self.views]
 
     async def pictures(self) -> list[Picture]:
-        """Drive the app to this state, and take its pictures in every size and shade."""
+        """Drive the app to this state, and take its pictures."""
         taken: list[Picture] = []
-        async with staged(self.settings, self.arrange, self.sizes[0]) as stage:
+        async with staged(self.settings, self.arrange, self.views[0].size) as stage:
             await self.drive(stage)
-            for size in self.sizes:
-                await stage.pilot.resize_terminal(*size)
-                for shade, theme in SHADES.items():
-                    stage.app.use_theme(theme)
-                    taken.append(Picture(picture_name(self.name, shade, size), await _still(stage)))
+            for view in self.views:
+                await stage.pilot.resize_terminal(*view.size)
+                stage.app.use_theme(SHADES[view.shade])
+                taken.append(Picture(picture_name(self.name, *view), await _still(stage)))
         return taken
 
 
 STATES: Final[dict[str, State]] = {}
+
+BOTH: Final = (SIZE, WIDE)
 
 
 def picture_name(state: str, shade: str, size: tuple[int, int]) -> str:
@@ -70,14 +82,20 @@ def state(
     *,
     settings: Settings = OFFLINE,
     arrange: Arrange = _as_it_is,
-    sizes: tuple[tuple[int, int], ...] = SIZES,
+    sizes: tuple[tuple[int, int], ...] = (SIZE,),
+    light: bool = False,
     name: str = "",
 ) -> Callable[[Drive], Drive]:
-    """A function as the way to the state of its name."""
+    """A function as the way to the state of its name.
+
+    sizes: more than one where the layout differs. light: in the light theme too, where colours carry a meaning that no
+    other picture shows.
+    """
 
     def kept(drive: Drive) -> Drive:
         called = name or drive.__name__.replace("_", "-")
-        STATES[called] = State(called, drive, settings, arrange, sizes)
+        views = (*(View("dark", size) for size in sizes), *([View("light", sizes[-1])] if light else ()))
+        STATES[called] = State(called, drive, settings, arrange, views)
         return drive
 
     return kept

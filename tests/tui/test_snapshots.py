@@ -1,10 +1,12 @@
-"""Every state of the screen looks as it did: `python -m tests.gallery --update` renews the pictures in `snapshots/`."""
+"""Every state of the screen looks as it did: `make snapshots` renews the pictures in `snapshots/`."""
 
+import os
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir
 
 import pytest
 
+from tests.gallery.pages import write_comparison
 from tests.gallery.pictures import SNAPSHOTS, difference, screen_text
 from tests.gallery.scenes import STATES
 
@@ -17,13 +19,13 @@ def kept(name: str) -> str:
 
 
 def explained(differences: dict[str, str], taken: dict[str, str]) -> str:
-    """What differs, and where the new pictures and the whole differences are."""
-    folder = Path(mkdtemp(prefix="tui-agent-snapshots-"))
-    for name, text in differences.items():
-        (folder / f"{name}.svg").write_text(taken[name], encoding="utf-8")
-        (folder / f"{name}.diff").write_text(text, encoding="utf-8")
+    """What differs, and the page that shows each kept picture beside the new one: one for all tests of a run."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    page = write_comparison(
+        Path(gettempdir()) / f"tui-agent-pictures-{run[:8]}", {name: kept(name) for name in taken}, taken, differences
+    )
     parts = [f"{name}:\n{text}" for name, text in differences.items()]
-    return "\n\n".join([f"The new pictures are in {folder}; python -m tests.gallery --update keeps them.", *parts])
+    return "\n\n".join([f"{page} shows the pictures kept and those of now; `make snapshots` keeps the new.", *parts])
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -44,6 +46,16 @@ def test_a_changed_word_and_a_changed_colour_are_differences() -> None:
     assert "+● run_command unittest" in changed.replace("\xa0", " ").replace("+  ", "+")
     recoloured = svg.replace("fill: #", "fill: #0", 1)
     assert "colours or styles" in difference(svg, recoloured)
+
+
+def test_what_failed_is_on_one_page_kept_beside_now(tmp_path: Path) -> None:
+    for name in ("edit", "search"):
+        page = write_comparison(tmp_path, {name: "<svg>old</svg>"}, {name: "<svg>new</svg>"}, {name: "-<old>\n+<new>"})
+    text = page.read_text(encoding="utf-8")
+    for name in ("edit", "search"):
+        assert text.index(f'src="{name}.kept.svg"') < text.index(f'src="{name}.svg"')
+        assert (tmp_path / f"{name}.kept.svg").read_text() == "<svg>old</svg>"
+    assert "+&lt;new&gt;" in text
 
 
 def test_the_text_of_a_picture_keeps_its_columns() -> None:
