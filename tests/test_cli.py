@@ -275,6 +275,9 @@ async def test_trace_prints_the_record_and_verifies_it(run: Run, home: Path) -> 
     folder = await recorded_session(home, {"text": "said"}, {"text": "\u009b2Jß"})
     done = await asyncio.to_thread(run, "trace", folder.name)
     assert done.returncode == 0, done.stderr
+    assert [line.split("  ")[-1].strip() for line in done.stdout.splitlines()] == ["message: said", "message: ß"]
+    done = await asyncio.to_thread(run, "trace", folder.name, "--json")
+    assert done.returncode == 0, done.stderr
     assert "\u009b" not in done.stdout
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["body"] for event in events][-2:] == [{"text": "said"}, {"text": "\u009b2Jß"}]
@@ -287,6 +290,11 @@ async def test_trace_prints_the_record_and_verifies_it(run: Run, home: Path) -> 
     done = await asyncio.to_thread(run, "trace", folder.name, "--verify")
     assert done.returncode == 1
     assert "event 2" in done.stdout
+    page = home / "page.html"
+    done = await asyncio.to_thread(run, "trace", folder.name, "--html", str(page))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert page.read_text().startswith("<!doctype html>")
+    assert "cannot be written" in refused(await asyncio.to_thread(run, "trace", folder.name, "--html", "/absent/x"))
 
 
 async def test_sessions_are_listed_damaged_ones_too(run: Run, home: Path) -> None:

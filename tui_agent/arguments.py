@@ -115,7 +115,7 @@ SETTINGS_FLAGS = (
 OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 
 _EPILOG = """\
-commands: sessions [--json] | trace SESSION [--verify] | replay FILE [--json] | doctor | config [--json]
+commands: sessions [--json] | trace SESSION [--html FILE] | replay FILE [--json] | doctor | config [--json]
           (`tui-agent -- sessions` sends the word as a prompt)
 exit: 0 done, 1 the turn failed, 2 bad usage or configuration, 3 needs an approval nobody can give, 130 interrupted"""
 
@@ -182,10 +182,19 @@ def _sessions_parser() -> _Parser:
 
 
 def _trace_parser() -> _Parser:
-    parser = _new_parser("tui-agent trace", "SESSION [--verify]")
+    parser = _new_parser(
+        "tui-agent trace", "SESSION [--kind KIND]... [--follow] [--json] | SESSION --html FILE | SESSION --verify"
+    )
     parser.description = "Print the record of a session, one event a line."
-    parser.add_argument("session", metavar="SESSION", help="the session's id")
-    parser.add_argument("--verify", action="store_true", help="check that nothing of the record was changed or removed")
+    parser.add_argument("session", metavar="SESSION", help="the session's id, or its beginning")
+    parser.add_argument("--kind", action="append", default=[], metavar="KIND", help="only events of this kind (all)")
+    parser.add_argument("--follow", action="store_true", help="go on with what is added, until Ctrl+C")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="each event whole, as one JSON object a line")
+    form.add_argument(
+        "--html", default="", metavar="FILE", help="write the session as one page that needs nothing else"
+    )
+    form.add_argument("--verify", action="store_true", help="check that nothing of the record was changed or removed")
     return parser
 
 

@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,22 +83,45 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
 
 
 def _report_session(parsed: Parsed, home: Path) -> int:
-    from tui_agent.session_reports import ReportError, sessions_report, trace_lines, verification
+    from tui_agent.reports.sessions import ReportError, sessions_report
 
-    options = parsed.options
     try:
-        if parsed.command == "sessions":
-            _print(sessions_report(home, as_json=options.json))
-            return ExitCode.DONE
-        if not options.verify:
-            for line in trace_lines(home, options.session):
-                sys.stdout.write(f"{printable(line)}\n")
-            return ExitCode.DONE
+        if parsed.command == "trace":
+            return _trace(parsed.options, home)
+        _print(sessions_report(home, as_json=parsed.options.json))
+        return ExitCode.DONE
+    except ReportError as error:
+        raise UsageError(str(error)) from error
+
+
+def _trace(options: Namespace, home: Path) -> int:
+    from tui_agent.reports.trace import trace_lines, trace_page, verification
+
+    if options.verify:
         text, unchanged = verification(home, options.session)
         _print(text)
         return ExitCode.DONE if unchanged else ExitCode.FAILED
-    except ReportError as error:
-        raise UsageError(str(error)) from error
+    if options.html:
+        _write(Path(options.html).expanduser(), trace_page(home, options.session))
+        return ExitCode.DONE
+    told = trace_lines(home, options.session, as_json=options.json, kinds=options.kind, follow=options.follow)
+    for line in told:
+        sys.stdout.write(f"{printable(line)}\n")
+        if options.follow:
+            sys.stdout.flush()
+    return ExitCode.DONE
+
+
+def _write(path: Path, pieces: Iterable[str]) -> None:
+    """Write a page whole, or leave what was there. Raises UsageError where the file cannot be written."""
+    from tui_agent.durable import write_file
+
+    page = "".join(pieces).encode()
+    try:
+        write_file(path, page)
+    except OSError as error:
+        raise UsageError(f"--html: {path} cannot be written: {error.strerror}") from error
+    _say(f"written: {path} ({len(page):,} bytes)")
 
 
 def _replay(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:

@@ -16,7 +16,7 @@ from tests.storage.entries import conversation, stamped
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Message, Summarized, UnattributedCall, Usage, user_message
 from tui_agent.conversation.log import Log
-from tui_agent.session_reports import sessions_report
+from tui_agent.reports.sessions import sessions_report
 from tui_agent.storage.errors import Damaged
 from tui_agent.storage.log import LOG_NAME, LogStore
 from tui_agent.storage.sessions import (

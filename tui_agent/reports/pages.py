@@ -1,0 +1,445 @@
+"""A session as one page of HTML that needs nothing else: the conversation with its calls as cards, what was done to the
+context, and what the calls used.
+
+Whatever stands in a session was written by a user, a model, a tool or a server. All of it is escaped; the page's own
+policy forbids every script and every address to be loaded; and a link is one only where it leads to the web.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from html import escape
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    CeilingReached,
+    CeilingReset,
+    Checkpointed,
+    Cleared,
+    ContextEntry,
+    Delivered,
+    Digested,
+    HeadMoved,
+    Message,
+    ModelSwitched,
+    Pinned,
+    Prefix,
+    Queued,
+    Restored,
+    Shortened,
+    Summarized,
+    Undone,
+    WordsEdited,
+    model_call,
+)
+from tui_agent.conversation.log import Log
+from tui_agent.reports.charts import STYLE as CHART_STYLE
+from tui_agent.reports.charts import Mark, Point, curve
+from tui_agent.reports.wording import counted, lasting, moment, safe, short_number
+from tui_agent.text import call_summary, clean, money_text, one_line
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+PAGE_CHARACTERS: Final = 12_000_000
+"""What the cards of a page show in all, about: a browser scrolls a page of that size at ease."""
+
+CARD_CHARACTERS: Final = (400, 20_000)
+"""Least and most that is shown of one text in a card."""
+
+PROSE_CHARACTERS: Final = 40_000
+"""Most that is shown of what the user or the model said in one message."""
+
+PICTURE_CHARACTERS: Final = 16_000_000
+"""What the pictures of a page may take in all, base64-encoded; the others are named only."""
+
+_PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_SAFE_LINKS: Final = ("http://", "https://", "mailto:")
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+_STYLE: Final = """\
+:root { color-scheme: light dark; --paper: #fff; --ink: #1f2328; --quiet: #656d76; --rule: #d8dee4; --card: #f6f8fa;
+  --accent: #0969da; --boundary: #8250df; --bad: #cf222e; --good: #1a7f37; }
+@media (prefers-color-scheme: dark) { :root { --paper: #0d1117; --ink: #e6edf3; --quiet: #8b949e; --rule: #30363d;
+  --card: #161b22; --accent: #58a6ff; --boundary: #bc8cff; --bad: #ff7b72; --good: #56d364; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, -apple-system, sans-serif; }
+main { max-width: 52rem; margin: 0 auto; padding: 2rem 1rem 6rem; }
+h1 { font-size: 1.4rem; line-height: 1.3; margin: 0 0 .3rem; overflow-wrap: anywhere; }
+h2 { font-size: .85rem; font-weight: 600; color: var(--quiet); margin: 1.6rem 0 .3rem; }
+a { color: var(--accent); }
+pre { margin: .4rem 0; padding: .6rem .8rem; background: var(--card); border-radius: 6px; overflow-x: auto;
+  white-space: pre-wrap; overflow-wrap: anywhere; font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; }
+code { font: .88em ui-monospace, Menlo, Consolas, monospace; }
+table { border-collapse: collapse; display: block; overflow-x: auto; }
+th, td { border: 1px solid var(--rule); padding: .2rem .6rem; text-align: left; }
+blockquote { margin: .5rem 0; padding-left: 1rem; border-left: 3px solid var(--rule); color: var(--quiet); }
+.quiet, .facts, footer { color: var(--quiet); font-size: .85rem; }
+.turn { content-visibility: auto; contain-intrinsic-size: auto 14rem; padding-top: 1.4rem; }
+.user { border-left: 3px solid var(--accent); padding: .1rem 0 .1rem .9rem; white-space: pre-wrap;
+  overflow-wrap: anywhere; font-weight: 500; }
+.answer { margin: .8rem 0; overflow-wrap: anywhere; }
+.answer > :first-child { margin-top: 0; } .answer > :last-child { margin-bottom: 0; }
+.used { margin: .2rem 0 1rem; }
+details { margin: .3rem 0; }
+summary { cursor: pointer; overflow-wrap: anywhere; }
+.card { border: 1px solid var(--rule); border-radius: 6px; padding: .25rem .7rem; }
+.card > summary { font-size: .9rem; }
+.card .name { font-weight: 600; }
+.error { border-color: var(--bad); } .error .name, .bad { color: var(--bad); }
+.boundary { border: 0; border-top: 1px dashed var(--boundary); border-bottom: 1px dashed var(--boundary);
+  border-radius: 0; color: var(--boundary); margin: 1rem 0; }
+.boundary pre { color: var(--ink); }
+.step { margin: .5rem 0; color: var(--boundary); font-size: .85rem; overflow-wrap: anywhere; }
+.left { opacity: .55; }
+.add { color: var(--good); } .del { color: var(--bad); }
+img { max-width: 100%; max-height: 24rem; display: block; margin: .5rem 0; border-radius: 6px; }
+nav ol { max-height: 24rem; overflow-y: auto; padding-left: 3rem; }
+@media print { .turn { content-visibility: visible; } }
+"""
+
+
+class Remark(NamedTuple):
+    """What the conversation does not hold, such as a refused permission: when (seconds since 1970), and a line."""
+
+    time: float
+    text: str
+    bad: bool = False
+
+
+def session_page(name: str, entries: Sequence[AnyEntry], remarks: Iterable[Remark] = ()) -> Iterator[str]:
+    """The page of the session called `name`, in pieces.
+
+    `entries` are all of its log, in order; what was said on branches that were left is shown too, marked as such.
+    `remarks` are put between them by their time. Raises `ValueError` where the entries are no whole log.
+    """
+    session = _Session(entries)
+    yield from session.head(name)
+    yield from session.figures()
+    yield from session.contents()
+    yield from session.conversation(sorted(remarks))
+    yield "</main></body></html>\n"
+
+
+class _Session:
+    """What the parts of a page need to know of the whole."""
+
+    def __init__(self, entries: Sequence[AnyEntry]) -> None:
+        log = Log(entries)
+        self._entries = entries
+        self._shown = {entry.seq for entry in log.path()}
+        self._results: dict[tuple[int, str], Message] = {}
+        """By the message that called and the call's id, which some providers use again."""
+        self._alone: set[int] = set()
+        self._queued: dict[int, Queued] = {}
+        asked: dict[str, int] = {}
+        texts = 1
+        for entry in entries:
+            match entry:
+                case Message(kind="tool_result" | "tool_result_archived"):
+                    for block in entry.blocks:
+                        if isinstance(block, ToolResult):
+                            caller = asked.get(block.call_id, 0)
+                            self._results[caller, block.call_id] = entry
+                            self._alone |= set() if caller else {entry.seq}
+                    texts += 1 + bool(entry.diff)
+                case Message():
+                    asked |= {block.id: entry.seq for block in entry.blocks if isinstance(block, ToolCall)}
+                    texts += sum(isinstance(block, Reasoning | ToolCall) for block in entry.blocks)
+                case Queued():
+                    self._queued[entry.seq] = entry
+                case ContextEntry():
+                    texts += 1
+                case _:
+                    pass
+        least, most = CARD_CHARACTERS
+        self._card = max(least, min(most, PAGE_CHARACTERS // texts))
+        self._pictures = PICTURE_CHARACTERS
+        self._turns = [entry for entry in entries if self._words(entry) is not None]
+        self._title = next((self._label(entry) for entry in self._turns), "")
+
+    def head(self, name: str) -> Iterator[str]:
+        calls = [call for entry in self._entries if (call := model_call(entry)) is not None]
+        prices = [call.cost_usd for call in calls if call.cost_usd is not None]
+        models = list(dict.fromkeys(call.model for call in calls if call.model))
+        title = self._title or name
+        facts = [name, *([_span(self._entries)] if self._entries else [])]
+        facts += [", ".join(models) or "no model was asked", counted(len(self._turns), "turn")]
+        facts += [counted(len(calls), "model call"), money_text(sum(prices)) if len(prices) == len(calls) else "$?"]
+        yield (
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            '<meta name="referrer" content="no-referrer">'
+            f"<title>{safe(title)}</title><style>\n{_STYLE}{CHART_STYLE}\n</style></head><body><main>\n"
+            f'<h1>{safe(title)}</h1><p class="facts">{safe(" · ".join(facts))}</p>\n'
+        )
+
+    def figures(self) -> Iterator[str]:
+        """The curves of context and cost over the model calls, with what was done to the context across them."""
+        sizes: list[Point] = []
+        costs: list[Point] = []
+        marks: list[Mark] = []
+        spent, number = 0.0, 0
+        for entry in self._entries:
+            call = model_call(entry)
+            if call is not None:
+                number += 1
+                spent += call.cost_usd or 0.0
+                when = moment(entry.time)
+                costs.append(Point(number, spent, f"call {number:,}, {when}: {money_text(spent)} so far"))
+                if call.purpose == "answer":
+                    tokens = call.usage.input_tokens + call.usage.output_tokens
+                    sizes.append(Point(number, tokens, f"call {number:,}, {when}: {tokens:,} tokens"))
+            elif isinstance(entry, Cleared | Digested | Summarized | Checkpointed | Shortened):
+                marks.append(Mark(number, _step_line(entry)))
+        if len(sizes) > 1:
+            yield "<h2>Context, in tokens, by model call (dashed: it was made smaller)</h2>\n"
+            yield from curve(sizes, marks, short_number)
+        if spent:
+            yield "\n<h2>Cost, in US dollars, so far</h2>\n"
+            yield from curve(costs, marks, money_text)
+            yield "\n"
+
+    def contents(self) -> Iterator[str]:
+        if len(self._turns) > 1:
+            yield f"<nav><details><summary>{counted(len(self._turns), 'turn')}</summary><ol>\n"
+            for entry in self._turns:
+                yield f'<li{self._left(entry)}><a href="#e{entry.seq}">{safe(self._label(entry))}</a></li>\n'
+            yield "</ol></details></nav>\n"
+
+    def conversation(self, remarks: Sequence[Remark]) -> Iterator[str]:
+        """Everything in its order, a section for each turn so that a browser lays out only what is in sight."""
+        waiting = iter(remarks)
+        remark = next(waiting, None)
+        yield '<section class="turn">\n'
+        for entry in self._entries:
+            while remark is not None and remark.time < entry.time:
+                yield _remark(remark)
+                remark = next(waiting, None)
+            if self._words(entry) is not None:
+                kind = "turn" if entry.seq in self._shown else "turn left"
+                yield f'</section>\n<section class="{kind}" id="e{entry.seq}">\n'
+            yield from self._entry(entry)
+        while remark is not None:
+            yield _remark(remark)
+            remark = next(waiting, None)
+        yield "</section>\n"
+
+    def _entry(self, entry: AnyEntry) -> Iterator[str]:
+        match entry:
+            case Message(role="assistant"):
+                yield from self._answer(entry)
+            case Message() if self._words(entry) is not None:
+                yield from self._said(entry.blocks, entry.time)
+            case Delivered():
+                queued = self._queued.get(entry.queued)
+                yield from self._said(queued.blocks if queued else (), entry.time)
+            case Message(kind="tool_result" | "tool_result_archived") if entry.seq in self._alone:
+                for block in entry.blocks:
+                    if isinstance(block, ToolResult):
+                        yield self._card_of("Result", entry.summary, self._pre(block.text), bad=block.is_error)
+            case Message(kind="notice"):
+                text = "\n".join(block.text for block in entry.blocks if isinstance(block, Text))
+                yield self._card_of("Told to the model", one_line(text, 120), self._pre(text))
+            case Prefix():
+                told = f"{entry.system}\n\nTools: {', '.join(tool.name for tool in entry.tools) or 'none'}"
+                yield self._card_of("System prompt", counted(len(entry.tools), "tool"), self._pre(told))
+            case Summarized() | Checkpointed():
+                line = safe(_step_line(entry))
+                yield f'<details class="card boundary"><summary>{line}</summary>{self._pre(entry.text)}</details>\n'
+            case ContextEntry() | HeadMoved() | ModelSwitched() | CeilingReached() | CeilingReset():
+                yield f'<p class="step">{safe(_step_line(entry))}</p>\n'
+            case _:
+                pass
+
+    def _said(self, blocks: Iterable[object], time: float) -> Iterator[str]:
+        yield f'<p class="quiet">{moment(time)}</p>'
+        for block in blocks:
+            if isinstance(block, Text):
+                yield f'<div class="user">{safe(_cut(block.text, PROSE_CHARACTERS))}</div>\n'
+            elif isinstance(block, Image):
+                yield self._picture(block)
+
+    def _answer(self, message: Message) -> Iterator[str]:
+        for block in message.blocks:
+            match block:
+                case Reasoning(text=text) if text.strip():
+                    yield self._card_of("Reasoning", one_line(text, 100), self._pre(text))
+                case Text(text=text) if text.strip():
+                    yield f'<div class="answer">{_prose(text)}</div>\n'
+                case ToolCall():
+                    yield self._call(block, self._results.get((message.seq, block.id)))
+                case _:
+                    pass
+        yield f'<p class="quiet used">{safe(_used(message))}</p>\n'
+
+    def _call(self, call: ToolCall, entry: Message | None) -> str:
+        """A call with the entry of its result, as one card."""
+        body = [self._pre(_indented(call.malformed or call.arguments))]
+        told = [call_summary(call.arguments)]
+        bad = False
+        if entry is None:
+            told.append("no result")
+        else:
+            told += [entry.summary, lasting(entry.duration_ms) if entry.duration_ms else ""]
+            body += [_diff(_cut(entry.diff, self._card))] if entry.diff else []
+            for block in entry.blocks:
+                if isinstance(block, ToolResult):
+                    bad = bad or block.is_error
+                    body += [self._pre(block.text), *map(self._picture, block.images)]
+            if entry.artifact is not None:
+                body.append(f'<p class="quiet">The whole text: {safe(entry.artifact.path)} in the session’s folder</p>')
+        return self._card_of(call.name, " · ".join(filter(None, told)), "".join(body), bad=bad)
+
+    def _card_of(self, name: str, told: str, body: str, *, bad: bool = False) -> str:
+        kind = "card error" if bad else "card"
+        line = f'<span class="name">{safe(name)}</span> <span class="quiet">{safe(one_line(told, 300))}</span>'
+        return f'<details class="{kind}"><summary>{line}</summary>{body}</details>\n'
+
+    def _pre(self, text: str) -> str:
+        return f"<pre>{safe(_cut(text, self._card))}</pre>" if text.strip() else ""
+
+    def _picture(self, image: Image) -> str:
+        data = image.data
+        fits = image.media_type in _PICTURES and data.isascii() and len(data) <= self._pictures
+        if not fits or _NO_BASE64.search(data):
+            return f'<p class="quiet">A picture ({safe(image.media_type)}), not shown here</p>\n'
+        self._pictures -= len(data)
+        return f'<img alt="A picture of the conversation" loading="lazy" src="data:{image.media_type};base64,{data}">\n'
+
+    def _words(self, entry: AnyEntry) -> str | None:
+        """What the user said with this entry; None where it is nothing of theirs."""
+        match entry:
+            case Message(role="user", kind="", user_visible=True):
+                return _joined(entry.blocks)
+            case Delivered():
+                queued = self._queued.get(entry.queued)
+                return _joined(queued.blocks) if queued else None
+            case _:
+                return None
+
+    def _label(self, entry: AnyEntry) -> str:
+        return one_line(self._words(entry) or "", 100) or "a picture"
+
+    def _left(self, entry: AnyEntry) -> str:
+        return "" if entry.seq in self._shown else ' class="left"'
+
+
+_NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]")
+
+
+def _step_line(entry: AnyEntry) -> str:
+    """What an entry did to the context or the course of the conversation, on one line."""
+    match entry:
+        case Summarized():
+            done = "Summary in place of what came before"
+        case Checkpointed():
+            done = "A finished task, kept as its record"
+        case Cleared():
+            done = f"{counted(len(entry.results), 'old result')} cleared"
+        case Digested():
+            done = f"{counted(len(entry.results), 'result')} shown as a digest"
+        case Shortened():
+            done = f"{counted(len(entry.items), 'item')} shortened to fit"
+        case Pinned():
+            done = f"{counted(len(entry.items), 'item')} {'pinned' if entry.pinned else 'no longer pinned'}"
+        case Restored():
+            done = f"{counted(len(entry.items), 'item')} shown whole again"
+        case WordsEdited():
+            done = "The kept words of the user were edited"
+        case Undone():
+            done = f"The change of entry {entry.target} was undone"
+        case HeadMoved():
+            moves = {"fork": "Another branch begins", "switch": "Back to another branch"}
+            return f"{moves.get(entry.reason, 'Taken back')}: it goes on after entry {entry.to}"
+        case ModelSwitched():
+            return f"From here on {entry.model} answers"
+        case CeilingReached():
+            return entry.message
+        case CeilingReset():
+            return "The session may go on past its cost ceiling"
+        case _:
+            return ""
+    sizes = f"{short_number(entry.before)} → {short_number(entry.after)} tokens" if entry.before else ""
+    return " · ".join(filter(None, (done, sizes, entry.reason)))
+
+
+def _used(message: Message) -> str:
+    usage = message.usage
+    told = [message.model]
+    if usage is not None:
+        cached = f" ({short_number(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""
+        told.append(f"{short_number(usage.input_tokens)} in{cached}, {short_number(usage.output_tokens)} out")
+        told.append(money_text(message.cost_usd))
+    told.append(lasting(message.duration_ms) if message.duration_ms else "")
+    told.append("" if message.stop_reason in {"", "end_turn", "tool_calls"} else message.stop_reason)
+    return " · ".join(filter(None, told))
+
+
+def _span(entries: Sequence[AnyEntry]) -> str:
+    first, last = moment(entries[0].time), moment(entries[-1].time)
+    return first if first == last else f"{first} to {last}"
+
+
+def _remark(remark: Remark) -> str:
+    return f'<p class="step{" bad" if remark.bad else ""}">{safe(remark.text)}</p>\n'
+
+
+def _joined(blocks: Iterable[object]) -> str:
+    return "\n\n".join(block.text for block in blocks if isinstance(block, Text))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} more characters"
+
+
+def _indented(arguments: str) -> str:
+    """The arguments of a call as people read them: a text of many lines as one."""
+    try:
+        values = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    if not isinstance(values, dict):
+        return arguments
+    return "\n".join(
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in values.items()
+    )
+
+
+def _diff(diff: str) -> str:
+    kinds = {"+": "add", "-": "del"}
+    lines = (
+        f'<span class="{kinds[line[0]]}">{safe(line)}</span>' if line[:1] in kinds else safe(line)
+        for line in clean(diff).split("\n")
+    )
+    return "<pre>" + "\n".join(lines) + "</pre>"
+
+
+def _prose(text: str) -> str:
+    """An answer's Markdown as HTML. What is HTML in it is shown as the text it is, and no picture is loaded."""
+    rendered: str = _parser().render(clean(_cut(text, PROSE_CHARACTERS)))
+    return rendered
+
+
+@lru_cache(maxsize=1)
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.disable(["reference", "html_block", "html_inline", "image"])
+    parser.add_render_rule("link_open", _link)
+    return parser
+
+
+def _link(_renderer: object, tokens: Sequence["Token"], index: int, *_: object) -> str:
+    """A link that leads to the web, and says where; any other is only its text."""
+    address = str(tokens[index].attrGet("href") or "")
+    if not address.lower().startswith(_SAFE_LINKS):
+        return "<a>"
+    return f'<a href="{escape(address)}" title="{escape(address)}" rel="noopener noreferrer nofollow">'

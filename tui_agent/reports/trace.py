@@ -1,0 +1,232 @@
+"""The record of a session: as a person reads it, as JSON lines, as a page, and whether it is unchanged."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Final, get_args
+
+import msgspec
+
+from tui_agent.reports.pages import Remark, session_page
+from tui_agent.reports.sessions import ReportError, explained
+from tui_agent.reports.wording import counted, lasting, moment, short_number
+from tui_agent.storage.errors import StorageError
+from tui_agent.storage.log import log_file, read_entries
+from tui_agent.storage.sessions import find_session
+from tui_agent.storage.store import Kind
+from tui_agent.storage.trace import TraceEvent, entry_of, read_events
+from tui_agent.storage.verify import verify
+from tui_agent.text import call_summary, money_text, one_line
+
+KINDS: Final[tuple[str, ...]] = get_args(Kind)
+FOLLOW_S: Final = 0.3
+"""Seconds between two looks at a record that is followed."""
+
+SUMMARY_CHARACTERS: Final = 200
+_KIND_WIDTH: Final = max(map(len, KINDS))
+_REMARKS: Final = frozenset({"permission", "cache_miss", "alert", "error", "trace_gap"})
+"""Kinds of the record's own that a page shows between what was said; of permissions, only what was refused."""
+
+
+def trace_lines(
+    home: Path, session: str, *, as_json: bool = False, kinds: Collection[str] = (), follow: bool = False
+) -> Iterator[str]:
+    """The record of a session, an event a line, oldest first: for people, or as JSON objects (seq, time in seconds
+    since 1970, kind, body).
+
+    `kinds`: only these; `follow`: goes on with what is added, without end. Raises `ReportError`, first for a kind that
+    there is not.
+    """
+    if unknown := sorted(set(kinds) - set(KINDS)):
+        raise ReportError(f"--kind: there is no kind {unknown[0]!r}; there are {', '.join(KINDS)}")
+    say = _event_json if as_json else event_line
+    last = 0
+    try:
+        folder = asyncio.run(find_session(home, session))
+        while True:
+            for event in read_events(folder, after=last):
+                last = event.seq
+                if not kinds or event.kind in kinds:
+                    yield say(event)
+            if not follow:
+                return
+            time.sleep(FOLLOW_S)
+    except StorageError as error:
+        raise explained(error) from error
+
+
+def trace_page(home: Path, session: str) -> Iterator[str]:
+    """The session as a page of HTML, in pieces. Raises `ReportError`."""
+    try:
+        folder = asyncio.run(find_session(home, session))
+        entries = list(read_entries(log_file(folder)))
+        yield from session_page(f"session {folder.name}", entries, _remarks(folder))
+    except StorageError as error:
+        raise explained(error) from error
+    except ValueError as error:
+        raise ReportError(f"The log of session {session} is damaged: {error}.") from error
+
+
+def verification(home: Path, session: str) -> tuple[str, bool]:
+    """What a check of a session's record found, and whether all is well. Raises ReportError."""
+    try:
+        report = verify(asyncio.run(find_session(home, session)))
+    except StorageError as error:
+        raise explained(error) from error
+    if report.ok:
+        return f"{report.events} events, unchanged; {report.anchored} of them anchored", True
+    return "\n".join(report.problems), False
+
+
+def event_line(event: TraceEvent) -> str:
+    """An event as a person reads it: when, what kind, and what it says, with tokens, costs and durations."""
+    try:
+        said = summary_of(event.kind, msgspec.json.decode(event.body, type=dict[str, object]))
+    except msgspec.MsgspecError:
+        said = event.body
+    return f"{moment(event.time, '%m-%d %H:%M:%S')}  {event.kind:<{_KIND_WIDTH}}  {one_line(said, SUMMARY_CHARACTERS)}"
+
+
+def summary_of(kind: str, body: dict[str, object]) -> str:
+    """What an event's body says, in a few words; of a body this version does not know, its fields."""
+    said = _SUMMARIES.get(kind, _fields)(body)
+    return said or _fields(body)
+
+
+def _remarks(folder: Path) -> Iterator[Remark]:
+    """What the record alone knows. A session without one has its page all the same."""
+    try:
+        for event in read_events(folder):
+            if event.kind in _REMARKS and not entry_of(event):
+                body = msgspec.json.decode(event.body, type=dict[str, object])
+                if event.kind != "permission" or body.get("allowed") is False:
+                    said = f"{event.kind.replace('_', ' ')}: {summary_of(event.kind, body)}"
+                    yield Remark(event.time, one_line(said), event.kind == "error")
+    except (StorageError, msgspec.MsgspecError):
+        return
+
+
+def _session(body: dict[str, object]) -> str:
+    if "subtask" in body:
+        return f"subtask {_text(body, 'subtask')}: {_text(body, 'title')} ({_text(body, 'model')})"
+    if "version" in body:
+        begun = f"tui-agent {_text(body, 'version')}, Python {_text(body, 'python')}, in {_text(body, 'cwd')}"
+        return begun + (f", {_text(body, 'model')}" if body.get("model") else "")
+    if body.get("entry") == "prefix":
+        tools = body.get("tools")
+        return f"system prompt and {counted(len(tools) if isinstance(tools, list) else 0, 'tool')}"
+    return _of_entry(body)
+
+
+def _message(body: dict[str, object]) -> str:
+    who = _text(body, "kind") or _text(body, "role") or "message"
+    pictures = _number(body, "images")
+    shown = f" ({counted(int(pictures), 'picture')})" if pictures else ""
+    stopped = _text(body, "stop_reason")
+    how = f" ({stopped})" if stopped not in {"", "end_turn", "tool_calls"} else ""
+    return f"{who}{how}: {_text(body, 'text')}{shown}"
+
+
+def _model_usage(body: dict[str, object]) -> str:
+    cached = _number(body, "cache_read_tokens")
+    told = [
+        f"{short_number(_number(body, 'input_tokens'))} in" + (f" ({short_number(cached)} cached)" if cached else ""),
+        f"{short_number(_number(body, 'output_tokens'))} out",
+        money_text(_number(body, "cost_usd") if body.get("cost_usd") is not None else None),
+    ]
+    told += [lasting(_number(body, "duration_ms"))] if body.get("duration_ms") else []
+    told += [_text(body, "purpose")] if _text(body, "purpose") not in {"", "answer"} else []
+    return f"{_text(body, 'model')}: {', '.join(told)}"
+
+
+def _tool_call(body: dict[str, object]) -> str:
+    return f"{_text(body, 'name')} {call_summary(_text(body, 'arguments'))}"
+
+
+def _tool_result(body: dict[str, object]) -> str:
+    text = _text(body, "text")
+    lasted = f", {lasting(_number(body, 'duration_ms'))}" if body.get("duration_ms") else ""
+    failed = "failed, " if body.get("is_error") else ""
+    return f"{failed}{counted(len(text), 'character')}{lasted}: {text}"
+
+
+def _permission(body: dict[str, object]) -> str:
+    verdict = "allowed" if body.get("allowed") else "refused"
+    return f"{verdict}: {_text(body, 'reason')}" if body.get("reason") else verdict
+
+
+def _context(body: dict[str, object]) -> str:
+    return _of_entry(body) if "entry" in body else _fields(body)
+
+
+def _of_entry(body: dict[str, object]) -> str:
+    """A derived entry: its tag, the sizes around it, why, what it cost, and what else is short."""
+    told = [_text(body, "entry").replace("_", " ")]
+    if body.get("before"):
+        told.append(f"{short_number(_number(body, 'before'))} → {short_number(_number(body, 'after'))} tokens")
+    told += [money_text(_number(body, "cost_usd"))] if body.get("cost_usd") else []
+    told += [_text(body, name) for name in ("reason", "model", "message") if body.get(name)]
+    told += [f"to entry {_text(body, 'to')}"] if body.get("entry") == "head_moved" else []
+    return " · ".join(told)
+
+
+def _cache_miss(body: dict[str, object]) -> str:
+    return _text(body, "text")
+
+
+def _alert(body: dict[str, object]) -> str:
+    return f"{_text(body, 'signal')}: {_text(body, 'text')} ({_text(body, 'action')})"
+
+
+def _error(body: dict[str, object]) -> str:
+    lines = _text(body, "traceback").strip().splitlines()
+    return f"{_text(body, 'kind')}: {_text(body, 'message') or (lines[-1] if lines else '')}"
+
+
+def _trace_gap(body: dict[str, object]) -> str:
+    return _text(body, "reason")
+
+
+def _reasoning(body: dict[str, object]) -> str:
+    return _text(body, "text") or "not shown by the provider"
+
+
+_SUMMARIES: Final[dict[str, Callable[[dict[str, object]], str]]] = {
+    "session": _session,
+    "message": _message,
+    "reasoning": _reasoning,
+    "model_usage": _model_usage,
+    "tool_call": _tool_call,
+    "tool_result": _tool_result,
+    "permission": _permission,
+    "context": _context,
+    "context_compaction": _of_entry,
+    "cache_miss": _cache_miss,
+    "alert": _alert,
+    "error": _error,
+    "trace_gap": _trace_gap,
+}
+
+
+def _fields(body: dict[str, object]) -> str:
+    return "  ".join(f"{name}={value}" for name, value in body.items() if value not in ("", None, [], {}))
+
+
+def _text(body: dict[str, object], name: str) -> str:
+    value = body.get(name)
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _number(body: dict[str, object], name: str) -> float:
+    value = body.get(name)
+    return value if isinstance(value, int | float) else 0.0
+
+
+def _event_json(event: TraceEvent) -> str:
+    # The body is JSON already; decoding it only to encode it again could change what is shown of a damaged record.
+    return msgspec.json.encode(
+        {"seq": event.seq, "time": event.time, "kind": event.kind, "body": msgspec.Raw(event.body.encode())}
+    ).decode()
