@@ -12,5 +12,5 @@ for name in ("tests.agent.walks", "anthropic.resources.models", "PIL.Image"):
     importlib.import_module(name)
 for kind in (GenerateContentConfig, GenerateContentResponse):
     kind.model_validate({})
-look_up(ModelProfile("anthropic", "claude-opus-5-5"))
+look_up(ModelProfile("anthropic", "claude-opus-5-5", catalogue="anthropic"))
 tls()

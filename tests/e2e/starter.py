@@ -199,7 +199,7 @@ def serve(number: int) -> None:
         import_module(name)
     for kind in (GenerateContentConfig, GenerateContentResponse):
         kind.model_validate({})
-    look_up(ModelProfile("anthropic", "claude-opus-5-5"))
+    look_up(ModelProfile("anthropic", "claude-opus-5-5", catalogue="anthropic"))
     tls()
     # What is shared is never looked at by a collector, which would copy it.
     gc.collect()

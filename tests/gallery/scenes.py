@@ -20,7 +20,8 @@ from tests.gallery.stage import Stage
 from tests.gallery.states import BOTH, STATES, state
 from tui_agent.agent import events
 from tui_agent.arguments import Arguments
-from tui_agent.models.errors import Provider, Refusal, failure
+from tui_agent.models.anthropic.record import ANTHROPIC
+from tui_agent.models.errors import Refusal, failure
 from tui_agent.settings import Model, Permissions, Settings, Ui
 from tui_agent.tools.base import PermissionQuestion, Preview
 from tui_agent.tui.cards.blocks import ToolBlock, ToolState
@@ -30,7 +31,6 @@ from tui_agent.tui.dialogs.pickers import PickerScreen
 
 ALLOW: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow"))
 ASK: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="ask"))
-ANTHROPIC: Final = Provider("Anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 
 
 # Before anything was said

@@ -158,12 +158,12 @@ def test_marking_a_message_changes_nothing_else_of_it() -> None:
 def test_older_messages_are_encoded_once() -> None:
     encoder = RequestEncoder()
     encoder.encode(request(*LONG), BOUND)
-    before = {key: piece for key, (_, piece) in encoder._encoded.items()}
+    before = {key: piece for key, (_, _, piece) in encoder._pieces._made.items()}
     encoder.encode(request(*LONG, assistant("more"), user("now")), BOUND)
-    after = {key: piece for key, (_, piece) in encoder._encoded.items()}
+    after = {key: piece for key, (_, _, piece) in encoder._pieces._made.items()}
     assert all(after[key] is piece for key, piece in before.items())
     encoder.encode(request(user("only this")), BOUND)
-    assert len(encoder._encoded) == 1
+    assert len(encoder._pieces._made) == 1
 
 
 def test_no_sampling_parameters_and_no_thinking_where_there_is_no_room() -> None:

@@ -1,5 +1,6 @@
 """Every refusal becomes one plain sentence of the right kind."""
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -17,9 +18,10 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.errors import Provider, Refusal, failure, parse_retry_after, plain, redact
+from tui_agent.models.errors import Refusal, failure, parse_retry_after, plain, redact
+from tui_agent.models.offline.record import OFFLINE
 
-ACME = Provider("Acme", "ACME_KEY", "ACME_URL")
+ACME = dataclasses.replace(OFFLINE, id="acme", title="Acme", keys=("ACME_KEY",), address="ACME_URL")
 
 KINDS: list[tuple[Refusal, type[ModelError]]] = [
     (Refusal(400, "invalid_request_error", "no"), InvalidRequest),

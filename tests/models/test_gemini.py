@@ -147,10 +147,10 @@ def test_older_messages_are_encoded_once() -> None:
     encoder = RequestEncoder(FLASH)
     messages = (user("go"), assistant(*CALLS), user(ToolResult("a", "r"), ToolResult("b", "r")))
     encoder.encode(request(*messages))
-    before = {key: kept[2] for key, kept in encoder._encoded.items()}
+    before = {key: kept[2] for key, kept in encoder._pieces._made.items()}
     encoder.encode(request(*messages, assistant("done"), user("more")))
-    assert all(encoder._encoded[key][2] is piece for key, piece in before.items())
-    assert len(encoder._encoded) == 5
+    assert all(encoder._pieces._made[key][2] is piece for key, piece in before.items())
+    assert len(encoder._pieces._made) == 5
 
 
 def chunk(*parts: dict[str, Any], finish_reason: str | None = None, **fields: Any) -> types.GenerateContentResponse:

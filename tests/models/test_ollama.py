@@ -236,9 +236,9 @@ async def test_older_messages_are_encoded_once(open_model: Open) -> None:
     encoder, options = RequestEncoder(), Options("m", 4_096, True, False)
     messages = (user("go"), assistant(ToolCall("a", "grep", "{}")), user(ToolResult("a", "r")))
     encoder.encode(request(*messages), options)
-    before = {key: kept[2] for key, kept in encoder._encoded.items()}
+    before = {key: kept[2] for key, kept in encoder._pieces._made.items()}
     encoder.encode(request(*messages, assistant("done"), user("more")), options)
-    assert all(encoder._encoded[key][2] is piece for key, piece in before.items())
+    assert all(encoder._pieces._made[key][2] is piece for key, piece in before.items())
 
 
 async def _until(holds: Callable[[], bool]) -> None:

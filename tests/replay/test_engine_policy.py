@@ -17,9 +17,17 @@ from tui_agent.replay.simulation import PRESETS, Outcome, policies, simulate
 from tui_agent.settings import Preset, Settings
 
 OPUS = ModelProfile(
-    provider="anthropic", id="opus", window=200_000, tier="frontier", prices=Prices(4, 20, 0.2, 5), cache_minimum=512
+    provider="anthropic",
+    cache="marked",
+    id="opus",
+    window=200_000,
+    tier="frontier",
+    prices=Prices(4, 20, 0.2, 5),
+    cache_minimum=512,
 )
-HAIKU = ModelProfile(provider="anthropic", id="haiku", window=200_000, prices=Prices(0.1, 0.5, 0.01, 0.125))
+HAIKU = ModelProfile(
+    provider="anthropic", cache="marked", id="haiku", window=200_000, prices=Prices(0.1, 0.5, 0.01, 0.125)
+)
 
 
 @pytest.fixture(scope="module")

@@ -302,7 +302,7 @@ def test_calls_of_another_model_are_not_compared(tmp_path: Path) -> None:
     usage = {"input_tokens": 5_000, "output_tokens": 5}
     lines = [user("a"), answer("b", usage=usage, model=MODEL), user("c"), answer("d", usage=usage, model="claude-x")]
     recording = read_file(write_lines(tmp_path / "a.jsonl", *lines))
-    profile = ModelProfile(provider="anthropic", id="m", window=100_000, prices=Prices(1, 1, 0.1, 1))
+    profile = ModelProfile(provider="anthropic", cache="marked", id="m", window=100_000, prices=Prices(1, 1, 0.1, 1))
     measured = measure(recording)
     assert measured is not None
     script = make_script(recording, measured)

@@ -9,7 +9,7 @@ from typing_extensions import override
 from tests.replay.recordings import answer, call, result, script_of, user
 from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import Message, Prefix
-from tui_agent.models.base import ModelProfile, Prices
+from tui_agent.models.base import Cache, ModelProfile, Prices
 from tui_agent.replay.billing import FETCH_OUTPUT
 from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Setup
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script
@@ -21,7 +21,8 @@ FLASH = Prices(0.75, 3.75, 0.075)
 
 
 def profile(prices: Prices, provider: str = "anthropic") -> ModelProfile:
-    return ModelProfile(provider=provider, id="model", window=10_000_000, prices=prices, cache_minimum=0)
+    cache: Cache = "marked" if provider == "anthropic" else "implicit"
+    return ModelProfile(provider=provider, id="model", window=10_000_000, prices=prices, cache=cache, cache_minimum=0)
 
 
 class EverySix(Keeping):

@@ -11,7 +11,6 @@ from tui_agent.context.economics import ModelFacts, Rates, relative_rates
 from tui_agent.conversation.entries import ModelSwitched, notice
 from tui_agent.models.base import Model, ModelProfile, Prices
 from tui_agent.models.catalogue import missing_key
-from tui_agent.models.pictures import limits_of
 from tui_agent.settings.schema import Settings
 
 SmallModel = Callable[[str], Model | None]
@@ -120,7 +119,6 @@ class SmallModels:
 
 def model_facts(profile: ModelProfile, small: ModelProfile | None = None) -> ModelFacts:
     """What the context layers are told of a model; `small` may write its summaries."""
-    limits = limits_of(profile)
     return ModelFacts(
         name=profile.name,
         window=profile.window,
@@ -132,8 +130,8 @@ def model_facts(profile: ModelProfile, small: ModelProfile | None = None) -> Mod
         cache_ttl_s=float(profile.cache_ttl_s),
         bound_reasoning=profile.bound_reasoning,
         small=model_facts(small) if small is not None else None,
-        picture_bytes=limits.bytes,
-        most_pictures=limits.pictures,
+        picture_bytes=profile.picture_bytes,
+        most_pictures=profile.most_pictures,
     )
 
 

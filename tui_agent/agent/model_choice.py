@@ -9,12 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from tui_agent.agent.events import Notice
 from tui_agent.models.base import LocalModels, Model, ModelProfile, UnknownModel
 from tui_agent.models.base import Tier as ModelTier
-from tui_agent.models.catalogue import OFFLINE, create_model, missing_key, resolve
+from tui_agent.models.catalogue import (
+    OFFLINE,
+    create_model,
+    missing_key,
+    provider_named,
+    resolve,
+    short_name,
+    with_keys,
+)
 from tui_agent.settings import PermissionMode, Settings, TaskClass, Tier, TierModels
 
-PROVIDERS = ("anthropic", "gemini")
-"""Providers that a model is looked for at where none is named, in this order."""
-
+TIERS: Sequence[Tier] = ("frontier", "mid", "small")
 DEFAULT_TIER: Tier = "mid"
 """Tier of the model where no task class names one."""
 
@@ -51,8 +57,8 @@ def model_name(settings: Settings, conversation: str = "", missing: Callable[[st
     if conversation:
         return conversation
     task = task_class(settings)
-    for provider in PROVIDERS:
-        name = model_of_tier(settings, provider, task.tier if task else DEFAULT_TIER)
+    for provider in with_keys():
+        name = model_of_tier(settings, provider.id, task.tier if task else DEFAULT_TIER)
         if name and missing(name) is None:
             return name
     return OFFLINE
@@ -65,7 +71,8 @@ def model_of_tier(settings: Settings, provider: str, tier: Tier) -> str:
     """
     if provider == OFFLINE:
         return OFFLINE
-    models: TierModels | None = getattr(settings.models, provider, None)
+    record = provider_named(provider)
+    models: TierModels | None = getattr(settings.models, provider, record.models if record else None)
     found = getattr(models, tier) if models else ""
     return f"{provider}:{found}" if found else ""
 
@@ -98,9 +105,9 @@ def configured_model(settings: Settings, name: str) -> Model:
 def check_names(settings: Settings) -> None:
     """Raises `UnknownModel` that names the setting, where one of those for subtasks and tiers names no model."""
     names = {"agentic.small_model": settings.agentic.small_model}
-    for provider in PROVIDERS:
-        for tier in ("frontier", "mid", "small"):
-            names[f"models.{provider}.{tier}"] = model_of_tier(settings, provider, tier)
+    for provider in with_keys():
+        for tier in TIERS:
+            names[f"models.{provider.id}.{tier}"] = model_of_tier(settings, provider.id, tier)
     for key, name in names.items():
         try:
             if name:
@@ -155,10 +162,4 @@ def _better(settings: Settings, profile: ModelProfile) -> str:
     if not larger:
         return "Choose a frontier or mid-tier model with --model."
     small = small_model(settings, profile.name)
-    return f"Consider --model {_short(larger)} --agentic-small-model {_short(small)}."
-
-
-def _short(name: str) -> str:
-    """A name as it is typed: without the provider where the id alone says it."""
-    provider, _, model = name.partition(":")
-    return model if model.startswith(("claude-", "gemini-")) and provider in ("anthropic", "gemini") else name
+    return f"Consider --model {short_name(larger)} --agentic-small-model {short_name(small)}."

@@ -14,6 +14,7 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest
 
 Tier: TypeAlias = Literal["frontier", "mid", "small", "unknown"]
+Cache: TypeAlias = Literal["marked", "implicit", "none"]
 StopReason: TypeAlias = Literal["end_turn", "tool_calls", "max_tokens", "refusal", "context_window", "interrupted"]
 
 
@@ -30,12 +31,18 @@ class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
     above: tuple[tuple[int, "Prices"], ...] = ()
 
 
+FREE = Prices(0.0, 0.0, 0.0, 0.0)
+
+
 class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of a model. `window` is its input capacity, `max_output` its longest answer (tokens; 0: unknown).
 
     `bound_reasoning`: its reasoning is only accepted back under the prefix it was made under.
+    `cache`: its provider keeps the prefixes a request marks and bills writing them, any prefix at no price, or none.
     `cache_ttl_s`: how long a cached prefix lives, in seconds. `cache_minimum`: the smallest cacheable one, in tokens.
     `fixed_window`: the window is what the model is loaded with, so a setting may narrow it but never widen it.
+    `picture_bytes` (in base64) and `most_pictures` are what all pictures of one request may come to; 0: not known to be
+    limited. `catalogue` is what the price catalogue calls its provider (empty: not there).
     `source` says where window and prices come from: ``provider``, ``catalogue``, or ``default``.
     """
 
@@ -48,8 +55,12 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     bound_reasoning: bool = False
     fixed_window: bool = False
     images: bool = True
+    cache: Cache = "none"
     cache_ttl_s: int = 300
     cache_minimum: int = 1024
+    picture_bytes: int = 0
+    most_pictures: int = 0
+    catalogue: str = ""
     source: str = "default"
 
     @property

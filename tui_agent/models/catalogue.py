@@ -4,65 +4,29 @@ Nothing here imports an SDK or the price catalogue, except the functions that sa
 """
 
 import contextlib
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from typing_extensions import override
 
-from tui_agent.models.anthropic.claude import binds_reasoning, cache_minimum_of
-from tui_agent.models.base import THIS_MACHINE, LocalModels, Model, ModelProfile, Prices, Tier, UnknownModel
+from tui_agent.models.anthropic.record import ANTHROPIC
+from tui_agent.models.base import THIS_MACHINE, LocalModels, Model, ModelProfile, Tier, UnknownModel
 from tui_agent.models.errors import plain
-from tui_agent.models.ollama.facts import is_remote
+from tui_agent.models.gemini.record import GEMINI
+from tui_agent.models.offline.record import OFFLINE as OFFLINE_MODEL
+from tui_agent.models.ollama.record import OLLAMA
+from tui_agent.models.provider import Provider
 
-OFFLINE = "offline"
+OFFLINE = OFFLINE_MODEL.id
 
-TIERS: Mapping[Tier, Sequence[str]] = {
-    "frontier": ("opus", "fable", "mythos", "gemini-[3-9]*-pro"),
-    "mid": ("sonnet", "gemini-2.5-pro"),
-    "small": ("haiku", "flash"),
-}
-"""Tier by a part of the id (``*`` and ``[…]`` as in file names); the first that fits holds."""
+PROVIDERS: tuple[Provider, ...] = (ANTHROPIC, GEMINI, OLLAMA, OFFLINE_MODEL)
+"""Every provider, in the order in which a model is looked for where none is named."""
 
-SUGGESTED = (
-    "claude-fable-5-2",
-    "claude-opus-5-5",
-    "claude-sonnet-5-5",
-    "claude-haiku-5-5",
-    "claude-opus-4-7",
-    "claude-sonnet-4-6",
-    "claude-haiku-4-5",
-    "gemini-3.8-flash",
-    "gemini-3.1-pro-preview",
-    "gemini-2.5-pro",
-    "gemini-2.5-flash",
-    OFFLINE,
-)
+SUGGESTED: tuple[str, ...] = tuple(name for provider in PROVIDERS for name in provider.suggested)
 """Names offered where one is not known; any other model of a provider may be named too."""
-
-_PROVIDERS: Mapping[str, str] = {
-    "anthropic": "anthropic",
-    "google": "gemini",
-    "gemini": "gemini",
-    "ollama": "ollama",
-    OFFLINE: OFFLINE,
-}
-_BARE = {"claude": "anthropic", "gemini": "gemini", "gemma": "gemini"}
-_KEYS: Mapping[str, Sequence[str]] = {
-    "anthropic": (
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_AUTH_TOKEN",
-        "ANTHROPIC_PROFILE",
-        "ANTHROPIC_IDENTITY_TOKEN",
-        "ANTHROPIC_IDENTITY_TOKEN_FILE",
-    ),
-    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-}
-_FREE = Prices(0.0, 0.0, 0.0, 0.0)
-_GEMINI_CACHE_MINIMUM = {"gemini-2.5": 2048, "gemini-3": 4096}
 
 
 class ModelName(NamedTuple):
@@ -76,6 +40,31 @@ class ModelName(NamedTuple):
         return f"{self.provider}:{self.id}"
 
 
+def provider_of(name: str) -> Provider:
+    """Who serves the model of this name. Raises `UnknownModel`."""
+    found = provider_named(resolve(name).provider)
+    if found is None:
+        raise _unknown(name)
+    return found
+
+
+def provider_named(name: str) -> Provider | None:
+    """The provider of this id, or of this other name; None: there is none."""
+    return next((each for each in PROVIDERS if name in (each.id, *each.aliases)), None)
+
+
+def short_name(name: str) -> str:
+    """A name as it is typed: without the provider where the id alone says it."""
+    provider, _, model = name.partition(":")
+    bare = _by_family(model)
+    return model if bare is not None and bare.id == provider else name
+
+
+def with_keys() -> list[Provider]:
+    """The providers that are asked with a key, which a user may have to enter."""
+    return [provider for provider in PROVIDERS if provider.keys and provider.needs_key]
+
+
 def resolve(name: str) -> ModelName:
     """``claude-…``, ``gemini-…``, ``provider:id`` (also ``ollama/id``) or ``offline`` as provider and id.
 
@@ -87,74 +76,49 @@ def resolve(name: str) -> ModelName:
     prefix, separator, rest = given.partition(":")
     if given.lower() in (OFFLINE, f"{OFFLINE}:{OFFLINE}"):
         return ModelName(OFFLINE, OFFLINE)
-    if separator and prefix.lower() in _PROVIDERS:
-        provider, model = _PROVIDERS[prefix.lower()], rest.strip()
-        if not model or provider == OFFLINE:
+    provider = provider_named(prefix.strip().lower()) if separator else None
+    if provider is not None:
+        model = rest.strip()
+        if not model or provider.id == OFFLINE:
             raise _unknown(given)
     else:
-        bare = given.removeprefix("models/")
-        family = next((family for family in _BARE if bare.lower().startswith(f"{family}-")), None)
-        if family is None:
+        model = given.removeprefix("models/")
+        provider = _by_family(model)
+        if provider is None:
             raise _unknown(given)
-        provider, model = _BARE[family], bare
-    # A local model's name is never part of an address; it may have a host and a namespace (hf.co/user/model:Q4_K_M).
-    forbidden = "" if provider == "ollama" else "/?#%"
+    # Where an id is part of an address, it must not be able to lead elsewhere.
+    forbidden = "" if provider.free_names else "/?#%"
     if any(character.isspace() or not character.isprintable() or character in forbidden for character in model):
         raise _unknown(given)
-    return ModelName(provider, model)
+    return ModelName(provider.id, model)
 
 
-def tier_of(model: str, tiers: Mapping[Tier, Sequence[str]] = TIERS) -> Tier:
+def tier_of(model: str, tiers: Mapping[Tier, Sequence[str]] | None = None) -> Tier:
     """The tier of a model by its id. A table of the user's own comes first where it is given."""
-    for table in (tiers, TIERS) if tiers is not TIERS else (TIERS,):
+    for table in (tiers or {}, *(provider.tiers for provider in PROVIDERS)):
         for tier, parts in table.items():
             if any(fnmatchcase(model.lower(), f"*{part.lower()}*") for part in parts if part):
                 return tier
     return "unknown"
 
 
-def quick_profile(name: str, tiers: Mapping[Tier, Sequence[str]] = TIERS) -> ModelProfile:
+def quick_profile(name: str, tiers: Mapping[Tier, Sequence[str]] | None = None) -> ModelProfile:
     """What the name alone tells, at no cost: the window is not known (0). Raises `UnknownModel`."""
-    provider, model = resolve(name)
-    if provider == OFFLINE:
-        from tui_agent.models.offline.adapter import OfflineModel
-
-        return OfflineModel().profile
-    if provider == "ollama":
-        prices = None if is_remote(model) else _FREE
-        return ModelProfile(provider=provider, id=model, tier=tier_of(model, tiers), prices=prices, fixed_window=True)
-    claude = provider == "anthropic"
-    return ModelProfile(
-        provider=provider,
-        id=model,
-        tier=tier_of(model, tiers),
-        bound_reasoning=claude and binds_reasoning(model),
-        cache_minimum=cache_minimum_of(model) if claude else _gemini_cache_minimum(model),
-    )
+    provider = provider_of(name)
+    model = resolve(name).id
+    profile = provider.profile(model)
+    tier = tier_of(model, tiers) if profile.tier == "unknown" else profile.tier
+    return msgspec.structs.replace(profile, tier=tier, catalogue=provider.catalogue)
 
 
-def create_model(name: str, tiers: Mapping[Tier, Sequence[str]] = TIERS, local: LocalModels = THIS_MACHINE) -> Model:
+def create_model(
+    name: str, tiers: Mapping[Tier, Sequence[str]] | None = None, local: LocalModels = THIS_MACHINE
+) -> Model:
     """The model behind a name; its SDK is imported when it is first asked. `local`: how local models are run.
 
     Raises `UnknownModel`.
     """
-    provider, _ = resolve(name)
-    if provider == OFFLINE:
-        from tui_agent.models.offline.adapter import OfflineModel
-
-        return OfflineModel()
-    profile = quick_profile(name, tiers)
-    if provider == "anthropic":
-        from tui_agent.models.anthropic.adapter import AnthropicModel
-
-        return AnthropicModel(profile)
-    if provider == "ollama":
-        from tui_agent.models.ollama.adapter import OllamaModel
-
-        return OllamaModel(profile, local)
-    from tui_agent.models.gemini.adapter import GeminiModel
-
-    return GeminiModel(profile)
+    return provider_of(name).create(quick_profile(name, tiers), local)
 
 
 def missing_key(name: str) -> str | None:
@@ -162,40 +126,43 @@ def missing_key(name: str) -> str | None:
 
     Raises `UnknownModel`.
     """
-    provider = resolve(name).provider
-    variables = _KEYS.get(provider, ())
-    if not variables or any(os.environ.get(variable) for variable in variables):
-        return None
-    return None if provider == "anthropic" and _has_anthropic_profile() else variables[0]
+    provider = provider_of(name)
+    return None if provider.has_key() else provider.key
 
 
-def known_models(tiers: Mapping[Tier, Sequence[str]] = TIERS, local: LocalModels = THIS_MACHINE) -> list[ModelProfile]:
-    """Every model to choose from, with tier, window and prices; those of Ollama where it answers at once.
+def known_models(
+    tiers: Mapping[Tier, Sequence[str]] | None = None, local: LocalModels = THIS_MACHINE
+) -> list[ModelProfile]:
+    """Every model to choose from, with tier, window and prices; those of local servers where they answer at once.
 
-    Imports the price catalogue and asks Ollama: call it in a thread.
+    Imports the price catalogue and asks the servers: call it in a thread.
     """
-    from tui_agent.models.ollama.address import pulled_models
     from tui_agent.models.prices import listed_models, look_up
 
-    found = [look_up(quick_profile(f"{provider}:{model}", tiers)) for provider, model in listed_models()]
-    for model in pulled_models(local.host):
-        with contextlib.suppress(UnknownModel):
-            found.append(quick_profile(f"ollama:{model}", tiers))
+    found: list[ModelProfile] = []
+    for provider in PROVIDERS:
+        listed = [look_up(quick_profile(f"{provider.id}:{model}", tiers)) for model in listed_models(provider)]
+        found += listed
+        for model in provider.running(local):
+            with contextlib.suppress(UnknownModel):
+                found.append(quick_profile(f"{provider.id}:{model}", tiers))
     return [*found, quick_profile(OFFLINE)]
 
 
-def _has_anthropic_profile() -> bool:
-    """Does a profile on disk hold credentials, where Anthropic's SDK looks for one?"""
-    chosen = os.environ.get("ANTHROPIC_CONFIG_DIR")
-    folder = Path(chosen) if chosen else Path.home() / ".config" / "anthropic"
-    return any((folder / name).is_file() for name in ("active_config", "configs/default.json"))
+def _by_family(model: str) -> Provider | None:
+    return next((each for each in PROVIDERS if model.lower().startswith(_families(each))), None)
 
 
-def _gemini_cache_minimum(model: str) -> int:
-    return next((size for prefix, size in _GEMINI_CACHE_MINIMUM.items() if model.startswith(prefix)), 4096)
+def _families(provider: Provider) -> tuple[str, ...]:
+    return tuple(f"{family}-" for family in provider.families)
 
 
 def _unknown(name: str) -> UnknownModel:
     close = get_close_matches(name.lower(), SUGGESTED, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"try {SUGGESTED[1]}, {SUGGESTED[7]} or {OFFLINE}."
+    hint = f"did you mean {' or '.join(close)}?" if close else f"try {_examples()}."
     return UnknownModel(f'There is no model "{plain(name)[:80]}": {hint}')
+
+
+def _examples() -> str:
+    first: Iterable[str] = [each.models.frontier for each in PROVIDERS if each.models.frontier]
+    return f"{', '.join(first)} or {OFFLINE}"

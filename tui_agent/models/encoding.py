@@ -5,8 +5,8 @@ message is encoded when it is first sent and its bytes are kept as long as the m
 that a call costs what is new, and the prefix is the same bytes every time, in every process.
 """
 
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,6 +15,43 @@ from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.wire import is_object
 
 Fields: TypeAlias = dict[str, object]
+Piece = TypeVar("Piece")
+
+
+class Pieces(Generic[Piece]):
+    """What became of each message of the latest request.
+
+    A message is told by its identity and that of the message before it, which holds the calls it answers: a view hands
+    out the same object for an unchanged message.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, tuple[RequestMessage, RequestMessage | None, Piece]] = {}
+
+    def of(
+        self,
+        messages: Iterable[RequestMessage],
+        make: Callable[[RequestMessage, RequestMessage | None], Piece],
+        *,
+        way: Hashable = None,
+        keep: bool = True,
+    ) -> list[Piece]:
+        """A piece for each message, made anew only where it was not part of the latest request or made another `way`.
+
+        `keep`: this is the latest one from here on.
+        """
+        kept: dict[Hashable, tuple[RequestMessage, RequestMessage | None, Piece]] = {}
+        pieces: list[Piece] = []
+        before: RequestMessage | None = None
+        for message in messages:
+            key = (id(before), id(message), way)
+            made = self._made.get(key) or (message, before, make(message, before))
+            kept[key] = made
+            pieces.append(made[2])
+            before = message
+        if keep:
+            self._made = kept
+        return pieces
 
 
 def encode(fields: object) -> bytes:

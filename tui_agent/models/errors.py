@@ -20,13 +20,16 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
+from tui_agent.models.provider import Provider
 
-KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_API_KEY")
 TEXT_LIMIT = 300
+SHORTEST_KEY = 8
+"""Characters from which on the value of a variable with a key's name is taken for one."""
 
 _SECRETS = re.compile(
     r"sk-ant-[\w-]+|AIza[\w-]{10,}|(?i:bearer)\s+[\w.~+/=-]+|(?<=[?&]key=)[^&\s]+|(?<=://)[^/?#@\s]+(?=@)"
 )
+_SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _OVERFLOWS = (
     re.compile(r"prompt is too long: (\d+) tokens > (\d+) maximum"),
     re.compile(r"input token count \((\d+)\) exceeds the maximum number of tokens allowed \((\d+)\)"),
@@ -57,14 +60,6 @@ _STATUS_OF_KIND = {
 }
 
 
-class Provider(NamedTuple):
-    """What an error names: the provider, the variable its key comes from, the variable of its address."""
-
-    title: str
-    key_variable: str
-    address_variable: str
-
-
 class Refusal(NamedTuple):
     """What a provider answered instead of a message: HTTP status, its own name of the error, text, seconds to wait."""
 
@@ -76,9 +71,8 @@ class Refusal(NamedTuple):
 
 def redact(text: str) -> str:
     """`text` without anything that is, or looks like, a key."""
-    for name in KEY_VARIABLES:
-        value = os.environ.get(name, "")
-        if len(value) >= 4:
+    for name, value in os.environ.items():
+        if len(value) >= SHORTEST_KEY and _SECRET_NAME.search(name):
             text = text.replace(value, "[key]")
     return _SECRETS.sub("[key]", text)
 
@@ -120,15 +114,15 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
         return _too_large(name)
     status = refusal.status if refusal.status >= 400 else _STATUS_OF_KIND.get(refusal.kind, 500)
     if status == 401 or (status == 400 and "api key not valid" in refusal.text.lower()):
-        return AuthFailed(f"{name} does not accept the key: check {provider.key_variable}.")
+        return AuthFailed(f"{name} does not accept the key: check {provider.key}.")
     match status:
         case 402:
             return AuthFailed(f"{name} cannot bill this call: check the account's plan and credit.")
         case 403:
-            return AuthFailed(f"The key in {provider.key_variable} may not use {model}: {text}")
+            return AuthFailed(f"The key in {provider.key} may not use {model}: {text}")
         case 404:
             return UnknownModel(
-                f"{name} knows no model {model}: choose another one, or check {provider.address_variable} if it is set."
+                f"{name} knows no model {model}: choose another one, or check {provider.address} if it is set."
             )
         case 413:
             return _too_large(name)
@@ -174,10 +168,15 @@ def broke_off(title: str, *, started: bool) -> ConnectionLost:
 
 def bad_address(provider: Provider, text: str) -> InvalidRequest:
     """The provider's address is none."""
-    return InvalidRequest(f"{provider.title} has no valid address: check {provider.address_variable}. ({plain(text)})")
+    return InvalidRequest(f"{provider.title} has no valid address: check {provider.address}. ({plain(text)})")
 
 
 def no_key(provider: Provider, text: str = "") -> AuthFailed:
     """There is no key at all; `text` says what the SDK looked for besides."""
     more = f" ({plain(text)})" if text else ""
-    return AuthFailed(f"There is no key for {provider.title}: set {provider.key_variable}.{more}")
+    return AuthFailed(f"There is no key for {provider.title}: set {provider.key}.{more}")
+
+
+def unreadable(provider: Provider) -> ConnectionLost:
+    """What came is no event of an answer."""
+    return ConnectionLost(f"{provider.title}'s answer could not be read: try again.")

@@ -9,7 +9,6 @@ from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple
 
 from tui_agent.conversation.blocks import Image
-from tui_agent.models.base import ModelProfile
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Opened
@@ -26,11 +25,6 @@ MOST_BYTES = 5 * 1024 * 1024 * 3 // 4
 QUALITY = 80
 """JPEG quality of a picture made smaller."""
 
-_REQUEST_BYTES = {"anthropic": 24_000_000, "gemini": 15_000_000}
-"""Bytes in base64 of all pictures of one request: what the provider takes (Anthropic 32 MB, Gemini 20 MB of inline
-data), less a quarter for the text around them."""
-_FEW_PICTURES, _MANY_PICTURES, _SMALL_WINDOW = 100, 600, 200_000
-"""Pictures of one request (Anthropic, vision: 100 for models with a window of 200,000 tokens, 600 for others)."""
 _SENT = {"PNG": "image/png", "JPEG": "image/jpeg", "MPO": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 _TOO_MANY_PIXELS = f"it has more than {MOST_PIXELS // 1_000_000} megapixels, which cannot be read"
 _SCALES = (1.0, 0.75, 0.5, 0.25)
@@ -38,13 +32,6 @@ _SCALES = (1.0, 0.75, 0.5, 0.25)
 
 class UnreadablePicture(Exception):
     """These bytes are no picture that could be sent; the message says why, as the end of a sentence about it."""
-
-
-class PictureLimits(NamedTuple):
-    """What one request may hold: bytes of all its pictures in base64, and pictures; 0: not known to be limited."""
-
-    bytes: int = 0
-    pictures: int = 0
 
 
 class Fitted(NamedTuple):
@@ -55,14 +42,6 @@ class Fitted(NamedTuple):
     before: tuple[int, int]
     after: tuple[int, int]
     changed: bool
-
-
-def limits_of(profile: ModelProfile) -> PictureLimits:
-    """What a request to this model may hold."""
-    count = 0
-    if profile.provider == "anthropic":
-        count = _FEW_PICTURES if profile.window <= _SMALL_WINDOW else _MANY_PICTURES
-    return PictureLimits(_REQUEST_BYTES.get(profile.provider, 0), count)
 
 
 def fitted(data: bytes) -> Fitted:

@@ -4,7 +4,7 @@ It takes 0.4 s to import, so everything here is called in a thread, after the fi
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -12,23 +12,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tui_agent.models.base import ModelProfile, Prices
+from tui_agent.models.provider import Provider
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
+    from genai_prices.types import Provider as CatalogueProvider
 
 DEFAULT_WINDOW = 131_072
 """The window of a model nobody tells the window of, in tokens."""
 
-CATALOGUE_PROVIDERS: Mapping[str, str] = {"anthropic": "anthropic", "gemini": "google"}
-_LISTED = {
-    "anthropic": re.compile(r"claude-[a-z]+-\d"),
-    "gemini": re.compile(r"gemini-(2\.5|[3-9])(?!.*(tts|image|live|omni|robotics|audio|embedding))"),
-}
-
 
 def look_up(profile: ModelProfile) -> ModelProfile:
     """`profile` with the catalogue's prices and window where the provider has told none."""
-    info = _find(profile)
+    info = _find(profile.catalogue, profile.id)
     changes: dict[str, object] = {}
     if info is not None:
         changes["prices"] = _prices(info.get_prices(datetime.now(UTC)))
@@ -38,30 +34,32 @@ def look_up(profile: ModelProfile) -> ModelProfile:
     return msgspec.structs.replace(profile, **changes)
 
 
-def listed_models() -> list[tuple[str, str]]:
-    """(provider, id) of the models in the catalogue that hold a conversation with tools, newest generation first."""
-    from genai_prices.data_snapshot import get_snapshot
-
-    found: list[tuple[str, str]] = []
-    for provider, catalogue_id in CATALOGUE_PROVIDERS.items():
-        entries = next((each.models for each in get_snapshot().providers if each.id == catalogue_id), [])
-        ids = [each.id for each in entries if not each.deprecated and _LISTED[provider].match(each.id)]
-        found += [(provider, each) for each in sorted(ids, key=_generation, reverse=True)]
-    return found
+def listed_models(provider: Provider) -> list[str]:
+    """A provider's models in the catalogue that hold a conversation with tools, newest generation first."""
+    if provider.listed is None:
+        return []
+    ids = [each.id for each in _entries(provider.catalogue) if not each.deprecated and provider.listed.match(each.id)]
+    return sorted(ids, key=_generation, reverse=True)
 
 
 def _generation(model: str) -> tuple[list[int], str]:
     return [int(number) for number in re.findall(r"\d+", model)[:2]], model
 
 
-def _find(profile: ModelProfile) -> "ModelInfo | None":
-    catalogue_id = CATALOGUE_PROVIDERS.get(profile.provider)
-    if catalogue_id is None:
+def _entries(catalogue: str) -> "Sequence[ModelInfo]":
+    return found.models if (found := _served(catalogue)) is not None else ()
+
+
+def _find(catalogue: str, model: str) -> "ModelInfo | None":
+    return found.find_model(model) if (found := _served(catalogue)) is not None else None
+
+
+def _served(catalogue: str) -> "CatalogueProvider | None":
+    if not catalogue:
         return None
     from genai_prices.data_snapshot import get_snapshot
 
-    provider = next((each for each in get_snapshot().providers if each.id == catalogue_id), None)
-    return provider.find_model(profile.id) if provider is not None else None
+    return next((each for each in get_snapshot().providers if each.id == catalogue), None)
 
 
 def _prices(told: "ModelPrice") -> Prices | None:

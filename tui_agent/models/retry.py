@@ -43,21 +43,19 @@ async def stream_with_retries(
 
     Each failure but the last yields `Retrying`: what was streamed before it is void. The delay is the provider's
     `retry_after` where it tells one, else doubles from `first_delay_s` (times 0.5 to 1, by `jitter`); in seconds, at
-    most `longest_delay_s`. Nothing is tried again after `Completed`. Raises the last `ModelError`; whatever else a
-    model raises is an `AdapterFailed`, which is never tried again.
+    most `longest_delay_s`. With `Completed` it ends, whatever the model does after. Raises the last `ModelError`;
+    whatever else a model raises is an `AdapterFailed`, which is never tried again.
     """
     for attempt in range(1, attempts + 1):
-        done = False
         try:
             async with aclosing(_narrowed(model, request)) as stream:
                 async for event in stream:
-                    done = done or isinstance(event, Completed)
                     yield event
-            if done:
-                return
+                    if isinstance(event, Completed):
+                        return
             raise ConnectionLost("The model's answer ended before its last event: try again.")
         except ModelError as error:
-            if done or not error.retryable or attempt == attempts:
+            if not error.retryable or attempt == attempts:
                 raise
             failed = error
         if failed.retry_after is not None:

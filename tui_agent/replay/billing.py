@@ -339,7 +339,7 @@ class Ledger:
         extra = Usage(
             input_tokens=prompt.tokens + tokens + asked,
             cache_read_tokens=prompt.tokens,
-            cache_write_tokens=tokens + asked if self.profile.provider == "anthropic" else 0,
+            cache_write_tokens=tokens + asked if self.profile.cache == "marked" else 0,
             output_tokens=asked,
         )
         self.bill.fetches += len(results)
@@ -355,8 +355,8 @@ class Ledger:
 
 def _cache_of(profile: ModelProfile) -> PromptCache:
     # A local model bills nothing and reports no reads: its cache is as if it kept nothing.
-    minimum = profile.cache_minimum if profile.provider in ("anthropic", "gemini") else sys.maxsize
-    return PromptCache(ttl_s=profile.cache_ttl_s, minimum=minimum, marked=profile.provider == "anthropic")
+    minimum = profile.cache_minimum if profile.cache != "none" else sys.maxsize
+    return PromptCache(ttl_s=profile.cache_ttl_s, minimum=minimum, marked=profile.cache == "marked")
 
 
 def _usage(use: CacheUse, output: int) -> Usage:

@@ -145,7 +145,7 @@ def with_recorded_cache(profile: ModelProfile, recording: Recording) -> ModelPro
     (Anthropic, "Prompt caching").
     """
     ttl_s = recording.cache_ttl_s
-    if profile.provider != "anthropic" or profile.prices is None or ttl_s in (0, profile.cache_ttl_s):
+    if profile.cache != "marked" or profile.prices is None or ttl_s in (0, profile.cache_ttl_s):
         return profile
     return msgspec.structs.replace(profile, cache_ttl_s=ttl_s, prices=_for_an_hour(profile.prices))
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tui_agent.context.counting import cache_folder, load_tokenizer
+from tui_agent.models.catalogue import PROVIDERS, with_keys
+from tui_agent.models.provider import Provider
 from tui_agent.settings import (
     PROJECT_FILE,
     USER_FILE,
@@ -26,9 +28,7 @@ from tui_agent.settings.trust import TrustError, is_trusted, project_root
 from tui_agent.tools.sandbox.sandbox import mechanism
 from tui_agent.version import __version__
 
-KEY_VARIABLES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
-ENDPOINT_VARIABLES = ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OLLAMA_HOST")
-PACKAGES = ("textual", "anthropic", "google-genai", "msgspec", "aiosqlite", "ollama", "genai-prices")
+PACKAGES = ("textual", "msgspec", "aiosqlite", "genai-prices")
 
 
 def config_report(settings: Settings, *, as_json: bool) -> str:
@@ -70,7 +70,7 @@ def _mark(finding: Finding) -> str:
 
 def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding(True, "tui-agent", f"{__version__} on Python {sys.version.split()[0]} ({sys.platform})")
-    for package in PACKAGES:
+    for package in (*PACKAGES, *dict.fromkeys(each.package for each in PROVIDERS if each.package)):
         yield _package(package)
     yield _tokenizer()
     yield _database(home)
@@ -78,9 +78,9 @@ def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
     yield Finding(ripgrep is not None, "ripgrep", ripgrep or "rg not found; reinstall the package ripgrep")
     yield from _settings(home, folder, environ)
     yield _sandbox()
-    for variable in KEY_VARIABLES:
-        yield Finding(bool(environ.get(variable)), variable, _presence(environ, variable), needed=False)
-    for variable in ENDPOINT_VARIABLES:
+    for provider in with_keys():
+        yield _key(provider, environ)
+    for variable in dict.fromkeys(each.address for each in PROVIDERS if each.address):
         yield Finding(True, variable, _presence(environ, variable))
     terminal = sys.stdout.isatty()
     size = shutil.get_terminal_size()
@@ -93,6 +93,13 @@ def _package(name: str) -> Finding:
         return Finding(True, name, metadata.version(name))
     except metadata.PackageNotFoundError:
         return Finding(False, name, "not installed")
+
+
+def _key(provider: Provider, environ: Mapping[str, str]) -> Finding:
+    """Which of a provider's variables has a key."""
+    held = next((variable for variable in provider.keys if environ.get(variable)), "")
+    detail = "not set" if not held else "set" if held == provider.key else f"{held} is set"
+    return Finding(bool(held), provider.key, detail, needed=False)
 
 
 def _tokenizer() -> Finding:

@@ -11,25 +11,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.anthropic.claude import Thinking, thinking_of
+from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter, raised_in
+from tui_agent.models.anthropic.claude import Thinking, most_pictures, thinking_of
+from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import Options, RequestEncoder, betas, picture_at
-from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, PictureRefused, StreamEvent, Tier
+from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, PictureRefused, Tier
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import Provider, Refusal, bad_address, broke_off, failure, no_key, parse_retry_after, plain
-from tui_agent.models.prices import look_up
-from tui_agent.models.sdk import Connection
+from tui_agent.models.errors import Refusal, bad_address, failure, no_key, parse_retry_after, plain, unreadable
+from tui_agent.models.provider import Provider
 from tui_agent.tls import tls
 
 if TYPE_CHECKING:
     from anthropic import APIStatusError, AsyncAnthropic
     from anthropic.types import ModelInfo
 
-ANTHROPIC = Provider("Anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-CONNECT_TIMEOUT_S = 15.0
-DESCRIBE_TIMEOUT_S = 10.0
 TIER_OF_LINE: dict[str, Tier] = {
     "fable": "frontier",
     "mythos": "frontier",
@@ -39,62 +38,18 @@ TIER_OF_LINE: dict[str, Tier] = {
 }
 
 
-class AnthropicModel:
-    """A `Model` of Anthropic's. After `idle_timeout_s` seconds without a byte a call counts as lost."""
+class AnthropicModel(Adapter["AsyncAnthropic", AnthropicReply]):
+    """A `Model` of Anthropic's."""
 
-    def __init__(self, profile: ModelProfile, *, idle_timeout_s: float = 180.0) -> None:
-        self._profile = profile
-        self._idle_timeout_s = idle_timeout_s
+    def __init__(
+        self, profile: ModelProfile, provider: Provider = ANTHROPIC, *, idle_timeout_s: float = IDLE_TIMEOUT_S
+    ) -> None:
+        super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
         self._thinking: Thinking = thinking_of(profile.id)
         self._diagnoses = False
         self._encoder = RequestEncoder()
-        self._connection: Connection[AsyncAnthropic] = Connection(self._connect, lambda client: client.close())
 
-    @property
-    def profile(self) -> ModelProfile:
-        return self._profile
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Ask. Ends with one `Completed`. Raises `ModelError`. Closing the iterator ends the connection."""
-        reply = AnthropicReply(self._profile.id, call_ids(request.messages))
-        try:
-            client = await self._connection.client()
-            events = self._events(client, request)
-            async with contextlib.aclosing(events):
-                async for data in events:
-                    event = reply.read(data)
-                    if event is not None:
-                        yield event
-        except Exception as error:
-            # What goes wrong after the last event no longer matters.
-            if not reply.complete:
-                known = self._failure(error)
-                if known is None:
-                    raise
-                if isinstance(known, PictureRefused):
-                    known.pictures = picture_at(request, known.place)
-                raise known from error
-        if not reply.complete:
-            raise broke_off(ANTHROPIC.title, started=reply.started)
-        yield reply.completed()
-
-    async def describe(self) -> ModelProfile:
-        """Ask the catalogue and the Models API. Never raises: what cannot be learned stays as it was."""
-        self._profile = await asyncio.to_thread(look_up, self._profile)
-        try:
-            client = await self._connection.client()
-            info = await client.models.retrieve(self._profile.id, timeout=DESCRIBE_TIMEOUT_S)
-        except Exception as error:
-            if self._failure(error) is None:
-                raise
-        else:
-            self._learn(info)
-        return self._profile
-
-    async def close(self) -> None:
-        """Release connections."""
-        await self._connection.close()
-
+    @override
     def _connect(self) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Timeout
 
@@ -104,7 +59,17 @@ class AnthropicModel:
         http = DefaultAsyncHttpxClient(verify=tls(), timeout=timeout)
         return AsyncAnthropic(max_retries=0, http_client=http, timeout=timeout, open_telemetry=False)
 
-    async def _events(self, client: "AsyncAnthropic", request: ModelRequest) -> AsyncGenerator[object, None]:
+    @override
+    async def _release(self, client: "AsyncAnthropic") -> None:
+        await client.close()
+
+    @override
+    def _reply(self, request: ModelRequest) -> AnthropicReply:
+        return AnthropicReply(self._profile.id, call_ids(request.messages))
+
+    @override
+    async def _events(self, request: ModelRequest, reply: AnthropicReply) -> AsyncGenerator[object, None]:
+        client = await self._connection.client()
         from anthropic import AsyncStream
 
         options = Options(self._profile.id, self._thinking, self._profile.bound_reasoning, self._diagnoses)
@@ -124,7 +89,12 @@ class AnthropicModel:
         finally:
             await stream.close()
 
-    def _learn(self, info: "ModelInfo") -> None:
+    @override
+    async def _learn(self) -> None:
+        client = await self._connection.client()
+        self._take_in(await client.models.retrieve(self._profile.id, timeout=DESCRIBE_TIMEOUT_S))
+
+    def _take_in(self, info: "ModelInfo") -> None:
         """Take in what the Models API tells; it is not validated by the SDK."""
         changes: dict[str, object] = {}
         for name, told in (("window", info.max_input_tokens), ("max_output", info.max_tokens)):
@@ -141,36 +111,46 @@ class AnthropicModel:
                 kinds = info.capabilities.thinking.types
                 adaptive, enabled = bool(kinds.adaptive.supported), bool(kinds.enabled.supported)
                 self._thinking = "adaptive" if adaptive else "enabled" if enabled else "off"
+        window = changes.get("window", self._profile.window)
+        changes["most_pictures"] = most_pictures(window if isinstance(window, int) else 0)
         self._profile = msgspec.structs.replace(self._profile, **changes)
 
-    def _failure(self, error: Exception) -> ModelError | None:
-        """The error of the taxonomy; None for a mistake of ours."""
+    @override
+    async def _known(self, error: Exception, request: ModelRequest) -> Exception:
+        known = await super()._known(error, request)
+        if isinstance(known, PictureRefused):
+            known.pictures = picture_at(request, known.place)
+        return known
+
+    @override
+    async def _failure(self, error: Exception) -> ModelError | None:
         if isinstance(error, ModelError):
             return error
         import anthropic
         import httpx2
 
+        title = self._provider.title
         match error:
             case anthropic.APIStatusError():
-                return failure(ANTHROPIC, self._profile.id, _refusal(error))
-            case anthropic.APITimeoutError() | httpx2.TimeoutException():
-                return ConnectionLost(f"Anthropic sent nothing for {self._idle_timeout_s:g} seconds: try again.")
+                return failure(self._provider, self._profile.id, _refusal(error))
+            case anthropic.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
+                return self._silence()
             case anthropic.APIConnectionError():
-                return ConnectionLost(f"Anthropic cannot be reached: check the network. ({_cause(error)})")
+                return ConnectionLost(f"{title} cannot be reached: check the network. ({_cause(error)})")
             case httpx2.HTTPError() | httpx2.StreamError():
-                return ConnectionLost("The connection to Anthropic broke in the middle of its answer: try again.")
+                return ConnectionLost(f"The connection to {title} broke in the middle of its answer: try again.")
             case httpx2.InvalidURL():
-                return bad_address(ANTHROPIC, str(error))
+                return bad_address(self._provider, str(error))
             case OSError():
-                return ConnectionLost(f"Anthropic cannot be reached: {plain(str(error))}")
+                return ConnectionLost(f"{title} cannot be reached: {plain(str(error))}")
             case TypeError() if "authentication method" in str(error):
-                return no_key(ANTHROPIC)
+                return no_key(self._provider)
             case anthropic.CredentialsError():
-                return no_key(ANTHROPIC, str(error))
+                return no_key(self._provider, str(error))
             case anthropic.AnthropicError():
-                return failure(ANTHROPIC, self._profile.id, Refusal(0, "", str(error)))
-            case ValueError():
-                return ConnectionLost("Anthropic's answer could not be read: try again.")
+                return failure(self._provider, self._profile.id, Refusal(0, "", str(error)))
+            case ValueError() if raised_in(error, "anthropic"):
+                return unreadable(self._provider)
             case _:
                 return None
 

@@ -23,6 +23,11 @@ _CACHE_MINIMUM = {
 }
 
 
+PICTURE_BYTES = 24_000_000
+"""Bytes in base64 of all pictures of a request: of its 32 MB (Anthropic, vision), less a quarter for the text."""
+_FEW_PICTURES, _MANY_PICTURES, _SMALL_WINDOW = 100, 600, 200_000
+
+
 class ClaudeId(NamedTuple):
     """A model's line (empty: not told) and version ((0, 0): not told)."""
 
@@ -62,3 +67,8 @@ def cache_minimum_of(model: str) -> int:
     """The smallest prefix that is cached, in tokens."""
     line, version = parse_id(model)
     return _CACHE_MINIMUM.get((line, *version), 1024)
+
+
+def most_pictures(window: int) -> int:
+    """Pictures one request may hold (Anthropic, vision: 100 at a window of 200,000 tokens, 600 at larger ones)."""
+    return _FEW_PICTURES if window <= _SMALL_WINDOW else _MANY_PICTURES

@@ -1,5 +1,6 @@
 """An answer of Anthropic's Messages API, read from the events of its stream."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -117,8 +118,12 @@ class AnthropicReply:
         self._dropped = 0
         self._id = self._cache_miss = ""
 
-    def read(self, data: object) -> StreamEvent | None:
-        """Take one event in; returns what it tells. Raises `msgspec.ValidationError` where it is not understood."""
+    def read(self, data: object) -> Iterator[StreamEvent]:
+        """Take one event in; gives what it tells. Raises `msgspec.ValidationError` where it is not understood."""
+        told = self._read(data)
+        return iter(() if told is None else (told,))
+
+    def _read(self, data: object) -> StreamEvent | None:
         kind = data.get("type") if isinstance(data, dict) else None
         if kind not in _KNOWN:
             return None

@@ -17,7 +17,7 @@ from tui_agent.conversation.blocks import (
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import read_opaque, safe_id, safe_name
 from tui_agent.models.anthropic.claude import Thinking
-from tui_agent.models.encoding import Fields, arguments_of, encode, schema_of
+from tui_agent.models.encoding import Fields, Pieces, arguments_of, encode, schema_of
 
 CACHE_MARKS = 4
 """Breakpoints a request may carry (Anthropic, prompt caching)."""
@@ -87,13 +87,10 @@ def _may_think(messages: tuple[RequestMessage, ...]) -> bool:
 
 
 class RequestEncoder:
-    """Encodes requests, keeping each message's bytes as long as it is part of the latest one.
-
-    Messages are told apart by identity: a view hands out the same object for an unchanged message.
-    """
+    """Encodes requests, keeping each message's bytes as long as it is part of the latest one."""
 
     def __init__(self) -> None:
-        self._encoded: dict[int, tuple[RequestMessage, bytes]] = {}
+        self._pieces: Pieces[bytes] = Pieces()
 
     def encode(self, request: ModelRequest, options: Options) -> bytes:
         """The request's body. What grows comes last: a longer conversation's body begins as a shorter one's."""
@@ -113,20 +110,10 @@ class RequestEncoder:
         return encode(head)[:-1] + b',"messages":[' + messages + tail
 
     def _messages(self, request: ModelRequest) -> Iterable[bytes]:
-        marked = _marked(request)
-        kept: dict[int, tuple[RequestMessage, bytes]] = {}
-        pieces: list[bytes] = []
-        for index, message in enumerate(request.messages):
-            known = self._encoded.get(id(message))
-            piece = known[1] if known is not None else encode_message(message)
-            kept[id(message)] = (message, piece)
-            if index in marked:
-                piece = encode_message(message, mark=True)
-            if piece:
-                pieces.append(piece)
-        if not request.one_off:
-            self._encoded = kept
-        return pieces
+        pieces = self._pieces.of(request.messages, lambda message, _: encode_message(message), keep=not request.one_off)
+        for index in _marked(request):
+            pieces[index] = encode_message(request.messages[index], mark=True)
+        return filter(None, pieces)
 
 
 def picture_at(request: ModelRequest, place: str) -> tuple[Image, ...]:

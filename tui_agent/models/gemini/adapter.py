@@ -5,95 +5,45 @@ a long conversation would hold up the event loop. It builds the address, authent
 """
 
 import asyncio
-import contextlib
 import os
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.wire import fresh_id
-from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, StreamEvent
+from tui_agent.models.adapter import IDLE_TIMEOUT_S, Adapter, raised_in
+from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import Provider, Refusal, bad_address, broke_off, failure, no_key, parse_retry_after, plain
+from tui_agent.models.errors import Refusal, bad_address, failure, no_key, parse_retry_after, plain, unreadable
+from tui_agent.models.gemini.record import GEMINI
 from tui_agent.models.gemini.reply import GeminiReply
 from tui_agent.models.gemini.request import RequestEncoder
-from tui_agent.models.prices import look_up
-from tui_agent.models.sdk import Connection
+from tui_agent.models.provider import Provider
 from tui_agent.tls import tls
 
 if TYPE_CHECKING:
     from google.genai import Client
     from google.genai.errors import APIError
-    from google.genai.types import GenerateContentResponse
 
     from tui_agent.models.gemini.client import PreparedClient
 
-GEMINI = Provider("Gemini", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")
 API_VERSION = "v1beta"
 """The SDK's default, ``v1``, lacks thought signatures and JSON schemas of tools."""
 
-DESCRIBE_TIMEOUT_S = 10.0
 
+class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
+    """A `Model` of Google's. The SDK closes its connections when its `Client` is collected, so both are kept."""
 
-class GeminiModel:
-    """A `Model` of Google's. After `idle_timeout_s` seconds without a byte a call counts as lost."""
-
-    def __init__(self, profile: ModelProfile, *, idle_timeout_s: float = 180.0) -> None:
-        self._profile = profile
-        self._idle_timeout_s = idle_timeout_s
+    def __init__(
+        self, profile: ModelProfile, provider: Provider = GEMINI, *, idle_timeout_s: float = IDLE_TIMEOUT_S
+    ) -> None:
+        super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
         self._encoder = RequestEncoder(profile.id)
-        # The SDK closes its connections when the Client is collected, so both are kept.
-        self._connection: Connection[tuple[Client, PreparedClient]] = Connection(
-            self._connect, lambda clients: clients[1].aclose()
-        )
 
-    @property
-    def profile(self) -> ModelProfile:
-        return self._profile
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Ask. Ends with one `Completed`. Raises `ModelError`. Closing the iterator ends the connection."""
-        reply = GeminiReply(self._profile.id, call_ids(request.messages))
-        try:
-            chunks = self._chunks(request)
-            async with contextlib.aclosing(chunks):
-                async for chunk in chunks:
-                    for event in reply.read(chunk):
-                        yield event
-        except Exception as error:
-            known = self._failure(error)
-            if known is None:
-                raise
-            raise known from error
-        if not reply.complete:
-            raise broke_off(GEMINI.title, started=reply.started)
-        yield reply.completed()
-
-    async def describe(self) -> ModelProfile:
-        """Ask the catalogue and the models endpoint. Never raises: what cannot be learned stays as it was."""
-        self._profile = await asyncio.to_thread(look_up, self._profile)
-        try:
-            client, _ = await self._connection.client()
-            async with asyncio.timeout(DESCRIBE_TIMEOUT_S):
-                info = await client.aio.models.get(model=self._profile.id)
-        except Exception as error:
-            if self._failure(error) is None:
-                raise
-        else:
-            changes: dict[str, object] = {}
-            for name, told in (("window", info.input_token_limit), ("max_output", info.output_token_limit)):
-                if isinstance(told, int) and told > 0:
-                    changes[name] = told
-                    changes["source"] = "provider"
-            self._profile = msgspec.structs.replace(self._profile, **changes)
-        return self._profile
-
-    async def close(self) -> None:
-        """Release connections."""
-        await self._connection.close()
-
+    @override
     def _connect(self) -> "tuple[Client, PreparedClient]":
         from google.genai import Client
         from google.genai.types import GenerateContentConfig, GenerateContentResponse, HttpOptions, HttpRetryOptions
@@ -102,7 +52,7 @@ class GeminiModel:
 
         key = os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY")
         if not key:
-            raise no_key(GEMINI)
+            raise no_key(self._provider)
         http = PreparedClient(self._idle_timeout_s)
         options = HttpOptions(
             api_version=os.environ.get("GOOGLE_GENAI_API_VERSION") or API_VERSION,
@@ -117,7 +67,16 @@ class GeminiModel:
             kind.model_validate({})
         return Client(vertexai=False, api_key=key, http_options=options), http
 
-    async def _chunks(self, request: ModelRequest) -> "AsyncGenerator[GenerateContentResponse, None]":
+    @override
+    async def _release(self, client: "tuple[Client, PreparedClient]") -> None:
+        await client[1].aclose()
+
+    @override
+    def _reply(self, request: ModelRequest) -> GeminiReply:
+        return GeminiReply(self._profile.id, call_ids(request.messages))
+
+    @override
+    async def _events(self, request: ModelRequest, reply: GeminiReply) -> AsyncGenerator[object, None]:
         client, http = await self._connection.client()
         body = await asyncio.to_thread(self._encoder.encode, request)
         from google.genai.types import AutomaticFunctionCallingConfig, GenerateContentConfig, HttpOptions
@@ -136,28 +95,40 @@ class GeminiModel:
             async for chunk in stream:
                 yield chunk
 
-    def _failure(self, error: Exception) -> ModelError | None:
-        """The error of the taxonomy; None for a mistake of ours."""
+    @override
+    async def _learn(self) -> None:
+        client, _ = await self._connection.client()
+        info = await client.aio.models.get(model=self._profile.id)
+        changes: dict[str, object] = {}
+        for name, told in (("window", info.input_token_limit), ("max_output", info.output_token_limit)):
+            if isinstance(told, int) and told > 0:
+                changes[name] = told
+                changes["source"] = "provider"
+        self._profile = msgspec.structs.replace(self._profile, **changes)
+
+    @override
+    async def _failure(self, error: Exception) -> ModelError | None:
         if isinstance(error, ModelError):
             return error
         import httpx2
         from google.genai import errors
 
+        title = self._provider.title
         match error:
             case errors.APIError():
-                return failure(GEMINI, self._profile.id, _refusal(error))
+                return failure(self._provider, self._profile.id, _refusal(error))
             case httpx2.TimeoutException() | TimeoutError():
-                return ConnectionLost(f"Gemini sent nothing for {self._idle_timeout_s:g} seconds: try again.")
+                return self._silence()
             case httpx2.ConnectError():
-                return ConnectionLost(f"Gemini cannot be reached: check the network. ({plain(str(error))})")
+                return ConnectionLost(f"{title} cannot be reached: check the network. ({plain(str(error))})")
             case httpx2.HTTPError() | httpx2.StreamError():
-                return ConnectionLost("The connection to Gemini broke in the middle of its answer: try again.")
+                return ConnectionLost(f"The connection to {title} broke in the middle of its answer: try again.")
             case httpx2.InvalidURL():
-                return bad_address(GEMINI, str(error))
+                return bad_address(self._provider, str(error))
             case OSError():
-                return ConnectionLost(f"Gemini cannot be reached: {plain(str(error))}")
-            case ValueError() | TypeError() | AttributeError():
-                return ConnectionLost("Gemini's answer could not be read: try again.")
+                return ConnectionLost(f"{title} cannot be reached: {plain(str(error))}")
+            case ValueError() | TypeError() | AttributeError() if raised_in(error, "google.genai"):
+                return unreadable(self._provider)
             case _:
                 return None
 

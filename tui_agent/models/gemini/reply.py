@@ -72,8 +72,15 @@ class GeminiReply:
         self._reason = ""
         self._reason_text = ""
 
-    def read(self, chunk: "GenerateContentResponse") -> list[StreamEvent]:
-        """Take one chunk in; returns what it tells."""
+    def read(self, data: object) -> list[StreamEvent]:
+        """Take one chunk of the SDK's in; returns what it tells."""
+        from google.genai.types import GenerateContentResponse
+
+        if not isinstance(data, GenerateContentResponse):
+            raise TypeError(f"{type(data).__name__} is no chunk of an answer")
+        return self._read(data)
+
+    def _read(self, chunk: "GenerateContentResponse") -> list[StreamEvent]:
         self.started = True
         self._version = chunk.model_version or self._version
         events: list[StreamEvent] = []

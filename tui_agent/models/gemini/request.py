@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import read_opaque, safe_name
-from tui_agent.models.encoding import Fields, arguments_of, encode, schema_of
+from tui_agent.models.encoding import Fields, Pieces, arguments_of, encode, schema_of
 
 SENTINEL = "skip_thought_signature_validator"
 """Stands for the signature of a call this model did not make (Gemini API, thought signatures)."""
@@ -29,14 +29,11 @@ class _Answered(NamedTuple):
 
 
 class RequestEncoder:
-    """Encodes requests for one model, keeping each message's bytes as long as it is part of the latest one.
-
-    A message is told by its identity and that of the message before it, which holds the calls it answers.
-    """
+    """Encodes requests for one model, keeping each message's bytes as long as it is part of the latest one."""
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._encoded: dict[tuple[int, int], tuple[RequestMessage, RequestMessage | None, bytes]] = {}
+        self._pieces: Pieces[bytes] = Pieces()
 
     def encode(self, request: ModelRequest) -> bytes:
         """The request's body."""
@@ -57,22 +54,8 @@ class RequestEncoder:
         if _THOUGHTLESS.match(self._model) is None:
             config["thinkingConfig"] = {"includeThoughts": True}
         head["generationConfig"] = config
-        return encode(head)[:-1] + b',"contents":[' + b",".join(self._contents(request)) + b"]}"
-
-    def _contents(self, request: ModelRequest) -> list[bytes]:
-        kept: dict[tuple[int, int], tuple[RequestMessage, RequestMessage | None, bytes]] = {}
-        pieces: list[bytes] = []
-        before: RequestMessage | None = None
-        for message in request.messages:
-            key = (id(before), id(message))
-            known = self._encoded.get(key)
-            piece = known[2] if known is not None else self.encode_message(message, before)
-            kept[key] = (message, before, piece)
-            if piece:
-                pieces.append(piece)
-            before = message
-        self._encoded = kept
-        return pieces
+        contents = filter(None, self._pieces.of(request.messages, self.encode_message))
+        return encode(head)[:-1] + b',"contents":[' + b",".join(contents) + b"]}"
 
     def encode_message(self, message: RequestMessage, before: RequestMessage | None) -> bytes:
         """One message after the message `before`. Empty where nothing of it is sent."""

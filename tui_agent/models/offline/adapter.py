@@ -18,10 +18,10 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import Size, size_of_block, size_of_text, size_of_tools
 from tui_agent.models.base import (
+    FREE,
     Completed,
     ContextOverflow,
     ModelProfile,
-    Prices,
     ReasoningDelta,
     StopReason,
     StreamEvent,
@@ -60,7 +60,7 @@ class OfflineModel:
             id="offline",
             window=window,
             max_output=_MAX_OUTPUT,
-            prices=Prices(0.0, 0.0, 0.0, 0.0),
+            prices=FREE,
             images=False,
             source="provider",
         )

@@ -8,26 +8,27 @@ handed the request's bytes.
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from typing_extensions import override
 
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.base import THIS_MACHINE, ConnectionLost, LocalModels, ModelError, ModelProfile, StreamEvent
+from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
+from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, LocalModels, ModelError, ModelProfile
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import Provider, bad_address, broke_off, plain
-from tui_agent.models.ollama.address import VARIABLE, address_of, names_in
+from tui_agent.models.errors import bad_address, plain, unreadable
+from tui_agent.models.ollama.address import address_of, names_in
 from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refusal
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
+from tui_agent.models.ollama.record import OLLAMA
 from tui_agent.models.ollama.reply import OllamaReply
 from tui_agent.models.ollama.request import Encoded, Options, RequestEncoder
-from tui_agent.models.sdk import Connection
 
 if TYPE_CHECKING:
     from tui_agent.models.ollama.client import StreamingClient
 
-OLLAMA = Provider("Ollama", "OLLAMA_API_KEY", VARIABLE)
-DESCRIBE_TIMEOUT_S = 10.0
 ASIDE_TIMEOUT_S = 2.0
 IDLE_TIMEOUT_S = 1800.0
 """Nothing comes while a model is loaded and reads a long prompt, nor while it writes a call: minutes without a GPU."""
@@ -46,15 +47,15 @@ class _Measured(NamedTuple):
     tokens: int
 
 
-class OllamaModel:
-    """A `Model` that Ollama runs. After `idle_timeout_s` seconds without a byte a call counts as lost."""
+class OllamaModel(Adapter["StreamingClient", OllamaReply]):
+    """A `Model` that Ollama runs."""
 
     def __init__(
         self, profile: ModelProfile, local: LocalModels = THIS_MACHINE, *, idle_timeout_s: float = IDLE_TIMEOUT_S
     ) -> None:
+        sized = msgspec.structs.replace(profile, window=local.window, fixed_window=True)
+        super().__init__(OLLAMA, sized, idle_timeout_s=idle_timeout_s)
         self._local = local
-        self._profile = msgspec.structs.replace(profile, window=self._local.window, fixed_window=True)
-        self._idle_timeout_s = idle_timeout_s
         self._encoder = RequestEncoder()
         self._facts: OllamaFacts | None = None
         self._context = 0
@@ -62,66 +63,37 @@ class OllamaModel:
         self._seen_loaded = False
         self._last: _Measured | None = None
         self._url = ""
-        self._connection: Connection[StreamingClient] = Connection(self._connect, lambda client: client.aclose())
 
-    @property
-    def profile(self) -> ModelProfile:
-        return self._profile
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Ask. Ends with one `Completed`. Raises `ModelError`. Closing the iterator ends the connection."""
-        reply = OllamaReply(self._profile.id, call_ids(request.messages))
-        size = 0
-        try:
-            client = await self._connection.client()
-            await self._learn(client)
-            encoded = await self._encoded(request)
-            size = encoded.size
-            lines = self._lines(client, request, encoded)
-            async with contextlib.aclosing(lines):
-                async for line in lines:
-                    for event in reply.read(line):
-                        yield event
-            if reply.complete:
-                await self._see_loaded(client)
-        except Exception as error:
-            # What goes wrong after the last line no longer matters.
-            if not reply.complete:
-                known = await self._failure(error)
-                if known is None:
-                    raise
-                raise known from error
-        if not reply.complete:
-            raise broke_off(OLLAMA.title, started=reply.started)
-        yield reply.completed(request.max_tokens, self._measured(request, size, reply.told))
-
-    async def describe(self) -> ModelProfile:
-        """Ask Ollama what it tells of the model. Never raises: what cannot be learned stays as it was."""
-        try:
-            await self._learn(await self._connection.client())
-        except Exception as error:
-            if await self._failure(error) is None:
-                raise
-        return self._profile
-
-    async def close(self) -> None:
-        """Release connections."""
-        await self._connection.close()
-
+    @override
     def _connect(self) -> "StreamingClient":
         from tui_agent.models.ollama.client import StreamingClient
 
         try:
             address = address_of(self._local.host)
         except ValueError as error:
-            raise bad_address(OLLAMA, str(error)) from error
+            raise bad_address(self._provider, str(error)) from error
         self._url = address.url
         return StreamingClient(address, self._idle_timeout_s)
 
-    async def _learn(self, client: "StreamingClient") -> None:
+    @override
+    async def _release(self, client: "StreamingClient") -> None:
+        await client.aclose()
+
+    @override
+    def _reply(self, request: ModelRequest) -> OllamaReply:
+        return OllamaReply(self._profile.id, call_ids(request.messages), request.max_tokens)
+
+    @override
+    def _completed(self, request: ModelRequest, reply: OllamaReply) -> Completed:
+        reply.told = self._measured(request, reply.size, reply.told)
+        return reply.completed()
+
+    @override
+    async def _learn(self) -> None:
         """Take in, once, what Ollama tells of the model."""
         if self._facts is not None:
             return
+        client = await self._connection.client()
         shown = await client.told("/api/show", DESCRIBE_TIMEOUT_S, {"model": self._profile.id})
         facts = read_facts(shown, self._profile.id)
         longest, budget = facts.longest, self._local.window
@@ -141,13 +113,16 @@ class OllamaModel:
         options = Options(self._profile.id, self._context, self._thinks, self._profile.images)
         return await asyncio.to_thread(self._encoder.encode, request, options)
 
-    async def _lines(
-        self, client: "StreamingClient", request: ModelRequest, encoded: Encoded
-    ) -> AsyncGenerator[object, None]:
+    @override
+    async def _events(self, request: ModelRequest, reply: OllamaReply) -> AsyncGenerator[object, None]:
+        client = await self._connection.client()
         from ollama import ResponseError
 
+        await self._learn()
         if request.tools and self._facts is not None and not self._facts.can("tools"):
             raise no_tools(self._profile.id, await self._names("tools"))
+        encoded = await self._encoded(request)
+        reply.size = encoded.size
         try:
             async with contextlib.aclosing(client.lines(encoded.body)) as lines:
                 async for line in lines:
@@ -160,6 +135,8 @@ class OllamaModel:
             async with contextlib.aclosing(client.lines(again.body)) as lines:
                 async for line in lines:
                     yield line
+        if reply.complete:
+            await self._see_loaded(client)
 
     async def _see_loaded(self, client: "StreamingClient") -> None:
         """After the first answer: where the model got a smaller context than it was asked for, that is its window."""
@@ -203,8 +180,8 @@ class OllamaModel:
         except (ResponseError, httpx.HTTPError, OSError, ValueError):
             return []
 
+    @override
     async def _failure(self, error: Exception) -> ModelError | None:
-        """The error of the taxonomy; None for a mistake of ours."""
         if isinstance(error, ModelError):
             return error
         import httpx
@@ -218,15 +195,15 @@ class OllamaModel:
                 return refusal(model, error.status_code, str(error.error), self._profile.window)
             case httpx.ConnectError() | httpx.ConnectTimeout():
                 return ConnectionLost(not_running(self._url))
-            case httpx.TimeoutException():
+            case httpx.TimeoutException() | TimeoutError():
                 return ConnectionLost("Ollama sent nothing for too long: try again; `ollama ps` shows what runs.")
             case httpx.HTTPError() | httpx.StreamError():
                 return ConnectionLost("The connection to Ollama broke in the middle of its answer: try again.")
             case httpx.InvalidURL():
-                return bad_address(OLLAMA, str(error))
+                return bad_address(self._provider, str(error))
             case OSError():
                 return ConnectionLost(f"Ollama cannot be reached: {plain(str(error))}")
-            case ValueError() | TypeError() | AttributeError():
-                return ConnectionLost("Ollama's answer could not be read: try again.")
+            case msgspec.ValidationError() | JSONDecodeError() | UnicodeDecodeError():
+                return unreadable(self._provider)
             case _:
                 return None

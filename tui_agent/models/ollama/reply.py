@@ -46,15 +46,18 @@ class _Open:
 
 class OllamaReply:
     """Takes the stream's lines in order. `complete` once the last one was seen; `told` is then the prompt's size in
-    tokens, 0 where the server does not tell.
+    tokens, 0 where the server does not tell, and `size` that of the request in bytes.
 
-    `taken` are the ids earlier calls of the conversation have; a call without an id of its own gets a new one.
+    The answer was to have at most `max_tokens`. `taken` are the ids earlier calls of the conversation have; a call
+    without an id of its own gets a new one.
     """
 
-    def __init__(self, model: str, taken: frozenset[str] = frozenset()) -> None:
+    def __init__(self, model: str, taken: frozenset[str] = frozenset(), max_tokens: int = 0) -> None:
         self.complete = False
         self.started = False
         self.told = 0
+        self.size = 0
+        self._max_tokens = max_tokens
         self._model = model
         self._taken = set(taken)
         self._blocks: list[_Open | ToolCall] = []
@@ -73,14 +76,14 @@ class OllamaReply:
             self.told, self._output = max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0)
         return events
 
-    def completed(self, max_tokens: int, told: int) -> Completed:
-        """The whole answer of at most `max_tokens`, to a prompt of `told` tokens (0: not known)."""
+    def completed(self) -> Completed:
+        """The whole answer."""
         blocks = tuple(map(_closed, self._blocks))
         reason: StopReason = "tool_calls" if any(isinstance(block, ToolCall) for block in blocks) else "end_turn"
         if self._reason == "length":
             # Without shifting, an answer also ends where the context is full.
-            reason = "max_tokens" if self._output >= max_tokens else "context_window"
-        usage = Usage(input_tokens=told, output_tokens=self._output)
+            reason = "max_tokens" if self._output >= self._max_tokens else "context_window"
+        usage = Usage(input_tokens=self.told, output_tokens=self._output)
         return Completed(blocks, usage, reason, valid_text(self._model))
 
     def _message(self, message: _Message) -> list[StreamEvent]:

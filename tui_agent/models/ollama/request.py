@@ -5,7 +5,7 @@ from typing import NamedTuple
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import safe_id, safe_name
-from tui_agent.models.encoding import Fields, arguments_of, encode, schema_of
+from tui_agent.models.encoding import Fields, Pieces, arguments_of, encode, schema_of
 
 _NO_TEXT = "(no output)"
 _PICTURES = "(pictures of the results above)"
@@ -38,13 +38,10 @@ class _Piece(NamedTuple):
 
 
 class RequestEncoder:
-    """Encodes requests, keeping each message's bytes as long as it is part of the latest one.
-
-    A message is told by its identity and that of the message before it, which holds the calls it answers.
-    """
+    """Encodes requests, keeping each message's bytes as long as it is part of the latest one."""
 
     def __init__(self) -> None:
-        self._encoded: dict[tuple[int, int, bool], tuple[RequestMessage, RequestMessage | None, _Piece]] = {}
+        self._pieces: Pieces[_Piece] = Pieces()
 
     def encode(self, request: ModelRequest, options: Options) -> Encoded:
         """The request's body. What grows comes last: a longer conversation's body begins as a shorter one's.
@@ -69,28 +66,15 @@ class RequestEncoder:
                 }
                 for tool in request.tools
             ]
-        pieces = self._messages(request, options.sees)
+        sees = options.sees
+        made = self._pieces.of(request.messages, lambda message, before: _encoded(message, before, sees), way=sees)
+        pieces = [piece for piece in made if piece.data]
         if request.system.strip():
             system = encode({"role": "system", "content": valid_text(request.system)})
             pieces.insert(0, _Piece(system, len(system)))
         begin = encode(head)[:-1]
         body = begin + b',"messages":[' + b",".join(piece.data for piece in pieces) + b"]}"
         return Encoded(body, len(begin) + sum(piece.size for piece in pieces))
-
-    def _messages(self, request: ModelRequest, sees: bool) -> list[_Piece]:
-        kept: dict[tuple[int, int, bool], tuple[RequestMessage, RequestMessage | None, _Piece]] = {}
-        pieces: list[_Piece] = []
-        before: RequestMessage | None = None
-        for message in request.messages:
-            key = (id(before), id(message), sees)
-            known = self._encoded.get(key)
-            piece = known[2] if known is not None else _encoded(message, before, sees)
-            kept[key] = (message, before, piece)
-            if piece.data:
-                pieces.append(piece)
-            before = message
-        self._encoded = kept
-        return pieces
 
 
 def _encoded(message: RequestMessage, before: RequestMessage | None, sees: bool) -> _Piece:

@@ -1,0 +1,70 @@
+"""Anthropic, as the rest of the program knows it."""
+
+import os
+import re
+from pathlib import Path
+
+from tui_agent.models.anthropic.claude import PICTURE_BYTES, binds_reasoning, cache_minimum_of, most_pictures
+from tui_agent.models.base import LocalModels, Model, ModelProfile
+from tui_agent.models.provider import Provider
+from tui_agent.settings.schema import Models
+
+
+def _create(profile: ModelProfile, _local: LocalModels) -> Model:
+    from tui_agent.models.anthropic.adapter import AnthropicModel
+
+    return AnthropicModel(profile)
+
+
+def claude_profile(provider: str, model: str) -> ModelProfile:
+    """What a Claude model's id tells, whoever serves it."""
+    return ModelProfile(
+        provider=provider,
+        id=model,
+        cache="marked",
+        bound_reasoning=binds_reasoning(model),
+        cache_minimum=cache_minimum_of(model),
+        picture_bytes=PICTURE_BYTES,
+        most_pictures=most_pictures(0),
+    )
+
+
+def _profile_on_disk() -> bool:
+    """Does a profile on disk hold credentials, where Anthropic's SDK looks for one?"""
+    chosen = os.environ.get("ANTHROPIC_CONFIG_DIR")
+    folder = Path(chosen) if chosen else Path.home() / ".config" / "anthropic"
+    return any((folder / name).is_file() for name in ("active_config", "configs/default.json"))
+
+
+ANTHROPIC = Provider(
+    id="anthropic",
+    title="Anthropic",
+    label="Claude (Anthropic)",
+    create=_create,
+    profile=lambda model: claude_profile("anthropic", model),
+    keys=(
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_PROFILE",
+        "ANTHROPIC_IDENTITY_TOKEN",
+        "ANTHROPIC_IDENTITY_TOKEN_FILE",
+    ),
+    keys_at="https://console.anthropic.com/settings/keys",
+    signed_in=_profile_on_disk,
+    address="ANTHROPIC_BASE_URL",
+    models=Models().anthropic,
+    suggested=(
+        "claude-fable-5-2",
+        "claude-opus-5-5",
+        "claude-sonnet-5-5",
+        "claude-haiku-5-5",
+        "claude-opus-4-7",
+        "claude-sonnet-4-6",
+        "claude-haiku-4-5",
+    ),
+    families=("claude",),
+    tiers={"frontier": ("opus", "fable", "mythos"), "mid": ("sonnet",), "small": ("haiku",)},
+    catalogue="anthropic",
+    listed=re.compile(r"claude-[a-z]+-\d"),
+    package="anthropic",
+)

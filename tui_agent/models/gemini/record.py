@@ -1,0 +1,47 @@
+"""Google's Gemini API, as the rest of the program knows it."""
+
+import re
+
+from tui_agent.models.base import LocalModels, Model, ModelProfile
+from tui_agent.models.provider import Provider
+from tui_agent.settings.schema import Models
+
+# Gemini API, context caching: the smallest prefix that is cached; 4,096 tokens where a model is not listed.
+_CACHE_MINIMUM = {"gemini-2.5": 2048}
+_PICTURE_BYTES = 15_000_000
+"""In base64, of the 20 MB of inline data a request may have (Gemini API), less a quarter for the text around them."""
+LISTED = re.compile(r"gemini-(2\.5|[3-9])(?!.*(tts|image|live|omni|robotics|audio|embedding))")
+
+
+def _create(profile: ModelProfile, _local: LocalModels) -> Model:
+    from tui_agent.models.gemini.adapter import GeminiModel
+
+    return GeminiModel(profile)
+
+
+def gemini_profile(provider: str, model: str) -> ModelProfile:
+    """What a Gemini model's id tells, whoever serves it."""
+    smallest = next((size for prefix, size in _CACHE_MINIMUM.items() if model.startswith(prefix)), 4096)
+    return ModelProfile(
+        provider=provider, id=model, cache="implicit", cache_minimum=smallest, picture_bytes=_PICTURE_BYTES
+    )
+
+
+GEMINI = Provider(
+    id="gemini",
+    title="Gemini",
+    label="Gemini (Google)",
+    create=_create,
+    profile=lambda model: gemini_profile("gemini", model),
+    keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    keys_at="https://aistudio.google.com/apikey",
+    address="GOOGLE_GEMINI_BASE_URL",
+    models=Models().gemini,
+    suggested=("gemini-3.8-flash", "gemini-3.1-pro-preview", "gemini-2.5-pro", "gemini-2.5-flash"),
+    families=("gemini", "gemma"),
+    aliases=("google",),
+    tiers={"frontier": ("gemini-[3-9]*-pro",), "mid": ("gemini-2.5-pro",), "small": ("flash",)},
+    catalogue="google",
+    listed=LISTED,
+    package="google-genai",
+)

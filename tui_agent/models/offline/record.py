@@ -1,0 +1,28 @@
+"""The embedded model, as the rest of the program knows it."""
+
+from tui_agent.models.base import LocalModels, Model, ModelProfile
+from tui_agent.models.provider import Provider
+
+NAME = "offline"
+
+
+def _create(_profile: ModelProfile, _local: LocalModels) -> Model:
+    from tui_agent.models.offline.adapter import OfflineModel
+
+    return OfflineModel()
+
+
+def _profile(_model: str) -> ModelProfile:
+    from tui_agent.models.offline.adapter import OfflineModel
+
+    return OfflineModel().profile
+
+
+OFFLINE = Provider(
+    id=NAME,
+    title="The offline model",
+    label="Offline (no key, no network)",
+    create=_create,
+    profile=_profile,
+    suggested=(NAME,),
+)

@@ -1,0 +1,34 @@
+"""Local models through Ollama, as the rest of the program knows them."""
+
+from tui_agent.models.base import FREE, LocalModels, Model, ModelProfile
+from tui_agent.models.ollama.address import VARIABLE, pulled_models
+from tui_agent.models.ollama.facts import is_remote
+from tui_agent.models.provider import Provider
+from tui_agent.settings.schema import Models
+
+
+def _create(profile: ModelProfile, local: LocalModels) -> Model:
+    from tui_agent.models.ollama.adapter import OllamaModel
+
+    return OllamaModel(profile, local)
+
+
+def _profile(model: str) -> ModelProfile:
+    prices = None if is_remote(model) else FREE
+    return ModelProfile(provider="ollama", id=model, prices=prices, fixed_window=True)
+
+
+OLLAMA = Provider(
+    id="ollama",
+    title="Ollama",
+    label="Local models (Ollama)",
+    create=_create,
+    profile=_profile,
+    keys=("OLLAMA_API_KEY",),
+    needs_key=False,
+    address=VARIABLE,
+    models=Models().ollama,
+    free_names=True,
+    running=lambda local: pulled_models(local.host),
+    package="ollama",
+)
