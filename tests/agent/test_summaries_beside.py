@@ -35,13 +35,19 @@ SOON = {
 
 
 class Reading:
-    """What the model does: reads three pages for a prompt that says so, six where it says all, then is done."""
+    """What the model does: reads three pages for a prompt that says so, six where it says all, then is done.
+
+    A prompt that says it is too much overflows once.
+    """
 
     def __init__(self) -> None:
         self._read: Counter[str] = Counter()
 
     def __call__(self, request: ParsedRequest) -> Step:
         asked = request.prompt[:40]
+        if "too much" in asked and not self._read[asked]:
+            self._read[asked] += 1
+            return Step(fault=Fault(kind="context_overflow"))
         if "Read" in asked and self._read[asked] < (6 if "all" in asked else 3):
             self._read[asked] += 1
             return Step(text="I read on.", calls=(Call("read_file", {"path": f"page_{self._read[asked] - 1}.txt"}),))
@@ -231,6 +237,21 @@ async def test_a_turn_waits_only_where_its_request_does_not_fit(
         assert told[-1].__class__ is events.TurnFinished
         stats = it.session.agent.context_stats()
         assert (stats.waits, stats.waited_s) == (1, waits[0])
+        it.check()
+
+
+async def test_an_overflow_takes_in_the_summary_that_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, delay=0.3, chunk=10_000)) as it:
+        await say(it.session, "Read the pages.")
+        await it.until(begins)
+        told = await say(it.session, "Is this too much?")
+        # The summary made room enough, so nothing was cut for it.
+        assert [event.step for event in told if isinstance(event, events.ContextStep)] == ["summary"]
+        (entry,) = it.summaries
+        assert entry.model
+        assert told[-1].__class__ is events.TurnFinished
         it.check()
 
 

@@ -345,7 +345,7 @@ class ContextEngine:
         A summary is written beside the conversation, and entered before the first call after that; only where the next
         request does not fit, this waits for it. Until it is entered the other layers leave what it replaces as it is.
         """
-        waited = yield from self._await_writing()
+        waited = 0.0 if self.fits else (yield from self._await_writing())
         if self._writing is None and not waited:
             yield from self._look(between_turns=between_turns)
         else:
@@ -405,7 +405,8 @@ class ContextEngine:
     def recover(self) -> Steps[bool]:
         """Make the next request smaller without asking a model; whether it is now smaller and fits.
 
-        A summary that is being written already is waited for, and one that is written is entered.
+        A summary that is being written already is waited for, also where by our own count the request would fit, and
+        one that is written is entered.
         """
         start = self.tokens
         waited = yield from self._await_writing()
@@ -567,8 +568,8 @@ class ContextEngine:
                 self._writing = None
 
     def _await_writing(self) -> Steps[float]:
-        """Where the next request does not fit, wait for the summary that is being written; how many seconds it took."""
-        if self._writing is None or self._writing.draft is not None or self.fits:
+        """Wait for the summary that is being written, if there is one; how many seconds it took."""
+        if self._writing is None or self._writing.draft is not None:
             return 0.0
         began = self.clock()
         yield AwaitWriting()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import psutil
 import pytest
@@ -74,6 +75,16 @@ async def test_a_refusal_says_that_it_is_the_sandboxs(shell: Shell) -> None:
     assert "[the sandbox" not in await shell.run("echo no; false")
     lookup = f"{sys.executable} -c \"import socket; socket.create_connection(('192.0.2.1', 80), 5)\""
     assert "[the sandbox may be why it failed" in await shell.run(lookup)
+
+
+async def test_a_temporary_file_that_it_cannot_see_is_told(shell: Shell) -> None:
+    with NamedTemporaryFile("w", dir="/tmp", prefix="seen-outside-") as file:
+        file.write("from outside\n")
+        file.flush()
+        text = await shell.run(f"cat {file.name}")
+        assert ("from outside" in text) is (shell.kind == "landlock")
+        assert ("[the sandbox may be why it failed (a place" in text) is (shell.kind != "landlock")
+    assert "[the sandbox" not in await shell.run(f"cat {file.name}")
 
 
 async def test_outside_is_outside_and_is_not_said_to_be_confined(shell: Shell) -> None:

@@ -1,7 +1,9 @@
 """What the model is told of a command that failed, it seems, because of the sandbox."""
 
+import os
 import re
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +18,15 @@ _NETWORK: Final = re.compile(
     r"|failed to establish a new connection|unable to resolve|dial tcp|could not connect|failed to connect",
     re.IGNORECASE,
 )
+_MISSING: Final = re.compile(r"no such file|ENOENT|FileNotFoundError|cannot access|not found", re.IGNORECASE)
+_TEMPORARY: Final = re.compile(r"(?:/var)?/tmp/[\w.@+/-]+")
+_LOOKED_AT: Final = 20
+"""Names of temporary files that are looked for outside the sandbox."""
 
 
 def denial_note(output: str, rules: str) -> list[str]:
     """A note where the end of what a failed command printed looks like the sandbox; `rules` say what it allows."""
-    files, network = _FILES.search(output), _NETWORK.search(output)
+    files, network = _FILES.search(output) or _hidden(output), _NETWORK.search(output)
     if not files and not network:
         return []
     what = "no network" if network and not files else "a place it may not touch" if not network else "its bounds"
@@ -41,3 +47,9 @@ def taken_back_note(paths: Sequence[Path], aside: Path) -> list[str]:
         f"{shown(str(aside))}. These files are guarded: use write_file or `outside`, and the user is asked]"
     )
     return [note]
+
+
+def _hidden(output: str) -> bool:
+    """Whether a temporary file was missed that is there outside: in the sandbox the folder of such files is its own."""
+    names = (found[0].rstrip(".") for found in _TEMPORARY.finditer(output))
+    return bool(_MISSING.search(output)) and any(os.path.lexists(name) for name in islice(names, _LOOKED_AT))
