@@ -83,9 +83,12 @@ class RunningCommand:
         return self._child.exit_code
 
     async def started(self) -> None:
-        """Wait until it runs. Raises OSError where it cannot be started; cancelled, it is ended."""
+        """Wait until it runs. Raises OSError where it cannot be started; cancelled, it is ended first."""
         try:
             await self._child.started()
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
         except BaseException:
             self.kill()
             raise

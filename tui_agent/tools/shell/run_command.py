@@ -133,7 +133,12 @@ class RunCommand:
 
         prepared = await asyncio.to_thread(self._prepare, command, context, outside=outside)
         settled = prepared.settle
-        running = await _start(prepared.request, on_output)
+        try:
+            running = await _start(prepared.request, on_output)
+        except BaseException:
+            progress.stop()
+            raw.close()
+            raise
         started = time.monotonic()
         if background:
             return await self._leave_running(command, running, terminal, raw, progress, settled)
