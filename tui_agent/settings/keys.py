@@ -23,6 +23,9 @@ ADDED_UP = frozenset(
 )
 """Lists to which each layer adds, so that a project or a flag cannot drop a rule of the user's file."""
 
+PAIRS = frozenset({"ui.keymap"})
+"""Lists of `NAME=VALUE` texts, for which an object of texts passes too."""
+
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 _NULL = frozenset({"", "null", "none", "off"})
@@ -105,6 +108,8 @@ def checked_value(setting: Setting, value: object) -> Value:
     allowed = setting.allowed
     if value is None and allowed.nullable:
         return None
+    if setting.key in PAIRS and isinstance(value, dict) and all(map(_is_text, value.values())):
+        value = [f"{name}={text}" for name, text in value.items()]
     if allowed.kind is tuple:
         if not isinstance(value, list | tuple) or not all(_is_text(item) for item in value):
             raise _refusal(allowed, value)

@@ -345,6 +345,8 @@ class Ui(Struct, frozen=True, kw_only=True):
     """Share of the window at which the gauge turns yellow."""
     gauge_red: Share = 0.90
     """Share of the window at which the gauge turns red."""
+    keymap: tuple[str, ...] = ()
+    """Other keys: `ID=KEYS` each, as in `cards=ctrl+t f9`, or an object of them (the table of keys has the ids)."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):

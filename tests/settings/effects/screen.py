@@ -61,11 +61,20 @@ def notification(settings: Settings, folder: Path) -> object:
     return b"]9;tui-agent: " in terminal.raw or b"]777;notify;tui-agent: " in terminal.raw
 
 
+async def opened_by_a_key(settings: Settings, folder: Path) -> object:
+    """What lies over the screen after a key."""
+    shown = app(settings, folder)
+    async with shown.run_test(size=(80, 24)) as pilot:
+        await pilot.press("f9")
+        return [type(screen).__name__ for screen in shown.screen_stack]
+
+
 PROBES: Mapping[str, Probe] = {
     "ui.theme": Probe("light", lambda settings, folder: app(settings, folder).theme),
     "ui.glyphs": Probe("ascii", symbols, OFFLINE),
     "ui.mouse": Probe(False, mouse, OFFLINE),
     "ui.notifications": Probe(False, notification, OFFLINE),
     "ui.gauge_yellow": Probe(0.3, gauge(50), OFFLINE),
+    "ui.keymap": Probe(("help=f9",), opened_by_a_key, OFFLINE),
     "ui.gauge_red": Probe(0.3, gauge(50), OFFLINE),
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
 from textual.app import App
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import ModalScreen
 from typing_extensions import override
 
@@ -20,10 +20,10 @@ from tui_agent.arguments import Arguments
 from tui_agent.crash_log import in_a_line
 from tui_agent.settings import Settings
 from tui_agent.text import one_line
+from tui_agent.tui.actions import BY_NAME, Place, bindings
 from tui_agent.tui.app.base_app import BaseApp
 from tui_agent.tui.app.branches import Branches
 from tui_agent.tui.app.conductor import Conductor, SessionUnavailable
-from tui_agent.tui.app.keys import Place
 from tui_agent.tui.app.opening import learn_model, open_for_screen, show_past, welcome
 from tui_agent.tui.app.own_commands import shell_command
 from tui_agent.tui.app.prompt_actions import PromptActions
@@ -50,28 +50,20 @@ if TYPE_CHECKING:
 AGAIN_S: Final = 2.0
 """Seconds within which a second Ctrl+C quits."""
 
-APP_ONLY: Final = frozenset(("break", "palette", "edit_draft", "help", "context", "toggle_cards"))
+APP_ONLY: Final = frozenset(
+    ("break", "palette", "edit_draft", "help", "context", "toggle_cards", "next_mode", "search_history", "slash")
+)
 
 
 class TuiAgent(BaseApp):
     """What happens when the user does something, and when the session is there."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "break", "Stop, or quit", show=False, priority=True),
-        Binding("escape", "interrupt", "Stop the turn", show=False),
-        Binding("ctrl+o", "toggle_cards", "Open or close all cards", show=False),
-        Binding("f1", "help", "Help", show=False),
-        Binding("f2", "context", "Context", show=False),
-        Binding("ctrl+p", "palette", "All commands", show=False),
-        Binding("ctrl+g", "edit_draft", "Write in your editor", show=False),
-        Binding("ctrl+q", "leave", "Quit", show=False),
-        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
     def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(arguments, settings, driver_class=driver_class)
         self._break_at = 0.0
-        self._actions = PromptActions(self, self._commands, self.run_command)
+        self._actions = PromptActions(self, self.run_command)
         self.steering = ContextControl(self)
         self.branches = Branches(self, self._occupied)
 
@@ -104,6 +96,8 @@ class TuiAgent(BaseApp):
         )
         for problem in self._appearance.problems:
             self.say(Level.WARNING, "A theme cannot be used", problem, "mend it and start again, or choose with /theme")
+        for problem in self.keymap.problems:
+            self.say(Level.WARNING, "A key stays as it was", problem, "the setting ui.keymap; F1 lists the keys")
 
     async def _begin(self) -> None:
         self.run_worker(self._open_and_send(), name="open", exit_on_error=True)
@@ -260,6 +254,18 @@ class TuiAgent(BaseApp):
         from tui_agent.tui.dialogs.dialogs import HelpScreen
 
         self.push_screen(HelpScreen(self._actions.help_sections(place)))
+
+    def action_slash(self, name: str) -> None:
+        """Do a slash command that has got a key; one that needs more to follow is begun in the prompt."""
+        self._actions.begin_command(BY_NAME[name])
+
+    def action_next_mode(self) -> None:
+        """Let the next mode hold."""
+        self.run_worker(self._reporting(self._actions.next_mode()), name="mode", group="mode", exit_on_error=True)
+
+    def action_search_history(self) -> None:
+        """Let the user choose among all they have sent."""
+        self.run_worker(self._actions.search_history(), name="history", exit_on_error=True)
 
     def action_palette(self) -> None:
         """Let the user choose among all commands."""

@@ -16,14 +16,16 @@ from tui_agent.arguments import Arguments
 from tui_agent.crash_log import in_a_line, write_crash_log
 from tui_agent.resources import styles_folder
 from tui_agent.settings import Settings
+from tui_agent.tui.actions import BY_ID
 from tui_agent.tui.app.attention import Attention
-from tui_agent.tui.app.commands import default_commands
+from tui_agent.tui.app.commands import Commands, complete
 from tui_agent.tui.app.conductor import Conductor
 from tui_agent.tui.app.lifetime import appearance, name_of, own_filters, terminal_encoding, without_greys
 from tui_agent.tui.app.status_bar import StatusBar, Thresholds
 from tui_agent.tui.app.theme import ASCII, glyphs_for
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.dialogs.permission import PermissionPanel
+from tui_agent.tui.keys import Keymap
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.prompt.history import PromptHistory
@@ -61,11 +63,16 @@ class BaseApp(App[object]):
         self.crash = ""
         self.refusal = ""
         self.glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
-        self._commands = default_commands()
+        self._commands = Commands()
+        self.keymap = Keymap(settings.ui.keymap)
         self._files = ProjectFiles(arguments.folder)
         self.pane = ConversationPane(Transcript(), glyphs=self.glyphs)
         self.entry = PromptArea(
-            PromptHistory(arguments.home / "history.jsonl"), self._commands.complete, self._files, glyphs=self.glyphs
+            PromptHistory(arguments.home / "history.jsonl"),
+            complete,
+            self._files,
+            glyphs=self.glyphs,
+            keymap=self.keymap,
         )
         self.permission = PermissionPanel(lambda: self.entry.prompt.last_key, self.glyphs)
         self.status = StatusBar(self.glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
@@ -75,6 +82,8 @@ class BaseApp(App[object]):
         self._attention = Attention(
             self._write_control, os.environ, place=arguments.folder.name, notifications=settings.ui.notifications
         )
+
+        self._use_keymap()
 
     @override
     def compose(self) -> ComposeResult:
@@ -91,6 +100,14 @@ class BaseApp(App[object]):
     def _transcript(self) -> Transcript:
         """What is on the screen."""
         return self.pane.transcript
+
+    def _use_keymap(self) -> None:
+        for identity, keys in self.keymap.changes.items():
+            if not BY_ID[identity].keys:
+                # Textual can only give other keys to what has some.
+                self.bind(keys, BY_ID[identity].done, show=False)
+        if self.keymap.changes:
+            self.set_keymap(self.keymap.changes)
 
     # Telling and asking
 

@@ -1,27 +1,27 @@
-"""The slash commands: what there is, how it is called, and what it does."""
+"""The slash commands of the table of actions: finding one by what was typed, and doing it."""
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from typing import Final, Protocol
 
-from tui_agent.agent.commands import COMMANDS
 from tui_agent.settings import PermissionMode
-from tui_agent.tui.app.keys import keys_text
+from tui_agent.tui.actions import BY_NAME, SLASH_COMMANDS, Action
 from tui_agent.tui.app.model_commands import choose_model, enter_key
 from tui_agent.tui.app.policy_command import PolicyHost, choose_policy
 from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.fuzzy import best
+from tui_agent.tui.keys import Keymap, commands_text
 from tui_agent.tui.prompt.completion import Choice, Completion
 
-_MODES: Final[dict[PermissionMode, str]] = {
+MODES: Final[dict[PermissionMode, str]] = {
     "plan": "read only",
     "ask": "every change and every command is asked about",
     "auto": "edits and looking around inside the project pass; other commands, network and outside paths ask",
     "allow": "nothing is asked",
 }
 
-_USAGE_WIDTH: Final = 24
-"""Columns of a command in the help; the few that are longer push their description to the right."""
+CYCLE: Final[tuple[PermissionMode, ...]] = ("plan", "ask", "auto")
+"""The modes that one key goes through."""
 
 
 class BranchVerbs(Protocol):
@@ -44,6 +44,9 @@ class Host(PolicyHost, Protocol):
         """Goes about the branches of the conversation."""
         ...
 
+    keymap: Keymap
+    """The keys in force."""
+
     def theme_names(self) -> tuple[str, ...]:
         """The themes there are."""
         ...
@@ -64,63 +67,44 @@ class Host(PolicyHost, Protocol):
 Handler = Callable[[Host, str], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """name, aliases: without the slash. argument: how what follows is called in the help; empty: nothing may follow."""
-
-    name: str
-    description: str
-    handler: Handler
-    argument: str = ""
-    aliases: tuple[str, ...] = ()
-
-    @property
-    def usage(self) -> str:
-        """As it is typed."""
-        return f"/{self.name} {self.argument}".rstrip()
-
-
 class Commands:
-    """The commands by name."""
+    """The slash commands of the table, and what does each."""
 
-    def __init__(self, commands: Iterable[Command]) -> None:
-        self.all = tuple(commands)
-        self._by_name = {name: command for command in self.all for name in (command.name, *command.aliases)}
+    def __init__(self) -> None:
+        self._handlers = {action.id: _HANDLERS.get(action.id) or _steering(action.name) for action in SLASH_COMMANDS}
 
     async def run(self, host: Host, text: str) -> None:
         """Do what `/name argument` says; a name that nothing goes by is told with the nearest one."""
         word, _, argument = text.strip()[1:].partition(" ")
-        command = self._by_name.get(word.lower())
-        if command is None:
-            close = get_close_matches(word.lower(), self._by_name, n=1)
+        action = BY_NAME.get(word.lower())
+        if action is None:
+            close = get_close_matches(word.lower(), BY_NAME, n=1)
             hint = f"did you mean /{close[0]}?" if close else "/help lists the commands"
             host.say(Level.WARNING, f"There is no command /{word}", hint=hint)
-        elif argument.strip() and not command.argument:
-            host.say(Level.WARNING, f"/{command.name} takes nothing after it")
+        elif argument.strip() and not action.argument:
+            host.say(Level.WARNING, f"/{action.name} takes nothing after it")
         else:
-            await command.handler(host, argument.strip())
-
-    def complete(self, before_cursor: str) -> Completion | None:
-        """The commands that begin like what stands before the cursor."""
-        if not before_cursor.startswith("/") or " " in before_cursor:
-            return None
-        typed = before_cursor[1:].lower()
-        found = [command for command in self.all if any(n.startswith(typed) for n in (command.name, *command.aliases))]
-        return Completion(0, tuple(_choice(command) for command in found)) if found else None
-
-    def help_text(self) -> str:
-        """Every command on a line, as Markdown is not needed for it."""
-        return "\n".join(f"{command.usage:<{_USAGE_WIDTH}} {_described(command)}" for command in self.all)
+            await self._handlers[action.id](host, argument.strip())
 
 
-def _choice(command: Command) -> Choice:
-    needs_more = command.argument.startswith("<")
-    return Choice(f"/{command.name}{' ' if needs_more else ''}", command.usage, command.description, not needs_more)
+def complete(before_cursor: str) -> Completion | None:
+    """The commands, or what may follow one, that fit what stands before the cursor; the best first."""
+    if not before_cursor.startswith("/"):
+        return None
+    word, blank, argument = before_cursor[1:].partition(" ")
+    if not blank:
+        found = best(SLASH_COMMANDS, word, lambda action: action.names)
+        return Completion(0, tuple(map(_choice, found))) if found else None
+    action = BY_NAME.get(word.lower())
+    if action is None or " " in argument:
+        return None
+    choices = best(action.choices, argument, lambda choice: (choice,))
+    return Completion(len(word) + 2, tuple(Choice(choice, choice) for choice in choices)) if choices else None
 
 
-def _described(command: Command) -> str:
-    also = f" (also {', '.join(f'/{alias}' for alias in command.aliases)})" if command.aliases else ""
-    return command.description + also
+def _choice(action: Action) -> Choice:
+    more = action.needs_argument
+    return Choice(f"/{action.name}{' ' if more else ''}", action.usage, action.help, not more)
 
 
 _SHOWN_AS_STEP: Final = frozenset(("compact", "done"))
@@ -131,17 +115,17 @@ async def _mode(host: Host, argument: str) -> None:
     from tui_agent.tui.dialogs.pickers import Option
 
     agent = await host.agent()
-    options = [Option(mode, mode, meaning) for mode, meaning in _MODES.items()]
+    options = [Option(mode, mode, meaning) for mode, meaning in MODES.items()]
     name = argument or await host.pick("What may happen without asking", options, agent.mode)
     if name is None:
         return
-    mode = next((known for known in _MODES if known == name), None)
+    mode = next((known for known in MODES if known == name), None)
     if mode is None:
-        host.say(Level.WARNING, f"There is no mode {name}", hint=f"one of {', '.join(_MODES)}")
+        host.say(Level.WARNING, f"There is no mode {name}", hint=f"one of {', '.join(MODES)}")
         return
     agent.mode = mode
     host.refresh_status()
-    host.say(Level.INFO, f"Mode {mode}: {_MODES[mode]}")
+    host.say(Level.INFO, f"Mode {mode}: {MODES[mode]}")
 
 
 async def _theme(host: Host, argument: str) -> None:
@@ -217,47 +201,26 @@ async def _permissions(host: Host, argument: str) -> None:
         await _steering("permissions")(host, chosen)
 
 
-_OWN_FORMS: Final[dict[str, Handler]] = {
+async def _quit(host: Host, argument: str) -> None:
+    host.quit()
+
+
+async def _help(host: Host, argument: str) -> None:
+    host.say(Level.INFO, "Keys and commands", f"{host.keymap.help_text('prompt')}\n\n{commands_text()}")
+
+
+_HANDLERS: Final[dict[str, Handler]] = {
+    "help": _help,
+    "model": choose_model,
+    "key": enter_key,
+    "mode": _mode,
+    "policy": choose_policy,
     "rewind": _rewind,
     "undo-edits": _undo_edits,
     "fork": _fork,
     "tree": _tree,
     "permissions": _permissions,
+    "theme": _theme,
+    "quit": _quit,
 }
-"""Commands of the agent that the app has in a form of its own."""
-
-
-async def _quit(host: Host, argument: str) -> None:
-    host.quit()
-
-
-def default_commands() -> Commands:
-    """The commands of the app."""
-
-    async def show_help(host: Host, argument: str) -> None:
-        host.say(Level.INFO, "Keys and commands", f"{keys_text()}\n\n{commands.help_text()}")
-
-    commands = Commands(
-        (
-            Command("help", "what can be typed and pressed", show_help, aliases=("?",)),
-            Command("model", "choose who answers", choose_model, argument="[name]"),
-            Command("key", "enter a provider's key, hidden", enter_key),
-            Command("mode", "choose what may happen without asking", _mode, argument="[name]"),
-            Command("policy", "choose what staying word for word may cost", choose_policy, argument="[name]"),
-            Command("tools", "what the model can use", _steering("tools")),
-            Command("escalate", "go on with the provider's frontier model", _steering("escalate")),
-            *(
-                Command(
-                    each.name,
-                    each.description,
-                    _OWN_FORMS.get(each.name) or _steering(each.name),
-                    each.argument,
-                    each.aliases,
-                )
-                for each in COMMANDS
-            ),
-            Command("theme", "choose the colours", _theme, argument="[name]"),
-            Command("quit", "leave; all is kept", _quit, aliases=("exit", "q")),
-        )
-    )
-    return commands
+"""What the app does in a form of its own, by the action's id; everything else is a command of the agent's."""

@@ -7,35 +7,30 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from tui_agent.text import one_line
+from tui_agent.tui.actions import ACTIONS, BY_ID, TITLES, Action, Place
+from tui_agent.tui.app.commands import CYCLE, MODES
 from tui_agent.tui.app.conductor import SessionUnavailable
-from tui_agent.tui.app.keys import PLACES, Place, keys_text
 from tui_agent.tui.app.own_commands import OwnCommands
 from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.keys import commands_text
 
 if TYPE_CHECKING:
     from tui_agent.agent.pictures import Picture
     from tui_agent.conversation.blocks import Image
     from tui_agent.tui.app.base_app import BaseApp
-    from tui_agent.tui.app.commands import Commands
 
+MAX_SHOWN: Final = 160
+"""Characters of a text that was sent, in the list of all."""
 ACTIVITY: Final = "running your command"
-
-ACTIONS: Final = (
-    ("edit_draft", "Ctrl+G", "write in your editor"),
-    ("paste_picture", "Ctrl+V", "attach the picture on the clipboard"),
-    ("toggle_cards", "Ctrl+O", "open or close all cards"),
-    ("help", "F1", "keys and commands for where you are"),
-)
-"""Actions of the app that the palette offers beside the commands."""
 
 
 class PromptActions:
     """These actions of one app; `run` does what a command's line says."""
 
-    def __init__(self, app: "BaseApp", commands: "Commands", run: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, app: "BaseApp", run: Callable[[str], Awaitable[None]]) -> None:
         self.own = OwnCommands()
         self._app = app
-        self._commands = commands
         self._run = run
         self._keeping = asyncio.Lock()
 
@@ -91,21 +86,56 @@ class PromptActions:
         """Let the user choose among all commands and actions."""
         from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 
-        options = [Option(f"/{each.name}", each.usage, each.description) for each in self._commands.all]
-        options += [Option(action, key, meaning) for action, key, meaning in ACTIONS]
+        offered = [action for action in ACTIONS if action.name or action.in_palette]
+        key = self._app.keymap.text
+        options = [Option(each.id, each.usage or key(each.id), self._meaning(each)) for each in offered]
         chosen = await self._app.question(PickerScreen("Commands", options, search=True))
-        command = next((each for each in self._commands.all if chosen == f"/{each.name}"), None)
-        if command is None:
-            await self._app.run_action(f"app.{chosen}") if chosen else None
-        elif command.argument.startswith("<"):
-            self._app.entry.prompt.focus()
-            self._app.entry.prompt.type(f"/{command.name} ")
+        if chosen is None:
+            return
+        action = BY_ID[chosen]
+        if action.does:
+            await self._app.run_action(action.does, self._app.entry.prompt if action.place == "prompt" else self._app)
         else:
-            await self._run(f"/{command.name}")
+            self.begin_command(action)
+
+    def begin_command(self, action: Action) -> None:
+        """Do a slash command; one that needs more to follow is begun in the prompt."""
+        prompt = self._app.entry.prompt
+        if action.needs_argument:
+            prompt.focus()
+            prompt.type(f"/{action.name} ")
+        else:
+            self._app.run_worker(self._run(f"/{action.name}"), name="command", exit_on_error=True)
+
+    def _meaning(self, action: Action) -> str:
+        key = self._app.keymap.text(action.id) if action.name else ""
+        return f"{action.help} ({key})" if key else action.help
+
+    async def next_mode(self) -> None:
+        """Let the next mode hold; `allow` is none of them, it is chosen by its name."""
+        agent = await self._app.agent()
+        place = CYCLE.index(agent.mode) + 1 if agent.mode in CYCLE else 0
+        agent.mode = CYCLE[place % len(CYCLE)]
+        self._app.refresh_status()
+        self._app.hint(f"mode {agent.mode}: {MODES[agent.mode]}")
+
+    async def search_history(self) -> None:
+        """Let the user choose among all they have sent, the newest first; it comes to the prompt."""
+        from tui_agent.tui.dialogs.pickers import Option
+
+        prompt = self._app.entry.prompt
+        texts = await asyncio.to_thread(prompt.sent.newest_first)
+        if not texts:
+            self._app.hint("nothing was sent yet")
+            return
+        options = [Option(str(place), one_line(text, MAX_SHOWN)) for place, text in enumerate(texts)]
+        chosen = await self._app.pick("What you have sent, the newest first", options, "0", search=True)
+        if chosen is not None:
+            prompt.begin(texts[int(chosen)])
 
     def help_sections(self, place: Place) -> dict[str, str]:
         """What can be pressed here, then what can be typed."""
-        return {PLACES[place][0]: keys_text(place), "Commands": self._commands.help_text()}
+        return {TITLES[place]: self._app.keymap.help_text(place), "Commands": commands_text()}
 
     async def _keep_pictures(self, text: str, chips: list[str]) -> None:
         from tui_agent.agent.pictures import PictureProblem

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.message import Message
 from textual.timer import Timer
@@ -17,6 +17,7 @@ from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.items import place_of
 from tui_agent.storage.errors import StorageError
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_rows import ItemKey, StepKey, WordsKey, panel_rows
 from tui_agent.tui.dialogs.row_list import RowList
@@ -37,18 +38,7 @@ KEYS: Final = {
 class ContextPanel(Vertical):
     """Shows an agent's context. It works only while it is on the screen: closing removes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "Close", show=False),
-        Binding("enter", "open", "Open", show=False),
-        Binding("p", "pin", "Pin or unpin", show=False),
-        Binding("r", "restore", "Show whole again", show=False),
-        Binding("c", "clear", "Clear", show=False),
-        Binding("u", "undo", "Undo", show=False),
-        Binding("e", "edit", "Edit what is kept of your words", show=False),
-        Binding("d", "drop", "Keep none of them", show=False),
-        Binding("i", "jump_to_items", "To the items", show=False),
-        Binding("w", "jump_to_words", "To your own words", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("context", "context.")]
 
     class Closed(Message):
         """The user is done with the panel."""

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Literal, NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.diffs import read_diff
 from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
@@ -82,17 +83,7 @@ class PermissionPanel(Vertical, can_focus=True):
     what would say yes shows the next page.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("1", "choose(0)", "Once", show=False),
-        Binding("2", "choose(1)", "Always", show=False),
-        Binding("3", "choose(2)", "No", show=False),
-        Binding("4", "choose(3)", "No, because", show=False),
-        Binding("up", "mark(-1)", "Up", show=False),
-        Binding("down", "mark(1)", "Down", show=False),
-        Binding("enter", "choose_marked", "Choose", show=False),
-        Binding("pageup", "scroll_preview(-1)", "Preview up", show=False),
-        Binding("pagedown", "scroll_preview(1)", "Preview down", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("question")]
 
     class Closed(Message):
         """No question waits any more; `had_focus`: the keyboard was here."""

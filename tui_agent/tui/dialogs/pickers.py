@@ -1,6 +1,6 @@
 """Lists to choose one from."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -15,11 +15,16 @@ from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.dialogs.dialog import Dialog
+from tui_agent.tui.fuzzy import SCATTERED, fit, ranked
 
 MAX_SHOWN: Final = 200
 """Characters of a title, a label or a description."""
 OTHER_LINES: Final = 8
 """Lines of the dialog beside the list and the text over it, and of air around it."""
+
+
+WHOLE: Final = SCATTERED + 1
+"""How well a word fits an option that has it in its description alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +35,15 @@ class Option:
     label: str
     description: str = ""
 
-    def matches(self, words: Iterable[str]) -> bool:
-        """Whether each word, in lower case, stands somewhere in what is shown."""
-        shown = f"{self.label} {self.description}".lower()
-        return all(word in shown for word in words)
+    def fit(self, words: Sequence[str]) -> float | None:
+        """How well what is shown fits these words, in lower case; None: one of them stands nowhere.
 
-    def distance(self, words: Iterable[str]) -> int:
-        """How far from the start of the label the words stand: 0 at its start, 2 for one beside the label."""
-        label = self.label.lower().lstrip("/")
-        return max((0 if label.startswith(word) else 1 if word in label else 2 for word in words), default=0)
+        In the label letters may be scattered; a description holds a word in one piece, and counts for less.
+        """
+        label, description = self.label.lower().lstrip("/"), self.description.lower()
+        fits = [WHOLE if word in description and word not in label else fit(label, word.lstrip("/")) for word in words]
+        known = [score for score in fits if score is not None]
+        return min(known, default=0.0) if len(known) == len(fits) else None
 
 
 class Choices(OptionList):
@@ -115,8 +120,8 @@ class PickerScreen(Dialog[str | None]):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Keep what holds every word that was typed."""
         words = event.value.lower().split()
-        fitting = (option for option in self._options if option.matches(words))
-        self._shown = tuple(sorted(fitting, key=lambda option: option.distance(words)))
+        fitting = ((score, option) for option in self._options if (score := option.fit(words)) is not None)
+        self._shown = ranked(fitting) if words else self._options
         choices = self.query_one(OptionList)
         choices.clear_options()
         choices.add_options(self._rows() or [ListOption(Content.styled("  nothing fits", "$foreground 68%"))])

@@ -6,13 +6,14 @@ from typing import ClassVar, Final, NamedTuple, overload
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from typing_extensions import override
 
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.lines import Line, crop
 from tui_agent.tui.cards.palette import Look, Palette
@@ -68,14 +69,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     """Any number of rows in one widget. Where no row can be chosen, the arrows scroll."""
 
     ALLOW_SELECT = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "cursor(-1)", "Up", show=False),
-        Binding("down,j", "cursor(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home", "edge(-1)", "First", show=False),
-        Binding("end", "edge(1)", "Last", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("context", "list.")]
 
     class Chosen(Message):
         """The row under the cursor was clicked a second time."""

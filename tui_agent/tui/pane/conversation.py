@@ -5,13 +5,14 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Offset
 from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 from typing_extensions import override
 
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import UNICODE, Glyphs
 from tui_agent.tui.cards.blocks import BoundaryBlock
 from tui_agent.tui.pane.pane_extras import PaneExtras
@@ -25,25 +26,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
     """Reads, opens, copies and searches the transcript. End returns to its end."""
 
     ALLOW_SELECT = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "cursor(-1)", "Previous block", show=False),
-        Binding("down,j", "cursor(1)", "Next block", show=False),
-        Binding("enter", "toggle_card", "Open or close", show=False),
-        Binding("y", "copy_block", "Copy block", show=False),
-        Binding("u", "undo_step", "Undo the context step", show=False),
-        Binding("r", "rewind", "Rewind to before the message", show=False),
-        Binding("f", "fork", "Fork after the message", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home", "top", "First line", show=False),
-        Binding("end", "tail", "Latest line", show=False),
-        Binding("left_square_bracket", "prompt(-1)", "Previous prompt", show=False),
-        Binding("right_square_bracket", "prompt(1)", "Next prompt", show=False),
-        Binding("c", "copy_code", "Copy code", show=False),
-        Binding("slash", "search", "Search", show=False),
-        Binding("n", "search_next(True)", "Next match", show=False),
-        Binding("N", "search_next(False)", "Previous match", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("conversation")]
 
     class Copied(Message):
         """Text of a block was copied to the clipboard; `what` names it where it is not the whole block."""

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tui.fuzzy import fit
 
 MAX_PATHS: Final = 200_000
 """Files kept of a project; more are not offered."""
@@ -118,35 +119,5 @@ def _slices(entries: list[Entry]) -> Iterator[list[Entry]]:
 
 
 def _score(entry: Entry, wanted: str) -> float | None:
-    """How well a path fits; None: it does not hold these characters in this order.
-
-    Whole words come before scattered letters, the name before the folders above it, and short paths before long ones.
-    """
-    path = entry.lower
-    name_at = path.rfind("/", 0, -1) + 1
-    cost = len(path) / 1000 + path.count("/", 0, -1) / 10
-    if not wanted:
-        return -cost
-    if (place := path.find(wanted, name_at)) >= 0:
-        at_start = place == name_at
-        return 40 + 10 * at_start + 5 * (len(path.rstrip("/")) - name_at == len(wanted)) - cost
-    if (place := path.find(wanted)) >= 0:
-        return 30 + 5 * (place == 0 or path[place - 1] in "/_-.") - cost
-    for start, bonus in ((name_at, 20), (0, 10)):
-        spread = _spread(path, wanted, start)
-        if spread is not None:
-            return bonus - spread / 10 - cost
-    return None
-
-
-def _spread(path: str, wanted: str, start: int) -> int | None:
-    """How many characters lie between those wanted; None: they are not all there."""
-    place = start - 1
-    first = -1
-    for character in wanted:
-        place = path.find(character, place + 1)
-        if place < 0:
-            return None
-        if first < 0:
-            first = place
-    return place - first + 1 - len(wanted)
+    """How well a path fits: the name counts for more than the folders above it."""
+    return fit(entry.lower, wanted, entry.lower.rfind("/", 0, -1) + 1)

@@ -63,6 +63,10 @@ class PromptHistory:
         self.reset()
         return draft
 
+    def newest_first(self) -> tuple[str, ...]:
+        """All that was sent, each text once."""
+        return tuple(dict.fromkeys(reversed(self._loaded())))
+
     def reset(self) -> None:
         """Stop looking back."""
         self._place = None

@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -19,9 +19,11 @@ from textual.widgets import TextArea
 from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import UNICODE, Glyphs
 from tui_agent.tui.cards.lines import fit
 from tui_agent.tui.cards.palette import Palette
+from tui_agent.tui.keys import Keymap
 from tui_agent.tui.prompt.completion import Choice, Completer, CompletionList, NoFiles, PathFinder
 from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.pastes import Pastes
@@ -37,15 +39,7 @@ PRIVATE = "/key "
 class Prompt(TextArea):
     """The text being written. Nothing but sending it or the user's own keys takes it away."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", show=False),
-        Binding("pageup", "app.page(-1)", "Conversation up", show=False),
-        Binding("pagedown", "app.page(1)", "Conversation down", show=False),
-        Binding("ctrl+d", "delete_or_leave", "Delete, or leave when empty", show=False),
-        Binding("ctrl+underscore,ctrl+minus,ctrl+shift+minus,alt+z", "undo", "Undo", show=False),
-        Binding("ctrl+y,alt+shift+z", "redo", "Redo", show=False),
-        Binding("ctrl+v,alt+v", "paste_picture", "Paste the picture on the clipboard", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("prompt")]
 
     class Sent(Message):
         """The user sent `text`; `written` is the same with its large pastes as chips."""
@@ -72,7 +66,12 @@ class Prompt(TextArea):
         """The user wants to leave the program."""
 
     def __init__(
-        self, history: PromptHistory, completer: Completer, completions: CompletionList, files: PathFinder
+        self,
+        history: PromptHistory,
+        completer: Completer,
+        completions: CompletionList,
+        files: PathFinder,
+        keymap: Keymap,
     ) -> None:
         super().__init__(
             soft_wrap=True, compact=True, highlight_cursor_line=False, placeholder="Ask, or / for commands", id="prompt"
@@ -84,7 +83,8 @@ class Prompt(TextArea):
         self._begun = False
         self._send_then = False
         self._pastes = Pastes()
-        self._sent = history
+        self.sent = history
+        self._keymap = keymap
         self._completer = completer
         self._completions = completions
         self._offered = ""
@@ -117,7 +117,7 @@ class Prompt(TextArea):
         if not self.text:
             return False
         if self.text.strip():
-            self._sent.add(self.text, saved=self._pastes.unfold(self.text))
+            self.sent.add(self.text, saved=self._pastes.unfold(self.text))
         self._replace_all("")
         return True
 
@@ -150,8 +150,12 @@ class Prompt(TextArea):
     @override
     async def _on_key(self, event: events.Key) -> None:
         self.last_key = monotonic()
-        if self._for_completions(event.key) or self._for_history(event.key) or self._for_sending(event.key):
+        if self._for_completions(event.key) or self._for_history(event.key) or self._for_writing(event.key):
             event.stop()
+            event.prevent_default()
+            return
+        if not self.text and event.key in self._keymap.keys("prompt.help"):
+            # Not a character to be written: it goes on to the bindings.
             event.prevent_default()
             return
         await super()._on_key(event)
@@ -230,10 +234,18 @@ class Prompt(TextArea):
         else:
             self.post_message(self.Left())
 
-    def _for_sending(self, key: str) -> bool:
-        if key != "enter":
-            return False
+    def action_send(self) -> None:
+        """Send what is written."""
         self._send()
+
+    def _for_writing(self, key: str) -> bool:
+        # Done at once: on the way to the bindings it would come after the keys that were pressed behind it.
+        if key in self._keymap.keys("prompt.send"):
+            self._send()
+        elif key in self._keymap.keys("prompt.newline"):
+            self.action_newline()
+        else:
+            return False
         return True
 
     def _send(self) -> None:
@@ -246,7 +258,7 @@ class Prompt(TextArea):
         text = self._pastes.unfold(written)
         # A chip means nothing to the next run of the program, so the file gets the whole text.
         if not written.startswith(PRIVATE):
-            self._sent.add(written, saved=text)
+            self.sent.add(written, saved=text)
         self._replace_all("")
         self.post_message(self.Sent(text, written))
 
@@ -290,16 +302,16 @@ class Prompt(TextArea):
             self._replace_via_keyboard(choice.insert, (row, completion.start), (row, column))
 
     def _for_history(self, key: str) -> bool:
-        if key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
+        if key in self._keymap.keys("prompt.earlier") and self.navigator.is_first_wrapped_line(self.cursor_location):
             if self.recall_first and not self.text:
                 self.post_message(self.Recalled())
                 return True
-            text = self._sent.older(self.text)
-        elif key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
-            text = self._sent.newer(self.text)
+            text = self.sent.older(self.text)
+        elif key in self._keymap.keys("prompt.later") and self.navigator.is_last_wrapped_line(self.cursor_location):
+            text = self.sent.newer(self.text)
         else:
-            if key not in {"up", "down"}:
-                self._sent.reset()
+            if key not in {*self._keymap.keys("prompt.earlier"), *self._keymap.keys("prompt.later")}:
+                self.sent.reset()
             return False
         if text is not None:
             self._replace_all(text)
@@ -401,12 +413,13 @@ class PromptArea(Vertical):
         files: PathFinder | None = None,
         *,
         glyphs: Glyphs = UNICODE,
+        keymap: Keymap | None = None,
     ) -> None:
         super().__init__()
         self.todo = TodoLine(glyphs)
         self.waiting = WaitingTexts()
         self.completions = CompletionList()
-        self.prompt = Prompt(history, completer, self.completions, files or NoFiles())
+        self.prompt = Prompt(history, completer, self.completions, files or NoFiles(), keymap or Keymap())
 
     @override
     def compose(self) -> ComposeResult:

@@ -1,0 +1,254 @@
+"""The one table of what a user can do: its key, its place, its slash command, and what the help says of it.
+
+The bindings of the app and its widgets, the help, the palette, the completion of ``/`` and the tables of the
+documentation are all made from these rows. To add an action, add a row; a slash command that works without a screen too
+is a row of `tui_agent.agent.commands`, which this table takes in.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from textual.binding import Binding
+
+from tui_agent.agent.commands import COMMANDS
+from tui_agent.agent.commands import Command as AgentCommand
+
+Place: TypeAlias = Literal["everywhere", "prompt", "conversation", "context", "question"]
+
+TITLES: Final[dict[Place, str]] = {
+    "everywhere": "Keys everywhere",
+    "prompt": "Keys in the prompt",
+    "conversation": "Keys in the conversation",
+    "context": "Keys in the context panel",
+    "question": "Keys while you are asked",
+}
+
+SIGNS: Final = (
+    ("@", "name a file, a folder or a picture"),
+    ("!", "run a shell command; the model sees the output"),
+    ("/", "commands; Tab completes"),
+)
+"""What a text may begin with, in the prompt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One thing a user can do.
+
+    id: its name in ``ui.keymap``. help: a line for the help. place: where its keys do it. keys: Textual's names for
+    them, separated by commas. does: Textual's action; empty: its slash command, or, where there is none, what the
+    prompt does itself with a key that moves the cursor too. name, aliases: of the slash command, without the slash;
+    empty: there is none. argument: how what follows it is called; empty: nothing may follow. choices: what may be
+    completed there. previewed: what it would do is shown first. priority: its keys come before those of any widget.
+    in_palette: it is offered there although it has no slash command.
+    """
+
+    id: str
+    help: str
+    place: Place = "everywhere"
+    keys: str = ""
+    does: str = ""
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    argument: str = ""
+    choices: tuple[str, ...] = ()
+    previewed: bool = False
+    priority: bool = False
+    in_palette: bool = False
+
+    @property
+    def usage(self) -> str:
+        """The slash command as it is typed; empty: there is none."""
+        return f"/{self.name} {self.argument}".rstrip() if self.name else ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The slash command's name and its aliases."""
+        return (self.name, *self.aliases) if self.name else ()
+
+    @property
+    def needs_argument(self) -> bool:
+        """Whether the slash command means nothing alone."""
+        return self.argument.startswith("<")
+
+    @property
+    def done(self) -> str:
+        """What Textual runs for it, in the namespace of its place."""
+        return self.does or f"slash('{self.name}')"
+
+
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "preview": ("compact", "clear", "done"),
+    "undo-edits": ("diff", "redo"),
+}
+
+
+def _of_agent(command: AgentCommand) -> Action:
+    return Action(
+        id=command.name,
+        help=command.description,
+        name=command.name,
+        aliases=command.aliases,
+        argument=command.argument,
+        choices=_CHOICES.get(command.name, ()),
+        previewed=command.previewed,
+        keys="f2" if command.name == "context" else "",
+        does="context" if command.name == "context" else "",
+    )
+
+
+_EVERYWHERE: Final = (
+    Action(id="stop", keys="escape", does="interrupt", help="stop the turn, go back to the prompt"),
+    Action(id="break", keys="ctrl+c", does="break", priority=True, help="copy, empty the prompt or stop; twice: quit"),
+    Action(id="cards", keys="ctrl+o", does="toggle_cards", in_palette=True, help="open or close all cards"),
+    Action(id="palette", keys="ctrl+p", does="palette", help="all commands, searchable"),
+    Action(id="history", keys="ctrl+r", does="search_history", in_palette=True, help="search what you have sent"),
+    Action(id="next-mode", keys="shift+tab", does="next_mode", priority=True, help="the next mode: plan, ask, auto"),
+    Action(id="focus", keys="tab", does="focus_next", help="between prompt and conversation"),
+    Action(id="editor", keys="ctrl+g", does="edit_draft", in_palette=True, help="write in your editor ($EDITOR)"),
+    Action(id="suspend", keys="ctrl+z", does="suspend_process", priority=True, help="to the shell; `fg` comes back"),
+)
+
+
+def _at(place: Place, *rows: tuple[str, str, str, str], prefix: str = "") -> tuple[Action, ...]:
+    """Actions of a place: the end of the id, the keys, what Textual runs, the help."""
+    return tuple(
+        Action(id=f"{prefix or place}.{name}", place=place, keys=keys, does=does, help=meaning)
+        for name, keys, does, meaning in rows
+    )
+
+
+_PROMPT: Final = (
+    *_at(
+        "prompt",
+        ("send", "enter", "send", "send; during a turn it waits for the next step"),
+        ("newline", "ctrl+j,shift+enter,alt+enter", "newline", "a new line"),
+        ("earlier", "up", "", "an earlier text that begins like this one"),
+        ("later", "down", "", "a later text, at the end what you wrote"),
+        ("help", "question_mark", "app.help", "this help, in an empty prompt"),
+        ("undo", "ctrl+underscore,ctrl+minus,ctrl+shift+minus,alt+z", "undo", "undo what was written"),
+        ("redo", "ctrl+y,alt+shift+z", "redo", "write it again"),
+        ("page-up", "pageup", "app.page(-1)", "turn the pages of the conversation"),
+        ("page-down", "pagedown", "app.page(1)", "turn the pages of the conversation"),
+        ("leave", "ctrl+d", "delete_or_leave", "quit, in an empty prompt"),
+    ),
+    Action(
+        id="prompt.picture",
+        place="prompt",
+        keys="ctrl+v,alt+v",
+        does="paste_picture",
+        in_palette=True,
+        help="attach the picture on the clipboard",
+    ),
+)
+
+_CONVERSATION: Final = _at(
+    "conversation",
+    ("up", "up,k", "cursor(-1)", "mark another block"),
+    ("down", "down,j", "cursor(1)", "mark another block"),
+    ("open", "enter", "toggle_card", "open or close it"),
+    ("copy", "y", "copy_block", "copy it"),
+    ("copy-code", "c", "copy_code", "copy the code in it"),
+    ("undo", "u", "undo_step", "undo it, where it is a context step"),
+    ("rewind", "r", "rewind", "rewind to before it, where it is yours"),
+    ("fork", "f", "fork", "fork after it, where it is yours"),
+    ("search", "slash", "search", "search"),
+    ("next", "n", "search_next(True)", "the next hit"),
+    ("previous", "N", "search_next(False)", "the previous hit"),
+    ("prompt-before", "left_square_bracket", "prompt(-1)", "to your message before, or after"),
+    ("prompt-after", "right_square_bracket", "prompt(1)", "to your message before, or after"),
+    ("page-up", "pageup", "page(-1)", "turn pages"),
+    ("page-down", "pagedown", "page(1)", "turn pages"),
+    ("top", "home", "top", "the first line"),
+    ("tail", "end", "tail", "the latest line"),
+)
+
+_CONTEXT: Final = (
+    *_at(
+        "context",
+        ("up", "up,k", "cursor(-1)", "mark another step or item"),
+        ("down", "down,j", "cursor(1)", "mark another step or item"),
+        ("page-up", "pageup", "page(-1)", "turn pages"),
+        ("page-down", "pagedown", "page(1)", "turn pages"),
+        ("first", "home", "edge(-1)", "the first line, the last"),
+        ("last", "end", "edge(1)", "the first line, the last"),
+        prefix="list",
+    ),
+    *_at(
+        "context",
+        ("items", "i", "jump_to_items", "to the items"),
+        ("words", "w", "jump_to_words", "to what is kept of your own words"),
+        ("open", "enter", "open", "read it as it was"),
+        ("pin", "p", "pin", "pin an item or a message of yours, or unpin it"),
+        ("edit", "e", "edit", "edit what is kept of your words"),
+        ("drop", "d", "drop", "keep none of them"),
+        ("restore", "r", "restore", "show an item whole again"),
+        ("clear", "c", "clear", "clear a tool result"),
+        ("undo", "u", "undo", "undo a step"),
+        ("close", "escape", "close", "close the panel"),
+    ),
+)
+
+_QUESTION: Final = _at(
+    "question",
+    ("first", "1", "choose(0)", "answer at once"),
+    ("second", "2", "choose(1)", "answer at once"),
+    ("third", "3", "choose(2)", "answer at once"),
+    ("fourth", "4", "choose(3)", "answer at once"),
+    ("up", "up", "mark(-1)", "mark an answer"),
+    ("down", "down", "mark(1)", "mark an answer"),
+    ("answer", "enter", "choose_marked", "give the marked answer"),
+    ("page-up", "pageup", "scroll_preview(-1)", "more of what is asked about"),
+    ("page-down", "pagedown", "scroll_preview(1)", "more of what is asked about"),
+)
+
+_SLASH: Final = (
+    Action(id="help", name="help", aliases=("?",), keys="f1", does="help", help="what can be typed and pressed"),
+    Action(id="model", name="model", argument="[name]", help="choose who answers"),
+    Action(id="key", name="key", help="enter a provider's key, hidden"),
+    Action(
+        id="mode",
+        name="mode",
+        argument="[name]",
+        choices=("plan", "ask", "auto", "allow"),
+        help="choose what may happen without asking",
+    ),
+    Action(
+        id="policy",
+        name="policy",
+        argument="[name]",
+        choices=("thrifty", "balanced", "careful"),
+        help="choose what staying word for word may cost",
+    ),
+    Action(id="tools", name="tools", help="what the model can use"),
+    Action(id="escalate", name="escalate", help="go on with the provider's frontier model"),
+    *map(_of_agent, COMMANDS),
+    Action(id="theme", name="theme", argument="[name]", help="choose the colours"),
+    Action(id="quit", name="quit", aliases=("exit", "q"), keys="ctrl+q", does="leave", help="leave; all is kept"),
+)
+
+ACTIONS: Final[tuple[Action, ...]] = (*_EVERYWHERE, *_PROMPT, *_CONVERSATION, *_CONTEXT, *_QUESTION, *_SLASH)
+"""Everything a user can do, in the order in which the help tells it."""
+
+SLASH_COMMANDS: Final = tuple(action for action in ACTIONS if action.name)
+"""Those with a slash command."""
+BY_ID: Final = {action.id: action for action in ACTIONS}
+BY_NAME: Final = {name: action for action in ACTIONS for name in action.names}
+"""The slash commands, by each of their names."""
+
+
+def bindings(place: Place, ids: str = "") -> list[Binding]:
+    """The bindings of a widget, by the place it is; `ids`: only those whose ids begin so."""
+    return [
+        Binding(action.keys, action.done, action.help, show=False, priority=action.priority, id=action.id)
+        for action in ACTIONS
+        if action.place == place and action.keys and (action.does or action.name) and action.id.startswith(ids)
+    ]
+
+
+def help_rows(commands: Iterable[Action] = SLASH_COMMANDS) -> Iterator[tuple[str, str]]:
+    """Each slash command as it is typed, and what it does."""
+    for action in commands:
+        also = f" (also {', '.join(f'/{alias}' for alias in action.aliases)})" if action.aliases else ""
+        yield action.usage, action.help + also

@@ -1,0 +1,153 @@
+"""The keys in force: those of the table of actions, after what the user's ``ui.keymap`` says."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from textual.binding import Binding
+from textual.keys import Keys as KnownKeys
+from textual.widgets import TextArea
+
+from tui_agent.text import one_line
+from tui_agent.tui.actions import ACTIONS, BY_ID, SIGNS, Action, Place, help_rows
+
+_MODIFIERS: Final = frozenset({"ctrl", "shift", "alt", "super", "meta", "hyper"})
+_NAMED: Final = frozenset(key.value for key in KnownKeys)
+_SIGNS: Final = {
+    binding.key: sign
+    for sign in "!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~"
+    for binding in Binding.make_bindings([Binding(sign, "")])
+}
+"""Textual's names of the keys of signs."""
+_SHORT: Final = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space"}
+_WRITING: Final = {
+    binding.key: binding.description.lower()
+    for binding in Binding.make_bindings(TextArea.BINDINGS)
+    if not any(binding.key in action.keys.split(",") for action in ACTIONS)
+}
+"""What edits a text, before any action that works everywhere gets to it."""
+_SHOWN_KEYS: Final = 2
+"""Keys of one action that the help names."""
+
+
+class Keymap:
+    """Which keys do what. `changes` is what Textual is given, `problems` names each entry that cannot be used."""
+
+    def __init__(self, entries: Sequence[str] = ()) -> None:
+        """`entries`: ``ID=KEYS`` each, keys separated by blanks or commas."""
+        self.problems: tuple[str, ...] = ()
+        self.changes: dict[str, str] = {}
+        if entries:
+            self._change(entries)
+
+    def keys(self, identity: str) -> tuple[str, ...]:
+        """The keys of an action, as Textual calls them."""
+        return tuple(key for key in self.changes.get(identity, BY_ID[identity].keys).split(",") if key)
+
+    def text(self, identity: str) -> str:
+        """The first key of an action as a person reads it; empty: it has none."""
+        return key_text(self.keys(identity)[0]) if self.keys(identity) else ""
+
+    def rows(self, place: Place) -> Iterator[tuple[str, str]]:
+        """Keys and what they do at a place alone; actions that share their help share a line."""
+        told: dict[str, list[str]] = {}
+        for action in ACTIONS:
+            if action.place == place and (keys := self.keys(action.id)):
+                told.setdefault(action.help, []).extend(map(key_text, keys[:_SHOWN_KEYS]))
+        yield from ((", ".join(keys), meaning) for meaning, keys in told.items())
+        if place == "prompt":
+            yield from SIGNS
+
+    def help_text(self, place: Place) -> str:
+        """The keys of a place, then those that work everywhere, each on a line."""
+        if place == "everywhere":
+            return lines(self.rows(place))
+        taken = {key for key, _ in self.rows(place)}
+        return lines([*self.rows(place), *(row for row in self.rows("everywhere") if row[0] not in taken)])
+
+    def _change(self, entries: Sequence[str]) -> None:
+        problems: list[str] = []
+        wanted: dict[str, str] = {}
+        for entry in entries:
+            identity, equals, keys = (part.strip() for part in entry.partition("="))
+            action = BY_ID.get(identity)
+            normal = _normal(keys)
+            unknown = next((key for key in normal if not _is_key(key)), None)
+            if not equals or not keys:
+                problems.append(f"{one_line(entry, 80)}: an action and its keys are wanted, as in cards=ctrl+t")
+            elif action is None:
+                close = get_close_matches(identity, BY_ID, n=1)
+                hint = f"did you mean {close[0]}?" if close else "the documentation lists the actions"
+                problems.append(f"there is no action {one_line(identity, 80)}; {hint}")
+            elif unknown is not None:
+                problems.append(f"{identity}: there is no key {one_line(unknown, 80)}")
+            elif action.place == "everywhere" and (own := next((key for key in normal if key in _WRITING), None)):
+                problems.append(f"{identity}: {key_text(own)} is for writing in the prompt ({_WRITING[own]})")
+            else:
+                wanted[identity] = ",".join(normal)
+        self.changes = wanted
+        while clash := self._clash():
+            identity, other, key = clash
+            has_it = f"{key_text(key)} is the key of {other} ({BY_ID[other].help})"
+            problems.append(f"{identity}: {has_it}; give that one another key too")
+            del wanted[identity]
+        self.problems = tuple(problems)
+
+    def _clash(self) -> tuple[str, str, str] | None:
+        """A changed action, another that would have the same key at the same place, and the key."""
+        for identity in reversed(list(self.changes)):
+            mine = BY_ID[identity]
+            for action in ACTIONS:
+                if action is not mine and _meet(mine, action):
+                    shared = set(self.keys(identity)) & set(self.keys(action.id))
+                    if shared and not shared <= _defaults(mine) & _defaults(action):
+                        return identity, action.id, min(shared)
+        return None
+
+
+def key_text(key: str) -> str:
+    """A key as a person reads it: ``Ctrl+O``, ``PgUp``, ``[``."""
+    *modifiers, last = key.split("+")
+    shown = _SHORT.get(last) or _SIGNS.get(last) or (last if len(last) == 1 else last.capitalize())
+    if modifiers and len(shown) == 1:
+        shown = shown.upper()
+    return "+".join([*(modifier.capitalize() for modifier in modifiers), shown])
+
+
+def lines(rows: Iterable[tuple[str, str]]) -> str:
+    """Two columns of text."""
+    rows = list(rows)
+    width = max(len(left) for left, _ in rows) + 2
+    return "\n".join(f"{left:<{width}}{right}" for left, right in rows)
+
+
+_USAGE_WIDTH: Final = 24
+"""Columns of a command in the help; the few that are longer push their description to the right."""
+
+
+def commands_text() -> str:
+    """Every slash command on a line."""
+    return "\n".join(f"{usage:<{_USAGE_WIDTH}} {meaning}" for usage, meaning in help_rows())
+
+
+def _meet(one: Action, other: Action) -> bool:
+    return one.place == other.place or "everywhere" in (one.place, other.place)
+
+
+def _defaults(action: Action) -> set[str]:
+    return {key for key in action.keys.split(",") if key}
+
+
+def _normal(keys: str) -> list[str]:
+    return [_named(word) for word in keys.replace(",", " ").split()]
+
+
+def _named(key: str) -> str:
+    """A key with the name of its sign: ``ctrl+_`` is ``ctrl+underscore``."""
+    modifiers, plus, last = key.rpartition("+") if len(key) > 1 else ("", "", key)
+    return modifiers + plus + next((name for name, sign in _SIGNS.items() if sign == last), last)
+
+
+def _is_key(key: str) -> bool:
+    *modifiers, last = key.split("+")
+    return set(modifiers) <= _MODIFIERS and (len(last) == 1 or last in _NAMED or last in _SIGNS)
