@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import sys
@@ -306,6 +307,33 @@ async def reading_session(
         async with talking(folder, {"model.id": CLAUDE, **(more or {})}) as session:
             await say(session, "Read the pages. Never touch page_3.txt!")
             yield session, server
+
+
+def of_the_length_asked(request: ParsedRequest) -> Step:
+    """A summary of two thirds of the words it may have."""
+    words = int(re.findall(r"(\d+) words", str(request.body))[-1])
+    lines = (f"- page_{each % 4}.txt has item_{each % 4}_{each} in line {each}.\n" for each in range(words // 10))
+    return Step(text=f"{HANDOVER}\n{''.join(lines)}", chunk=400)
+
+
+@pytest.mark.parametrize("small", ["", CLAUDE])
+async def test_what_a_summary_is_expected_to_cost_is_near_what_it_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: str
+) -> None:
+    """Whether a small model writes it, from a transcript with its results cut, or the conversation's own."""
+    more = {"agentic.small_model": small}
+    async with reading_session(tmp_path, Reader(reading, of_the_length_asked), monkeypatch, more) as (session, _):
+        expected = await session.agent.preview("compact")
+        draft = await drafted(session)
+        found = await session.agent.outlook(draft)
+        assert draft.model.partition(":")[2] == (small or "claude-haiku-5-5")
+        assert not isinstance(expected, Refusal)
+        assert found.payback is not None
+        assert expected.payback is not None
+        assert found.payback.calls is not None
+        assert expected.payback.calls is not None
+        assert 0.6 < expected.payback.cost_usd / found.payback.cost_usd < 1.7
+        assert 0.5 < expected.payback.calls / found.payback.calls < 2
 
 
 async def test_an_edited_text_is_what_the_model_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,10 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 from msgspec import structs
 
 from tui_agent.context.economics import (
-    MILLION,
     Payback,
     Situation,
     clearing_payback,
     compaction_payback,
-    expected_summary,
 )
 from tui_agent.context.effects import Refusal
 from tui_agent.context.summary.plan import SummaryPlan
@@ -109,21 +107,19 @@ def look_at_clearing(view: View, here: Situation, cleared: Cleared) -> Outlook:
     return Outlook("clear", seen, True, payback, cleared.reason)
 
 
-def look_at_plan(view: View, here: Situation, plan: SummaryPlan) -> Outlook:
-    """What a summary or completion record would do and cost before it is written; expected."""
+def look_at_plan(view: View, here: Situation, plan: SummaryPlan, writer_usd: float | None) -> Outlook:
+    """What a summary or completion record would do and cost before it is written; expected.
+
+    `writer_usd` is what having it written would cost; None where that is not known.
+    """
     kind = Checkpointed if plan.step == "checkpoint" else Summarized
     seen, payback = what_if(view, [kind(first=plan.first, last=plan.last, text=".")], here), None
+    # What comes in with the dot is written anew as well: the summary, its facts, the user's words.
+    new = max(0, plan.after - seen.after)
     seen = seen._replace(after=plan.after)
-    if here.rates is not None:
-        summary = expected_summary(plan.replaced)
-        reading = plan.before * (1.0 if here.cold else here.rates.read)
+    if here.rates is not None and writer_usd is not None:
         payback = compaction_payback(
-            here.rates,
-            freed=seen.freed,
-            keep=seen.rewritten,
-            summary=summary,
-            summariser_usd=(reading + here.rates.output * summary) * here.rates.input_usd / MILLION,
-            cold=here.cold,
+            here.rates, freed=seen.freed, keep=seen.rewritten, summary=new, summariser_usd=writer_usd, cold=here.cold
         )
     return Outlook("checkpoint" if plan.step == "checkpoint" else "compact", seen, False, payback, plan.reason)
 

@@ -81,6 +81,7 @@ from tui_agent.context.summary.plan import (
     SummaryPlan,
     accept,
     accept_anew,
+    asked_of,
     material_of,
     merge_of,
     noted,
@@ -91,7 +92,15 @@ from tui_agent.context.summary.plan import (
 from tui_agent.context.summary.questions import Prompts
 from tui_agent.context.summary.state import where_things_are
 from tui_agent.context.summary.words import words_limit
-from tui_agent.context.summary.writing import ANSWER_TOKENS, CompactionResult, Draft, Writers, Written, write_summary
+from tui_agent.context.summary.writing import (
+    ANSWER_TOKENS,
+    CompactionResult,
+    Draft,
+    Writers,
+    Written,
+    choose_writer,
+    write_summary,
+)
 from tui_agent.conversation.blocks import Image, Reasoning, Text
 from tui_agent.conversation.entries import (
     AnyContextEntry,
@@ -623,7 +632,7 @@ class ContextEngine:
             cleared = self.clearing.asked_for(self.view, here)
             return self._nothing_to_clear() if cleared is None else look_at_clearing(self.view, here, cleared)
         plan = self.plan(step, subject)
-        return plan if isinstance(plan, Refusal) else look_at_plan(self.view, here, plan)
+        return plan if isinstance(plan, Refusal) else look_at_plan(self.view, here, plan, self._expected_usd(plan))
 
     def outlook(self, draft: Draft) -> Outlook:
         """What entering a written summary would do and cost. Copies the view."""
@@ -924,6 +933,14 @@ class ContextEngine:
             default_window=self.settings.context.default_window,
             own=plan.step in self.own_writers,
         )
+
+    def _expected_usd(self, plan: SummaryPlan) -> float | None:
+        """What having a summary written would cost, by the model that would be asked; None where that is not known."""
+        writers = self._writers(plan)
+        if writers.own:
+            return None
+        parts, asked = asked_of(plan, self.view, self.settings.compaction, self._prompts)
+        return choose_writer(plan, parts, asked, writers).usd
 
     def _asking(self) -> Callable[[str], ModelRequest]:
         """What makes the request of this moment with an instruction at its end, as a part of the user's newest message

@@ -83,7 +83,10 @@ def ways(case: Case, room: int, *, same_prefix: bool = False) -> tuple[Attempt, 
 def test_each_way_is_tried_once_and_the_last_needs_no_model(case: Case) -> None:
     found = ways(case, 100_000, same_prefix=True)
     assert [attempt.way for attempt in found] == ["same_prefix", "whole", "parts", "extract"]
-    assert not isinstance(accept(case.plan, case.made, case.made.extract, path=PATH, tokens_of=estimate), Refusal)
+    assert not isinstance(
+        accept(case.plan, case.made, case.made.extract, path=PATH, tokens_of=estimate),
+        Refusal,
+    )
 
 
 def test_the_summariser_itself_overflows(case: Case) -> None:
@@ -286,7 +289,10 @@ def test_a_writer_of_ones_own_is_asked_first_and_its_text_is_completed(case: Cas
 
 def test_an_answer_that_is_none_is_a_fault_of_the_caller(case: Case) -> None:
     with pytest.raises(WrongOutcome, match="NoneType"):
-        carry_out(write_summary(case.plan, case.made, writers(100_000), path=PATH), lambda effect: None)
+        carry_out(
+            write_summary(case.plan, case.made, writers(100_000), path=PATH),
+            lambda effect: None,
+        )
 
 
 def test_who_writes_is_who_costs_less_and_has_room(case: Case) -> None:
@@ -295,7 +301,15 @@ def test_who_writes_is_who_costs_less_and_has_room(case: Case) -> None:
     small = ModelFacts(name="anthropic:claude-haiku-5-5", window=200_000, prices=((0, cheap),))
     warm, cold = writers(100_000, small=small), writers(100_000, small=small)._replace(cold=True)
     dear = ModelFacts(name="anthropic:claude-haiku-5-5", window=200_000, prices=((0, cheap._replace(input_usd=9)),))
-    assert choose_writer(case.plan, case.made, cold).way == "separate"
-    assert choose_writer(case.plan, case.made, writers(100_000, small=dear)).way == "same_prefix"
-    assert choose_writer(case.plan, case.made, writers(20_000, small=small)).way == "separate"
-    assert choose_writer(case.plan, case.made, warm._replace(model=model(100_000))).way == "same_prefix"
+    assert choose_writer(case.plan, case.made.parts, case.made.questions, cold).way == "separate"
+    assert (
+        choose_writer(case.plan, case.made.parts, case.made.questions, writers(100_000, small=dear)).way
+        == "same_prefix"
+    )
+    assert (
+        choose_writer(case.plan, case.made.parts, case.made.questions, writers(20_000, small=small)).way == "separate"
+    )
+    assert (
+        choose_writer(case.plan, case.made.parts, case.made.questions, warm._replace(model=model(100_000))).way
+        == "same_prefix"
+    )

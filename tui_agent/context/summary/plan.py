@@ -296,16 +296,11 @@ def merge_of(
 
 def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Prompts) -> Material:
     """What the summary of `plan` is written from. Reads all that leaves the view: slow for a long span."""
+    parts, asked = asked_of(plan, view, settings, prompts)
     return Material(
-        parts=transcript(plan.leaving, result_chars=settings.summary_result_chars),
+        parts=parts,
         notes=_notes(plan, view) if plan.boundaries else (),
-        questions=questions(
-            prompts,
-            plan.form,
-            words=max(60, int(plan.writes * WORDS_PER_TOKEN)),
-            focus=plan.subject,
-            kept=_what_stays(plan.kept, earlier=bool(view.boundaries()) and not plan.boundaries),
-        ),
+        questions=asked,
         extract=extract(
             plan.form,
             plan.leaving,
@@ -316,6 +311,20 @@ def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Pr
         # What is merged was archived when it left the view.
         archive="" if plan.boundaries else archive(view, plan.leaving),
     )
+
+
+def asked_of(
+    plan: SummaryPlan, view: View, settings: Compaction, prompts: Prompts
+) -> tuple[tuple[str, ...], Questions]:
+    """What the writer of a summary is told and asked: the parts of a `Material`, and its questions."""
+    asked = questions(
+        prompts,
+        plan.form,
+        words=max(60, int(plan.writes * WORDS_PER_TOKEN)),
+        focus=plan.subject,
+        kept=_what_stays(plan.kept, earlier=bool(view.boundaries()) and not plan.boundaries),
+    )
+    return transcript(plan.leaving, result_chars=settings.summary_result_chars), asked
 
 
 def _notes(plan: SummaryPlan, view: View) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Choice, ModelFacts, Summariser, choose_summariser
 from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, Steps, WrongOutcome
 from tui_agent.context.summary.plan import EXTRACTED, Accepted, Author, Material, SummaryPlan, accept
+from tui_agent.context.summary.questions import Questions
 from tui_agent.context.summary.rendering import cut, material
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Usage
@@ -173,7 +174,7 @@ def write_summary(plan: SummaryPlan, material: Material, writers: Writers, *, pa
     Every failure of a model leads to the next way, the last of which needs none; a final refusal (the cost ceiling)
     leads to none: a lesser summary is no answer to it.
     """
-    choice = choose_writer(plan, material, writers)
+    choice = choose_writer(plan, material.parts, material.questions, writers)
     # What is merged is no longer in the running request, so no model can be asked for it there.
     same_prefix = choice.way == "same_prefix" and not plan.boundaries
     failures: list[str] = []
@@ -212,32 +213,33 @@ def write_summary(plan: SummaryPlan, material: Material, writers: Writers, *, pa
     return Refusal(failures[-1] if failures else "No way to a summary was found.")
 
 
-def choose_writer(plan: SummaryPlan, material: Material, writers: Writers) -> Choice:
-    """Who writes at less cost: the conversation's own model over its cached prefix, or the small one on its own.
+def choose_writer(plan: SummaryPlan, parts: Sequence[str], asked: Questions, writers: Writers) -> Choice:
+    """Who writes at less cost: the conversation's own model over its cached prefix, or the small one on its own, which
+    reads `parts`.
 
     Where the conversation's model is the small one, the same model may read what is to be summarised on its own, which
     is less than the prefix that no cache holds any more.
     """
     model, small = writers.model, writers.model.small
-    instruction = math.ceil(len(material.questions.same_prefix) / 3)
+    writes = min(ANSWER_TOKENS, plan.writes)
     same = Summariser(
         model=model.name,
         rates=model.rates(plan.before),
         reads=plan.before,
-        instruction=instruction,
-        writes=ANSWER_TOKENS // 2,
+        instruction=math.ceil(len(asked.same_prefix) / 3),
+        writes=writes,
         limit=writers.room(model),
         cached=not writers.cold,
     )
     if small is None:
         return choose_summariser(same, None)
-    reads = math.ceil(sum(map(len, material.parts)) / 3)
+    reads = math.ceil(sum(map(len, parts)) / 3)
     alone = Summariser(
         model=small.name,
         rates=small.rates(reads),
         reads=reads,
-        instruction=instruction,
-        writes=ANSWER_TOKENS // 2,
+        instruction=math.ceil(len(asked.separate) / 3),
+        writes=writes,
         limit=writers.room(small),
         cached=False,
     )
