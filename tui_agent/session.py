@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import platform
 import shutil
 from collections.abc import Collection, Iterable
@@ -45,6 +46,7 @@ from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
+from tui_agent.settings.kept_keys import bring_keys
 from tui_agent.settings.trust import PROJECT_FOLDER
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
@@ -180,6 +182,7 @@ async def _open(
     settings: Settings, arguments: Arguments, ask: Ask, store: LogStore, watchdog: Watchdog | None
 ) -> Session:
     check_names(settings)
+    keyless = await asyncio.to_thread(bring_keys, arguments.home, os.environ)
     entries = await store.load()
     view = await aside(lambda: _folded(entries))
     model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
@@ -249,6 +252,7 @@ async def _open(
         raise
     notices = [Notice(level="warning", title="Session", text=text) for text in store.notices]
     notices += [Notice(level="warning", title="Subtasks", text=text) for text in unread]
+    notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
     notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
     notices += [small_parent] if small_parent else []

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -165,27 +164,6 @@ async def test_the_app_ends_while_a_shell_command_runs(arguments: Arguments) -> 
         app.quit()
         await until(pilot, lambda: not app.is_running)
     assert app.crash == ""
-
-
-async def test_a_key_is_asked_for_hidden_and_kept_nowhere(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, OFFLINE)
-    async with app.run_test() as pilot:
-        await opened(app, pilot)
-        await send(app, pilot, "/key ")
-        await until_screen(app, pilot, PickerScreen)
-        await pilot.press("enter")
-        await until_screen(app, pilot, KeyScreen)
-        await pilot.press("enter")
-        assert isinstance(app.screen, KeyScreen)
-        app.screen.focused.post_message(events.Paste(SECRET)) if app.screen.focused else None
-        await pilot.pause()
-        assert SECRET not in app.export_screenshot()
-        await pilot.press("enter")
-        await until(pilot, lambda: os.environ.get("ANTHROPIC_API_KEY") == SECRET)
-        await send(app, pilot, "!env")
-        await until(pilot, lambda: bool(cards(app)) and cards(app)[0].state is ToolState.OK)
-    kept = [path for path in arguments.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
-    assert kept == []
 
 
 async def test_a_key_after_the_command_is_not_remembered(arguments: Arguments) -> None:

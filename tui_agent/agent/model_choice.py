@@ -56,12 +56,17 @@ def model_name(settings: Settings, conversation: str = "", missing: Callable[[st
         return chosen
     if conversation:
         return conversation
-    task = task_class(settings)
     for provider in with_keys():
-        name = model_of_tier(settings, provider.id, task.tier if task else DEFAULT_TIER)
+        name = default_model(settings, provider.id)
         if name and missing(name) is None:
             return name
     return OFFLINE
+
+
+def default_model(settings: Settings, provider: str) -> str:
+    """The model of a provider that answers where none is named: of the task class's tier; empty where there is none."""
+    task = task_class(settings)
+    return model_of_tier(settings, provider, task.tier if task else DEFAULT_TIER)
 
 
 def model_of_tier(settings: Settings, provider: str, tier: Tier) -> str:

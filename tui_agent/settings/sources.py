@@ -176,7 +176,7 @@ class _Load:
 
 def _from_file(path: Path, problems: list[str]) -> Iterator[Assignment]:
     try:
-        document = _read_json(path)
+        document = read_document(path)
     except SettingsError as error:
         problems.extend(error.problems)
         return
@@ -259,7 +259,7 @@ def _unknown(key: str) -> str:
     return f"unknown key {key[:80]!r}; {hint}"
 
 
-def _read_json(path: Path) -> Mapping[str, object] | None:
+def read_document(path: Path) -> Mapping[str, object] | None:
     """The object in the file, or None where there is no file. Raises SettingsError."""
     import json
 

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -72,20 +72,15 @@ def forget(folder: Path, home: Path) -> None:
 @contextmanager
 def _locked(home: Path) -> Iterator[None]:
     """Let one program at a time read the list and write it again. Raises TrustError."""
-    import fcntl
+    from tui_agent.durable import make_private_folder, one_at_a_time
 
-    from tui_agent.durable import PRIVATE_FILE, make_private_folder
-
-    try:
-        make_private_folder(home)
-        lock = os.open(home / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
-    except OSError as error:
-        raise TrustError(f"{home / _LOCK_FILE}: cannot be written: {error.strerror}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as held:
+        try:
+            make_private_folder(home)
+            held.enter_context(one_at_a_time(home / _LOCK_FILE))
+        except OSError as error:
+            raise TrustError(f"{home / _LOCK_FILE}: cannot be written: {error.strerror}") from None
         yield
-    finally:
-        os.close(lock)
 
 
 def _read(path: Path) -> dict[str, str]:

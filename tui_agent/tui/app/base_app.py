@@ -31,6 +31,7 @@ from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.mentions import ProjectFiles
 from tui_agent.tui.prompt.prompt import PromptArea
+from tui_agent.tui.wording import short_path
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -62,6 +63,7 @@ class BaseApp(App[object]):
         self.session_folder: Path | None = None
         self.crash = ""
         self.refusal = ""
+        self._told_where = False
         self.glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
         self._commands = Commands()
         self.keymap = Keymap(settings.ui.keymap)
@@ -183,6 +185,21 @@ class BaseApp(App[object]):
     def use_theme(self, name: str) -> None:
         """Change the colours."""
         self.theme = name
+
+    async def keep(self, key: str, value: str) -> None:
+        """Have a choice count at the next starts too; where it is kept is said with the first one."""
+        from tui_agent.settings import SettingsError
+        from tui_agent.settings.writing import keep_setting, with_setting
+
+        try:
+            path = await asyncio.to_thread(keep_setting, self.arguments.home, key, value)
+        except SettingsError as error:
+            self.say(Level.WARNING, "The choice counts until the program ends", str(error), "mend that to have it kept")
+            return
+        self.settings = with_setting(self.settings, key, value, str(path))
+        if not self._told_where:
+            self._told_where = True
+            self.say(Level.INFO, f"Kept for the next starts in {short_path(path)}")
 
     # The status bar, the title, the terminal
 

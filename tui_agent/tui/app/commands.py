@@ -126,6 +126,8 @@ async def _mode(host: Host, argument: str) -> None:
     agent.mode = mode
     host.refresh_status()
     host.say(Level.INFO, f"Mode {mode}: {MODES[mode]}")
+    if mode != "allow":  # which should not come as a surprise in another folder
+        await host.keep("permissions.mode", mode)
 
 
 async def _theme(host: Host, argument: str) -> None:
@@ -142,6 +144,7 @@ async def _theme(host: Host, argument: str) -> None:
         host.say(Level.WARNING, f"There is no theme {name}", hint=f"one of {', '.join(names)}")
         return
     host.use_theme(name)
+    await host.keep("ui.theme", name)
 
 
 def _steering(name: str) -> Handler:

@@ -1,55 +1,43 @@
 """The commands that choose who answers, and the keys to ask with."""
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tui_agent.tui.app.provider_keys import (
+    FORGET,
+    PROVIDERS,
+    KeyHost,
+    ask_for_key,
+    forget_kept,
+    key_options,
+    offer_to_keep,
+)
 from tui_agent.tui.cards.blocks import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from textual.screen import Screen
+    from collections.abc import Awaitable, Callable
 
     from tui_agent.agent.agent import Agent
     from tui_agent.models.base import Model
-    from tui_agent.tui.dialogs.pickers import Option
 
     MaySwitch = Callable[[Agent, Model], Awaitable[bool]]
 
 TITLE: Final = "Model: tier, window, $ per million tokens in / out"
-PROVIDERS: Final = {"ANTHROPIC_API_KEY": "Claude (Anthropic)", "GEMINI_API_KEY": "Gemini (Google)"}
 
 
-class ModelHost(Protocol):
+class ModelHost(KeyHost, Protocol):
     """What these commands use of the app."""
 
     async def agent(self) -> "Agent":
         """The agent, once the session is open. Raises SessionUnavailable."""
         ...
 
-    def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
-        """Show a notice in the pane."""
-        ...
-
-    async def pick(
-        self,
-        title: str,
-        options: "Iterable[Option]",
-        current: str,
-        *,
-        search: bool = False,
-        preview: "Callable[[str], None] | None" = None,
-    ) -> str | None:
-        """Let the user choose one; None: they did not."""
-        ...
-
-    async def question(self, screen: "Screen[str | None]") -> str | None:
-        """Show a dialog and wait for its result."""
-        ...
-
     async def may_switch(self, agent: "Agent", model: "Model") -> bool:
         """Whether another model may go on, after a look at what that means."""
+        ...
+
+    async def keep(self, key: str, value: str) -> None:
+        """Have a choice count at the next starts too."""
         ...
 
     def refresh_status(self) -> None:
@@ -77,48 +65,57 @@ async def choose_model(host: ModelHost, argument: str) -> None:
         if agent.busy:
             host.say(Level.WARNING, f"The model stays {before} while a turn runs", hint="Esc stops the turn")
             return
-        if missing is not None and not await _keep_key(host, missing, name):
+        if missing is not None and not await ask_for_key(host, missing, name):
             hint = f"set {missing} and start again with -c, or enter it with /key"
             host.say(Level.WARNING, f"The model stays {before}", f"There is no key for {name}.", hint)
             return
-        if not await _swap(agent, name, host.may_switch):
+        if not await swap(agent, name, host.may_switch):
             return
     except ModelError as error:
         host.say(Level.ERROR, f"The model stays {before}", error.message, "/model without a name lists what there is")
         return
     host.refresh_status()
     host.say(Level.INFO, f"{agent.profile.name} answers from here on")
+    await host.keep("model.id", agent.profile.name)
+    if missing is not None:
+        await offer_to_keep(host, missing)
 
 
 async def enter_key(host: ModelHost, argument: str) -> None:
-    """Ask for a provider's key, and use it at once where that provider answers."""
-    from tui_agent.models.catalogue import resolve
-    from tui_agent.tui.dialogs.pickers import Option
-
+    """Ask for a provider's key, let that provider answer where nobody else does, and offer to keep the key."""
     agent = await host.agent()
-    options = [Option(variable, name, _key_state(variable)) for variable, name in PROVIDERS.items()]
-    variable = await host.pick("A key for", options, "")
-    if variable is None or not await _keep_key(host, variable, PROVIDERS[variable]):
+    chosen = await host.pick("A key for", await asyncio.to_thread(key_options, host.arguments.home), "")
+    if chosen is None:
         return
-    name = agent.profile.name
-    mine = {"anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}.get(resolve(name).provider)
-    if mine == variable and not agent.busy:
-        await _swap(agent, name)
-    host.refresh_status()
-    host.say(Level.INFO, f"The key for {PROVIDERS[variable]} is used until the program ends", hint="/model chooses")
+    if chosen.startswith(FORGET):
+        await forget_kept(host, chosen.split()[1])
+        return
+    provider, name = PROVIDERS[chosen]
+    if await ask_for_key(host, chosen, name):
+        await _use_key(host, agent, provider)
+        await offer_to_keep(host, chosen)
 
 
-async def _keep_key(host: ModelHost, variable: str, purpose: str) -> bool:
-    """Ask for a key, and keep it in this process alone; whether one was given."""
-    from tui_agent.tui.dialogs.key_dialog import KeyScreen
+async def _use_key(host: ModelHost, agent: "Agent", provider: str) -> None:
+    """Let the provider's own model answer with the new key; it takes the place of the offline one, which needs none."""
+    from tui_agent.agent.model_choice import default_model
+    from tui_agent.models.catalogue import OFFLINE, resolve
 
-    key = await host.question(KeyScreen(variable, purpose))
-    if key:
-        os.environ[variable] = key
-    return bool(key)
+    before = resolve(agent.profile.name).provider
+    if before not in (OFFLINE, provider):
+        host.say(Level.INFO, f"{agent.profile.name} still answers", hint="/model chooses another")
+    elif agent.busy:
+        host.say(Level.INFO, f"{agent.profile.name} answers until the turn ends", hint="/model chooses another then")
+    else:
+        name = agent.profile.name if before == provider else default_model(agent.settings, provider)
+        await swap(agent, name)
+        host.refresh_status()
+        host.say(Level.INFO, f"{agent.profile.name} answers from here on", hint="/model chooses another")
+        if before == OFFLINE and agent.settings.model.id and "model.id" not in agent.settings.overridden:
+            await host.keep("model.id", agent.profile.name)
 
 
-async def _swap(agent: "Agent", name: str, may_switch: "MaySwitch | None" = None) -> bool:
+async def swap(agent: "Agent", name: str, may_switch: "MaySwitch | None" = None) -> bool:
     """Let another model answer, unless the user would rather not; whether it does."""
     from tui_agent.agent.model_choice import configured_model
 
@@ -129,7 +126,3 @@ async def _swap(agent: "Agent", name: str, may_switch: "MaySwitch | None" = None
     await agent.swap_model(model)
     await agent.connect()
     return True
-
-
-def _key_state(variable: str) -> str:
-    return f"{variable} is set" if os.environ.get(variable) else f"{variable} is not set"

@@ -1,4 +1,4 @@
-"""Asking for a provider's key: shown as dots, kept in this process alone."""
+"""Asking for a provider's key: shown as dots."""
 
 from typing import ClassVar, Final
 
@@ -51,10 +51,7 @@ class KeyScreen(Dialog[str | None]):
         with Vertical(classes="dialog"):
             yield Static(Content.styled(f"A key for {self._purpose}", "$accent bold"), classes="dialog-title")
             yield Static(
-                Content(
-                    f"{self._variable} is not set. Enter the key here to use it until the program ends; it is written "
-                    f"nowhere. To keep it, set {self._variable} in your shell.{where}"
-                ),
+                Content(f"It is used at once, and written nowhere. You are asked next whether to keep it.{where}"),
                 classes="dialog-text",
             )
             yield KeyField()

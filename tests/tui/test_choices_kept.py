@@ -1,0 +1,53 @@
+"""A theme and a mode that were chosen are there at the next start; where they are kept is said once."""
+
+import json
+
+from tests.tui.test_prompt_actions import _environment, arguments, opened, said, send, until
+from tui_agent.arguments import Arguments
+from tui_agent.settings import Settings, load_settings
+from tui_agent.tui.app.app import TuiAgent
+
+__all__ = ["_environment", "arguments"]
+
+
+async def test_choices_are_kept_and_that_is_said_once(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings())
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(app, pilot, "/theme mist")
+        await until(pilot, lambda: "Kept for the next starts" in said(app))
+        await send(app, pilot, "/mode plan")
+        await until(pilot, lambda: app.settings.permissions.mode == "plan")
+        await send(app, pilot, "/mode allow")
+        await until(pilot, lambda: app.status.status.mode == "allow")
+        assert said(app).count("Kept for the next starts") == 1
+    settings = load_settings(arguments.home, None)
+    assert (settings.ui.theme, settings.permissions.mode) == ("mist", "plan")
+    assert app.settings == settings
+
+
+async def test_a_broken_file_is_left_alone_and_told(arguments: Arguments) -> None:
+    arguments.home.mkdir()
+    (arguments.home / "config.json").write_text("{")
+    app = TuiAgent(arguments, Settings())
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(app, pilot, "/theme mist")
+        await until(pilot, lambda: "counts until the program ends" in said(app))
+        assert app.theme == "mist"
+    assert (arguments.home / "config.json").read_text() == "{"
+
+
+async def test_a_theme_that_was_only_looked_at_is_not_kept(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings())
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        before = app.theme
+        await send(app, pilot, "/theme ")
+        await until(pilot, lambda: len(app.screen_stack) > 1)
+        await pilot.press("down")
+        assert app.theme != before
+        await pilot.press("escape")
+        await until(pilot, lambda: app.theme == before)
+    assert not (arguments.home / "config.json").exists()
+    assert json.dumps(app.settings.sources) == "{}"

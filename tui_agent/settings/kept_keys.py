@@ -1,0 +1,140 @@
+"""Providers' keys in the keyring of the system, for users who want them kept.
+
+Which keys are there stands in a small file of the home folder, without the keys: a system's keyring is only asked where
+something was kept in it, since asking may take time and may ask the user to unlock it.
+"""
+
+import json
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Final, TypeVar
+
+Returned = TypeVar("Returned")
+
+SERVICE: Final = "tui-agent"
+KEPT_FILE: Final = "keyring.json"
+LOOKING_S: Final = 10.0
+"""Seconds a keyring has to answer at the start."""
+KEEPING_S: Final = 60.0
+"""Seconds it has to keep a key: it may ask the user to unlock it."""
+
+
+class KeyringProblem(Exception):
+    """The system's keyring cannot be used; the text says why."""
+
+
+def kept_variables(home: Path) -> tuple[str, ...]:
+    """The environment variables whose keys were kept; empty where that cannot be read."""
+    try:
+        document = json.loads((home / KEPT_FILE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return ()
+    kept = document.get("kept") if isinstance(document, dict) else None
+    return tuple(name for name in kept if isinstance(name, str)) if isinstance(kept, list) else ()
+
+
+def bring_keys(home: Path, environ: MutableMapping[str, str]) -> str:
+    """Set each variable whose key was kept and that is not set; what went wrong, for people, empty: nothing.
+
+    May take `LOOKING_S`: call it in a thread.
+    """
+    wanted = [name for name in kept_variables(home) if not environ.get(name)]
+    for variable in wanted:
+        try:
+            key = _asked(partial(_look_up, variable), LOOKING_S)
+        except KeyringProblem as problem:
+            return f"The key kept for {variable} cannot be read: {problem}"
+        if not key:
+            return f"The key kept for {variable} is no longer in the system's keyring"
+        environ[variable] = key
+    return ""
+
+
+def keyring_name() -> str:
+    """What the system's keyring is called. Raises KeyringProblem where there is none."""
+    return _asked(_usable, LOOKING_S)
+
+
+def keep_key(home: Path, variable: str, key: str) -> None:
+    """Keep a key in the system's keyring. Raises KeyringProblem. It may wait for the user: call it in a thread."""
+
+    def keep() -> None:
+        import keyring
+
+        _usable()
+        keyring.set_password(SERVICE, variable, key)
+
+    _asked(keep, KEEPING_S)
+    _note(home, {*kept_variables(home), variable})
+
+
+def forget_key(home: Path, variable: str) -> None:
+    """Take a key out of the system's keyring. Raises KeyringProblem. It may wait for the user: call it in a thread."""
+
+    def forget() -> None:
+        import keyring
+        from keyring.errors import PasswordDeleteError
+
+        with suppress(PasswordDeleteError):  # it is gone already
+            keyring.delete_password(SERVICE, variable)
+
+    _asked(forget, KEEPING_S)
+    _note(home, {*kept_variables(home)} - {variable})
+
+
+def _look_up(variable: str) -> str | None:
+    import keyring
+
+    _usable()
+    return keyring.get_password(SERVICE, variable)
+
+
+def _usable() -> str:
+    """The name of the system's keyring. Raises KeyringProblem where the package found none it can recommend."""
+    import keyring
+
+    backend = keyring.get_keyring()
+    if backend.priority < 1:
+        raise KeyringProblem("this system has none that can be used (`keyring --list-backends` shows what was found)")
+    return str(backend.name)
+
+
+def _asked(work: Callable[[], Returned], seconds: float) -> Returned:
+    """What `work` gives within so many seconds. Raises KeyringProblem, whatever a backend raises.
+
+    A thread of its own that the program does not wait for at its end: a keyring may ask the user and never answer.
+    """
+    outcome: list[Returned] = []
+    raised: list[Exception] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except Exception as error:
+            raised.append(error)
+
+    thread = Thread(target=run, name="keyring", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if outcome:
+        return outcome[0]
+    if not raised:
+        raise KeyringProblem(f"it did not answer within {seconds:.0f} seconds")
+    if isinstance(raised[0], KeyringProblem):
+        raise raised[0]
+    # A backend's own words could repeat what it was given.
+    raise KeyringProblem(f"it failed ({type(raised[0]).__name__})")
+
+
+def _note(home: Path, kept: set[str]) -> None:
+    """Remember which keys are kept, not the keys. Raises KeyringProblem."""
+    from tui_agent.durable import make_private_folder, write_file
+
+    try:
+        make_private_folder(home)
+        write_file(home / KEPT_FILE, (json.dumps({"kept": sorted(kept)}) + "\n").encode())
+    except OSError as error:
+        raise KeyringProblem(f"{home / KEPT_FILE} cannot be written: {error.strerror}") from None

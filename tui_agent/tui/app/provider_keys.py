@@ -1,0 +1,116 @@
+"""The keys of providers: asked for, used in this process, and kept in the system's keyring if the user wants that."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tui_agent.tui.cards.blocks import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from textual.screen import Screen
+
+    from tui_agent.arguments import Arguments
+    from tui_agent.tui.dialogs.pickers import Option
+
+PROVIDERS: Final = {
+    "ANTHROPIC_API_KEY": ("anthropic", "Claude (Anthropic)"),
+    "GEMINI_API_KEY": ("gemini", "Gemini (Google)"),
+}
+"""The provider that reads a variable, and how it is called."""
+KEEP, FORGET, FOR_NOW = "keep", "forget", "now"
+
+
+class KeyHost(Protocol):
+    """What is used of the app."""
+
+    arguments: "Arguments"
+
+    def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
+        """Show a notice in the pane."""
+        ...
+
+    async def pick(
+        self,
+        title: str,
+        options: "Iterable[Option]",
+        current: str,
+        *,
+        search: bool = False,
+        preview: "Callable[[str], None] | None" = None,
+    ) -> str | None:
+        """Let the user choose one; None: they did not."""
+        ...
+
+    async def question(self, screen: "Screen[str | None]") -> str | None:
+        """Show a dialog and wait for its result."""
+        ...
+
+
+def key_options(home: Path) -> "tuple[Option, ...]":
+    """The providers, whether each has a key, and which kept keys could be forgotten. Reads a file."""
+    from tui_agent.settings.kept_keys import kept_variables
+    from tui_agent.tui.dialogs.pickers import Option
+
+    kept = kept_variables(home)
+    forget = "take its key out of the system's keyring"
+    return (
+        *(Option(variable, name, _state(variable, kept)) for variable, (_, name) in PROVIDERS.items()),
+        *(Option(f"{FORGET} {each}", f"Forget {PROVIDERS[each][1]}", forget) for each in kept if each in PROVIDERS),
+    )
+
+
+async def ask_for_key(host: KeyHost, variable: str, purpose: str) -> bool:
+    """Ask for a key, and use it in this process; whether one was given."""
+    from tui_agent.tui.dialogs.key_dialog import KeyScreen
+
+    key = await host.question(KeyScreen(variable, purpose))
+    if key:
+        os.environ[variable] = key
+    return bool(key)
+
+
+async def offer_to_keep(host: KeyHost, variable: str) -> None:
+    """Ask whether the key of a variable should be there at the next start, and keep it in the system's keyring then."""
+    from tui_agent.settings.kept_keys import KeyringProblem, keep_key, keyring_name
+    from tui_agent.tui.dialogs.pickers import Option
+
+    shell = f"to have it at the next start, set {variable} in your shell"
+    try:
+        keyring = await asyncio.to_thread(keyring_name)
+    except KeyringProblem as problem:
+        host.say(Level.INFO, "The key is used until the program ends", f"The system's keyring: {problem}.", shell)
+        return
+    options = (
+        Option(FOR_NOW, "Until the program ends", "it is written nowhere"),
+        Option(KEEP, "For the next starts too", f"in the system's keyring ({keyring})"),
+    )
+    if await host.pick("How long should the key be kept?", options, FOR_NOW) != KEEP:
+        host.say(Level.INFO, "The key is used until the program ends", hint=shell)
+        return
+    try:
+        await asyncio.to_thread(keep_key, host.arguments.home, variable, os.environ[variable])
+    except KeyringProblem as problem:
+        host.say(Level.WARNING, "The key is not kept", f"The system's keyring: {problem}.", shell)
+        return
+    host.say(Level.INFO, "The key is kept in the system's keyring", hint="/key forgets it")
+
+
+async def forget_kept(host: KeyHost, variable: str) -> None:
+    """Take the key of a variable out of the system's keyring."""
+    from tui_agent.settings.kept_keys import KeyringProblem, forget_key
+
+    try:
+        await asyncio.to_thread(forget_key, host.arguments.home, variable)
+    except KeyringProblem as problem:
+        host.say(Level.WARNING, "The key stays in the system's keyring", f"{problem}.")
+        return
+    host.say(Level.INFO, "The key is out of the system's keyring", f"{variable} is used until the program ends.")
+
+
+def _state(variable: str, kept: tuple[str, ...]) -> str:
+    if variable in kept:
+        return "kept in the system's keyring"
+    return f"{variable} is set" if os.environ.get(variable) else f"{variable} is not set"
