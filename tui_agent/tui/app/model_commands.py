@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from tui_agent.tui.app.provider_keys import (
     FORGET,
-    PROVIDERS,
     KeyHost,
     ask_for_key,
     forget_kept,
@@ -83,6 +82,8 @@ async def choose_model(host: ModelHost, argument: str) -> None:
 
 async def enter_key(host: ModelHost, argument: str) -> None:
     """Ask for a provider's key, let that provider answer where nobody else does, and offer to keep the key."""
+    from tui_agent.models.catalogue import with_keys
+
     agent = await host.agent()
     chosen = await host.pick("A key for", await asyncio.to_thread(key_options, host.arguments.home), "")
     if chosen is None:
@@ -90,9 +91,9 @@ async def enter_key(host: ModelHost, argument: str) -> None:
     if chosen.startswith(FORGET):
         await forget_kept(host, chosen.split()[1])
         return
-    provider, name = PROVIDERS[chosen]
-    if await ask_for_key(host, chosen, name):
-        await _use_key(host, agent, provider)
+    provider = next(each for each in with_keys() if each.key == chosen)
+    if await ask_for_key(host, chosen, provider.label):
+        await _use_key(host, agent, provider.id)
         await offer_to_keep(host, chosen)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tui_agent.tui.cards.blocks import Level
 
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from tui_agent.arguments import Arguments
     from tui_agent.tui.dialogs.pickers import Option
 
-PROVIDERS: Final = {
-    "ANTHROPIC_API_KEY": ("anthropic", "Claude (Anthropic)"),
-    "GEMINI_API_KEY": ("gemini", "Gemini (Google)"),
-}
-"""The provider that reads a variable, and how it is called."""
 KEEP, FORGET, FOR_NOW = "keep", "forget", "now"
 
 
@@ -51,22 +46,25 @@ class KeyHost(Protocol):
 
 def key_options(home: Path) -> "tuple[Option, ...]":
     """The providers, whether each has a key, and which kept keys could be forgotten. Reads a file."""
+    from tui_agent.models.catalogue import with_keys
     from tui_agent.settings.kept_keys import kept_variables
     from tui_agent.tui.dialogs.pickers import Option
 
-    kept = kept_variables(home)
+    kept, providers = kept_variables(home), with_keys()
     forget = "take its key out of the system's keyring"
     return (
-        *(Option(variable, name, _state(variable, kept)) for variable, (_, name) in PROVIDERS.items()),
-        *(Option(f"{FORGET} {each}", f"Forget {PROVIDERS[each][1]}", forget) for each in kept if each in PROVIDERS),
+        *(Option(each.key, each.label, _state(each.key, kept)) for each in providers),
+        *(Option(f"{FORGET} {each.key}", f"Forget {each.label}", forget) for each in providers if each.key in kept),
     )
 
 
 async def ask_for_key(host: KeyHost, variable: str, purpose: str) -> bool:
     """Ask for a key, and use it in this process; whether one was given."""
+    from tui_agent.models.catalogue import with_keys
     from tui_agent.tui.dialogs.key_dialog import KeyScreen
 
-    key = await host.question(KeyScreen(variable, purpose))
+    where = next((each.keys_at for each in with_keys() if each.key == variable), "")
+    key = await host.question(KeyScreen(purpose, where))
     if key:
         os.environ[variable] = key
     return bool(key)

@@ -1,6 +1,6 @@
 """Asking for a provider's key: shown as dots."""
 
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -11,12 +11,6 @@ from typing_extensions import override
 
 from tui_agent.text import one_line
 from tui_agent.tui.dialogs.dialog import Dialog
-
-WHERE: Final = {
-    "ANTHROPIC_API_KEY": "https://console.anthropic.com/settings/keys",
-    "GEMINI_API_KEY": "https://aistudio.google.com/apikey",
-}
-"""Where a provider hands out keys, by the variable its SDK reads."""
 
 
 class KeyField(Input):
@@ -36,18 +30,18 @@ class KeyField(Input):
 
 
 class KeyScreen(Dialog[str | None]):
-    """Asks for the key that the environment variable `variable` would hold; it ends with the key, or None."""
+    """Asks for a key; it ends with that, or None. `where`: the page keys are made at."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "cancel", "Cancel", show=False, priority=True)]
 
-    def __init__(self, variable: str, purpose: str) -> None:
+    def __init__(self, purpose: str, where: str = "") -> None:
         super().__init__()
-        self._variable = variable
+        self._where = where
         self._purpose = one_line(purpose, 80)
 
     @override
     def compose(self) -> ComposeResult:
-        where = f"\nKeys are made at {WHERE[self._variable]}" if self._variable in WHERE else ""
+        where = f"\nKeys are made at {self._where}" if self._where else ""
         with Vertical(classes="dialog"):
             yield Static(Content.styled(f"A key for {self._purpose}", "$accent bold"), classes="dialog-title")
             yield Static(
