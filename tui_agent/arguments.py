@@ -22,7 +22,7 @@ OutputFormat = Literal["text", "json", "stream-json"]
 
 
 class ExitCode(IntEnum):
-    """What the process ends with (README, reference: exit codes)."""
+    """What the process ends with (docs/headless.md, "Exit codes")."""
 
     DONE = 0
     FAILED = 1

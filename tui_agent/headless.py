@@ -67,7 +67,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def run(arguments: Arguments, settings: Settings) -> int:
-    """Do one turn and print it; the exit code (README, reference: exit codes)."""
+    """Do one turn and print it; the exit code (docs/headless.md, "Exit codes")."""
     return asyncio.run(_run(arguments, settings))
 
 

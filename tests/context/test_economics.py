@@ -1,4 +1,4 @@
-"""What context work costs and when it pays, checked against published prices, a simulated session and the README."""
+"""What context work costs and when it pays: published prices, a simulated session, the formula of docs/context.md."""
 
 from collections.abc import Callable
 from math import sqrt
@@ -200,7 +200,7 @@ def test_a_short_view_has_nothing_to_gain_by_a_compaction() -> None:
         (True, True, 15_000, 37_354.4, "the cache is cold"),
     ],
 )
-def test_a_compaction_pays_from_the_size_the_readme_says(
+def test_a_compaction_pays_from_the_size_the_formula_says(
     cold: bool, between_turns: bool, cost: float, needed: float, when: str
 ) -> None:
     here = moment(100_000, cold=cold, between_turns=between_turns)
@@ -372,7 +372,7 @@ def test_without_prices_there_is_no_cost() -> None:
 
 
 def freed_and_needed(loop: Reading, *, between_turns: bool, growth: float) -> tuple[float, float]:
-    """What a compaction frees now, and from how many tokens on it pays, as the README's formula says it."""
+    """What a compaction frees now, and from how many tokens on it pays, as the formula of docs/context.md says it."""
     tokens, read, write, output = loop.engine.tokens, OPUS_55.read, OPUS_55.write, OPUS_55.output
     fixed, kept = 0, 20_000
     replaced = max(0, tokens - fixed - kept)
@@ -385,7 +385,7 @@ def freed_and_needed(loop: Reading, *, between_turns: bool, growth: float) -> tu
 
 
 @pytest.mark.parametrize("between_turns", [False, True])
-def test_a_compaction_comes_at_the_call_at_which_the_readmes_formula_says_it_pays(between_turns: bool) -> None:
+def test_a_compaction_comes_at_the_call_at_which_the_formula_says_it_pays(between_turns: bool) -> None:
     settings = Settings(context=Context(preset="summary-only"), compaction=KNOBS)
     loop = Reading(2, settings, window=1_000_000)
     for number in range(2, 400):

@@ -1,8 +1,8 @@
 """What fits, and where each layer starts: the window, what is fixed in it, the room for the answer, and the rest.
 
 Clearing starts above its threshold; compaction where its own is reached. Both happen before the call that would pass
-them. A layer that could never end, because what is always sent alone passes its threshold, rests (README, reference:
-token budget, layers).
+them. A layer that could never end, because what is always sent alone passes its threshold, rests (docs/context.md,
+"Token budget" and "Layers").
 """
 
 from collections.abc import Collection

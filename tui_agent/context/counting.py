@@ -1,7 +1,7 @@
 """How raw sizes and texts become tokens, before a provider has counted and after.
 
 Without a tokenizer a character-class rule stands in: 0.33 token per ASCII character and 1.5 per other one, an image
-1,200 (README, reference: token budget). With one, texts are counted by it (`Counter`), and running sizes, whose text is
+1,200 (docs/context.md, "Token budget"). With one, texts are counted by it (`Counter`), and running sizes, whose text is
 not at hand, by the rule times how dense the texts seen so far were. What a model really counts corrects both
 (`Ratios`).
 
@@ -174,7 +174,7 @@ class Ratios:
     """What a model really counts over what was estimated, one ratio per model, shape and content class.
 
     A ratio is the median of the newest samples, so that a single odd call does not move it. A sample is the growth of a
-    single class between two calls with no edit of the view between them (README, reference: token budget); one that
+    single class between two calls with no edit of the view between them (docs/context.md, "Token budget"); one that
     lies outside what any tokenizer does is not taken. Owns the samples of all models.
     """
 

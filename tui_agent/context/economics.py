@@ -6,7 +6,7 @@ follows worthless: it is written anew instead of read. Against that stands what 
 Clearing: a cycle of `n` calls pays ``(w - r) * tail`` once and carries ``g * n / 2`` clearable tokens on average at
 ``r`` each, so the cheapest batch frees ``sqrt(2 (w - r) tail g / r)``. Compaction: a cycle costs the writing of the
 summary, by whichever model does it cheaper, and the writing of the new view into the cache; against that stands
-carrying what it would free through every later call (README, reference: cost).
+carrying what it would free through every later call (docs/context.md, "Cost").
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 It happens above a threshold, or earlier where the freed tokens pay for the cache they invalidate, or at once where the
 cache is cold anyway. Always in one batch that frees a fair share of the window, so that a threshold that stays exceeded
-does not clear call by call (README, reference: layers, cost).
+does not clear call by call (docs/context.md, "Layers" and "Cost").
 """
 
 from collections.abc import Callable, Collection, Iterable

@@ -1,7 +1,7 @@
 """Compaction: older turns become one summary, where a threshold is reached or where that is the cheapest moment.
 
 The newest turns stay word for word, and with them what the model has not seen yet; earlier summaries stay as they are.
-The check is made before every model call, between turns and inside a tool loop (README, reference: layers, cost).
+The check is made before every model call, between turns and inside a tool loop (docs/context.md, "Layers" and "Cost").
 """
 
 from typing import Final, NamedTuple

@@ -2,7 +2,7 @@
 
 Eviction is decided first, on the raw text; what is not evicted is cut to lines, then characters, then UTF-8 bytes, in
 this order. Either way the whole is stored by the caller, and what enters says how to read the rest. Success and error
-are treated alike (README, reference: layers). Results that a tool has paged itself are never shortened here.
+are treated alike (docs/context.md, "Layers"). Results that a tool has paged itself are never shortened here.
 """
 
 import unicodedata

@@ -1,7 +1,7 @@
 """The form of a summary: which sections it has, how it begins, and how a model is asked for one.
 
 Five sections are the handover to a teammate, the outline its short form, six sections the record of a finished task
-(README, reference: summaries). A text that a model returns is brought into its form here: what it echoed is removed,
+(docs/context.md, "Summaries"). A text that a model returns is brought into its form here: what it echoed is removed,
 headings are written one way, and a section it left out is filled from the extract.
 """
 

@@ -1,7 +1,7 @@
 """What is kept of the user's own words over every compaction: all of it, as long as there is room.
 
 Where there is not, pastes are cut first, the longest most; then chatter goes, the oldest first; what the user demanded,
-decided, prefers or stated as a fact goes last (README, reference: summaries). A value that a later statement replaced
+decided, prefers or stated as a fact goes last (docs/context.md, "Summaries"). A value that a later statement replaced
 is struck out, so it is never told as valid.
 """
 

@@ -1,10 +1,11 @@
-"""The README's reference say what the program does; `python -m tests.test_readme` writes them anew."""
+"""The tables in `docs/` say what the program does; `python -m tests.test_reference` writes them anew."""
 
 import ast
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -14,7 +15,12 @@ from tui_agent.settings import POLICIES, Settings, environment_name, json_text, 
 from tui_agent.tui.actions import ACTIONS, SIGNS, SLASH_COMMANDS, TITLES
 from tui_agent.tui.keys import key_text
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+
+
+def page(name: str) -> str:
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
 
 
 def meanings() -> dict[tuple[str, str], str]:
@@ -78,24 +84,31 @@ def policies_table() -> str:
     return "\n".join([f"| Policy | {head} | Is |", "|---|---|---|---|---|", *rows])
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    "settings": settings_table,
-    "policies": policies_table,
-    "keys": keys_table,
-    "commands": commands_table,
+class Table(NamedTuple):
+    """A table that is written from the code."""
+
+    page: str
+    rows: Callable[[], str]
+
+    def place(self, name: str) -> re.Pattern[str]:
+        """Where it stands on its page, between two marks."""
+        return re.compile(rf"(<!-- {name}: [^\n]* -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+TABLES: dict[str, Table] = {
+    "settings": Table("settings", settings_table),
+    "policies": Table("policies", policies_table),
+    "keys": Table("commands", keys_table),
+    "commands": Table("commands", commands_table),
 }
 
 
-def place_of(table: str) -> re.Pattern[str]:
-    """Where a table stands in the README, between two marks."""
-    return re.compile(rf"(<!-- {table}: [^\n]* -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_tables_are_current(table: str) -> None:
-    found = place_of(table).search(README.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_current(name: str) -> None:
+    table = TABLES[name]
+    found = table.place(name).search(page(table.page))
     assert found is not None
-    assert found[2].strip() == TABLES[table](), "run `python -m tests.test_readme`"
+    assert found[2].strip() == table.rows(), "run `python -m tests.test_reference`"
 
 
 @pytest.mark.parametrize("command", [(), ("sessions",), ("trace",), ("replay",), ("config",), ("doctor",)])
@@ -103,13 +116,13 @@ def test_every_option_is_listed(command: tuple[str, ...], capsys: pytest.Capture
     with pytest.raises(SystemExit):
         parse([*command, "--help"])
     options = set(re.findall(r"(?<!\w)--[a-z-]+\b", capsys.readouterr().out))
-    readme = README.read_text(encoding="utf-8")
+    said = page("commands")
     assert options
-    assert [option for option in sorted(options) if not re.search(rf"{option}(?![a-z-])", readme)] == []
+    assert [option for option in sorted(options) if not re.search(rf"{option}(?![a-z-])", said)] == []
 
 
 def test_every_exit_code_is_listed() -> None:
-    table = README.read_text(encoding="utf-8").partition("| Exit code |")[2].partition("\n\n")[0]
+    table = page("headless").partition("| Exit code |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| (\d+) \|", table, re.MULTILINE) == [str(int(code)) for code in ExitCode]
 
 
@@ -120,36 +133,34 @@ def test_every_setting_has_a_meaning_that_ends_as_a_sentence() -> None:
 
 
 def test_example_of_an_environment_variable_is_real() -> None:
-    assert f"`{environment_name('compaction.threshold')}=0.8`" in README.read_text(encoding="utf-8")
+    assert f"`{environment_name('compaction.threshold')}=0.8`" in page("settings")
 
 
 def test_sections_that_the_code_names_are_there() -> None:
-    readme = README.read_text(encoding="utf-8")
-    sections = {line.removeprefix("### ").lower() for line in readme.splitlines() if line.startswith("### ")}
-    sections |= {"exit codes"} if "| Exit code |" in readme else set()
     named = {
-        section.strip()
-        for path in (README.parent / "tui_agent").rglob("*.py")
-        for found in re.findall(r"README, reference: ([a-z ,\n]+)", path.read_text(encoding="utf-8"))
-        for section in found.split(",")
+        (name, section)
+        for path in (ROOT / "tui_agent").rglob("*.py")
+        for name, sections in re.findall(
+            r'docs/(\w+)\.md,\s+("[^"]+"(?:\s+and\s+"[^"]+")*)', path.read_text(encoding="utf-8")
+        )
+        for section in re.findall(r'"([^"]+)"', sections)
     }
     assert named
-    assert named - sections == set()
+    assert [(name, section) for name, section in sorted(named) if f"\n## {section}\n" not in page(name)] == []
 
 
 async def test_every_tool_is_listed_as_it_is_called(tmp_path: Path) -> None:
-    readme = README.read_text(encoding="utf-8")
+    said = page("tools")
     async with talking(tmp_path) as session:
         for tool in session.agent.tools():
-            arguments = re.search(rf"`{tool.name}\((.*?)\)`", readme)
+            arguments = re.search(rf"`{tool.name}\((.*?)\)`", said)
             assert arguments is not None, tool.name
             listed = [argument.split("=")[0].strip() for argument in arguments[1].split(",")]
             assert listed == list(json.loads(tool.schema)["properties"]), tool.name
 
 
 if __name__ == "__main__":
-    readme = README.read_text(encoding="utf-8")
     for name, table in TABLES.items():
-        parts = place_of(name).split(readme)
-        readme = "".join((parts[0], parts[1], f"\n{table()}\n\n", *parts[3:]))
-    README.write_text(readme, encoding="utf-8")
+        before, mark, _, end, after = table.place(name).split(page(table.page))
+        text = f"{before}{mark}\n{table.rows()}\n\n{end}{after}"
+        (DOCS / f"{table.page}.md").write_text(text, encoding="utf-8")
