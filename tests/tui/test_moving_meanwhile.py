@@ -55,7 +55,7 @@ async def test_a_turn_and_a_notice_stand_below_what_was_said_before(
         await agent.rewind(agent.prompts()[KEPT].seq)
         assert app.pane.transcript is before
         app.say(Level.INFO, "a word meanwhile")
-        await app.conductor.send("read part0.txt")
+        app.conductor.send("read part0.txt")
         await until(pilot, lambda: app.pane.transcript is not before and not app.conductor.busy)
         assert prompts(app) == [*first(KEPT), "read part0.txt"]
         assert notices(app) == [f"Rewound to before “{prompt(KEPT)[:39]}…”", "a word meanwhile"]

@@ -19,6 +19,7 @@ from tests.tui.test_terminal_app import Terminal
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings
 from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.app.states import Phase
 from tui_agent.tui.cards.blocks import NoticeBlock, ToolBlock, ToolState, UserBlock
 from tui_agent.tui.dialogs.dialogs import HelpScreen
 from tui_agent.tui.dialogs.key_dialog import KeyScreen
@@ -344,9 +345,9 @@ async def test_escape_while_pictures_are_read_gives_the_text_back(
             await opened(app, pilot)
             text = "what is on " + " ".join(f"@{name}" for name in names)
             await send(app, pilot, text + " ")
-            busy = app.conductor.busy
-            await app.conductor.stop()
-            assert (busy, app.conductor.busy) == (True, False)
+            await until(pilot, lambda: app.conductor.phase is Phase.PREPARING)
+            await pilot.press("escape")
+            await until(pilot, lambda: app.conductor.phase is Phase.IDLE)
             assert app.entry.prompt.text.strip() == text
             app.entry.prompt.clear_draft()
             await send(app, pilot, "and now?")

@@ -5,8 +5,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Coroutine
-from time import monotonic
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
@@ -21,9 +20,10 @@ from tui_agent.crash_log import in_a_line
 from tui_agent.settings import Settings
 from tui_agent.text import one_line
 from tui_agent.tui.actions import BY_NAME, Place, bindings
-from tui_agent.tui.app.base_app import BaseApp
+from tui_agent.tui.app.base_app import DONE, FAILED, BaseApp
 from tui_agent.tui.app.branches import Branches
 from tui_agent.tui.app.conductor import Conductor, SessionUnavailable
+from tui_agent.tui.app.leaving import AGAIN_S, PATIENCE_S, Twice, end_soon
 from tui_agent.tui.app.opening import learn_model, open_for_screen, show_past, welcome
 from tui_agent.tui.app.own_commands import shell_command
 from tui_agent.tui.app.prompt_actions import PromptActions
@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from tui_agent.tui.app.turns import TurnView
     from tui_agent.tui.context.context_panel import ContextPanel
 
-AGAIN_S: Final = 2.0
-"""Seconds within which a second Ctrl+C quits."""
-
 APP_ONLY: Final = frozenset(
     ("break", "palette", "edit_draft", "help", "context", "toggle_cards", "next_mode", "search_history", "slash")
 )
@@ -62,7 +59,11 @@ class TuiAgent(BaseApp):
 
     def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(arguments, settings, driver_class=driver_class)
-        self._break_at = 0.0
+        self._break = Twice()
+        self._early: list[events.Key | events.Paste] | None = []
+        self._hurried = False
+        self.last_words: Callable[[], None] = lambda: None
+        self.said_goodbye = False
         self._actions = PromptActions(self, self.run_command)
         self.steering = ContextControl(self)
         self.branches = Branches(self, self._occupied)
@@ -78,8 +79,9 @@ class TuiAgent(BaseApp):
         self.call_after_refresh(self._begin)
 
     async def on_unmount(self) -> None:
-        """However the app ends: the session ends in order."""
-        await self._close()
+        """However the app ends: the session ends in order, except where the user would not wait for that."""
+        if not self._hurried:
+            await self._close()
 
     async def _close(self) -> None:
         await self._actions.stop_shell()
@@ -100,23 +102,54 @@ class TuiAgent(BaseApp):
             self.say(Level.WARNING, "A key stays as it was", problem, "the setting ui.keymap; F1 lists the keys")
 
     async def _begin(self) -> None:
-        self.run_worker(self._open_and_send(), name="open", exit_on_error=True)
+        if self.arguments.prompt:
+            self.conductor.send(self.arguments.prompt)
+        self.conductor.open(self.arguments)
+        early, self._early = self._early, None
+        for event in early or ():
+            await self.on_event(event)
 
-    async def _open_and_send(self) -> None:
+    @override
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded and self._early is not None:
+            # There is no prompt yet that could take it.
+            self._early.append(event)
+        elif not (isinstance(event, events.InputEvent | events.Paste) and self._insists(event)):
+            await super().on_event(event)
+
+    def _insists(self, event: events.InputEvent | events.Paste) -> bool:
+        """Whether this is the second Ctrl+C in a row over a dialog, which makes nothing else of it."""
+        if event.is_forwarded or isinstance(event, events.MouseMove):
+            return False
+        if isinstance(event, events.Key) and event.key == "ctrl+c":
+            if isinstance(self.screen, ModalScreen) and self._break.pressed():
+                self.quit(hurry=True)
+                return True
+        elif self._break.disarm():
+            self.status.show(hint="")
+        return False
+
+    async def _open(self, target: Arguments) -> "tuple[Session, TurnView]":
+        gc.disable()
         try:
-            if self.arguments.prompt:
-                await self.conductor.send(self.arguments.prompt)
-            await self.conductor.open()
+            return await self._opened(target)
         finally:
             # A conversation that was loaded stays: whoever looks for garbage need not look there, nor meanwhile.
             gc.freeze()
             gc.enable()
 
-    async def _open(self) -> "tuple[Session, TurnView]":
+    async def _opened(self, target: Arguments) -> "tuple[Session, TurnView]":
+        session = await open_for_screen(target, self.settings, self, self.ask)
+        try:
+            return session, await self._shown(session)
+        except BaseException:
+            await session.close()
+            raise
+
+    async def _shown(self, session: "Session") -> "TurnView":
         from tui_agent.tui.app.turns import TurnView
         from tui_agent.tui.cards.subtask_steps import SubtaskSteps
 
-        session = await open_for_screen(self.arguments, self.settings, self, self.ask)
         self.run_worker(self._look_at_sandbox(session), name="sandbox", exit_on_error=True)
         self.session_folder = session.folder
         view = TurnView(self._transcript, self.status, self.conductor)
@@ -130,7 +163,7 @@ class TuiAgent(BaseApp):
         self._show_todo(session.agent)
         self._show_attention()
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
-        return session, view
+        return view
 
     async def _look_at_sandbox(self, session: "Session") -> None:
         self.status.show(unconfined=bool(await asyncio.to_thread(lambda: session.sandbox.trouble)))
@@ -141,7 +174,7 @@ class TuiAgent(BaseApp):
 
     # What the user does
 
-    async def on_prompt_sent(self, message: Prompt.Sent) -> None:
+    def on_prompt_sent(self, message: Prompt.Sent) -> None:
         """Run a command, or give the text to the agent."""
         self.pane.scroll_to_tail()
         if is_command(message.written):
@@ -150,21 +183,19 @@ class TuiAgent(BaseApp):
             self._actions.run_shell(command)
         else:
             self._attention.name = self._attention.name or one_line(message.written, 60)
-            await self.conductor.send(message.text)
+            self.conductor.send(message.text)
 
     def on_prompt_begun(self) -> None:
         """Use the time that writing takes for what is due before the next turn."""
-        self.run_worker(self.conductor.prepare_ahead(), name="ahead", exit_on_error=True)
+        self.conductor.prepare_ahead()
 
     async def run_command(self, text: str) -> None:
         """Do what `/name argument` says."""
         await self._reporting(self.steering.run(text, lambda text: self._commands.run(self, text)))
 
-    async def on_prompt_recalled(self) -> None:
+    def on_prompt_recalled(self) -> None:
         """Give back the newest text that waits."""
-        text = await self.conductor.take_back()
-        if text:
-            self.entry.prompt.put(text)
+        self.conductor.take_back()
 
     def on_paste(self, event: events.Paste) -> None:
         """A paste nobody took, such as into the conversation, is for the prompt."""
@@ -182,38 +213,40 @@ class TuiAgent(BaseApp):
         """Ctrl+D in an empty prompt."""
         self.quit()
 
-    async def action_interrupt(self) -> None:
+    def action_interrupt(self) -> None:
         """Stop the turn; when none runs, go back to the prompt."""
         self.entry.prompt.focus()
-        self.run_worker(self._stop(), name="stop")
+        if self.conductor.busy:
+            self.hint("stopping")
+        self._stop()
 
-    async def _stop(self) -> None:
+    def _stop(self) -> None:
         if self.steering.drafting.stop():
             return
-        await self._actions.stop_shell()
-        await self.conductor.stop()
+        if self._actions.own.count:
+            self.run_worker(self._actions.stop_shell(), name="stop", exit_on_error=True)
+        self.conductor.stop()
 
     def action_break(self) -> None:
         """Copy what is selected, empty the prompt, or stop the turn; pressed again: quit."""
         if self._copied_selection():
             return
-        now = monotonic()
-        if now - self._break_at < AGAIN_S:
-            self.quit()
+        if self._break.pressed():
+            self.quit(hurry=True)
             return
-        self._break_at = now
         if self.entry.prompt.clear_draft():
             done = "emptied"
         elif self.conductor.busy or self._actions.own.count or self.steering.drafting.writing:
             done = "stopping"
-            self.run_worker(self._stop(), name="stop")
+            self._stop()
         else:
             done = ""
-        self.status.show(hint=f"{done}; Ctrl+C again to quit" if done else "Ctrl+C again to quit")
-        self.set_timer(AGAIN_S, self._forget_break)
+        hint = f"{done}; Ctrl+C again to quit" if done else "Ctrl+C again to quit"
+        self.status.show(hint=hint)
+        self.set_timer(AGAIN_S, lambda: self._hint_over(hint))
 
-    def _forget_break(self) -> None:
-        if monotonic() - self._break_at >= AGAIN_S:
+    def _hint_over(self, hint: str) -> None:
+        if self.status.status.hint == hint:
             self.status.show(hint="")
 
     def _copied_selection(self) -> bool:
@@ -365,9 +398,9 @@ class TuiAgent(BaseApp):
         """The pictures that a text names."""
         return await self._actions.pictures(text)
 
-    def quit(self) -> None:
-        """Close the session, then leave."""
-        self.run_worker(self._leave(), name="leave", exclusive=True, group="leave")
+    def quit(self, *, hurry: bool = False) -> None:
+        """Close the session, then leave. `hurry`: in a second, whatever still runs; what was said is kept."""
+        self.run_worker(self._leave(PATIENCE_S if hurry else None), name="leave", exclusive=True, group="leave")
 
     def _leave_on_signals(self) -> None:
         """When the terminal is closed or the process is told to end: in order too, with every command that runs."""
@@ -375,14 +408,27 @@ class TuiAgent(BaseApp):
             for number in (signal.SIGHUP, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, self.quit)
 
-    async def _leave(self) -> None:
+    async def _leave(self, patience: float | None) -> None:
         self.status.show(hint="closing")
         try:
-            await self._close()
+            async with asyncio.timeout(patience):
+                await asyncio.shield(asyncio.ensure_future(self._close()))
+        except TimeoutError:
+            self._hurried = True
         except Exception as error:
             self.crash = self.crash or f"the session was not closed in order ({in_a_line(error)})"
-        finally:
-            self.exit()
+        # What stands in the prompt can be had back from the history.
+        self.entry.prompt.clear_draft()
+        self.exit()
+        if patience is not None and not self.is_headless:
+            # A thread that still reads pictures would keep the program from its end.
+            end_soon(self._give_terminal_back, FAILED if self.crash else DONE)
+
+    def _give_terminal_back(self) -> None:
+        if self._driver is not None:
+            self._driver.stop_application_mode()
+            self._driver.close()
+        self.last_words()
 
     @override
     def _show_agent(self, agent: "Agent") -> None:

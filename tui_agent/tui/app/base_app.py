@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 HINT_S: Final = 2.0
 """Seconds for which a hint stands in the status bar."""
+DONE: Final = 0
 FAILED: Final = 1
 BAD_USAGE: Final = 2
 
@@ -126,8 +127,20 @@ class BaseApp(App[object]):
         self.status.show(hint="")
 
     async def question(self, screen: "Screen[str | None]") -> str | None:
-        """Show a dialog and wait for its result. Only ever from a worker."""
-        return await self.push_screen_wait(screen)
+        """Show a dialog and wait for its result. Never from a handler: no key would be read meanwhile."""
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+        def answered(result: str | None) -> None:
+            if not answer.done():
+                answer.set_result(result)
+
+        await self.push_screen(screen, answered)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if screen.is_current:
+                screen.dismiss(None)
+            raise
 
     async def pick(
         self,

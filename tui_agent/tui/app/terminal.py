@@ -97,17 +97,23 @@ def terminal_driver() -> "type[Driver] | None":
         The window has its own title back while the program does not have the terminal.
         """
 
+        _has_terminal = False
+
         @override
         def start_application_mode(self) -> None:
             if isinstance(self._file, TextIOWrapper):
                 # The writer needs no more of a file than this.
                 self._file = Surviving(self._file)  # type: ignore[assignment]
             super().start_application_mode()  # type: ignore[no-untyped-call]
+            self._has_terminal = True
             if self._writer_thread is not None:
                 self.write(SAVE_TITLE)
 
         @override
         def stop_application_mode(self) -> None:
+            if not self._has_terminal:
+                return
+            self._has_terminal = False
             self.write(RESTORE_TITLE)
             super().stop_application_mode()
 

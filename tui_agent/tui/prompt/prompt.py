@@ -116,7 +116,7 @@ class Prompt(TextArea):
         """Empty the prompt; what stood in it can be had back from the history. False: it was empty."""
         if not self.text:
             return False
-        if self.text.strip():
+        if self.text.strip() and not self.text.startswith(PRIVATE):
             self.sent.add(self.text, saved=self._pastes.unfold(self.text))
         self._replace_all("")
         return True
