@@ -49,7 +49,7 @@ async def _measure(turns: int) -> tuple[float, float]:
         arguments = Arguments(folder=folder, home=home, project=folder, resume=session)
         app = TuiAgent(arguments, Settings(model=Model(id="offline")))
         async with app.run_test(size=(120, 40)) as pilot:
-            await _until(pilot, lambda: app.session_folder is not None and bool(app.status.status.model))
+            await _until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
             await app.workers.wait_for_complete()
             gc.collect()
             began = process_time()

@@ -65,7 +65,7 @@ class Stage:
 
     async def open(self) -> None:
         """Wait for the session, and for what is learned of its model."""
-        await self.until(lambda: self.app.session_folder is not None and bool(self.app.status.status.model))
+        await self.until(lambda: self.app.conductor.session is not None and bool(self.app.status.status.model))
         await self.app.workers.wait_for_complete()
 
     async def write(self, text: str) -> None:

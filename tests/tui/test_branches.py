@@ -37,7 +37,7 @@ async def opened(
 ) -> AsyncIterator[tuple[TuiAgent, Pilot[object]]]:
     app = TuiAgent(arguments, settings)
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.session_folder is not None and bool(app.status.status.model))
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         await app.workers.wait_for_complete()
         yield app, pilot
 
@@ -322,6 +322,4 @@ async def test_what_waited_goes_back_to_the_prompt(arguments: Arguments) -> None
         await send(app, pilot, f"/rewind {agent_of(app).prompts()[1].seq}")
         await done(app, pilot)
         assert list(app.entry.waiting.texts) == []
-        assert app.entry.prompt.text == "read part1.txt"
-        await pilot.press("ctrl+c", "up", "up")
-        assert app.entry.prompt.text == "and one thing more"
+        assert app.entry.prompt.text == "and one thing more\nread part1.txt"

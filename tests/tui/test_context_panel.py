@@ -36,7 +36,7 @@ def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
 async def opened(arguments: Arguments, size: tuple[int, int] = WIDE) -> AsyncIterator[tuple[TuiAgent, Pilot[object]]]:
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.session_folder is not None and bool(app.status.status.model))
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         await app.workers.wait_for_complete()
         yield app, pilot
 

@@ -39,7 +39,7 @@ async def talked(arguments: Arguments, size: tuple[int, int] = WIDE) -> AsyncIte
     """An app whose model has read four files."""
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.session_folder is not None and bool(app.status.status.model))
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         for number in range(4):
             await send(app, pilot, f"read part{number}.txt")
             await until(pilot, lambda count=number: len(blocks(app, ToolBlock)) > count and not app.conductor.busy)  # type: ignore[misc]

@@ -28,7 +28,7 @@ async def test_the_end_is_followed_from_no_width_to_another(monkeypatch: pytest.
     session = await record_entries(arguments.home, arguments.folder, entries, age_s=60)
     app = TuiAgent(replace(arguments, resume=session), OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.session_folder is not None and bool(app.status.status.model))
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         await app.workers.wait_for_complete()
         # The panel takes the place of the conversation on a narrow screen, and stands beside it on a wide one.
         await pilot.press("f2")

@@ -29,7 +29,7 @@ async def resumed(
     session = await write_session(arguments.home, TURNS, cwd=arguments.folder)
     app = TuiAgent(replace(arguments, resume=session), OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.session_folder is not None and bool(app.status.status.model))
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         await app.workers.wait_for_complete()
         assert app.conductor.session is not None
         yield app, pilot, app.conductor.session.agent

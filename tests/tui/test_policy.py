@@ -20,7 +20,7 @@ def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
 
 
 async def ready(app: TuiAgent, pilot: Pilot[object]) -> None:
-    await until(pilot, lambda: app.session_folder is not None and bool(app.status.status.model))
+    await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
 
 
 def notices(app: TuiAgent) -> list[NoticeBlock]:

@@ -68,7 +68,7 @@ async def until(pilot: Pilot[object], true: Callable[[], bool]) -> None:
 
 
 async def opened(app: TuiAgent, pilot: Pilot[object]) -> None:
-    await until(pilot, lambda: app.session_folder is not None and bool(app.status.status.model))
+    await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
 
 
 async def write(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
