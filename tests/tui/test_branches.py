@@ -20,7 +20,6 @@ from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import NoticeBlock, ToolBlock, ToolState, UserBlock
 from tui_agent.tui.dialogs.branch_pickers import PlacePicker
 from tui_agent.tui.dialogs.row_list import RowList
-from tui_agent.tui.pane.transcript import plain_text
 from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
 ALLOW = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow"))
@@ -123,11 +122,11 @@ async def test_what_is_on_the_screen_is_what_a_resumed_session_shows(arguments: 
     async with talked(arguments) as (app, pilot):
         await send(app, pilot, f"/rewind {agent_of(app).prompts()[2].seq}")
         await done(app, pilot)
-        shown = [plain_text(block) for block in app.pane.transcript if not isinstance(block, NoticeBlock)]
+        shown = [block.plain_text for block in app.pane.transcript if not isinstance(block, NoticeBlock)]
         assert app.session_folder is not None
         name = app.session_folder.name
     async with opened(replace(arguments, resume=name)) as (again, _):
-        assert [plain_text(block) for block in again.pane.transcript if not isinstance(block, NoticeBlock)] == shown
+        assert [block.plain_text for block in again.pane.transcript if not isinstance(block, NoticeBlock)] == shown
 
 
 async def test_typing_narrows_the_picker_and_escape_changes_nothing(arguments: Arguments) -> None:

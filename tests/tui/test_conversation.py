@@ -15,8 +15,8 @@ from typing_extensions import override
 from tui_agent.tui.app.theme import ASCII, THEMES, register_themes
 from tui_agent.tui.cards.blocks import ToolState
 from tui_agent.tui.pane.conversation import ConversationPane
-from tui_agent.tui.pane.selecting import decode_line, encode_line
 from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.pane.viewport import decode_line, encode_line
 
 STYLES = Path(__file__).parents[2] / "styles" / "conversation.tcss"
 
@@ -187,7 +187,7 @@ async def test_a_mouse_selection_copies_across_blocks_without_gutters() -> None:
         await pilot.hover(ConversationPane, offset=(2 + len("Answer") - 1, last))
         await pilot.mouse_up(ConversationPane, offset=(2 + len("Answer") - 1, last))
         assert pilot.app.screen.get_selected_text() == (
-            "mpt 0\n\nread_file file0.py  8 lines\nrow 0.0\nrow 0.1\nrow 0.2\n\nAnswer"
+            "mpt 0\n\nRead file0.py  8 lines\nrow 0.0\nrow 0.1\nrow 0.2\n\nAnswer"
         )
 
 

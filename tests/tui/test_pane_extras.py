@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs, register_themes
 from tui_agent.tui.cards.blocks import ToolState
-from tui_agent.tui.cards.fences import fenced_code
+from tui_agent.tui.cards.prose import fenced_code
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.pane.transcript import Transcript
 
@@ -89,17 +89,19 @@ async def test_next_and_previous_go_round() -> None:
             places.append(block.index)
             await pilot.press(key)
         assert places == [2, 5, 8, 11, 2, 11]
+        assert screen_of(app)[-1].startswith("  /answer  3 of 4 · n next")
 
 
 async def test_nothing_found_is_said_and_moves_nothing() -> None:
     async with running(told(4)) as (app, pilot):
-        before = screen_of(app)[:-1]
+        before = screen_of(app)
         await pilot.press("slash")
         await write(pilot, "zzz")
         assert "nothing found" in screen_of(app)[-1]
-        assert screen_of(app)[:-1] == before
+        # The search has a line of its own, above which the end is still seen.
+        assert screen_of(app)[:-1] == before[1:]
         await pilot.press("enter", "n", "escape", "n", "c")
-        assert screen_of(app)[:-1] == before
+        assert screen_of(app) == before
 
 
 async def test_what_is_new_below_is_counted_and_a_click_goes_there() -> None:
@@ -145,8 +147,8 @@ async def test_a_running_card_spins_in_one_cell_without_layout_and_stops() -> No
         while len(pictures) < 4:
             pictures.add(screen_of(app)[0])
             await pilot.pause(0.02)
-        assert {picture.replace(picture[2], "?", 1) for picture in pictures} == {"  ? run_command sleep  running"}
+        assert {picture.replace(picture[2], "?", 1) for picture in pictures} == {"  ? Run sleep  running"}
         transcript.finish_tool(tool, ToolState.OK, "done")
         app.pane.flush()
-        assert screen_of(app)[0].startswith("  * run_command")
+        assert screen_of(app)[0].startswith("  * Run")
         assert not app.pane.spinning

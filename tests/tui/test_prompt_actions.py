@@ -24,7 +24,6 @@ from tui_agent.tui.cards.blocks import NoticeBlock, ToolBlock, ToolState, UserBl
 from tui_agent.tui.dialogs.dialogs import HelpScreen
 from tui_agent.tui.dialogs.key_dialog import KeyScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
-from tui_agent.tui.pane.transcript import plain_text
 
 OFFLINE: Final = Settings(model=Model(id="offline"))
 SECRET: Final = "sk-ant-do-not-keep-me"
@@ -54,7 +53,7 @@ def arguments(tmp_path: Path) -> Arguments:
 
 
 def said(app: TuiAgent) -> str:
-    return "\n".join(plain_text(block) for block in app.pane.transcript.blocks)
+    return "\n".join(block.plain_text for block in app.pane.transcript.blocks)
 
 
 def cards(app: TuiAgent) -> list[ToolBlock]:
@@ -107,7 +106,7 @@ async def test_a_file_is_mentioned_with_a_few_keys_and_read(arguments: Arguments
         await pilot.press("enter")
         await until(pilot, lambda: "hello from the file" in said(app) and not app.conductor.busy)
         (asked,) = (block for block in app.pane.transcript.blocks if isinstance(block, UserBlock))
-        assert "@hello.txt" in plain_text(asked)
+        assert "@hello.txt" in asked.plain_text
 
 
 async def test_a_folder_leads_to_its_files_and_enter_sends_a_path_that_is_whole(arguments: Arguments) -> None:

@@ -11,7 +11,7 @@ from tests.tui.test_branches import ask, opened
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings, Ui
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.cards.blocks import NoticeBlock, ToolBlock
+from tui_agent.tui.cards.blocks import NoticeBlock, TodoBlock
 
 FIRST = 'todo "[>] read it", "mend it"'
 SECOND = 'todo "[x] read it", "[>] mend it", "run the tests"'
@@ -44,7 +44,7 @@ async def test_it_stands_over_the_prompt_while_something_is_open(arguments: Argu
         await shows(app, pilot, "1/3 · mend it")
         await ask(app, pilot, ALL_DONE)
         await shows(app, pilot, "")
-        card = next(block for block in reversed(app.pane.transcript.blocks) if isinstance(block, ToolBlock))
+        card = next(block for block in reversed(app.pane.transcript.blocks) if isinstance(block, TodoBlock))
         assert [item.line for item in card.todo] == ["[x] read it", "[x] mend it"]
         assert card.summary == ""
 
@@ -61,7 +61,7 @@ async def test_it_follows_a_rewind_and_comes_back_with_the_session(arguments: Ar
     assert session is not None
     async with opened(replace(arguments, resume=session.name)) as (app, pilot):
         await shows(app, pilot, "0/2 · read it")
-        card = next(block for block in app.pane.transcript.blocks if isinstance(block, ToolBlock))
+        card = next(block for block in app.pane.transcript.blocks if isinstance(block, TodoBlock))
         assert [item.line for item in card.todo] == ["[>] read it", "[ ] mend it"]
 
 

@@ -1,5 +1,6 @@
-from tui_agent.tui.cards.blocks import Block, Level, ToolState
-from tui_agent.tui.pane.transcript import ALL_CARDS, Match, Transcript, compact_count, plain_text
+from tui_agent.tui.cards.blocks import Level, ToolState
+from tui_agent.tui.pane.transcript import ALL_CARDS, Transcript
+from tui_agent.tui.wording import compact_count
 
 
 def test_results_of_parallel_calls_land_under_their_own_call() -> None:
@@ -65,21 +66,6 @@ def test_prompts_are_found_in_both_directions() -> None:
     assert transcript.next_prompt(2) is None
 
 
-def test_search_gives_places_in_the_plain_text() -> None:
-    transcript = Transcript()
-    user = transcript.add_user("Find the NEEDLE")
-    tool = transcript.add_tool("a", "grep", summary="needle.*")
-    transcript.finish_tool(tool, ToolState.OK, "x.py: needle here")
-
-    matches = transcript.search("needle")
-
-    assert matches[0] == Match(user.id, 9, 15)
-    assert [match.block_id for match in matches] == [user.id, tool.id, tool.id]
-    assert all(plain_text(_block(transcript, m))[m.start : m.end].lower() == "needle" for m in matches)
-    assert transcript.search("") == []
-    assert len(transcript.search("e", limit=2)) == 2
-
-
 def test_hostile_text_is_clean_in_every_field() -> None:
     transcript = Transcript()
     evil = "a\x1b]0;x\x07\x1b[2J\ud800\u202eb"
@@ -94,7 +80,7 @@ def test_hostile_text_is_clean_in_every_field() -> None:
     transcript.add_boundary(evil, reason=evil, text=evil)
 
     for block in transcript:
-        text = plain_text(block)
+        text = block.plain_text
         assert "a\ufffdb" in text
         assert not set("\x1b\x07\ud800\u202e") & set(text)
 
@@ -122,9 +108,3 @@ def test_a_streamed_answer_holds_no_more_than_its_text() -> None:
         transcript.stream(prose, "word ")
     transcript.finish_prose(prose)
     assert prose.text == "word " * 1000
-
-
-def _block(transcript: Transcript, match: Match) -> Block:
-    block = transcript.get(match.block_id)
-    assert block is not None
-    return block

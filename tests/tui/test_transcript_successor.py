@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.tui.cards.blocks import ToolBlock, ToolState
-from tui_agent.tui.pane.transcript import Transcript, message_number, words_said
+from tui_agent.tui.cards.blocks import Block, SubtaskBlock, ToolState
+from tui_agent.tui.pane.transcript import Transcript
 
 
 def asked(*numbers: int) -> Transcript:
@@ -47,21 +47,25 @@ def test_what_came_meanwhile_follows_with_places_and_ids_of_its_own() -> None:
     assert told == [2, 1]
 
 
+def number(block: Block | None) -> int:
+    return block.message if block is not None else 0
+
+
 @given(st.sets(st.integers(1, 60), max_size=12), st.integers(0, 60))
 def test_messages_are_found_by_number(numbers: set[int], seq: int) -> None:
     transcript = asked(*sorted(numbers))
-    assert message_number(transcript.said_after(seq)) == min((each for each in numbers if each > seq), default=0)
-    assert message_number(transcript.said_up_to(seq)) == max((each for each in numbers if each <= seq), default=0)
+    assert number(transcript.said_after(seq)) == min((each for each in numbers if each > seq), default=0)
+    assert number(transcript.said_up_to(seq)) == max((each for each in numbers if each <= seq), default=0)
 
 
 def test_what_was_said_is_told_as_it_was_typed() -> None:
     transcript = asked(3)
     shell = transcript.add_tool("user-4", "your shell", summary="ls -l")
-    assert (message_number(shell), words_said(transcript.blocks[0])) == (0, "message 3")
+    assert (shell.message, transcript.blocks[0].said) == (0, "message 3")
     transcript.set_number(shell, 4)
     assert transcript.said_after(3) is shell
-    assert words_said(shell) == "!ls -l"
-    assert words_said(transcript.blocks[1]) == ""
+    assert shell.said == "!ls -l"
+    assert transcript.blocks[1].said == ""
 
 
 def test_cards_that_stand_open_are_told_of_too() -> None:
@@ -69,8 +73,8 @@ def test_cards_that_stand_open_are_told_of_too() -> None:
     transcript.toggle_all()
     card = transcript.add_tool("1", "agentic_research", state=ToolState.OK)
     transcript.add_tool("2", "read_file", state=ToolState.OK)
-    told: list[ToolBlock] = []
-    transcript.when_opened(told.append, lambda name: name.startswith("agentic"))
+    told: list[SubtaskBlock] = []
+    transcript.when_opened(told.append)
     assert told == [card]
     transcript.toggle_all()
     transcript.toggle(card)

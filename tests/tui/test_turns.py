@@ -18,6 +18,7 @@ from tui_agent.tui.app.turns import MAX_PROMPT_SHOWN, TurnView
 from tui_agent.tui.cards.blocks import (
     Block,
     BoundaryBlock,
+    CommandBlock,
     Level,
     NoticeBlock,
     ProseBlock,
@@ -205,7 +206,7 @@ async def test_a_history_shows_the_same_blocks_and_leaves_nothing_running(screen
     screen.show(events.UserMessage(seq=1, text="hi"), answer("hello"), started("a"), result("a"), started("lost"))
     screen.turns.end()
     kinds = [type(block) for block in screen.transcript.blocks]
-    assert kinds == [UserBlock, ProseBlock, ToolBlock, ToolBlock]
+    assert kinds == [UserBlock, ProseBlock, CommandBlock, CommandBlock]
     assert not screen.status.ticking
     last = screen.transcript.blocks[-1]
     assert isinstance(last, ToolBlock)

@@ -1,4 +1,4 @@
-"""How paths, sizes, times and refusals are said on the screen."""
+"""How paths, sizes, counts, times and refusals are said on the screen."""
 
 from pathlib import Path
 from time import time
@@ -31,3 +31,24 @@ def size(of_bytes: int) -> str:
         if of_bytes >= length:
             return f"{of_bytes / length:.0f} {unit}" if of_bytes >= 10 * length else f"{of_bytes / length:.1f} {unit}"
     return f"{of_bytes} B"
+
+
+def duration(seconds: float) -> str:
+    """A length of time in a few characters: 0.4s, 12s, 3m 05s, 2h 10m."""
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02}s"
+    return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+
+
+def compact_count(count: int) -> str:
+    """A count in at most five characters: 950, 1.2k, 84k, 1.3M."""
+    if count < 1000:
+        return str(count)
+    if count < 999_500:
+        return f"{count / 1000:.1f}k" if count < 9_950 else f"{count / 1000:.0f}k"
+    return f"{count / 1_000_000:.1f}M"

@@ -5,6 +5,7 @@ from tui_agent.tui.app.theme import ASCII, THEMES, UNICODE, Glyphs
 from tui_agent.tui.cards.block_painting import BlockPainting
 from tui_agent.tui.cards.blocks import Block, Level, ToolBlock, ToolState
 from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.cards.tool import DIFF_LINES
 from tui_agent.tui.pane.transcript import Transcript
 
 
@@ -43,14 +44,28 @@ def test_why_a_call_failed_comes_before_its_result() -> None:
     assert painted(tool) == ["  ✗ tool  failed · 1 line", "    no such file", "    result"]
 
 
-def test_a_preview_leaves_out_empty_lines_of_a_file() -> None:
-    assert painted(finished("1\tone\n2\t\n\n3\tthree\n4\n"))[1:] == ["    1   one", "    3   three", "    4"]
+def test_a_preview_of_a_file_has_its_empty_lines() -> None:
+    assert painted(finished("1\tone\n2\t\n3\tthree\n4\n"))[1:] == ["    1   one", "    2", "    3   three"]
+    assert painted(finished("one\n\nthree"))[1:] == ["    one", "    three"]
 
 
-def test_the_preview_of_an_edit_begins_with_what_changed() -> None:
+def test_the_preview_of_an_edit_is_what_changed_in_its_surroundings() -> None:
     old = "".join(f"line {number}\n" for number in range(9))
-    diff = unified(old, old.replace("line 5", "line five"), "a")
-    assert painted(finished("done", diff=diff))[1:] == ["    6 - line 5", "    6 + line five", "    7   line 6"]
+    diff = unified(old, old.replace("line 4", "line four"), "a")
+    assert painted(finished("done", diff=diff))[1:] == [
+        "    2   line 1",
+        "    3   line 2",
+        "    4   line 3",
+        "    5 - line 4",
+        "    5 + line four",
+        "    6   line 5",
+        "    7   line 6",
+        "    8   line 7",
+    ]
+    long = unified("", "".join(f"new {number}\n" for number in range(50)), "a")
+    shown = painted(finished("done", diff=long))
+    assert len(shown) == 1 + DIFF_LINES
+    assert shown[-1].strip() == f"{DIFF_LINES:>2} + new {DIFF_LINES - 1}"
 
 
 def test_an_open_card_shows_the_arguments_its_header_does_not_tell() -> None:
@@ -67,7 +82,7 @@ def test_an_open_edit_shows_its_diff_instead_of_its_arguments() -> None:
 
 
 def test_reasoning_of_less_than_a_second_has_no_duration() -> None:
-    assert painted(Transcript().add_reasoning("So.", seconds=0.04, tokens=25)) == ["  ▸ Thought · 25 tokens"]
+    assert painted(Transcript().add_reasoning("So.", seconds=0.04, tokens=25)) == ["  ▸ Thought"]
 
 
 def test_what_wraps_of_a_second_column_stays_in_it() -> None:

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.style import Style
+from textual.theme import Theme
 
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tui.app.theme import ASCII, THEMES, UNICODE
 from tui_agent.tui.cards.block_painting import BlockPainting
 from tui_agent.tui.cards.blocks import Folding, Level, ResultSize, ToolState
-from tui_agent.tui.cards.diffs import counts, read_diff
+from tui_agent.tui.cards.diffs import counts, paint_rows, read_diff
 from tui_agent.tui.cards.lines import Line, Run, breaks, wrap
 from tui_agent.tui.cards.markdown import paint_markdown
 from tui_agent.tui.cards.palette import Look, Palette
@@ -194,14 +196,16 @@ def test_a_collapsed_card_shows_a_header_and_three_lines() -> None:
     transcript.finish_tool(tool, ToolState.OK, result, size=ResultSize(lines=1200, tokens=3210), seconds=2.04)
     painting = BlockPainting(tool, None, 80, LOOK)
     assert texts(paint(painting)) == [
-        "  ● read_file pyproject.toml  1,200 lines · 3.2k tokens · 2.0s",
+        "  ● Read pyproject.toml  1,200 lines · 2.0s",
         "    row 0",
         "    row 1",
         "    row 2",
     ]
     transcript.toggle(tool)
     painting.refresh()
-    assert texts(paint(painting))[-1] == "    row 1199"
+    opened = texts(paint(painting))
+    assert opened[0] == "  ● Read pyproject.toml  1,200 lines · 2.0s · 3.2k tokens"
+    assert opened[-1] == "    row 1199"
 
 
 @pytest.mark.parametrize("width", [12, 24, 40, 79])
@@ -210,23 +214,36 @@ def test_a_header_gives_way_in_order(width: int) -> None:
     tool = transcript.add_tool("1", "run_command", summary="pytest -q " + "very long " * 20)
     transcript.finish_tool(tool, ToolState.ERROR, "")
     (header,) = paint(BlockPainting(tool, None, width, LOOK))
-    assert header.text.startswith("  ✗ run_com")
+    assert header.text.startswith("  ✗ Run pyt")
     assert ("failed" in header.text) == (width >= 24)
     assert header.header
 
 
-def test_a_running_tool_shows_the_end_of_its_output() -> None:
+def test_a_command_shows_the_newest_of_its_output_while_it_runs_and_when_it_is_done() -> None:
     transcript = Transcript()
-    tool = transcript.add_tool("1", "run_command", state=ToolState.RUNNING)
-    transcript.show_tool_output(tool, "one\ntwo\n\nthree\nfour\n")
-    assert texts(paint(BlockPainting(tool, None, 60, LOOK)))[1:] == ["    two", "    three", "    four"]
+    tool = transcript.add_tool("1", "run_command", summary="count", state=ToolState.RUNNING)
+    transcript.show_tool_output(tool, "zero\none\ntwo\n\nthree\nfour\n")
+    newest = ["    … +2 lines", "    two", "    three", "    four"]
+    assert texts(paint(BlockPainting(tool, None, 60, LOOK)))[1:] == newest
+    output = "\n".join(["begin", *(f"line {number}" for number in range(2000)), "", "the end"])
+    note = "exit code 1, 0.3 s · the end"
+    transcript.finish_tool(tool, ToolState.ERROR, f"{output}\n[exit code 1, 0.3 s]\n[and a note]", note=note)
+    painting = BlockPainting(tool, None, 60, LOOK)
+    assert painting.height == 5
+    assert texts(paint(painting)) == [
+        "  ✗ Run count  failed · exit code 1",
+        "    … +1,999 lines",
+        "    line 1998",
+        "    line 1999",
+        "    the end",
+    ]
 
 
 def test_reasoning_is_one_line_until_it_is_opened() -> None:
     transcript = Transcript()
     block = transcript.add_reasoning("Because **of** this.", seconds=3.21, tokens=412)
     painting = BlockPainting(block, None, 60, LOOK)
-    assert texts(paint(painting)) == ["  ▸ Thought for 3.2s · 412 tokens"]
+    assert texts(paint(painting)) == ["  ▸ Thought for 3.2s"]
     transcript.toggle(block)
     painting.refresh()
     assert texts(paint(painting)) == ["  ▾ Thought for 3.2s · 412 tokens", "    Because of this."]
@@ -307,11 +324,45 @@ def test_every_theme_colours_the_text_apart_from_its_ground() -> None:
             palette.error,
             palette.comment,
             palette.added_word,
+            palette.selected,
         ):
             assert style.color is not None
             assert style.bgcolor is not None
             least = 7 if theme.name == "contrast" and style is not palette.faint else 3
             assert _contrast(style.color.get_truecolor(), style.bgcolor.get_truecolor()) >= least
+
+
+@pytest.mark.parametrize("theme", [theme for theme in THEMES if not theme.ansi], ids=lambda theme: theme.name)
+def test_what_is_selected_can_be_read_and_is_seen_to_be_selected(theme: Theme) -> None:
+    palette = Palette.from_theme(theme.to_color_system().generate())
+    for name in palette.__dataclass_fields__:
+        style: Style = getattr(palette, name) + palette.selected
+        assert style.color is not None
+        assert style.bgcolor is not None
+        assert palette.base.bgcolor is not None
+        assert _contrast(style.color.get_truecolor(), style.bgcolor.get_truecolor()) >= 4.5
+        assert _contrast(style.bgcolor.get_truecolor(), palette.base.bgcolor.get_truecolor()) >= 1.25
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_a_diff_can_be_read_in_the_colours_of_its_language(theme: Theme) -> None:
+    look = Look(Palette.from_theme(theme.to_color_system().generate()), UNICODE)
+    old = '# a note\ndef f(a):\n    return "text" + 1\n'
+    diff = unified(old, old.replace("text", "other").replace("a note", "two notes"), "a.py")
+    lines = paint_rows(read_diff(diff), 40, look, file="a.py", digits=1)
+    kinds = {line.text[4] for line in lines}
+    assert kinds == {" ", "+", "-"}
+    if theme.ansi:
+        return
+    assert all(line.width == 40 for line in lines if line.text[4] in "+-")
+    assert len({segment.style.color for line in lines for segment in line.segments if segment.style}) > 5
+    for line in lines:
+        for text, style, _ in line.segments:
+            assert style is not None
+            assert style.color is not None
+            assert style.bgcolor is not None
+            if text.strip():
+                assert _contrast(style.color.get_truecolor(), style.bgcolor.get_truecolor()) >= 3, text
 
 
 def test_ascii_glyphs_are_ascii() -> None:

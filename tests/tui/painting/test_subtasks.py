@@ -5,9 +5,9 @@ from rich.cells import cell_len
 
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
 from tui_agent.tui.cards.block_painting import BlockPainting
-from tui_agent.tui.cards.blocks import ToolState
+from tui_agent.tui.cards.blocks import SubtaskBlock, ToolState
 from tui_agent.tui.cards.palette import Look, Palette
-from tui_agent.tui.pane.transcript import Transcript, plain_text
+from tui_agent.tui.pane.transcript import Transcript
 
 PROGRESS = "\n".join(
     [
@@ -24,6 +24,7 @@ PROGRESS = "\n".join(
 def lines(progress: str, *, width: int = 60, glyphs: Glyphs = UNICODE) -> list[str]:
     transcript = Transcript()
     block = transcript.add_tool("1", "agentic_research", summary="find all", state=ToolState.RUNNING)
+    assert isinstance(block, SubtaskBlock)
     transcript.show_steps(block, progress)
     painting = BlockPainting(block, None, width, Look(Palette.from_theme({}), glyphs))
     estimated = painting.height
@@ -37,7 +38,7 @@ def test_its_figures_and_newest_calls_are_nested_under_it() -> None:
     shown = lines(PROGRESS)
     assert shown[1].strip() == "claude-haiku-5-5 · working · 12,345 tokens · $0.0042"
     assert [line.strip().split()[:2] for line in shown[2:]] == [
-        ["└", "grep"], ["└", "read_file"], ["└", "read_file"], ["└", "list_dir"]
+        ["└", "Search"], ["└", "Read"], ["└", "Read"], ["└", "List"]
     ]  # fmt: skip
     assert "src/a.py" in shown[3]
     assert "{" not in shown[3]
@@ -59,6 +60,7 @@ def test_waiting_has_no_steps() -> None:
 def test_opened_when_it_is_over_it_has_every_step_and_its_answer() -> None:
     transcript = Transcript()
     block = transcript.add_tool("1", "agentic_research", summary="find all", state=ToolState.RUNNING)
+    assert isinstance(block, SubtaskBlock)
     transcript.show_steps(block, f"{PROGRESS}\nlog 20260101-010101-abcd:sub:12345678")
     transcript.finish_tool(block, ToolState.OK, "There are two.")
     look = Look(Palette.from_theme({}), UNICODE)
@@ -69,15 +71,15 @@ def test_opened_when_it_is_over_it_has_every_step_and_its_answer() -> None:
     assert opened[1:] == [
         "claude-haiku-5-5 · working · 12,345 tokens · $0.0042",
         "└ … 2 calls before",
-        "└ grep TODO src",
-        "└ read_file src/a.py",
-        '└ read_file {"path":"src/long_long_na…',
-        "└ list_dir .",
+        "└ Search TODO src",
+        "└ Read src/a.py",
+        '└ Read {"path":"src/long_long_na…',
+        "└ List .",
         "└ log 20260101-010101-abcd:sub:12345678",
         "",
         "There are two.",
     ]
-    assert "src/a.py" in plain_text(block)
+    assert "src/a.py" in block.plain_text
 
 
 def _painted(painting: BlockPainting) -> list[str]:

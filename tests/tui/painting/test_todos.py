@@ -7,7 +7,7 @@ from tui_agent.conversation.todo import TodoItem, TodoState
 from tui_agent.tui.app.theme import ASCII
 from tui_agent.tui.cards.block_painting import estimate_height
 from tui_agent.tui.cards.blocks import ResultSize, ToolBlock, ToolState
-from tui_agent.tui.pane.transcript import Transcript, plain_text
+from tui_agent.tui.pane.transcript import Transcript
 
 LIST: list[tuple[str, TodoState]] = [
     ("read the parser", "done"),
@@ -31,7 +31,7 @@ def card(
 
 def test_a_closed_card_shows_what_is_being_done_and_its_neighbours() -> None:
     assert painted(card(LIST)) == [
-        "  ● todo  2/5 done",
+        "  ● Tasks  2/5 done",
         "    ☑ read its callers",
         "    › rename it",
         "    ☐ run the tests",
@@ -41,7 +41,7 @@ def test_a_closed_card_shows_what_is_being_done_and_its_neighbours() -> None:
 def test_an_open_card_shows_every_item_whole() -> None:
     long = "word " * 30
     lines = painted(card([*LIST[:1], (long, "in_progress")], opened=True), width=40)
-    assert lines[:3] == ["  ● todo  2/5 done", "    ☑ read the parser", "    › word word word word word word word"]
+    assert lines[:3] == ["  ● Tasks  2/5 done", "    ☑ read the parser", "    › word word word word word word word"]
     assert all(line.startswith("      word") for line in lines[3:])
     assert " ".join(lines[2:]).count("word") == 30
 
@@ -90,8 +90,8 @@ def test_its_height_is_known_before_it_is_painted() -> None:
 
 
 def test_a_copy_of_it_is_the_list() -> None:
-    assert plain_text(card(LIST)).split("\n")[:4] == [
-        "todo",
+    assert card(LIST).plain_text.split("\n")[:4] == [
+        "Tasks",
         "[x] read the parser",
         "[x] read its callers",
         "[>] rename it",

@@ -148,7 +148,7 @@ class TuiAgent(BaseApp):
 
     async def _shown(self, session: "Session") -> "TurnView":
         from tui_agent.tui.app.turns import TurnView
-        from tui_agent.tui.cards.subtask_steps import SubtaskSteps
+        from tui_agent.tui.cards.subtask import SubtaskSteps
 
         self.run_worker(self._look_at_sandbox(session), name="sandbox", exit_on_error=True)
         self.session_folder = session.folder

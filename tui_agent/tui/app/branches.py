@@ -11,7 +11,7 @@ from tui_agent.aside import aside
 from tui_agent.text import one_line
 from tui_agent.tui.app.opening import in_slices
 from tui_agent.tui.cards.blocks import Block, Level
-from tui_agent.tui.pane.transcript import Transcript, message_number, words_said
+from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class Branches:
 
     async def _show(self, agent: "Agent", view: "TurnView", event: "HeadMoved", past: "Iterable[AgentEvent]") -> None:
         """Fill another transcript beside the one on the screen, and show it when it is whole."""
-        from tui_agent.tui.cards.subtask_steps import SubtaskSteps
+        from tui_agent.tui.cards.subtask import SubtaskSteps
 
         with self._on_the_way():
             before, filling = view.transcript, view.aside()
@@ -304,12 +304,12 @@ def _told(event: "HeadMoved", before: Transcript, now: Transcript) -> tuple[str,
             told = f"Another branch begins after {words}" if words else "Another branch begins here"
             return told, "/tree leads back to the other one"
         case "switch":
-            known = {message_number(block) for block in before}
-            own = (block for block in now if message_number(block) not in known)
+            known = {block.message for block in before}
+            own = (block for block in now if block.message not in known)
             words = _words(next(own, None) or now.said_up_to(event.to))
             return f"Back on the branch with {words}" if words else "Back on the other branch", "/tree leads back"
 
 
 def _words(block: Block | None) -> str:
-    said = one_line(words_said(block), WORDS)
+    said = one_line(block.said if block is not None else "", WORDS)
     return f"“{said}”" if said else ""

@@ -13,7 +13,7 @@ from typing_extensions import Unpack, override
 
 from tui_agent.text import money_text, one_line
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
-from tui_agent.tui.pane.transcript import compact_count
+from tui_agent.tui.wording import compact_count
 
 TICK_S: Final = 0.12
 """Seconds between two pictures of the spinner."""

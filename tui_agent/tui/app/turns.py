@@ -14,9 +14,17 @@ from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.todo import TODO, read_todo
 from tui_agent.text import call_summary, one_line
 from tui_agent.tui.app.status_bar import Changes, Status
-from tui_agent.tui.cards.blocks import Level, ProseBlock, ReasoningBlock, ResultSize, ToolBlock, ToolState
-from tui_agent.tui.cards.subtask_steps import is_subtask
-from tui_agent.tui.pane.transcript import Transcript, compact_count
+from tui_agent.tui.cards.blocks import (
+    Level,
+    ProseBlock,
+    ReasoningBlock,
+    ResultSize,
+    SubtaskBlock,
+    ToolBlock,
+    ToolState,
+)
+from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.wording import compact_count
 
 MAX_PROMPT_SHOWN: Final = 4_000
 """Characters of a user's text shown in the pane; the whole of it is in the conversation."""
@@ -147,7 +155,7 @@ class TurnView:
                 self._on_tool(event)
             case events.ToolProgress():
                 block = self._running.get(event.call_id)
-                if block is not None and is_subtask(block.name):
+                if isinstance(block, SubtaskBlock):
                     self._transcript.show_steps(block, event.text)
                 elif block is not None:
                     self._transcript.show_tool_output(block, event.text)

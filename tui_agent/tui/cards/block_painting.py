@@ -1,27 +1,9 @@
 """A block at a width: its sections, their heights, and the lines of those that were painted."""
 
-from functools import partial
-from typing import TYPE_CHECKING
-
-from tui_agent.tui.cards.blocks import (
-    Block,
-    BoundaryBlock,
-    NoticeBlock,
-    ProseBlock,
-    ReasoningBlock,
-    ToolBlock,
-    ToolState,
-    UserBlock,
-)
-from tui_agent.tui.cards.cards import PREVIEW_LINES, preview_height, reasoning_header, tool_sections
+from tui_agent.tui.cards.base import Block
 from tui_agent.tui.cards.lines import Line, crop
-from tui_agent.tui.cards.notices import boundary_sections, notice_sections, user_sections
 from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.cards.sections import Section, blank_section, estimate_lines
-from tui_agent.tui.cards.todos import is_todo
-
-if TYPE_CHECKING:
-    from tui_agent.tui.cards.prose import ProseSections
+from tui_agent.tui.cards.sections import Section, blank_section
 
 
 class BlockPainting:
@@ -31,9 +13,9 @@ class BlockPainting:
     """
 
     __slots__ = (
+        "_content",
         "_gap",
         "_lines",
-        "_prose",
         "_sections",
         "block",
         "height",
@@ -53,7 +35,7 @@ class BlockPainting:
         self.painted = 0
         self.heights: list[int] = []
         self._gap = blank_section() if has_gap(before, block) else None
-        self._prose: ProseSections | None = None
+        self._content = block.divider()
         self._sections: list[Section] = []
         self._lines: list[list[Line] | None] = []
         self.refresh()
@@ -114,66 +96,12 @@ class BlockPainting:
         gap = [self._gap] if self._gap else []
         return gap + self._content()
 
-    def _content(self) -> list[Section]:
-        block = self.block
-        match block:
-            case UserBlock():
-                return user_sections(block)
-            case ProseBlock():
-                return self._prose_sections(block.text)
-            case ReasoningBlock():
-                header = Section(partial(reasoning_header, block))
-                if block.collapsed:
-                    return [header]
-                return [header, *self._prose_sections(block.text, quiet=True)]
-            case ToolBlock():
-                return tool_sections(block)
-            case NoticeBlock():
-                return notice_sections(block)
-            case BoundaryBlock():
-                return boundary_sections(block)
-            case _:
-                return []
-
-    def _prose_sections(self, text: str, *, quiet: bool = False) -> list[Section]:
-        if self._prose is None:
-            # Not needed for the first paint.
-            from tui_agent.tui.cards.prose import ProseSections
-
-            self._prose = ProseSections(quiet=quiet)
-        return self._prose.update(text)
-
 
 def has_gap(before: Block | None, block: Block) -> bool:
-    """Whether a blank line separates a block from the one before: not at the top, and not between two tool calls."""
-    if before is None:
-        return False
-    return not (isinstance(before, ToolBlock) and isinstance(block, ToolBlock))
+    """Whether a blank line separates a block from the one before."""
+    return before is not None and not block.follows(before)
 
 
 def estimate_height(block: Block, before: Block | None, width: int, *, collapsed: bool) -> int:
-    """A guess at the height of a block that was never painted, from the size of its text alone."""
-    gap = int(has_gap(before, block))
-    match block:
-        case ToolBlock() if is_todo(block):
-            return gap + 1 + (preview_height(block) if collapsed else len(block.todo))
-        case ToolBlock(state=ToolState.OK, diff="") if block.size.lines:
-            # Known sizes: opening all cards of a long conversation looks at no text.
-            if collapsed:
-                return gap + 1 + min(PREVIEW_LINES, block.size.lines)
-            return gap + 1 + estimate_lines(len(block.result), block.size.lines - 1, width)
-        case ToolBlock() if collapsed:
-            return gap + 1 + preview_height(block)
-        case ToolBlock():
-            body = block.diff or block.result or block.tail
-            return gap + 1 + (estimate_lines(len(body), body.count("\n"), width) if body else 0)
-        case ReasoningBlock() | BoundaryBlock() if collapsed:
-            return gap + 1
-        case ReasoningBlock() | BoundaryBlock():
-            return gap + 1 + estimate_lines(len(block.text), block.text.count("\n"), width)
-        case UserBlock() | ProseBlock():
-            return gap + estimate_lines(len(block.text), block.text.count("\n"), width)
-        case NoticeBlock():
-            return gap + 1 + (block.text.count("\n") + 1 if block.text else 0) + bool(block.hint)
-        case _:
-            return gap
+    """A guess at the height of a block that was never painted, with the blank line before it."""
+    return has_gap(before, block) + block.estimate(width, collapsed=collapsed)

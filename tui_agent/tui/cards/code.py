@@ -46,6 +46,17 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Run]]:
     return lines[: code.count("\n") + 1]
 
 
+@lru_cache(maxsize=64)
+def language_of(file: str) -> str:
+    """The language of a file by its name; empty where it has none that is known."""
+    if not file:
+        return ""
+    from pygments.lexers import find_lexer_class_for_filename
+
+    found = find_lexer_class_for_filename(file)
+    return found.aliases[0] if found is not None and found.aliases else ""
+
+
 def _extend(line: list[Run], text: str, style: Style) -> None:
     if not text:
         return

@@ -1,20 +1,28 @@
 """Unified diffs as painted lines: line numbers, a sign, a tint, and the changed words of a changed line."""
 
-import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Final, NamedTuple
 
+from rich.segment import Segment
 from rich.style import Style
 
 from tui_agent.text import displayed
-from tui_agent.tui.cards.lines import GUTTER, Line, Run, make_line, wrap
-from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.cards.code import highlight, language_of
+from tui_agent.tui.cards.lines import GUTTER, Line, Run, breaks, make_line, wrap
+from tui_agent.tui.cards.palette import Look, Palette
 from tui_agent.tui.cards.sections import TEXT_LINES, Section
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_FILE = re.compile(r"^\+\+\+ (.*)$", re.MULTILINE)
 _WORD = re.compile(r"\w+|\s+|.")
+
+_HEADER: Final = 10_000
+"""Characters at the beginning of a diff among which the name of its file is."""
+_BEFORE_ROWS: Final = 3
+"""Lines of a diff before its first row: two of names, one that tells where the row is."""
 
 MAX_COMPARED: Final = 400
 """Characters of a line whose words are still compared with those of the line it replaces."""
@@ -71,40 +79,155 @@ def read_diff(diff: str) -> list[Row]:
     return list(_paired(rows))
 
 
+def file_of(diff: str) -> str:
+    """The file that a unified diff is of; empty where it does not tell."""
+    found = _FILE.search(diff[:_HEADER])
+    return found[1].strip() if found else ""
+
+
 def diff_sections(diff: str, *, indent: int = GUTTER) -> list[Section]:
     """A unified diff in sections, to be painted as they come into view."""
-    rows = read_diff(diff)
+    rows, file = read_diff(diff), file_of(diff)
+    digits = _digits(rows)
     return [
-        Section(partial(paint_rows, part, indent=indent), sum(len(row.text) for row in part), len(part) - 1)
-        for part in (rows[start : start + TEXT_LINES] for start in range(0, len(rows), TEXT_LINES))
+        Section(
+            partial(paint_rows, part, file=file, digits=digits, indent=indent),
+            sum(len(row.text) for row in part),
+            len(part) - 1,
+        )
+        for part in _parts(rows)
     ]
 
 
-def paint_rows(rows: list[Row], width: int, look: Look, *, indent: int = GUTTER) -> list[Line]:
-    """Rows of a diff as lines."""
+class DiffLines:
+    """A unified diff as lines of a list: broken for a width at once, painted where they are looked at."""
+
+    def __init__(self, diff: str, *, from_change: bool = False, at_most: int | None = None) -> None:
+        """`from_change`: what stands more than a line before the first change is left out."""
+        rows = read_diff(diff)
+        changed = next((place for place, row in enumerate(rows) if row.sign in "+-"), 0)
+        self.cut = at_most is not None and len(rows) > at_most
+        self.rows = rows[max(0, changed - 1) if from_change else 0 : at_most]
+        self._file = file_of(diff)
+        self._width = 0
+        self._painted: tuple[int, Look, list[Line]] | None = None
+
+    def broken(self, width: int) -> list[tuple[str, Callable[[int, Look], Line]]]:
+        """Each line as text, and what paints it."""
+        self._width, self._painted = width, None
+        digits = _digits(self.rows)
+        found: list[tuple[str, Callable[[int, Look], Line]]] = []
+        for number, part in enumerate(_parts(self.rows)):
+            texts = [text for row in part for text in _broken(row, width, digits)]
+            found += [(text, partial(self._line, number, place)) for place, text in enumerate(texts)]
+        return found
+
+    def _line(self, part: int, place: int, _width: int, look: Look) -> Line:
+        if self._painted is None or self._painted[0] != part or self._painted[1] is not look:
+            rows, digits = _parts(self.rows)[part], _digits(self.rows)
+            self._painted = part, look, paint_rows(rows, self._width, look, file=self._file, digits=digits, indent=0)
+        return self._painted[2][place]
+
+
+def _broken(row: Row, width: int, digits: int) -> Iterator[str]:
+    """The lines that `paint_rows` makes of a row."""
+    if row.sign == "@":
+        yield "…"
+        return
+    text, before = displayed(row.text), f"{row.number:>{digits}} {row.sign} "
+    for start, end, _ in breaks(text, max(1, width - len(before))):
+        yield f"{before if not start else ' ' * len(before)}{text[start:end]}"
+
+
+def _parts(rows: list[Row]) -> list[list[Row]]:
+    return [rows[start : start + TEXT_LINES] for start in range(0, len(rows), TEXT_LINES)]
+
+
+def _digits(rows: Sequence[Row]) -> int:
+    return max((len(str(row.number)) for row in rows), default=1)
+
+
+def draw_diff_start(diff: str, count: int, width: int, look: Look, *, indent: int = GUTTER) -> list[Line]:
+    """The first `count` lines of a diff; nothing behind them is read."""
+    beginning = "\n".join(diff.split("\n", count + _BEFORE_ROWS)[: count + _BEFORE_ROWS])
+    rows = read_diff(beginning)[:count]
+    return paint_rows(rows, width, look, file=file_of(diff), digits=_digits(rows), indent=indent)[:count]
+
+
+def paint_rows(
+    rows: Sequence[Row], width: int, look: Look, *, file: str, digits: int, indent: int = GUTTER
+) -> list[Line]:
+    """Rows of a diff of a file as lines: numbers, signs, the colours of its language, and a ground for what changed.
+
+    digits: cells of a line number.
+    """
     palette = look.palette
-    digits = max((len(str(row.number)) for row in rows), default=1)
     margin = Run(" " * indent, palette.base)
+    coloured = _coloured(rows, file, palette)
     lines: list[Line] = []
-    for row in rows:
+    for place, row in enumerate(rows):
         if row.sign == "@":
-            lines.append(make_line([margin, Run(look.glyphs.ellipsis, palette.faint)]))
+            lines.append(make_line([margin, Run(look.glyphs.ellipsis, palette.faint)], gutter=indent))
             continue
-        style, strong = _styles(row, look)
+        style, strong = _styles(row, palette)
         number = Run(f"{row.number:>{digits}} ", palette.faint)
         first = (margin, number, Run(f"{row.sign} ", style))
         rest = (margin, Run(" " * (digits + 1), palette.faint), Run("  ", style))
-        runs, place = [], 0
-        for start, end in row.changed:
-            runs += [Run(row.text[place:start], style), Run(row.text[start:end], strong)]
-            place = end
-        runs.append(Run(row.text[place:], style))
-        lines.extend(wrap(runs, width, first=first, rest=rest))
+        runs = list(_marked(coloured.get(place) or [Run(row.text, style)], row.changed, style, strong))
+        lines += (_grounded(line, width, row, style) for line in wrap(runs, width, first=first, rest=rest))
     return lines
 
 
-def _styles(row: Row, look: Look) -> tuple[Style, Style]:
-    palette = look.palette
+def _grounded(line: Line, width: int, row: Row, style: Style) -> Line:
+    """A changed line has its ground up to the edge, as far as there is a ground."""
+    if row.sign == " " or line.width >= width or _has_no_ground(style):
+        return line
+    return line._replace(segments=(*line.segments, Segment(" " * (width - line.width), style)), width=width)
+
+
+def _marked(runs: Sequence[Run], changed: Sequence[tuple[int, int]], style: Style, strong: Style) -> Iterator[Run]:
+    """These runs on the ground of their line, those characters on a stronger one."""
+    edges = sorted({edge for span in changed for edge in span})
+    start = 0
+    for text, ink in runs:
+        cuts = [0, *(edge - start for edge in edges if 0 < edge - start < len(text)), len(text)]
+        for left, right in pairwise(cuts):
+            inside = any(begin <= start + left < end for begin, end in changed)
+            # On the stronger ground the colours of a language would be hard to read.
+            yield Run(text[left:right], strong if inside else ink)
+        start += len(text)
+
+
+def _coloured(rows: Sequence[Row], file: str, palette: Palette) -> dict[int, list[Run]]:
+    """The rows as source code, each side of the diff read as a whole. Nothing where the language is not known, or where
+    the terminal's own colours already tell what was added.
+    """
+    language = language_of(file)
+    if not language or _has_no_ground(palette.added):
+        return {}
+    found: dict[int, list[Run]] = {}
+    for signs in (" -", " +"):
+        places = [place for place, row in enumerate(rows) if row.sign in signs]
+        lines = highlight("\n".join(rows[place].text for place in places), language, palette)
+        if len(lines) == len(places):
+            for place, runs in zip(places, lines, strict=True):
+                if runs and "".join(run.text for run in runs) == rows[place].text:
+                    found[place] = _on_its_ground(runs, rows[place], palette)
+    return found
+
+
+def _on_its_ground(runs: Sequence[Run], row: Row, palette: Palette) -> list[Run]:
+    """Highlighted runs on the ground of their row; what has no colour of its own takes the row's."""
+    style = _styles(row, palette)[0]
+    ground = Style(bgcolor=style.bgcolor)
+    return [Run(text, style if ink is palette.code else ink + ground) for text, ink in runs]
+
+
+def _has_no_ground(style: Style) -> bool:
+    return style.bgcolor is None or style.bgcolor.is_default
+
+
+def _styles(row: Row, palette: Palette) -> tuple[Style, Style]:
     if row.sign == "+":
         return palette.added, palette.added_word
     if row.sign == "-":
@@ -144,6 +267,8 @@ def _changed_words(text: str, other: str) -> tuple[tuple[int, int], ...]:
     """Where whole words of `text` are not those of `other`; nothing where most is not."""
     if max(len(text), len(other)) > MAX_COMPARED:
         return ()
+    import difflib
+
     words, others = _WORD.findall(text), _WORD.findall(other)
     starts = [0]
     for word in words:

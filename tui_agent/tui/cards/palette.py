@@ -38,6 +38,7 @@ class Palette:
     removed: Style
     added_word: Style
     removed_word: Style
+    selected: Style
 
     @classmethod
     def from_theme(cls, variables: Mapping[str, str]) -> "Palette":
@@ -80,6 +81,7 @@ class Palette:
             removed=on(foreground, behind=_blend(background, error, 0.14)),
             added_word=on(foreground, behind=_blend(background, success, 0.34)),
             removed_word=on(foreground, behind=_blend(background, error, 0.34)),
+            selected=on(foreground, behind=_blend(background, _color(variables, "primary"), 0.4)),
         )
         return palette if background.ansi is None else palette._without_tints(on(success), on(error))
 
@@ -95,6 +97,7 @@ class Palette:
             removed=error,
             added_word=success + strong,
             removed_word=error + strong,
+            selected=Style(reverse=True),
         )
 
 

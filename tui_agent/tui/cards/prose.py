@@ -1,17 +1,64 @@
 """The model's answer: Markdown chunks, of which only the open ones change while it streams."""
 
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Final, assert_never
 
 from rich.segment import Segment
+from typing_extensions import override
 
+from tui_agent.tui.cards.base import Block, StreamedText
 from tui_agent.tui.cards.chunks import Chunk, ChunkScanner, Kind
 from tui_agent.tui.cards.code import paint_code
 from tui_agent.tui.cards.lines import GUTTER, Line, Run, blank_line, wrap
 from tui_agent.tui.cards.markdown import paint_markdown
 from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.cards.sections import Section
+from tui_agent.tui.cards.sections import Section, estimate_lines
 
-_QUIET_INDENT = 2
+_QUIET_INDENT: Final = 2
+_FENCE: Final = re.compile(
+    r"^ *(?:[-*+>]\s+|\d{1,9}[.)]\s+)?(?P<mark>`{3,}|~{3,})[^\n`]*\n"
+    r"(?P<code>.*?)(?:^[ >]*(?P=mark)[`~]*[ ]*$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ProseBlock(Block):
+    """The model's answer, Markdown; `streaming` until it is whole."""
+
+    content: StreamedText
+    streaming: bool = False
+
+    @property
+    def text(self) -> str:
+        """The Markdown source so far."""
+        return str(self.content)
+
+    @property
+    @override
+    def plain_text(self) -> str:
+        return self.text
+
+    @property
+    @override
+    def code(self) -> list[str]:
+        return fenced_code(self.text)
+
+    @override
+    def sections(self) -> list[Section]:
+        return ProseSections().update(self.text)
+
+    @override
+    def divider(self) -> Callable[[], list[Section]]:
+        growing = ProseSections()
+        return lambda: growing.update(self.text)
+
+    @override
+    def estimate(self, width: int, *, collapsed: bool) -> int:
+        return estimate_lines(len(self.text), self.text.count("\n"), width)
 
 
 class ProseSections:
@@ -59,4 +106,17 @@ def _draw(chunk: Chunk, quiet: bool, width: int, look: Look) -> list[Line]:
             lines += wrap([Run(chunk.text, look.palette.base)], width, first=before, rest=before)
             if chunk.joined:
                 lines[-1] = lines[-1]._replace(ending="")
+        case _:
+            assert_never(chunk.kind)
     return lines
+
+
+def fenced_code(text: str) -> list[str]:
+    """The code of each fence in a Markdown text, without the fences; an open one counts to the end."""
+    return [_outdented(found["code"].removesuffix("\n")) for found in _FENCE.finditer(text)]
+
+
+def _outdented(code: str) -> str:
+    lines = code.split("\n")
+    indent = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
+    return "\n".join(line[indent:] for line in lines)

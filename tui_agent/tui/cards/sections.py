@@ -87,6 +87,24 @@ def pieces(text: str) -> list[tuple[list[str], bool]]:
     return found
 
 
+def muted(look: Look) -> Style:
+    """The style of text that is there to be read on demand."""
+    return look.palette.muted
+
+
+def faint(look: Look) -> Style:
+    """The style of what is beside the point."""
+    return look.palette.faint
+
+
+def draw_hint(hint: str, indent: int, width: int, look: Look) -> list[Line]:
+    """What to do next, behind an arrow."""
+    palette = look.palette
+    margin = Run(" " * indent, palette.base)
+    arrow = Run(f"{look.glyphs.arrow} ", palette.accent)
+    return wrap([Run(hint, palette.base)], width, first=(margin, arrow), rest=(margin, Run("  ", palette.base)))
+
+
 def _draw_text(
     lines: Sequence[str],
     style: Callable[[Look], Style],

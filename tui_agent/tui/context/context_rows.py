@@ -21,7 +21,7 @@ from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.context.context_drawing import Bar, bar_line, category_sign, course_lines, ticks_line
 from tui_agent.tui.dialogs.row_list import Row, Rows
-from tui_agent.tui.pane.transcript import compact_count
+from tui_agent.tui.wording import compact_count
 
 LAYERS: Final = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}
 STEP_NAMES: Final[dict[str, str]] = {

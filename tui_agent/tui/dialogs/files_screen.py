@@ -16,7 +16,7 @@ from tui_agent.agent.file_texts import DOES, plan_title
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.files.put_back import FileStep, PutBack
 from tui_agent.tui.app.theme import Glyphs
-from tui_agent.tui.cards.diffs import read_diff
+from tui_agent.tui.cards.diffs import DiffLines
 from tui_agent.tui.cards.lines import Line, Run, breaks, make_line
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.dialogs.dialog import Dialog
@@ -39,10 +39,20 @@ _STAY: Final = "o lets what somebody else changed stay"
 
 
 class Piece(NamedTuple):
-    """A line of text, in the style that a `Palette` has under this name."""
+    """A line of text, in the style that a `Palette` has under this name; or a diff."""
 
     text: str
     style: str = "base"
+    diff: DiffLines | None = None
+
+    def rows(self, width: int) -> Iterator[Row]:
+        """It as rows of a list."""
+        if self.diff is not None:
+            yield from (Row(draw) for _, draw in self.diff.broken(width))
+            return
+        line = displayed(clean(self.text)[:MAX_LINE])
+        for start, end, _ in breaks(line, width):
+            yield Row(partial(_draw_piece, line[start:end], self.style))
 
 
 class Shown(NamedTuple):
@@ -129,10 +139,9 @@ class FilesScreen(Dialog[str | None]):
             return
         self._drawn = width, self._overwrite
         rows = [
-            Row(partial(_draw_piece, line[start:end], piece.style))
+            row
             for piece in (self._shown.overwriting if self._overwrite else self._shown.leaving)
-            for line in (displayed(clean(piece.text)[:MAX_LINE]),)
-            for start, end, _ in breaks(line, width)
+            for row in piece.rows(width)
         ]
         self._rows.show(rows)
         height = self.app.size.height
@@ -165,15 +174,15 @@ def _diffs(steps: Sequence[FileStep]) -> Iterator[Piece]:
         yield Piece(f"{step.name}: {DOES[step.does]}{theirs}", "accent")
         if shown >= MAX_ROWS:
             continue
-        rows = read_diff(step.diff)
-        if not rows:
+        diff = DiffLines(clean(step.diff), at_most=MAX_ROWS - shown)
+        if diff.rows:
+            yield Piece("", diff=diff)
+        else:
             yield from (Piece(f"  {line}", "muted") for line in step.diff.split("\n")[2:])
-        for row in rows[: max(0, MAX_ROWS - shown)]:
-            style = {"+": "added", "-": "removed"}.get(row.sign, "muted")
-            yield Piece(f"{row.number or '':>5} {row.sign if row.sign != '@' else ' '} {row.text}", style)
-        if shown + len(rows) > MAX_ROWS:
+        shown += len(diff.rows)
+        if diff.cut:
             yield Piece("  the other diffs are not shown: there are too many", "muted")
-        shown += len(rows)
+            shown = MAX_ROWS
 
 
 def _draw_piece(text: str, style: str, width: int, look: Look) -> Line:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_agent.text import money_text, one_line
 from tui_agent.tui.dialogs.pickers import Option
-from tui_agent.tui.pane.transcript import compact_count
-from tui_agent.tui.wording import age, size
+from tui_agent.tui.wording import age, compact_count, size
 
 if TYPE_CHECKING:
     from tui_agent.models.base import LocalModels, ModelProfile

@@ -20,10 +20,10 @@ from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
-from tui_agent.tui.cards.diffs import read_diff
+from tui_agent.tui.cards.diffs import DiffLines
 from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.dialogs.row_list import Draw, Row, RowList
 
 QUIET_S: Final = 0.3
 """Seconds without a key press before the question takes the keyboard."""
@@ -64,15 +64,15 @@ _OUTSIDE_CHOICES: Final = (
 )
 _NO_RULE: Final = "Yes, always (not for this one)"
 
-Kind = Literal["command", "text", "added", "removed", "context", "rule"]
+Kind = Literal["command", "text", "rule"]
 
 
 class Shown(NamedTuple):
-    """A line of what is asked about, as it is painted: `number` stands in front of it."""
+    """A line of what is asked about, `indent` cells in."""
 
     text: str
     kind: Kind
-    number: str = ""
+    indent: int = 0
 
 
 class PermissionPanel(Vertical, can_focus=True):
@@ -111,7 +111,8 @@ class PermissionPanel(Vertical, can_focus=True):
         self._rules: tuple[str, ...] = ()
         self._outside = False
         self._lines: tuple[Shown, ...] = ()
-        self._broken: list[tuple[Shown, str]] = []
+        self._diff: DiffLines | None = None
+        self._broken: list[tuple[str, Draw]] = []
         self._of_call = 0
         self._width = 0
         self._seen = 0
@@ -139,7 +140,7 @@ class PermissionPanel(Vertical, can_focus=True):
     @property
     def preview(self) -> str:
         """All of what is asked about, as it is painted."""
-        return "\n".join(text for _, text in self._broken)
+        return "\n".join(text for text, _ in self._broken)
 
     @property
     def hidden(self) -> int:
@@ -149,8 +150,9 @@ class PermissionPanel(Vertical, can_focus=True):
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         """Show the question and wait for the answer. Cancelling it takes the question away."""
         async with self._one_at_a_time:
-            lines = await asyncio.to_thread(_lines_of, question)
+            lines, diff = await asyncio.to_thread(_lines_of, question, from_change=self._low)
             self._answer = asyncio.get_running_loop().create_future()
+            self._diff = diff
             self._show(question, lines)
             try:
                 return await self._answer
@@ -295,7 +297,7 @@ class PermissionPanel(Vertical, can_focus=True):
             return self._title
         if self._of_call < 2 and not self._tiny_first:
             return fit(self._brief, self._label_width() + 1)
-        return f"{self._tiny_first + 1}/{len(self._broken)} {self._broken[self._tiny_first][1]}"
+        return f"{self._tiny_first + 1}/{len(self._broken)} {self._broken[self._tiny_first][0]}"
 
     @property
     def _low(self) -> bool:
@@ -307,16 +309,18 @@ class PermissionPanel(Vertical, can_focus=True):
 
     def _break_lines(self) -> None:
         """Break what is asked about into lines that fit; what was in view before has to be seen once more."""
-        counted = len(str(len(self._lines))) * 2 + 2 if self._tiny else 0
+        lines = len(self._lines) + (len(self._diff.rows) if self._diff is not None else 0)
+        counted = len(str(lines)) * 2 + 2 if self._tiny else 0
         width = max(10, self._label_width() + 1 - counted) if self._tiny else self._label_width()
         if width == self._width:
             return
         self._width, self._seen = width, 0
-        self._broken = [broken for line in self._lines for broken in _broken(line, width)]
+        self._broken = self._diff.broken(width) if self._diff is not None else []
+        self._broken += [broken for line in self._lines for broken in _broken(line, width)]
         self._of_call = len(self._broken)
         if not self._rules_fit():
             self._broken += [broken for line in _rule_lines(self._rules) for broken in _broken(line, width)]
-        self._rows.show([Row(partial(_draw, line, text)) for line, text in self._broken])
+        self._rows.show([Row(draw) for _, draw in self._broken])
 
     def _bound_preview(self) -> None:
         screen = self.app.size.height
@@ -388,44 +392,29 @@ def _wrapped(text: str, width: int) -> list[str]:
     return wrap(text, width, break_on_hyphens=False) or [""]
 
 
-def _lines_of(question: PermissionQuestion) -> tuple[Shown, ...]:
-    """All lines of what is asked about, however many."""
+def _lines_of(question: PermissionQuestion, *, from_change: bool) -> tuple[tuple[Shown, ...], DiffLines | None]:
+    """All lines of what is asked about, however many. `from_change`: there may be room for three lines only."""
     preview = question.preview
     if preview.diff:
-        return tuple(_lines_of_diff(preview.diff))
+        return (), DiffLines(clean(preview.diff), from_change=from_change)
     kind: Kind = "command" if preview.command else "text"
     text = preview.command or preview.text or question.arguments
-    return tuple(Shown(displayed(line), kind) for line in clean(text).rstrip("\n").split("\n"))
-
-
-def _lines_of_diff(text: str) -> Iterator[Shown]:
-    """A diff from the first changed line on, and the line before it: there may be room for three lines only. What it
-    leaves out in front is not changed.
-    """
-    rows = read_diff(clean(text))
-    changed = next((place for place, row in enumerate(rows) if row.sign in "+-"), 0)
-    shown = rows[max(0, changed - 1) :]
-    digits = max((len(str(row.number)) for row in shown), default=1)
-    kinds: dict[str, Kind] = {"+": "added", "-": "removed"}
-    for row in shown:
-        line = displayed(f"{row.sign} {row.text}") if row.number else "…"
-        yield Shown(line, kinds.get(row.sign, "context"), f"{row.number or '':>{digits}} ")
+    return tuple(Shown(displayed(line), kind) for line in clean(text).rstrip("\n").split("\n")), None
 
 
 def _rule_lines(rules: tuple[str, ...]) -> tuple[Shown, ...]:
     if not rules:
         return ()
-    return (Shown("", "text"), Shown("“Always” would allow:", "text"), *(Shown(rule, "rule", "  ") for rule in rules))
+    return (Shown("", "text"), Shown("“Always” would allow:", "text"), *(Shown(rule, "rule", 2) for rule in rules))
 
 
-def _broken(line: Shown, width: int) -> Iterator[tuple[Shown, str]]:
-    for start, end, _ in breaks(line.text, max(1, width - len(line.number))):
-        number = line.number if not start else " " * len(line.number)
-        yield line._replace(number=number), f"{number}{line.text[start:end]}"
+def _broken(line: Shown, width: int) -> Iterator[tuple[str, Draw]]:
+    for start, end, _ in breaks(line.text, max(1, width - line.indent)):
+        text = f"{' ' * line.indent}{line.text[start:end]}"
+        yield text, partial(_draw, line.kind, text)
 
 
-def _draw(line: Shown, text: str, width: int, look: Look) -> Line:
+def _draw(kind: Kind, text: str, width: int, look: Look) -> Line:
     palette = look.palette
-    styles = {"added": palette.added, "removed": palette.removed, "command": palette.base, "rule": palette.strong}
-    size = len(line.number)
-    return make_line([Run(text[:size], palette.faint), Run(text[size:] or " ", styles.get(line.kind, palette.muted))])
+    styles = {"command": palette.base, "text": palette.muted, "rule": palette.strong}
+    return make_line([Run(text or " ", styles[kind])])

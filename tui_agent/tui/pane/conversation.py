@@ -1,25 +1,34 @@
-"""The conversation pane: what keys and the mouse do with a transcript on the screen."""
+"""The conversation pane: what keys and the mouse do with a transcript on the screen, and what it shows over its lines:
+hits of a search, spinners of running calls, how much is new below, and what can be done with a message of the user's.
+"""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from time import monotonic
+from typing import ClassVar, Final
 
+from rich.cells import cell_len
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.binding import BindingType
-from textual.geometry import Offset
+from textual.geometry import Offset, Region
 from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.timer import Timer
 from typing_extensions import override
 
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.app.theme import UNICODE, Glyphs
-from tui_agent.tui.cards.blocks import BoundaryBlock
-from tui_agent.tui.pane.pane_extras import PaneExtras
-from tui_agent.tui.pane.selecting import encode_line, selected_text
-from tui_agent.tui.pane.transcript import Transcript, can_open, message_number, plain_text
+from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
+from tui_agent.tui.cards.blocks import Block, BoundaryBlock
+from tui_agent.tui.pane.overlays import SPIN_S, SPINNER, SPINNER_ASCII, with_hint, with_label, with_spinner
+from tui_agent.tui.pane.search import Search, Typed, with_words
+from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.transcript_view import TranscriptView
-from tui_agent.tui.pane.viewport import Follower, Row
+from tui_agent.tui.pane.viewport import Follower, Row, encode_line, selected_text
+
+_COUNT_S: Final = 0.001
+"""Seconds between two slices of counting hits: time for keys."""
 
 
 class ConversationPane(TranscriptView, inherit_bindings=False):
@@ -59,19 +68,27 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     def __init__(self, transcript: Transcript, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:  # noqa: A002
         super().__init__(transcript, glyphs=glyphs, id=id)
-        self._extras = PaneExtras(self)
+        self._search = Search()
+        self._spinner: Timer | None = None
+        self._counting: Timer | None = None
+        self._left_at: tuple[int, int] | None = None
+        self._label = ""
+        self._leads_to_end = False
+        self._hint_at: int | None = None
+        self._copied = (0, -1)
 
     @property
     def spinning(self) -> bool:
         """Whether a running call is in view."""
-        return self._extras.spinning
+        return self._spinner is not None
 
     # What the app asks for
 
     @override
     def show(self, shown: Transcript | Follower) -> None:
         """Show another transcript from its end."""
-        self._extras.forget()
+        self._left_at = None
+        self._leave_search()
         super().show(shown)
 
     def toggle_all(self) -> None:
@@ -110,7 +127,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     def action_copy_block(self) -> None:
         """Copy the selection, or else the whole block under the cursor."""
-        text = self.screen.get_selected_text() or (plain_text(self.cursor_block) if self.cursor_block else "")
+        text = self.screen.get_selected_text() or (self.cursor_block.plain_text if self.cursor_block else "")
         if text:
             self.app.copy_to_clipboard(text)
             self.post_message(self.Copied(text))
@@ -123,28 +140,35 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     def action_rewind(self) -> None:
         """Go on before the message of the user under the cursor."""
-        if seq := message_number(self.cursor_block):
+        if self.cursor_block is not None and (seq := self.cursor_block.message):
             self.post_message(self.RewindAsked(seq))
 
     def action_fork(self) -> None:
         """Go on after the message of the user under the cursor, in another branch."""
-        if seq := message_number(self.cursor_block):
+        if self.cursor_block is not None and (seq := self.cursor_block.message):
             self.post_message(self.ForkAsked(seq))
 
     def action_copy_code(self) -> None:
         """Copy the code in the block under the cursor; pressed again, the next piece of it."""
-        code, what = self._extras.next_code(self.cursor_block)
+        code, what = self._next_code(self.cursor_block)
         if code:
             self.app.copy_to_clipboard(code)
             self.post_message(self.Copied(code, what))
 
     def action_search(self) -> None:
         """Search in the conversation."""
-        self._extras.begin_search()
+        rows = self._view.rows
+        self._search.begin(rows[0].position if rows else None)
+        self._keep_free(1)
 
     def action_search_next(self, forward: bool) -> None:
         """Go to the next or the previous line with the words."""
-        self._extras.search_next(forward=forward)
+        if not self._search.words or not len(self.transcript):
+            return
+        place = self._search.next(self._view, forward=forward)
+        if place is not None:
+            self.go_to(place)
+        self._search_changed()
 
     def action_page(self, direction: int) -> None:
         """Scroll by a screen, less two lines to keep the place."""
@@ -197,7 +221,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         if event.chain > 1 or self.text_selection is not None:
             return
         offset = event.get_content_offset(self)
-        if offset is not None and self._extras.on_pill(offset):
+        if offset is not None and self._on_label(offset):
             self.action_tail()
             return
         if offset is None or offset.y >= len(self._viewport.rows):
@@ -206,12 +230,12 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         index = row.position.block
         self._set_cursor(index)
         block = self.transcript.blocks[index]
-        if can_open(block) and (row.line.header or (block.collapsed and row.line.gutter > 1)):
+        if block.can_open and (row.line.header or (block.collapsed and row.line.gutter > 1)):
             self.toggle_block(index)
 
     @override
     async def _on_key(self, event: events.Key) -> None:
-        if self._extras.take_key(event):
+        if self._take_for_search(event):
             event.stop()
             event.prevent_default()
 
@@ -221,13 +245,13 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     def on_blur(self) -> None:
         """The block cursor goes, and so does a search."""
-        self._extras.leave_search()
+        self._leave_search()
         self._refresh_block(self._cursor)
 
     @override
     def watch_has_focus(self, _has_focus: bool) -> None:
         super().watch_has_focus(_has_focus)
-        self._extras.cursor_moved()
+        self._show_label()
 
     # Selection
 
@@ -245,18 +269,173 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
     @override
     def _set_cursor(self, index: int) -> None:
         super()._set_cursor(index)
-        self._extras.cursor_moved()
+        self._show_label()
+
+    # Search
+
+    def _take_for_search(self, event: events.Key) -> bool:
+        """Whether a key belongs to the search."""
+        if not self._search.typing:
+            if event.key == "escape" and self._search.words:
+                self._leave_search()
+                return True
+            return False
+        if event.character is None and event.key not in ("escape", "enter", "backspace"):
+            return False
+        match self._search.take(event):
+            case Typed.LEFT:
+                self._leave_search()
+            case Typed.DONE:
+                pass
+            case Typed.CHANGED if len(self.transcript):
+                place = self._search.first(self._view)
+                if place is not None:
+                    self.go_to(place)
+        self._search_changed()
+        return True
+
+    def _search_changed(self) -> None:
+        """Other hits, or another of them; what is not counted yet is counted between keys."""
+        if self._counting is not None:
+            self._counting.stop()
+            self._counting = None
+        if self._search.count(self.transcript):
+            self._counting = self.set_timer(_COUNT_S, self._search_changed)
+            self._refresh_row(self._viewport.height)
+            return
+        self.refresh()
+
+    def _leave_search(self) -> None:
+        self._search.leave()
+        self._keep_free(0)
+
+    # Code
+
+    def _next_code(self, block: Block | None) -> tuple[str, str]:
+        """The code of a block to copy now, and which piece of it that is; the block itself where it is all code."""
+        code = block.code if block is not None else []
+        if block is None or not code:
+            return "", ""
+        last_block, last = self._copied
+        number = (last + 1) % len(code) if last_block == block.id else 0
+        self._copied = (block.id, number)
+        return code[number], f"code {number + 1} of {len(code)}" if len(code) > 1 else "code"
 
     # What stands over the lines
 
     @override
     def _decorated(self, row: Row) -> Sequence[Segment]:
-        return self._extras.decorated(row)
+        segments: Sequence[Segment] = row.line.segments
+        if row.line.header and self._spinner is not None and self._spins(row):
+            frames = SPINNER_ASCII if self.look.glyphs is ASCII else SPINNER
+            segments = with_spinner(segments, self.look.glyphs.running, frames[int(monotonic() / SPIN_S) % len(frames)])
+        if self._search.words:
+            here = row.position == self._search.at
+            style = self.look.palette.accent + Style(reverse=here, underline=not here, bold=True)
+            segments = with_words(segments, row.line.gutter, self._search.words, style)
+        return segments
 
     @override
     def _labelled(self, strip: Strip, y: int) -> Strip:
-        return self._extras.labelled(strip, y)
+        if y == self._hint_at:
+            strip = with_hint(strip, self._message_keys, self.look)
+        if y == self._viewport.height and self._search.active:
+            label = self._search.label(self.look.glyphs)
+            return with_label(strip, label, self.look.palette.inline_code, right=False)
+        if not self._label or y != self._last_row:
+            return strip
+        return with_label(strip, self._label, self.look.palette.inline_code, right=True)
 
     @override
     def _after_show(self) -> None:
-        self._extras.shown()
+        self._remember_the_end()
+        self._run_spinner()
+        self._show_label()
+
+    def _show_label(self) -> None:
+        glyphs = self.look.glyphs
+        label, self._leads_to_end = "", False
+        message_ends = self._end_of_message()
+        hint_at = self._blank_below(message_ends) if message_ends is not None else None
+        if hint_at != self._hint_at:
+            for row in (self._hint_at, hint_at):
+                if row is not None:
+                    self._refresh_row(row)
+            self._hint_at = hint_at
+        if count := self._new_lines():
+            label, self._leads_to_end = f" {count:,} new line{'s' if count > 1 else ''} {glyphs.dot} End ", True
+        elif message_ends is not None and hint_at is None:
+            label = f" {self._message_keys} "
+        if label != self._label:
+            self._label = label
+            self._refresh_row(self._last_row)
+
+    @property
+    def _last_row(self) -> int:
+        return max(0, self._viewport.height - 1)
+
+    def _refresh_row(self, row: int) -> None:
+        self.refresh(Region(0, row, self.size.width, 1))
+
+    # What is new below
+
+    def _on_label(self, offset: Offset) -> bool:
+        """Whether a place on the pane is on the label that leads to the end."""
+        if not self._label or not self._leads_to_end or offset.y != self._last_row:
+            return False
+        return offset.x >= self.size.width - cell_len(self._label)
+
+    def _remember_the_end(self) -> None:
+        if self.following or not len(self.transcript):
+            self._left_at = None
+        elif self._left_at is None:
+            last = len(self.transcript) - 1
+            self._left_at = (last, self._viewport.heights[last])
+
+    def _new_lines(self) -> int:
+        heights = self._viewport.heights
+        if self._left_at is None or self._left_at[0] >= len(heights):
+            return 0
+        index, height = self._left_at
+        return max(0, heights.total - heights.start_of(index) - height)
+
+    # What can be done with a message
+
+    @property
+    def _message_keys(self) -> str:
+        return f"r rewinds to before it {self.look.glyphs.dot} f forks after it"
+
+    def _end_of_message(self) -> int | None:
+        """The last row of the user's message under the block cursor; None: there is none in view."""
+        block = self.cursor_block
+        if block is None or not self.has_focus or not block.message:
+            return None
+        rows = enumerate(self._viewport.rows)
+        return max((number for number, row in rows if row.position.block == block.index), default=None)
+
+    def _blank_below(self, row: int) -> int | None:
+        """The row below this one, where it is in view and nothing stands on it."""
+        rows, below = self._viewport.rows, row + 1
+        blank = below >= len(rows) or not rows[below].line.text.strip()
+        return below if blank and below <= self._last_row else None
+
+    # Spinners
+
+    def _spins(self, row: Row) -> bool:
+        return row.position.block < len(self.transcript) and self.transcript.blocks[row.position.block].spins
+
+    def _run_spinner(self) -> None:
+        """A timer runs only while a running call is in view."""
+        spins = self.app.animation_level != "none" and any(
+            row.line.header and self._spins(row) for row in self._viewport.rows
+        )
+        if spins and self._spinner is None:
+            self._spinner = self.set_interval(SPIN_S, self._spin)
+        elif not spins and self._spinner is not None:
+            self._spinner.stop()
+            self._spinner = None
+
+    def _spin(self) -> None:
+        for number, row in enumerate(self._viewport.rows):
+            if row.line.header and self._spins(row):
+                self._refresh_row(number)

@@ -1,6 +1,5 @@
 """The data of the conversation pane: an ordered list of blocks, and every way it changes."""
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,9 +19,12 @@ from tui_agent.tui.cards.blocks import (
     ReasoningBlock,
     ResultSize,
     StreamedText,
+    SubtaskBlock,
+    TodoBlock,
     ToolBlock,
     ToolState,
     UserBlock,
+    block_for,
 )
 
 if TYPE_CHECKING:
@@ -42,15 +44,6 @@ class _Place(TypedDict):
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """One search hit: characters `start` to `end` of the plain text of a block."""
-
-    block_id: int
-    start: int
-    end: int
-
-
 @dataclass(slots=True)
 class Transcript:
     """Blocks in the order they are shown. It alone changes them, and tells one listener about each change."""
@@ -60,9 +53,8 @@ class Transcript:
     _by_call: dict[str, ToolBlock] = field(default_factory=dict)
     _next_id: int = 1
     _listener: Listener | None = None
-    _opened: Callable[[ToolBlock], None] | None = None
-    _told: list[ToolBlock] = field(default_factory=list)
-    _is_told: Callable[[str], bool] = field(default=lambda _: False)
+    _opened: Callable[[SubtaskBlock], None] | None = None
+    _subtasks: list[SubtaskBlock] = field(default_factory=list)
 
     def listen(self, listener: Listener | None) -> None:
         """Give every later change to `listener`; there is one listener at a time."""
@@ -73,11 +65,10 @@ class Transcript:
         """Whether cards stand open."""
         return self.folding.open
 
-    def when_opened(self, told: Callable[[ToolBlock], None], about: Callable[[str], bool]) -> None:
-        """Tell `told` of each card of a tool that `about` says yes to, when it is opened or where it stands open."""
-        self._opened, self._is_told = told, about
-        self._told = [block for block in self.blocks if isinstance(block, ToolBlock) and about(block.name)]
-        for block in self._told:
+    def when_opened(self, told: Callable[[SubtaskBlock], None]) -> None:
+        """Tell `told` of each subtask's card when it is opened, or where it stands open."""
+        self._opened = told
+        for block in self._subtasks:
             self._tell_opened(block)
 
     def successor(self) -> "Transcript":
@@ -89,7 +80,7 @@ class Transcript:
         for block in blocks:
             block.id, block.index = self._next_id, len(self.blocks)
             if isinstance(block, ToolBlock):
-                self._by_call[block.call_id] = block
+                self._keep_call(block)
             self._append(block)
 
     def __len__(self) -> int:
@@ -162,20 +153,20 @@ class Transcript:
         depth: int = 0,
     ) -> ToolBlock:
         """Append a tool call; its later changes find it by `call_id`."""
-        block = ToolBlock(
+        name = one_line(name, 80)
+        block = block_for(name)(
             **self._place(),
             folding=self.folding,
             call_id=call_id,
-            name=one_line(name, 80),
+            name=name,
             summary=one_line(summary),
             arguments=clean(arguments),
-            todo=tuple(replace(item, text=one_line(item.text)) for item in todo),
             state=state,
             depth=depth,
         )
-        self._by_call[call_id] = block
-        if self._is_told(block.name):
-            self._told.append(block)
+        if isinstance(block, TodoBlock):
+            block.todo = tuple(replace(item, text=one_line(item.text)) for item in todo)
+        self._keep_call(block)
         return self._append(block)
 
     def tool(self, call_id: str) -> ToolBlock | None:
@@ -197,7 +188,7 @@ class Transcript:
         block.tail = clean(tail)
         self._changed(block)
 
-    def show_steps(self, block: ToolBlock, steps: str) -> None:
+    def show_steps(self, block: SubtaskBlock, steps: str) -> None:
         """Show where a subtask stands, and its calls."""
         block.steps = clean(steps)
         self._changed(block)
@@ -216,7 +207,7 @@ class Transcript:
         """Give a call its result. Without `size` the lines and bytes of `result` are counted."""
         block.state = state
         block.result = clean(result)
-        block.size = size or _size_of(block.result)
+        block.size = size or ResultSize.of(block.result)
         block.diff = clean(diff) or block.diff
         block.note = one_line(note)
         block.seconds = seconds
@@ -269,7 +260,7 @@ class Transcript:
         """Forget every block."""
         self.blocks.clear()
         self._by_call.clear()
-        self._told.clear()
+        self._subtasks.clear()
         self._notify(None)
 
     def truncate(self, count: int) -> None:
@@ -278,33 +269,37 @@ class Transcript:
             if isinstance(block, ToolBlock):
                 self._by_call.pop(block.call_id, None)
         del self.blocks[count:]
-        self._told = [block for block in self._told if block.index < count]
+        self._subtasks = [block for block in self._subtasks if block.index < count]
         self._notify(None)
 
     # Cards
 
     def toggle(self, block: Block) -> bool:
         """Open a collapsed card or collapse an open one. False when the block has nothing to open."""
-        if not isinstance(block, Card) or not can_open(block):
+        if not isinstance(block, Card) or not block.can_open:
             return False
         block.toggle()
         self._changed(block)
-        self._tell_opened(block)
+        if isinstance(block, SubtaskBlock):
+            self._tell_opened(block)
         return True
 
     def toggle_all(self) -> bool:
         """Open every card, or collapse every card when they were opened; returns whether they are open now."""
         self.folding.open = not self.folding.open
         self.folding.round += 1
-        for block in self._told:
+        for block in self._subtasks:
             self._tell_opened(block)
         self._notify(ALL_CARDS)
         return self.cards_open
 
-    def _tell_opened(self, block: Block) -> None:
-        if self._opened is None or not isinstance(block, ToolBlock):
-            return
-        if not block.collapsed and self._is_told(block.name):
+    def _keep_call(self, block: ToolBlock) -> None:
+        self._by_call[block.call_id] = block
+        if isinstance(block, SubtaskBlock):
+            self._subtasks.append(block)
+
+    def _tell_opened(self, block: SubtaskBlock) -> None:
+        if self._opened is not None and not block.collapsed:
             self._opened(block)
 
     # Finding
@@ -330,7 +325,7 @@ class Transcript:
         """The oldest block of what the user said in a message after number `seq`."""
         found: Block | None = None
         for block in reversed(self.blocks):
-            number = message_number(block)
+            number = block.message
             if number > seq:
                 found = block
             elif number:
@@ -339,20 +334,7 @@ class Transcript:
 
     def said_up_to(self, seq: int) -> Block | None:
         """The newest block of what the user said up to message number `seq`."""
-        return next((block for block in reversed(self.blocks) if 0 < message_number(block) <= seq), None)
-
-    def search(self, words: str, *, limit: int = 1000) -> list[Match]:
-        """Where `words` occur, letter case ignored, oldest first; at most `limit` places."""
-        if not words:
-            return []
-        pattern = re.compile(re.escape(words), re.IGNORECASE)
-        matches: list[Match] = []
-        for block in self.blocks:
-            for found in pattern.finditer(plain_text(block)):
-                matches.append(Match(block.id, found.start(), found.end()))
-                if len(matches) >= limit:
-                    return matches
-        return matches
+        return next((block for block in reversed(self.blocks) if 0 < block.message <= seq), None)
 
     def _place(self) -> _Place:
         return {"id": self._next_id, "index": len(self.blocks)}
@@ -370,72 +352,3 @@ class Transcript:
     def _notify(self, index: int | None) -> None:
         if self._listener is not None:
             self._listener(index)
-
-
-def can_open(block: Block) -> bool:
-    """Whether a block is a card with something inside."""
-    match block:
-        case ToolBlock():
-            return True
-        case ReasoningBlock() | BoundaryBlock():
-            return bool(block.text)
-        case _:
-            return False
-
-
-def message_number(block: Block | None) -> int:
-    """The number of the message that the user said in a block; 0: they said nothing there."""
-    return block.seq if isinstance(block, (UserBlock, ToolBlock)) else 0
-
-
-def words_said(block: Block | None) -> str:
-    """What the user said in a block, as they typed it."""
-    if isinstance(block, ToolBlock):
-        return f"!{block.summary}"
-    return block.text if isinstance(block, UserBlock) else ""
-
-
-def plain_text(block: Block) -> str:
-    """The whole text of a block, for copying and searching: Markdown source, complete results."""
-    match block:
-        case UserBlock() | ProseBlock() | ReasoningBlock():
-            return block.text
-        case ToolBlock() if block.todo:
-            items = (item.line for item in block.todo)
-            return "\n".join((block.name, *items, *(part for part in (block.note, block.result) if part)))
-        case ToolBlock():
-            call = f"{block.name} {block.arguments or block.summary}".rstrip()
-            body = block.diff or block.result or block.tail
-            return "\n".join(part for part in (call, block.note, block.steps, body) if part)
-        case NoticeBlock():
-            return "\n".join(part for part in (block.title, block.text, block.hint) if part)
-        case BoundaryBlock():
-            return "\n".join(part for part in (boundary_label(block), block.text) if part)
-        case _:
-            return ""
-
-
-def boundary_label(block: BoundaryBlock, *, arrow: str = "→", dot: str = "·") -> str:
-    """A context step in one line: what, tokens before and after, why."""
-    parts = [block.kind]
-    if block.before is not None and block.after is not None:
-        parts.append(f"{compact_count(block.before)} {arrow} {compact_count(block.after)} tokens")
-    if block.undone:
-        parts.append("undone")
-    if block.reason:
-        parts.append(block.reason)
-    return f" {dot} ".join(parts)
-
-
-def compact_count(count: int) -> str:
-    """A count in at most five characters: 950, 1.2k, 84k, 1.3M."""
-    if count < 1000:
-        return str(count)
-    if count < 999_500:
-        return f"{count / 1000:.1f}k" if count < 9_950 else f"{count / 1000:.0f}k"
-    return f"{count / 1_000_000:.1f}M"
-
-
-def _size_of(result: str) -> ResultSize:
-    lines = result.count("\n") + (not result.endswith("\n") if result else 0)
-    return ResultSize(lines=lines, bytes=len(result.encode()))

@@ -17,13 +17,12 @@ from textual.widget import Widget
 from typing_extensions import override
 
 from tui_agent.tui.app.theme import UNICODE, Glyphs
-from tui_agent.tui.cards.blocks import Block
+from tui_agent.tui.cards.base import Block
 from tui_agent.tui.cards.lines import Line
 from tui_agent.tui.cards.palette import Look, Palette
-from tui_agent.tui.pane.decorating import with_cursor
-from tui_agent.tui.pane.selecting import encode_line, with_selection
+from tui_agent.tui.pane.overlays import with_cursor, with_selection
 from tui_agent.tui.pane.transcript import Transcript
-from tui_agent.tui.pane.viewport import Follower, Position, Row, Viewport
+from tui_agent.tui.pane.viewport import Follower, Position, Row, Viewport, encode_line
 
 MAX_MEASURE: Final = 112
 """Cells of the column of text at most: longer lines are hard to read."""
@@ -58,6 +57,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         self._shown: list[Row] = []
         self._strips: dict[Position, tuple[Line, Strip]] = {}
         self._was_following = True
+        self._kept_free = 0
 
     @property
     def transcript(self) -> Transcript:
@@ -187,8 +187,9 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             return self._labelled(self._plain_strip(viewport.rows[y]), y)
         encoded = encode_line(*position)
         if (selection := self.text_selection) is not None:
-            style = self.screen.get_component_rich_style("screen--selection")
-            segments = with_selection(segments, line.gutter, selection.get_span(encoded), style)
+            segments = with_selection(
+                segments, line.gutter, selection.get_span(encoded), viewport.look.palette.selected
+            )
         if cursor:
             segments = with_cursor(segments, self._glyphs.cursor, viewport.look.palette.accent)
         strip = Strip(segments, line.width).adjust_cell_length(self.size.width, base).apply_offsets(0, encoded)
@@ -252,7 +253,13 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
     def _measure(self) -> tuple[int, int]:
         """Cells of a line and lines in view; one cell of air stays free before the scrollbar."""
         width, height = self.scrollable_content_region.size
-        return max(1, min(width - 1, MAX_MEASURE)), max(1, height)
+        return max(1, min(width - 1, MAX_MEASURE)), max(1, height - self._kept_free)
+
+    def _keep_free(self, lines: int) -> None:
+        """Leave so many lines below the transcript to something else."""
+        if self._kept_free != lines:
+            self._kept_free = lines
+            self.on_resize()
 
     @property
     def _view(self) -> Viewport:

@@ -1,20 +1,25 @@
-"""Which painted lines are in view: scrolling, anchoring and following the tail, without a widget."""
+"""Which painted lines are in view: scrolling, anchoring, following the tail, and what is copied of them. No widget."""
 
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tui_agent.tui.cards.block_painting import BlockPainting
+from textual.selection import Selection
+
+from tui_agent.tui.cards.block_painting import BlockPainting, has_gap
 from tui_agent.tui.cards.lines import Line
 from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.pane.card_heights import CardHeights
-from tui_agent.tui.pane.heights import Heights
+from tui_agent.tui.pane.heights import CardHeights, Heights
 from tui_agent.tui.pane.transcript import ALL_CARDS, Transcript
 
 KEPT_LINES: Final = 2000
 """Painted lines that are kept beside those in view, about 2 kB each."""
 _NEAR_SCREENS: Final = 3
+
+_BITS: Final = 24
+"""Of the three parts of a position that is one number."""
+_MASK: Final = (1 << _BITS) - 1
 
 
 class Position(NamedTuple):
@@ -30,6 +35,20 @@ class Row(NamedTuple):
 
     position: Position
     line: Line
+
+
+def encode_line(block: int, section: int, line: int) -> int:
+    """A position as one number, in the order of the lines.
+
+    Textual remembers the ends of a selection as (character, line). Lines of the pane move as heights are corrected;
+    this number stays valid.
+    """
+    return (block << 2 * _BITS) | (section << _BITS) | line
+
+
+def decode_line(number: int) -> Position:
+    """The position that `encode_line` made a number of."""
+    return Position(number >> 2 * _BITS, number >> _BITS & _MASK, number & _MASK)
 
 
 _START: Final = Position(0, 0, 0)
@@ -395,3 +414,47 @@ class Follower:
             self._changed.add(index)
         if self.told is not None:
             self.told()
+
+
+def selected_text(viewport: Viewport, selection: Selection) -> str:
+    """The selected text without decoration. Lines that were wrapped are whole again.
+
+    A prose block or an open card that lies wholly inside the selection gives its source; the ends give what is seen.
+    """
+    blocks = viewport.transcript.blocks
+    if not blocks:
+        return ""
+    first = decode_line(selection.start.y) if selection.start else Position(0, 0, 0)
+    last = decode_line(selection.end.y) if selection.end else Position(len(blocks) - 1, _MASK, _MASK)
+    text = ""
+    for index in range(first.block, min(last.block, len(blocks) - 1) + 1):
+        block = blocks[index]
+        whole = first.block < index < last.block or (first.block == index and _is_whole(selection, first, last))
+        if whole and not block.collapsed:
+            part = block.plain_text.strip("\n")
+        else:
+            part = _painted_text(viewport, index, selection).strip("\n")
+        if part and text:
+            text += "\n\n" if has_gap(blocks[index - 1], block) else "\n"
+        text += part
+    return text
+
+
+def _is_whole(selection: Selection, first: Position, last: Position) -> bool:
+    starts = selection.start is None or (first.section == first.line == 0 and selection.start.x == 0)
+    return starts and (last.block > first.block or (last.section, last.line) == (_MASK, _MASK))
+
+
+def _painted_text(viewport: Viewport, index: int, selection: Selection) -> str:
+    text = ""
+    painting = viewport.painting(index)
+    for section in range(len(painting.heights)):
+        for number, line in enumerate(viewport.section_lines(index, section)):
+            span = selection.get_span(encode_line(index, section, number))
+            if span is None:
+                continue
+            end = None if span[1] == -1 else max(span[1], line.gutter)
+            taken = line.text[max(span[0], line.gutter) : end]
+            ends_here = end is not None and end < len(line.text)
+            text += taken if ends_here or line.ending == "" else taken.rstrip() + line.ending
+    return text

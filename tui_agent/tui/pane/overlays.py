@@ -1,6 +1,5 @@
 """What is drawn over painted lines of the conversation at the moment they are shown, and never kept."""
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -17,6 +16,7 @@ SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPINNER_ASCII: Final = "-\\|/"
 SPIN_S: Final = 0.12
 """Seconds between two pictures of the spinner."""
+_FAR: Final = 1 << 30
 
 
 def with_cursor(segments: Sequence[Segment], sign: str, style: Style) -> list[Segment]:
@@ -34,29 +34,6 @@ def with_spinner(segments: Sequence[Segment], sign: str, picture: str) -> list[S
             drawn[place] = Segment(picture + segment.text[len(sign) :], segment.style)
             break
     return drawn
-
-
-def with_words(segments: Sequence[Segment], gutter: int, words: str, style: Style) -> Sequence[Segment]:
-    """A line with every place marked where `words` occur, letter case ignored; decoration is never marked."""
-    text = "".join(segment.text for segment in segments)
-    found = [match.span() for match in _pattern(words).finditer(text, gutter)]
-    if not found:
-        return segments
-    edges = {edge for span in found for edge in span}
-    marked: list[Segment] = []
-    start = 0
-    for piece, own, _ in segments:
-        cuts = sorted({0, len(piece), *(edge - start for edge in edges if 0 < edge - start < len(piece))})
-        for left, right in pairwise(cuts):
-            inside = any(begin <= start + left < end for begin, end in found)
-            marked.append(Segment(piece[left:right], (own or Style.null()) + style if inside else own))
-        start += len(piece)
-    return marked
-
-
-def holds(text: str, words: str) -> bool:
-    """Whether `words` occur, letter case ignored."""
-    return _pattern(words).search(text) is not None
 
 
 def with_label(strip: Strip, label: str, style: Style, *, right: bool) -> Strip:
@@ -80,5 +57,21 @@ def with_hint(strip: Strip, hint: str, look: Look) -> Strip:
     return Strip.join([drawn, strip.crop(drawn.cell_length, strip.cell_length)])
 
 
-def _pattern(words: str) -> re.Pattern[str]:
-    return re.compile(re.escape(words), re.IGNORECASE)
+def with_selection(
+    drawn: Sequence[Segment], gutter: int, span: tuple[int, int] | None, style: Style
+) -> Sequence[Segment]:
+    """A line with characters `span` highlighted; the first `gutter` ones are decoration and never are."""
+    if span is None:
+        return drawn
+    start, end = max(span[0], gutter), _FAR if span[1] == -1 else span[1]
+    segments: list[Segment] = []
+    position = 0
+    for segment in drawn:
+        text, own, _ = segment
+        following = position + len(text)
+        cuts = sorted({0, len(text), *(min(max(0, edge - position), len(text)) for edge in (start, end))})
+        for left, right in pairwise(cuts):
+            chosen = start <= position + left < end
+            segments.append(Segment(text[left:right], (own or Style.null()) + style if chosen else own))
+        position = following
+    return segments

@@ -1,0 +1,80 @@
+"""A step of the context manager: a rule across the column that says what left the context."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from rich.cells import cell_len
+from typing_extensions import override
+
+from tui_agent.tui.cards.base import Card
+from tui_agent.tui.cards.lines import GUTTER, Line, Run, fit, make_line
+from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.cards.sections import Section, draw_hint, estimate_lines, muted, text_sections
+from tui_agent.tui.wording import compact_count
+
+_TEXT_INDENT: Final = GUTTER + 2
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class BoundaryBlock(Card):
+    """A step of the context manager: tokens before and after it, and why it was taken.
+
+    seq: what undoes it: the step's entry, or, where `restores`, the result to show whole again; 0: nothing does.
+    text: what opens under it, such as a summary.
+    """
+
+    kind: str
+    seq: int = 0
+    restores: bool = False
+    undone: bool = False
+    before: int | None = None
+    after: int | None = None
+    reason: str = ""
+    text: str = ""
+
+    @property
+    @override
+    def can_open(self) -> bool:
+        return bool(self.text)
+
+    @property
+    @override
+    def plain_text(self) -> str:
+        return "\n".join(part for part in (self.label(), self.text) if part)
+
+    def label(self, *, arrow: str = "→", dot: str = "·") -> str:
+        """The step in one line: what, tokens before and after, why."""
+        parts = [self.kind]
+        if self.before is not None and self.after is not None:
+            parts.append(f"{compact_count(self.before)} {arrow} {compact_count(self.after)} tokens")
+        if self.undone:
+            parts.append("undone")
+        if self.reason:
+            parts.append(self.reason)
+        return f" {dot} ".join(parts)
+
+    @override
+    def sections(self) -> list[Section]:
+        sections = [Section(partial(_draw_rule, self))]
+        if self.text and not self.collapsed:
+            sections += text_sections(self.text, muted, indent=_TEXT_INDENT)
+            if self.seq and not self.undone:
+                hint = "u shows it whole again" if self.restores else "u undoes this step"
+                sections.append(Section(partial(draw_hint, hint, _TEXT_INDENT), len(hint)))
+        return sections
+
+    @override
+    def estimate(self, width: int, *, collapsed: bool) -> int:
+        return 1 + (0 if collapsed else estimate_lines(len(self.text), self.text.count("\n"), width))
+
+
+def _draw_rule(block: BoundaryBlock, width: int, look: Look) -> list[Line]:
+    palette, glyphs = look.palette, look.glyphs
+    sign = f"{glyphs.closed if block.collapsed else glyphs.opened} " if block.can_open else ""
+    told = sign + block.label(arrow=glyphs.arrow, dot=glyphs.dot)
+    label = fit(told, max(1, width - GUTTER - 6), glyphs.ellipsis)
+    start = [Run(" " * GUTTER, palette.base), Run(glyphs.rule * 2 + " ", palette.faint)]
+    rest = max(0, width - GUTTER - 4 - cell_len(label))
+    runs = [*start, Run(label, palette.muted), Run(" " + glyphs.rule * rest, palette.faint)]
+    return [make_line(runs, gutter=GUTTER + 3, header=True)]

@@ -1,0 +1,71 @@
+"""Something the user should know: what happened, what was kept, what to do next."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Final
+
+from rich.style import Style
+from typing_extensions import override
+
+from tui_agent.tui.cards.base import Block
+from tui_agent.tui.cards.lines import GUTTER, Line, Run, wrap
+from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.cards.sections import Section, draw_hint, muted, text_sections
+
+_TEXT_INDENT: Final = GUTTER + 2
+
+
+class Level(StrEnum):
+    """How much a notice asks for attention."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class NoticeBlock(Block):
+    """What happened (`title`), what was kept (`text`), what to do next (`hint`)."""
+
+    level: Level
+    title: str
+    text: str = ""
+    hint: str = ""
+
+    @property
+    @override
+    def plain_text(self) -> str:
+        return "\n".join(part for part in (self.title, self.text, self.hint) if part)
+
+    @override
+    def sections(self) -> list[Section]:
+        sections = [Section(partial(_draw_title, self), len(self.title))]
+        if self.text:
+            sections += text_sections(self.text, muted, indent=_TEXT_INDENT, columns=True)
+        if self.hint:
+            sections.append(Section(partial(draw_hint, self.hint, _TEXT_INDENT), len(self.hint)))
+        return sections
+
+    @override
+    def estimate(self, width: int, *, collapsed: bool) -> int:
+        return 1 + (self.text.count("\n") + 1 if self.text else 0) + bool(self.hint)
+
+
+def _draw_title(block: NoticeBlock, width: int, look: Look) -> list[Line]:
+    palette = look.palette
+    sign, style = _sign(block.level, look)
+    gutter = Run(" " * GUTTER, palette.base)
+    title = palette.base if block.level is Level.INFO else style
+    return wrap(
+        [Run(block.title, title)], width, first=(gutter, Run(f"{sign} ", style)), rest=(gutter, Run("  ", palette.base))
+    )
+
+
+def _sign(level: Level, look: Look) -> tuple[str, Style]:
+    palette, glyphs = look.palette, look.glyphs
+    return {
+        Level.INFO: (glyphs.info, palette.accent),
+        Level.WARNING: (glyphs.warning, palette.warning),
+        Level.ERROR: (glyphs.failure, palette.error),
+    }[level]

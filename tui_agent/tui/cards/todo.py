@@ -1,0 +1,93 @@
+"""The task list on a card: what is done, what is being done, what is still to do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from typing_extensions import override
+
+from tui_agent.tui.cards.lines import Line, Run, fit, make_line, wrap
+from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.cards.sections import Section
+from tui_agent.tui.cards.tool import ToolBlock, ToolState
+
+if TYPE_CHECKING:
+    from tui_agent.conversation.todo import TodoItem
+
+TOOLS: Final = frozenset(("todo",))
+PREVIEW_ITEMS: Final = 3
+"""Items under a collapsed card."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class TodoBlock(ToolBlock):
+    """Its items; one that was refused, or that ends the list, is shown as any other call."""
+
+    todo: "tuple[TodoItem, ...]" = ()
+
+    @override
+    def told(self) -> tuple[str, ...]:
+        if not self.todo:
+            return ToolBlock.told(self)
+        return self.called, *(item.line for item in self.todo), self.note, self.result
+
+    @override
+    def estimate(self, width: int, *, collapsed: bool) -> int:
+        if not self._shown:
+            return ToolBlock.estimate(self, width, collapsed=collapsed)
+        return 1 + (self.preview_height() if collapsed else len(self.todo))
+
+    @override
+    def preview_height(self) -> int:
+        return len(self._previewed) if self._shown else ToolBlock.preview_height(self)
+
+    @override
+    def draw_preview(self, width: int, look: Look) -> list[Line]:
+        if not self._shown:
+            return ToolBlock.draw_preview(self, width, look)
+        return _draw(self._previewed, self.indent, False, width, look)
+
+    @override
+    def opened(self) -> list[Section]:
+        if not self._shown:
+            return ToolBlock.opened(self)
+        return [Section(partial(_draw, self.todo, self.indent, True), breaks=len(self.todo) - 1)]
+
+    @override
+    def figures(self, look: Look) -> list[Run]:
+        return [] if self._shown else ToolBlock.figures(self, look)
+
+    @property
+    def _shown(self) -> bool:
+        return bool(self.todo) and self.state not in (ToolState.ERROR, ToolState.DENIED, ToolState.INTERRUPTED)
+
+    @property
+    def _previewed(self) -> "Sequence[TodoItem]":
+        """The items of a collapsed card: around the first one that is open, else the last ones."""
+        items = self.todo
+        first_open = next((place for place, item in enumerate(items) if item.state == "in_progress"), None)
+        if first_open is None:
+            first_open = next((place for place, item in enumerate(items) if item.state == "pending"), len(items))
+        start = max(0, min(first_open - 1, len(items) - PREVIEW_ITEMS))
+        return items[start : start + PREVIEW_ITEMS]
+
+
+def _draw(items: "Sequence[TodoItem]", indent: int, whole: bool, width: int, look: Look) -> list[Line]:
+    """These items, each with its sign; `whole`: their long texts wrapped instead of cut."""
+    palette, glyphs = look.palette, look.glyphs
+    forms = {
+        "done": (glyphs.checked, palette.faint, palette.faint),
+        "in_progress": (glyphs.info, palette.accent, palette.base),
+        "pending": (glyphs.unchecked, palette.faint, palette.muted),
+    }
+    lines: list[Line] = []
+    for item in items:
+        glyph, sign, ink = forms[item.state]
+        start = (Run(" " * indent, palette.base), Run(f"{glyph} ", sign))
+        if whole:
+            lines += wrap([Run(item.text, ink)], width, first=start, rest=(Run(" " * (indent + 2), palette.base),))
+        else:
+            text = fit(item.text, max(1, width - indent - 2), glyphs.ellipsis)
+            lines.append(make_line([*start, Run(text, ink)], gutter=indent + 2))
+    return lines

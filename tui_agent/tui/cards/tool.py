@@ -1,0 +1,351 @@
+"""A tool call: one quiet line, a short preview, and the whole of it when opened. Tools with a card of their own build
+on this one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Final
+
+from rich.cells import cell_len
+from rich.style import Style
+from typing_extensions import override
+
+from tui_agent.text import clean
+from tui_agent.tui.cards.base import Block, Card
+from tui_agent.tui.cards.diffs import counts, diff_sections, draw_diff_start
+from tui_agent.tui.cards.lines import GUTTER, Line, Run, fit, make_line
+from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.cards.sections import Section, blank_section, estimate_lines, faint, muted, text_sections
+from tui_agent.tui.wording import compact_count, duration
+
+PREVIEW_LINES: Final = 3
+"""Lines of a result under the header of a collapsed card."""
+DIFF_LINES: Final = 10
+"""Lines of a diff there: three of context and what was changed, of most edits all."""
+LARGE_TOKENS: Final = 5_000
+"""A result of more tokens says so without being opened."""
+BODY_INDENT: Final = GUTTER + 2
+NOTE_PARTS: Final = " · "
+"""Between what a tool's summary says."""
+_PREVIEW_SEARCH: Final = 2000
+_NEST_INDENT: Final = 2
+_MAX_DEPTH: Final = 6
+_MAX_NAME: Final = 32
+_MAX_NOTE: Final = 48
+_LEAST_ARGUMENT: Final = 24
+"""Cells of the argument before what is said of the result gives way."""
+
+NAMES: Final = {
+    "read_file": "Read",
+    "write_file": "Write",
+    "edit_file": "Edit",
+    "list_dir": "List",
+    "glob": "Find",
+    "grep": "Search",
+    "fetch_url": "Fetch",
+    "recall": "Recall",
+    "remember": "Remember",
+    "mark_task_done": "Task done",
+    "ask_user": "Ask",
+    "run_command": "Run",
+    "command_output": "Output of",
+    "stop_command": "Stop",
+    "your shell": "You ran",
+    "todo": "Tasks",
+    "agentic_read_file": "Study",
+    "agentic_fetch_url": "Study",
+    "agentic_grep": "Investigate",
+    "agentic_research": "Research",
+}
+"""Tools as a person calls what they do; others have the name they came with."""
+
+
+class ToolState(StrEnum):
+    """Where a tool call is between being asked for by the model and its result."""
+
+    PENDING = "pending"
+    ASKING = "asking"
+    RUNNING = "running"
+    OK = "ok"
+    ERROR = "error"
+    DENIED = "denied"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the state will not change any more."""
+        return self not in (ToolState.PENDING, ToolState.ASKING, ToolState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSize:
+    """How large a tool result is. `tokens` may be an estimate."""
+
+    lines: int = 0
+    tokens: int | None = None
+    bytes: int | None = None
+
+    @classmethod
+    def of(cls, result: str) -> "ResultSize":
+        """The lines and bytes of a result."""
+        return cls(lines=result.count("\n") + (not result.endswith("\n") if result else 0), bytes=len(result.encode()))
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ToolBlock(Card):
+    """One tool call and, later, its result.
+
+    summary: the arguments on one line. arguments: the whole of them.
+    tail: the last lines printed while it runs. result: what the model was given.
+    diff: a unified diff, for edits. note: one line of what came of it, or on why it was denied or failed.
+    seconds: how long it ran. seq: of a command of the user's own, the number of the message it became; else 0.
+    """
+
+    call_id: str
+    name: str
+    summary: str = ""
+    arguments: str = ""
+    state: ToolState = ToolState.PENDING
+    tail: str = ""
+    result: str = ""
+    size: ResultSize = field(default_factory=ResultSize)
+    diff: str = ""
+    note: str = ""
+    seconds: float | None = None
+    depth: int = 0
+    seq: int = 0
+
+    @property
+    def called(self) -> str:
+        """What it does, as a person says it."""
+        return NAMES.get(self.name, self.name)
+
+    @property
+    @override
+    def can_open(self) -> bool:
+        return True
+
+    @property
+    @override
+    def message(self) -> int:
+        return self.seq
+
+    @property
+    @override
+    def said(self) -> str:
+        return f"!{self.summary}"
+
+    @property
+    @override
+    def spins(self) -> bool:
+        return self.state is ToolState.RUNNING
+
+    @override
+    def follows(self, before: Block) -> bool:
+        return isinstance(before, ToolBlock)
+
+    @property
+    @override
+    def plain_text(self) -> str:
+        return "\n".join(part for part in self.told() if part)
+
+    def told(self) -> tuple[str, ...]:
+        """The parts of its plain text: the call, then what came of it."""
+        call = f"{self.called} {self.arguments or self.summary}".rstrip()
+        return call, self.note, self.diff or self.result or self.tail
+
+    @property
+    @override
+    def code(self) -> list[str]:
+        code = self.diff or self.result or self.tail
+        return [code] if code else []
+
+    @property
+    def indent(self) -> int:
+        """Cells before what stands under its header."""
+        return BODY_INDENT + _NEST_INDENT * min(self.depth, _MAX_DEPTH)
+
+    # Sections
+
+    @override
+    def sections(self) -> list[Section]:
+        header = Section(partial(_draw_header, self))
+        if not self.collapsed:
+            return [header, *self.opened()]
+        height = self.preview_height()
+        return [header, Section(self.draw_preview, breaks=height - 1)] if height else [header]
+
+    @override
+    def estimate(self, width: int, *, collapsed: bool) -> int:
+        if self.state is ToolState.OK and self.size.lines and not self.diff:
+            # Known sizes: opening all cards of a long conversation looks at no text.
+            if collapsed:
+                return 1 + min(PREVIEW_LINES, self.size.lines)
+            return 1 + estimate_lines(len(self.result), self.size.lines - 1, width)
+        if collapsed:
+            return 1 + self.preview_height()
+        body = self.diff or self.result or self.tail
+        return 1 + (estimate_lines(len(body), body.count("\n"), width) if body else 0)
+
+    # What another kind of call says in its own way
+
+    def preview_height(self) -> int:
+        """Lines under the header while it is collapsed."""
+        if self.shows_diff:
+            return min(DIFF_LINES, max(1, self.diff.count("\n") - 2))
+        return len(self.preview_lines())
+
+    def draw_preview(self, width: int, look: Look) -> list[Line]:
+        """What stands under the header while it is collapsed."""
+        if self.shows_diff:
+            return draw_diff_start(self.diff, DIFF_LINES, width, look, indent=self.indent)
+        margin = Run(" " * self.indent, look.palette.base)
+        room = max(1, width - self.indent)
+        return [
+            make_line([margin, Run(fit(line, room, look.glyphs.ellipsis), look.palette.faint)], gutter=self.indent)
+            for line in self.preview_lines()
+        ]
+
+    def preview_lines(self) -> list[str]:
+        """The lines of a result, or of what it prints meanwhile, that tell most in little room."""
+        if not self.state.finished:
+            return [line for line in self.tail[-_PREVIEW_SEARCH:].split("\n") if line.strip()][-PREVIEW_LINES:]
+        lines = [line for line in self.result[:_PREVIEW_SEARCH].split("\n") if line.strip()]
+        if self.state is ToolState.OK:
+            in_header = self.note.split(NOTE_PARTS)
+            return [line for line in lines if line.strip(" []") not in in_header][:PREVIEW_LINES]
+        reason = [self.note] if self.note and self.note not in lines[:PREVIEW_LINES] else []
+        return [*reason, *lines][:PREVIEW_LINES]
+
+    def opened(self) -> list[Section]:
+        """What stands under the header of an open card."""
+        sections: list[Section] = []
+        if self.note and self.state is not ToolState.OK:
+            sections += text_sections(self.note, muted, indent=self.indent)
+        if arguments := "" if self.diff else self.told_arguments():
+            sections += text_sections(arguments, faint, indent=self.indent)
+            if self.result or self.tail:
+                sections.append(blank_section())
+        if self.diff:
+            sections += diff_sections(self.diff, indent=self.indent)
+        body = self.result or self.tail
+        if body and not (self.diff and self.state is ToolState.OK):
+            sections += text_sections(body, muted, indent=self.indent)
+        return sections
+
+    def outcome(self, look: Look) -> list[Run]:
+        """What is said of the result in the header, the most telling first."""
+        quiet = look.palette.faint
+        told: list[Run] = []
+        if self.diff:
+            added, removed = counts(self.diff)
+            told.append(Run(f"+{added} -{removed}", quiet))
+        elif self.state is ToolState.OK and self.note:
+            note = f" {look.glyphs.dot} ".join(self.note.split(NOTE_PARTS))
+            told.append(Run(fit(note, _MAX_NOTE, look.glyphs.ellipsis), quiet))
+        elif self.state.finished and self.size.lines:
+            told.append(Run(f"{self.size.lines:,} line{'s' if self.size.lines != 1 else ''}", quiet))
+        return [*told, *self.figures(look)]
+
+    def figures(self, look: Look) -> list[Run]:
+        """How long it took, and how much of the context it takes where that matters or was asked for."""
+        quiet = look.palette.faint
+        told = [Run(duration(self.seconds), quiet)] if self.seconds is not None and self.seconds >= 1 else []
+        tokens = self.size.tokens if self.state.finished else None
+        if tokens and (tokens >= LARGE_TOKENS or not self.collapsed):
+            told.append(Run(f"{compact_count(tokens)} tokens", quiet))
+        return told
+
+    @property
+    def shows_diff(self) -> bool:
+        """Whether the diff is what there is to see."""
+        return bool(self.diff) and self.state in (ToolState.OK, ToolState.ASKING, ToolState.RUNNING)
+
+    def told_arguments(self) -> str:
+        """The arguments that the header does not tell, each with its name; the text itself if it is no JSON object."""
+        import json
+
+        try:
+            values = json.loads(self.arguments or "{}")
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            return "" if self.arguments.strip() == self.summary else self.arguments
+        told = {
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for name, value in values.items()
+        }
+        return "\n".join(
+            f"{clean(name)}: {clean(text)}" for name, text in told.items() if clean(text) not in self.summary
+        )
+
+
+def _draw_header(block: ToolBlock, width: int, look: Look) -> list[Line]:
+    palette, glyphs = look.palette, look.glyphs
+    sign, colour = _sign(block.state, look)
+    nesting = " " * (_NEST_INDENT * min(block.depth, _MAX_DEPTH))
+    if block.depth:
+        nesting = nesting[:-2] + f"{glyphs.nested} "
+    start = [Run(" " * GUTTER + nesting, palette.faint), Run(f"{sign} ", colour)]
+    room = width - cell_len(start[0].text) - 2
+    name = fit(block.called, max(1, min(_MAX_NAME, room)), glyphs.ellipsis)
+    room -= cell_len(name)
+    status = _status(block, room, look)
+    left = room - sum(cell_len(run.text) for run in status) - 1
+    summary = fit(block.summary, left, glyphs.ellipsis) if left > 3 else ""
+    runs = [*start, Run(name, palette.strong)]
+    if summary:
+        runs.append(Run(f" {summary}", palette.muted))
+    return [make_line([*runs, *status], gutter=len(start[0].text) + len(start[1].text), header=True)]
+
+
+def _status(block: ToolBlock, room: int, look: Look) -> list[Run]:
+    """What stands after the argument: where the call is, and what came of it as far as the argument leaves room."""
+    word = list(_word(block, look))
+    outcome = block.outcome(look)
+    argument = min(cell_len(block.summary), _LEAST_ARGUMENT if word else room)
+    while True:
+        status = list(_joined([*word, *outcome], look))
+        cells = sum(cell_len(run.text) for run in status)
+        if not status or cells + 1 + argument <= room:
+            return status
+        if outcome:
+            outcome.pop()
+        elif cells <= room:
+            return status
+        else:
+            return []
+
+
+def _word(block: ToolBlock, look: Look) -> Iterator[Run]:
+    words = {
+        ToolState.ASKING: "needs your answer",
+        ToolState.RUNNING: "running",
+        ToolState.ERROR: "failed",
+        ToolState.DENIED: "denied",
+        ToolState.INTERRUPTED: "interrupted",
+    }
+    colours = {ToolState.ASKING: look.palette.warning, ToolState.ERROR: look.palette.error}
+    if word := words.get(block.state):
+        yield Run(word, colours.get(block.state, look.palette.faint))
+
+
+def _joined(parts: list[Run], look: Look) -> Iterator[Run]:
+    for number, part in enumerate(parts):
+        yield Run(f" {look.glyphs.dot} " if number else "  ", look.palette.faint)
+        yield part
+
+
+def _sign(state: ToolState, look: Look) -> tuple[str, Style]:
+    palette, glyphs = look.palette, look.glyphs
+    return {
+        ToolState.PENDING: (glyphs.pending, palette.faint),
+        ToolState.ASKING: (glyphs.asking, palette.warning),
+        ToolState.RUNNING: (glyphs.running, palette.accent),
+        ToolState.OK: (glyphs.ok, palette.success),
+        ToolState.ERROR: (glyphs.error, palette.error),
+        ToolState.DENIED: (glyphs.denied, palette.warning),
+        ToolState.INTERRUPTED: (glyphs.interrupted, palette.warning),
+    }[state]

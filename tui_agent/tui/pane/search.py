@@ -1,0 +1,214 @@
+"""Searching in the pane: the words being typed, the line where they are found next, and how many there are."""
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from itertools import pairwise
+from time import monotonic
+from typing import Final
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+
+from tui_agent.tui.app.theme import Glyphs
+from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.pane.viewport import Position, Viewport
+
+MAX_WORDS: Final = 200
+SLICE_S: Final = 0.004
+"""Seconds for which hits are counted before keys are looked for."""
+
+
+class Typed(Enum):
+    """What a key did to the words."""
+
+    CHANGED = "changed"
+    DONE = "done"
+    LEFT = "left"
+
+
+class Search:
+    """What is searched for. `typing`: keys go into the words; `at`: the line found last."""
+
+    def __init__(self) -> None:
+        self.words = ""
+        self.typing = False
+        self.missing = False
+        self.at: Position | None = None
+        self._from: Position | None = None
+        self._hits = _Hits("")
+        self._number = 0
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a search, which has a line of its own."""
+        return self.typing or bool(self.words)
+
+    def begin(self, at: Position | None) -> None:
+        """Take words from the keyboard; the search begins at this line."""
+        self.leave()
+        self.typing, self._from = True, at
+
+    def leave(self) -> None:
+        """Search for nothing."""
+        self.typing, self.words, self.missing, self.at = False, "", False, None
+        self._hits = _Hits("")
+
+    def take(self, event: events.Key) -> Typed:
+        """One key while the words are typed."""
+        if event.key == "escape" or (event.key == "backspace" and not self.words):
+            self.leave()
+            return Typed.LEFT
+        if event.key == "enter":
+            self.typing = False
+            return Typed.DONE if self.words else Typed.LEFT
+        if event.key == "backspace":
+            self.words = self.words[:-1]
+        elif event.character is not None and event.is_printable and len(self.words) < MAX_WORDS:
+            self.words += event.character
+        return Typed.CHANGED
+
+    def first(self, viewport: Viewport) -> Position | None:
+        """Where the words are found from where the search began, towards the end, then from the start."""
+        self._hits = _Hits(self.words)
+        return self._seek(viewport, self._from or Position(0, 0, 0), forward=True, inclusive=True)
+
+    def next(self, viewport: Viewport, *, forward: bool) -> Position | None:
+        """The next line with the words, going round at the ends."""
+        start = self.at or self._from or Position(0, 0, 0)
+        return self._seek(viewport, start, forward=forward, inclusive=self.at is None)
+
+    def count(self, transcript: Transcript) -> bool:
+        """Count hits for a few milliseconds. Whether some of the transcript is left to be counted."""
+        return bool(self.words) and not self.missing and self._hits.count(transcript)
+
+    def label(self, glyphs: Glyphs) -> str:
+        """What stands in the line of the search."""
+        cursor = glyphs.quote if self.typing else ""
+        told = ["nothing found"] if self.missing else [self._where(glyphs)] if self.words else []
+        if self.words:
+            told.append("Enter keeps, Esc closes" if self.typing else "n next, N previous, Esc closes")
+        return f"  /{self.words}{cursor}  {f' {glyphs.dot} '.join(part for part in told if part)} "
+
+    def _where(self, glyphs: Glyphs) -> str:
+        if self.at is None:
+            return ""
+        if not self._hits.counted > self.at.block:
+            return glyphs.ellipsis
+        number = min(self._hits.before(self.at.block) + self._number, self._hits.total)
+        return f"{number:,} of {self._hits.total:,}{'' if self._hits.whole else '+'}"
+
+    def _seek(self, viewport: Viewport, start: Position, *, forward: bool, inclusive: bool) -> Position | None:
+        found = None
+        if self.words:
+            found = next(_places(viewport, self.words, start, forward=forward, inclusive=inclusive), None)
+        self.missing = bool(self.words) and found is None
+        self.at = found
+        self._number = _number_in_block(viewport, found, self.words) if found is not None else 0
+        return found
+
+
+class _Hits:
+    """How often words occur in each block, counted a slice at a time."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+        self._sums: list[int] = []
+        self.whole = False
+
+    @property
+    def counted(self) -> int:
+        """Blocks that were looked at."""
+        return len(self._sums)
+
+    @property
+    def total(self) -> int:
+        """Hits so far."""
+        return self._sums[-1] if self._sums else 0
+
+    def before(self, index: int) -> int:
+        """Hits in the blocks before one that was counted."""
+        return self._sums[index - 1] if index else 0
+
+    def count(self, transcript: Transcript) -> bool:
+        pattern, began = _pattern(self._words), monotonic()
+        blocks = transcript.blocks
+        while len(self._sums) < len(blocks) and monotonic() - began < SLICE_S:
+            text = blocks[len(self._sums)].plain_text
+            found = sum(1 for _ in pattern.finditer(text)) if holds(text, self._words) else 0
+            self._sums.append(self.total + found)
+        self.whole = len(self._sums) >= len(blocks)
+        return not self.whole
+
+
+def with_words(segments: Sequence[Segment], gutter: int, words: str, style: Style) -> Sequence[Segment]:
+    """A line with every place marked where `words` occur, letter case ignored; decoration is never marked."""
+    text = "".join(segment.text for segment in segments)
+    found = [match.span() for match in _pattern(words).finditer(text, gutter)]
+    if not found:
+        return segments
+    edges = {edge for span in found for edge in span}
+    marked: list[Segment] = []
+    start = 0
+    for piece, own, _ in segments:
+        cuts = sorted({0, len(piece), *(edge - start for edge in edges if 0 < edge - start < len(piece))})
+        for left, right in pairwise(cuts):
+            inside = any(begin <= start + left < end for begin, end in found)
+            marked.append(Segment(piece[left:right], (own or Style.null()) + style if inside else own))
+        start += len(piece)
+    return marked
+
+
+def holds(text: str, words: str) -> bool:
+    """Whether `words` occur, letter case ignored."""
+    if text.isascii() and words.isascii():
+        return words.lower() in text.lower()
+    return _pattern(words).search(text) is not None
+
+
+def _pattern(words: str) -> re.Pattern[str]:
+    return re.compile(re.escape(words), re.IGNORECASE)
+
+
+def _places(viewport: Viewport, words: str, start: Position, *, forward: bool, inclusive: bool) -> Iterator[Position]:
+    """The lines with the words, from one on and round to it again. Cards that hold them are opened on the way."""
+    count = len(viewport.transcript)
+    for step in range(count + 1):
+        index = (start.block + (step if forward else -step)) % count
+        if not holds(viewport.transcript.blocks[index].plain_text, words):
+            continue
+        lines = _lines_in(viewport, index, words)
+        for place in lines if forward else reversed(lines):
+            if step == 0 and not _beyond(place, start, forward=forward, inclusive=inclusive):
+                continue
+            yield place
+
+
+def _beyond(place: Position, start: Position, *, forward: bool, inclusive: bool) -> bool:
+    if place == start:
+        return inclusive
+    return place > start if forward else place < start
+
+
+def _lines_in(viewport: Viewport, index: int, words: str) -> list[Position]:
+    block = viewport.transcript.blocks[index]
+    if block.can_open and block.collapsed:
+        viewport.transcript.toggle(block)
+        viewport.update(index)
+    found = [place for place, hits in _painted(viewport, index, words) if hits]
+    # Words that a line break parts are shown by the block's first line.
+    return found or [viewport.first_line(index)]
+
+
+def _number_in_block(viewport: Viewport, at: Position, words: str) -> int:
+    """Which of the hits in its block the first one of a line is, counted from 1."""
+    return 1 + sum(hits for place, hits in _painted(viewport, at.block, words) if place < at)
+
+
+def _painted(viewport: Viewport, index: int, words: str) -> Iterator[tuple[Position, int]]:
+    """The lines of a block, each with how often the words occur in it."""
+    pattern = _pattern(words)
+    for section in range(len(viewport.painting(index).heights)):
+        for number, line in enumerate(viewport.section_lines(index, section)):
+            yield Position(index, section, number), sum(1 for _ in pattern.finditer(line.text, line.gutter))
