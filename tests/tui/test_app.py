@@ -322,6 +322,22 @@ async def test_the_theme_can_be_changed(arguments: Arguments) -> None:
         await until(pilot, lambda: app.theme == "paper")
 
 
+async def test_the_badge_over_the_conversation_works_from_the_prompt(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=(60, 12)) as pilot:
+        app.pane.transcript.add_prose("\n".join(f"- {number}" for number in range(40)))
+        await pilot.press("pageup")
+        app.pane.transcript.add_prose("the newest")
+        app.pane.flush()
+        assert "new lines · End" in app.pane.render_line(app.pane.size.height - 1).text
+        await write(pilot, "ab")
+        await pilot.press("home", "end")
+        assert (app.entry.prompt.cursor_location, app.pane.following) == ((0, 2), False)
+        await pilot.press("backspace", "backspace", "end")
+        assert app.pane.following
+        assert app.entry.prompt.has_focus
+
+
 async def test_ctrl_o_opens_every_card(arguments: Arguments) -> None:
     app = TuiAgent(replace(arguments, prompt="read hello.txt"), OFFLINE)
     async with app.run_test() as pilot:

@@ -131,6 +131,7 @@ _PROMPT: Final = (
         ("redo", "ctrl+y,alt+shift+z", "redo", "write it again"),
         ("page-up", "pageup", "app.page(-1)", "turn the pages of the conversation"),
         ("page-down", "pagedown", "app.page(1)", "turn the pages of the conversation"),
+        ("end", "end", "end_or_latest", "the end of the line; in an empty prompt the latest line of the conversation"),
         ("leave", "ctrl+d", "delete_or_leave", "quit, in an empty prompt"),
     ),
     Action(

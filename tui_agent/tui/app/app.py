@@ -270,6 +270,10 @@ class TuiAgent(BaseApp):
         """Turn a page of the conversation without leaving the prompt."""
         self.pane.action_page(direction)
 
+    def action_latest(self) -> None:
+        """Go to the end of the conversation without leaving the prompt."""
+        self.pane.action_tail()
+
     @override
     def action_focus_next(self) -> None:
         if self.permission.asking and not self.permission.has_focus_within:

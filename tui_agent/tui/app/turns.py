@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 from typing_extensions import Unpack
 
@@ -191,6 +191,8 @@ class TurnView:
                 self._transcript.add_notice(Level.ERROR, "The turn stopped", event.message, kept)
             case events.TurnFinished():
                 self._on_finish(event)
+            case _:
+                assert_never(event)
         if self.changed is not None and isinstance(event, _CHANGES):
             self.changed(event)
 

@@ -39,7 +39,9 @@ with None when any block may have changed or gone.
 AnyBlock = TypeVar("AnyBlock", bound=Block)
 
 
-class _Place(TypedDict):
+class Place(TypedDict):
+    """See `Block`."""
+
     id: int
     index: int
 
@@ -81,7 +83,7 @@ class Transcript:
             block.id, block.index = self._next_id, len(self.blocks)
             if isinstance(block, ToolBlock):
                 self._keep_call(block)
-            self._append(block)
+            self.add(block)
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -93,31 +95,31 @@ class Transcript:
 
     def add_user(self, text: str, *, seq: int = 0) -> UserBlock:
         """Append what the user asked; `seq` is the number of that message."""
-        return self._append(UserBlock(**self._place(), text=clean(text), seq=seq))
+        return self.add(UserBlock(**self.place(), text=clean(text), seq=seq))
 
     def start_prose(self, text: str = "") -> ProseBlock:
         """Append an answer that will stream."""
-        return self._append(ProseBlock(**self._place(), content=StreamedText(text), streaming=True))
+        return self.add(ProseBlock(**self.place(), content=StreamedText(text), streaming=True))
 
     def add_prose(self, text: str) -> ProseBlock:
         """Append a whole answer."""
-        block = ProseBlock(**self._place(), content=StreamedText(text))
+        block = ProseBlock(**self.place(), content=StreamedText(text))
         block.content.finish()
-        return self._append(block)
+        return self.add(block)
 
     def start_reasoning(self, text: str = "") -> ReasoningBlock:
         """Append reasoning that will stream."""
-        return self._append(
-            ReasoningBlock(**self._place(), folding=self.folding, content=StreamedText(text), streaming=True)
+        return self.add(
+            ReasoningBlock(**self.place(), folding=self.folding, content=StreamedText(text), streaming=True)
         )
 
     def add_reasoning(self, text: str, *, seconds: float | None = None, tokens: int | None = None) -> ReasoningBlock:
         """Append reasoning that is over."""
         block = ReasoningBlock(
-            **self._place(), folding=self.folding, content=StreamedText(text), seconds=seconds, tokens=tokens
+            **self.place(), folding=self.folding, content=StreamedText(text), seconds=seconds, tokens=tokens
         )
         block.content.finish()
-        return self._append(block)
+        return self.add(block)
 
     def stream(self, block: ProseBlock | ReasoningBlock, delta: str) -> None:
         """Add text to a streaming block."""
@@ -155,7 +157,7 @@ class Transcript:
         """Append a tool call; its later changes find it by `call_id`."""
         name = one_line(name, 80)
         block = block_for(name)(
-            **self._place(),
+            **self.place(),
             folding=self.folding,
             call_id=call_id,
             name=name,
@@ -167,7 +169,7 @@ class Transcript:
         if isinstance(block, TodoBlock):
             block.todo = tuple(replace(item, text=one_line(item.text)) for item in todo)
         self._keep_call(block)
-        return self._append(block)
+        return self.add(block)
 
     def tool(self, call_id: str) -> ToolBlock | None:
         """The newest block of a tool call, or None when the call was never shown."""
@@ -219,9 +221,9 @@ class Transcript:
     def add_notice(self, level: Level, title: str, text: str = "", hint: str = "") -> NoticeBlock:
         """Append a notice, warning or error; `hint` says what to do next."""
         notice = NoticeBlock(
-            **self._place(), level=level, title=one_line(title), text=clean(text).rstrip("\n"), hint=one_line(hint)
+            **self.place(), level=level, title=one_line(title), text=clean(text).rstrip("\n"), hint=one_line(hint)
         )
-        return self._append(notice)
+        return self.add(notice)
 
     def add_boundary(
         self,
@@ -236,7 +238,7 @@ class Transcript:
     ) -> BoundaryBlock:
         """Append a step of the context manager; `text` is what opens under it, such as a summary."""
         boundary = BoundaryBlock(
-            **self._place(),
+            **self.place(),
             folding=self.folding,
             kind=one_line(kind),
             before=before,
@@ -246,7 +248,7 @@ class Transcript:
             seq=seq,
             restores=restores,
         )
-        return self._append(boundary)
+        return self.add(boundary)
 
     def mark_undone(self, seq: int, *, undone: bool = True) -> None:
         """The step with this entry no longer counts, or counts again."""
@@ -336,10 +338,12 @@ class Transcript:
         """The newest block of what the user said up to message number `seq`."""
         return next((block for block in reversed(self.blocks) if 0 < block.message <= seq), None)
 
-    def _place(self) -> _Place:
+    def place(self) -> Place:
+        """What a block of this transcript is made with, beside its own: its number and where it will stand."""
         return {"id": self._next_id, "index": len(self.blocks)}
 
-    def _append(self, block: AnyBlock) -> AnyBlock:
+    def add(self, block: AnyBlock) -> AnyBlock:
+        """Append a block that was made with `place`."""
         self._next_id += 1
         self.blocks.append(block)
         self._notify(block.index)

@@ -227,6 +227,13 @@ class Prompt(TextArea):
         """Take the picture on the clipboard."""
         self._await_pictures("")
 
+    async def action_end_or_latest(self) -> None:
+        """End: where the badge over the conversation says that it leads to what is new."""
+        if self.text:
+            self.action_cursor_line_end()
+        else:
+            await self.run_action("app.latest")
+
     def action_delete_or_leave(self) -> None:
         """Ctrl+D: as in a shell."""
         if self.text:
