@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
 # Half of a test's time is waiting for processes and timers.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 
-.PHONY: run test pytest soak bench gallery snapshots lint format clean
+.PHONY: run test pytest soak bench gallery snapshots docs lint format clean
 .DEFAULT_GOAL := test
 
 # $(value ARGS) keeps make from expanding what was meant for the shell: make run ARGS='-p "costs $$5?"'
@@ -35,6 +36,10 @@ gallery: $(READY)
 snapshots: $(READY)
 	$(BIN)/python -m tests.gallery --update $(STATES)
 
+docs: $(DOCS_READY)
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs build/docs
+	@echo "The pages are in build/docs/index.html"
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,14 +54,23 @@ clean:
 	rm -rf $(VENV) build dist gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find tui_agent tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml constraints.txt
+# $(call install,EXTRA): the package from here with one of its extras, in .venv.
+define install
 	@if command -v uv >/dev/null 2>&1; then \
 		{ [ -x $(BIN)/python ] || uv venv --quiet --python '>=3.11' $(VENV); } && \
-		uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'; \
+		uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[$(1)]'; \
 	else \
 		$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is %s; name another with PYTHON=..." % sys.version.split()[0])' && \
 		{ [ -x $(BIN)/pip ] || $(PYTHON) -m venv $(VENV); } && \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(1)]'; \
 	fi
+endef
+
+$(READY): pyproject.toml constraints.txt
+	$(call install,dev)
 	@$(BIN)/python -m compileall -q tui_agent
 	@touch $(READY)
+
+$(DOCS_READY): pyproject.toml constraints.txt
+	$(call install,docs)
+	@touch $(DOCS_READY)
