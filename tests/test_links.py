@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def links_in(markdown: str) -> Iterator[str]:
 def anchors_in(markdown: str) -> set[str]:
     """The names of the headings, as GitHub and the generator make them."""
     tokens = list(tokens_of(markdown))
-    headings = (after for before, after in zip(tokens, tokens[1:], strict=False) if before.type == "heading_open")
+    headings = (after for before, after in pairwise(tokens) if before.type == "heading_open")
     said = ("".join(part.content for part in heading.children or ()) for heading in headings)
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in said}
 

@@ -122,8 +122,8 @@ exit: 0 done, 1 the turn failed, 2 bad usage or configuration, 3 needs an approv
 
 def parse(argv: Sequence[str]) -> Parsed:
     """Take apart a command line without the program's name. Raises UsageError; `--help` and `--version` SystemExit."""
-    command = argv[0] if argv and argv[0] in _PARSERS else ""
-    parser = _PARSERS[command]()
+    command = argv[0] if argv and argv[0] in PARSERS else ""
+    parser = PARSERS[command]()
     options, rest = parser.parse_known_args(argv[1:] if command else argv)
     if rest:
         raise parser.unexpected(rest[0])
@@ -235,7 +235,7 @@ def _config_parser() -> _Parser:
     return parser
 
 
-_PARSERS = {
+PARSERS = {
     "": _agent_parser,
     "sessions": _sessions_parser,
     "trace": _trace_parser,
@@ -243,6 +243,7 @@ _PARSERS = {
     "doctor": _doctor_parser,
     "config": _config_parser,
 }
+"""How each command's line is read, by its name; empty: talking to the agent."""
 
 
 def _new_parser(program: str, usage: str) -> _Parser:
