@@ -360,3 +360,19 @@ async def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
         assert (await reply(session, "/undo-edits diff")).title == "1 file can be put back"
         assert not (await reply(session, "/undo-edits")).failed
         assert names(project, "*.txt") == ["two.txt"]
+
+
+async def test_undo_takes_the_newest_turn_back(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        assert (await reply(session, "/undo")).title == "There is nothing to undo"
+        await say(session, "run echo one > one.txt")
+        await say(session, "run echo two > two.txt")
+        assert (await reply(session, "/undo nonsense")).failed
+        assert "two.txt: removed" in (await reply(session, "/undo diff")).text
+        assert not (await reply(session, "/undo files")).failed
+        assert (names(project, "*.txt"), len(session.agent.prompts())) == (["one.txt"], 2)
+        await reply(session, "/undo conversation")
+        assert (names(project, "*.txt"), len(session.agent.prompts())) == (["one.txt"], 1)
+        await reply(session, "/undo")
+        assert (names(project, "*.txt"), len(session.agent.prompts())) == ([], 0)

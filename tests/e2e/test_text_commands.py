@@ -20,13 +20,15 @@ from tests.servers.server import ProtocolServer
 from tests.servers.wire import Exchange, Request
 
 ANSWERED = [
-    ("/help", "/undo-compact"),
+    ("/help", "/undo-step"),
     ("/tools", "read_file"),
     ("/model", "offline:offline, 32,768 tokens, $0 / $0 per million tokens"),
     ("/model offline", "offline:offline answers from here on"),
     ("/stats", "Session: 2 calls, "),
     ("/context", "Thresholds:"),
     ("/items", "messages and results"),
+    ("/pin", "tokens  read README.md"),
+    ("/cost", "The next call sends about"),
     ("/recall demonstration", "README.md"),
     ("/pin 3", "Pinned"),
     ("/skills", "no skills"),

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tui_agent.context.effects import Refusal
     from tui_agent.context.summary.writing import CompactionResult
     from tui_agent.models.base import ModelProfile
-    from tui_agent.models.usage import Totals
     from tui_agent.tools.gate.permissions import GrantedRule
 
 AT_ONCE: Final = "!"
@@ -36,6 +35,9 @@ RECALL_HITS: Final = 8
 
 REWOUND: Final = ("", "files", "both", "diff")
 """What may follow the number of /rewind: which of conversation and files is rewound, or what that would change."""
+
+UNDONE: Final = {"": "both", "both": "both", "files": "files", "conversation": "", "diff": "diff"}
+"""What may follow /undo, and what of `REWOUND` that is."""
 
 EXCERPT_CHARS: Final = 240
 """Characters shown of a hit of /recall."""
@@ -130,45 +132,23 @@ async def _context(agent: "Agent", _: str) -> Reply:
 
 
 async def _stats(agent: "Agent", _: str) -> Reply:
-    total, turn = agent.tracker.session, agent.tracker.turn
-    lines = [_totals("Session", total), _totals("Turn", turn)]
-    if count := agent.tracker.subtask_count:
-        lines.append(_totals(f"Of the session, {count:,} subtask{'s' * (count > 1)}", agent.tracker.subtasks))
-    models = agent.tracker.by_model()
-    if len(models) > 1:
-        lines += ["", *(_totals(name, totals) for name, totals in models.items())]
-    context = agent.context_stats()
-    if context.compactions or context.checkpoints:
-        lines.append(_waits(context.waits, context.waited_s))
-    if missed := agent.missed_caches:
-        lines += ["", *missed]
-    return Reply("Usage", "\n".join(lines))
+    from tui_agent.agent.spending import usage_text
+
+    return Reply("Usage", usage_text(agent))
 
 
-def _waits(waits: int, seconds: float) -> str:
-    if not waits:
-        return "Waits for automatic summaries: none, they were written while the conversation went on"
-    return f"Waits for automatic summaries: {waits:,}, {seconds:.0f} s in all"
+async def _cost(agent: "Agent", _: str) -> Reply:
+    from tui_agent.agent.spending import cost_text
 
-
-def _totals(name: str, totals: "Totals") -> str:
-    usage, cost = totals.usage, totals.known_cost_usd
-    hits = 100 * usage.cache_read_tokens / usage.input_tokens if usage.input_tokens else 0
-    money = "price unknown" if cost is None else money_text(cost)
-    calls = f"{totals.calls:,} call{'' if totals.calls == 1 else 's'}"
-    return (
-        f"{name}: {calls}, {usage.input_tokens:,} in ({hits:.0f}% from the cache), "
-        f"{usage.output_tokens:,} out ({usage.reasoning_tokens:,} reasoning), {money}"
-    )
+    return Reply("Cost", cost_text(agent))
 
 
 async def _items(agent: "Agent", _: str) -> Reply:
-    lines = [
-        f"{item.seq:>6}  {item.category:<10} {item.state:<12} {'pinned ' if item.pinned else '       '}"
-        f"{item.size.characters:>9,} of {item.full.characters:,} characters  {item.name}".rstrip()
-        for item in agent.items()
-    ]
-    return Reply(f"{len(lines)} messages and results", "\n".join(lines))
+    from tui_agent.agent.overview import item_line
+
+    items = agent.items()
+    lines = [f"{item.seq:>6}  {item_line(item, agent.excerpt(item.seq))}" for item in items]
+    return Reply(f"{len(items)} messages and results", "\n".join(lines))
 
 
 async def _recall(agent: "Agent", query: str) -> Reply:
@@ -252,6 +232,8 @@ async def _clear_results(agent: "Agent", _: str) -> Reply:
 
 
 async def _pin(agent: "Agent", numbers: str) -> Reply:
+    if not numbers:
+        return await _items(agent, "")
     return await _with_items(numbers, agent.pin, "Pinned")
 
 
@@ -299,10 +281,10 @@ async def _kept_words(agent: "Agent", argument: str) -> Reply:
     return _changed(await agent.edit_words([Words(seq, kept)]), "Dropped" if not kept else "Kept")
 
 
-async def _undo(agent: "Agent", number: str) -> Reply:
+async def _undo_step(agent: "Agent", number: str) -> Reply:
     step = _number(number) if number else None
     if number and step is None:
-        return Reply("/undo-compact takes the number of a step, or nothing for the newest", failed=True)
+        return Reply("/undo-step takes the number of a step, or nothing for the newest", failed=True)
     return _changed(await agent.undo(step), "Undone")
 
 
@@ -360,6 +342,18 @@ async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
     text = await agent.rewind(seq)
     shown = "\n\n".join(part for part in (text, *told) if part)
     return Reply(f"Message {seq} and what followed is taken back; /tree leads back to it", shown)
+
+
+async def _undo(agent: "Agent", what: str) -> Reply:
+    """Take the newest turn back: what was said and the files it changed, or one of them."""
+    from tui_agent.aside import aside
+
+    if what not in UNDONE:
+        return Reply(f"/undo takes nothing, or one of {', '.join(filter(None, UNDONE))}", failed=True)
+    said = await aside(agent.prompts)
+    if not said:
+        return Reply("There is nothing to undo", failed=True)
+    return await _rewound(agent, said[-1].seq, UNDONE[what])
 
 
 async def _undo_edits(agent: "Agent", argument: str) -> Reply:
@@ -549,16 +543,18 @@ COMMANDS: Final = (
         previewed=True,
         is_available=lambda agent: agent.has_checkpointer,
     ),
-    Command("context", "what fills the window (F2)", _context, "[text]", ("boundaries",), uses_profile=True),
+    Command("context", "what fills the window", _context, "[text]", ("boundaries",), uses_profile=True),
     Command("stats", "tokens, cost and cache hits, per model", _stats),
+    Command("cost", "what was spent, and what the next call costs", _cost, uses_profile=True),
     Command("preview", "see what compact, clear or done would do", _preview, "[step]", uses_profile=True),
     Command("clear-results", "clear all old tool results", _clear_results, uses_profile=True),
-    Command("items", "all messages and results, by number", _items),
-    Command("pin", "keep messages or results whole", _pin, "<number ...>", uses_profile=True),
+    Command("items", "all messages and results: number, size, words", _items),
+    Command("pin", "keep messages or results whole", _pin, "[number ...]", uses_profile=True),
     Command("unpin", "take pins off", _unpin, "<number ...>"),
     Command("restore", "show them whole again", _restore, "<number ...>", uses_profile=True),
     Command("words", "what is kept of what you said, or change it", _kept_words, "[number text]", uses_profile=True),
-    Command("undo-compact", "undo the newest context step", _undo, "[number]", ("undo",), uses_profile=True),
+    Command("undo-step", "undo a context step", _undo_step, "[number]", ("undo-compact",), uses_profile=True),
+    Command("undo", "take the last turn back: files, words, or both", _undo, "[what]"),
     Command("rewind", "take back a message and what followed", _rewind, "[number [what]]"),
     Command("undo-edits", "put back the files that the newest turn changed", _undo_edits, "[redo]"),
     Command("fork", "begin another branch at a message", _fork, "[number]"),

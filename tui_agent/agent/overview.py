@@ -1,13 +1,14 @@
 """The context as a person looks at it: every step, every item, how the size went, and what another model would mean."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import model_facts
 from tui_agent.agent.history import step_event, text_of
+from tui_agent.context.counting import estimate
 from tui_agent.context.economics import MILLION
 from tui_agent.context.effects import step_of
 from tui_agent.context.engine import ContextEngine
@@ -16,11 +17,25 @@ from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, Tool
 from tui_agent.conversation.entries import Delivered, Message, Queued, Words
 from tui_agent.conversation.fold import Point
 from tui_agent.conversation.items import Item
+from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.view import View
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker
-from tui_agent.text import call_summary
+from tui_agent.text import call_summary, one_line
 
+ITEM_NAMES: Final[dict[Category, str]] = {
+    "user": "you",
+    "notices": "notice",
+    "assistant": "answer",
+    "calls": "calls",
+    "reasoning": "thought",
+    "summaries": "summary",
+    "system": "system",
+    "tools": "tools",
+}
+
+ITEM_CHARS: Final = 48
+"""Characters of an item's beginning on its line."""
 EXCERPT_CHARS = 200
 """Characters of an item's text that are looked at for its excerpt."""
 
@@ -174,6 +189,14 @@ def excerpt(view: View, seq: int) -> str:
             case _:
                 pass
     return "[reasoning]" if any(isinstance(block, Reasoning) for block in entry.blocks) else ""
+
+
+def item_line(item: Item, excerpt: str) -> str:
+    """An item on a line, without its number: its kind, estimated tokens, what became of it, how it begins."""
+    state = ", ".join(filter(None, ("pinned" if item.pinned else "", "" if item.state == "verbatim" else item.state)))
+    name = one_line(item.name) or ITEM_NAMES.get(item.category, item.category)
+    begins = one_line(excerpt, ITEM_CHARS)
+    return f"{name:<12}{estimate(item.full):>7,} tokens  {state and f'{state}  '}{begins}".rstrip()
 
 
 def original(view: View, seq: int) -> str:

@@ -196,7 +196,7 @@ class _Session:
                     tokens = call.usage.input_tokens + call.usage.output_tokens
                     sizes.append(Point(number, tokens, f"call {number:,}, {when}: {tokens:,} tokens"))
             elif isinstance(entry, Cleared | Digested | Summarized | Checkpointed | Shortened):
-                marks.append(Mark(number, _step_line(entry)))
+                marks.append(Mark(number, step_line(entry)))
         if len(sizes) > 1:
             yield "<h2>Context, in tokens, by model call (dashed: it was made smaller)</h2>\n"
             yield from curve(sizes, marks, short_number)
@@ -250,10 +250,10 @@ class _Session:
                 told = f"{entry.system}\n\nTools: {', '.join(tool.name for tool in entry.tools) or 'none'}"
                 yield self._card_of("System prompt", counted(len(entry.tools), "tool"), self._pre(told))
             case Summarized() | Checkpointed():
-                line = safe(_step_line(entry))
+                line = safe(step_line(entry))
                 yield f'<details class="card boundary"><summary>{line}</summary>{self._pre(entry.text)}</details>\n'
             case ContextEntry() | HeadMoved() | ModelSwitched() | CeilingReached() | CeilingReset():
-                yield f'<p class="step">{safe(_step_line(entry))}</p>\n'
+                yield f'<p class="step">{safe(step_line(entry))}</p>\n'
             case _:
                 pass
 
@@ -333,7 +333,7 @@ class _Session:
 _NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]")
 
 
-def _step_line(entry: AnyEntry) -> str:
+def step_line(entry: AnyEntry) -> str:
     """What an entry did to the context or the course of the conversation, on one line."""
     match entry:
         case Summarized():

@@ -80,6 +80,7 @@ class Action:
 
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "preview": ("compact", "clear", "done"),
+    "undo": ("both", "files", "conversation", "diff"),
     "undo-edits": ("diff", "redo"),
 }
 
@@ -131,7 +132,7 @@ _PROMPT: Final = (
         ("redo", "ctrl+y,alt+shift+z", "redo", "write it again"),
         ("page-up", "pageup", "app.page(-1)", "turn the pages of the conversation"),
         ("page-down", "pagedown", "app.page(1)", "turn the pages of the conversation"),
-        ("end", "end", "end_or_latest", "the end of the line; in an empty prompt the latest line of the conversation"),
+        ("end", "end", "end_or_latest", "the end of the line; in an empty prompt, of all"),
         ("leave", "ctrl+d", "delete_or_leave", "quit, in an empty prompt"),
     ),
     Action(
@@ -225,6 +226,11 @@ _SLASH: Final = (
     Action(id="tools", name="tools", help="what the model can use"),
     Action(id="escalate", name="escalate", help="go on with the provider's frontier model"),
     *map(_of_agent, COMMANDS),
+    Action(id="review", name="review", argument="[what matters]", help="the model reviews what is changed here"),
+    Action(id="init", name="init", help="the model writes AGENTS.md for this project"),
+    Action(id="jobs", name="jobs", help="commands in the background: output, stop"),
+    Action(id="export", name="export", argument="[file]", help="the conversation as .md, .html or .json"),
+    Action(id="config", name="config", help="every setting, and where it comes from"),
     Action(id="theme", name="theme", argument="[name]", help="choose the colours"),
     Action(id="quit", name="quit", aliases=("exit", "q"), keys="ctrl+q", does="leave", help="leave; all is kept"),
 )

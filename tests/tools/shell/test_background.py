@@ -70,6 +70,20 @@ def alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
 
 
+async def test_the_user_sees_what_the_model_has_not_read_and_takes_nothing_from_it(shell: Shell) -> None:
+    counted: list[int] = []
+    shell.commands.on_change = lambda: counted.append(len(shell.commands.running))
+    process = await shell.started("echo one; echo two; exec sleep 1000")
+    (job,) = shell.commands.all().values()
+    async with asyncio.timeout(60):
+        while job.newest_output(1) != "two":  # noqa: ASYNC110 (the command prints when it prints)
+            await asyncio.sleep(0.02)
+    assert job.newest_output(5) == "one\ntwo"
+    await job.stop()
+    assert counted == [1, 0]
+    assert "[ended by signal" in (await shell.look(process)).text
+
+
 async def test_each_look_shows_what_is_new(shell: Shell, tmp_path: Path) -> None:
     answer = await shell.start("echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; sleep 1000")
     assert answer.text.startswith("one\n[still running in the background as process ")

@@ -24,6 +24,8 @@ Settle: TypeAlias = Callable[[], list[str]]
 Wait: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_WAIT)]
 """Seconds."""
 
+TAIL_BYTES = 64 * 1024
+"""Bytes that are read for the newest lines of an output."""
 _KEPT = 50
 _UNREAD_SHARE = 4  # bytes kept for each byte shown: most of what a colourful program prints is no text
 _LINE = 120
@@ -40,6 +42,7 @@ class BackgroundCommand:
         terminal: Terminal,
         stream_bytes: int,
         settle: Settle = list,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         """Take over `command`: from now on its output comes here. `line` is the command as it was written."""
         self.line = line
@@ -53,6 +56,7 @@ class BackgroundCommand:
         self._looking = asyncio.Lock()
         self._started = time.monotonic()
         self._settle = asyncio.create_task(_settled(command, settle))
+        self._settle.add_done_callback(lambda _: on_end())
         self._is_settled = False
         command.on_output = self._receive
 
@@ -69,6 +73,13 @@ class BackgroundCommand:
         else:
             state = f"ended, signal {-code}" if code < 0 else f"ended, exit code {code}"
         return f"process {self.command.pid}: {state}, {self._unread:,} bytes unread: {shown(self.line, _LINE)}"
+
+    def newest_output(self, lines: int) -> str:
+        """The last lines of all it has printed, with the terminal's escapes; whoever looks later still sees them.
+
+        Reads a file: call it in a thread.
+        """
+        return self._raw.tail(TAIL_BYTES, lines)
 
     async def look(self, wait: float, note: str = "") -> ToolOutput:
         """What it has printed since the last look, and its exit code once it has ended.
@@ -131,6 +142,8 @@ class BackgroundCommands:
     """The background commands of a session, each under its process id."""
 
     def __init__(self, stream_bytes: int = STREAM_BYTES) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a command has come to those that run, or has ended."""
         self._stream_bytes = stream_bytes
         self._commands: dict[int, BackgroundCommand] = {}
         self._leftovers: dict[RunningCommand, asyncio.Task[list[str]]] = {}
@@ -149,7 +162,10 @@ class BackgroundCommands:
     ) -> None:
         """Take over a running command. What it prints from now on is not put into `terminal` before somebody looks."""
         self._commands.pop(command.pid, None)
-        self._commands[command.pid] = BackgroundCommand(line, command, raw, terminal, self._stream_bytes, settle)
+        self._commands[command.pid] = BackgroundCommand(
+            line, command, raw, terminal, self._stream_bytes, settle, self._changed
+        )
+        self.on_change()
         ended = [pid for pid, one in self._commands.items() if not one.is_running]
         for pid in ended[: max(len(self._commands) - _KEPT, 0)]:
             del self._commands[pid]
@@ -175,6 +191,10 @@ class BackgroundCommands:
             )
         return command
 
+    def all(self) -> dict[int, BackgroundCommand]:
+        """Those that run and those that have ended, by their process ids, the newest first."""
+        return dict(reversed(self._commands.items()))
+
     def listed(self) -> str:
         """A line for each command; one that has ended is listed too, until it is forgotten."""
         lines = [command.description for command in self._commands.values()]
@@ -184,6 +204,9 @@ class BackgroundCommands:
     def running(self) -> dict[int, str]:
         """The command lines of those that run, by their process ids."""
         return {pid: one.line for pid, one in list(self._commands.items()) if one.is_running}
+
+    def _changed(self) -> None:
+        self.on_change()
 
     async def close(self) -> None:
         """End all that run."""

@@ -67,6 +67,17 @@ class RawStream:
         except OSError as error:
             self.failure = error.strerror or str(error)
 
+    def tail(self, most: int, lines: int) -> str:
+        """The last lines of what is stored, of its last `most` bytes; empty where nothing is."""
+        if self.path is None:
+            return ""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+                return "\n".join(file.read(most).decode(errors="replace").splitlines()[-lines:])
+        except OSError as error:
+            return f"[the output cannot be read: {error.strerror}]"
+
     def close(self) -> None:
         """Close the file; what is written after this is not stored."""
         if self._file >= 0:

@@ -159,6 +159,7 @@ class TuiAgent(BaseApp):
         view.changed = lambda event: self._context_changed(session.agent, view, event)
         for notice in session.notices:
             view.show(notice)
+        session.background.on_change = lambda: self.status.show(jobs=len(session.background.running))
         self._show_agent(session.agent)
         self._show_todo(session.agent)
         self._show_attention()
@@ -322,7 +323,7 @@ class TuiAgent(BaseApp):
 
     async def on_context_panel_opened(self, message: "ContextPanel.Opened") -> None:
         """The user wants to read an item or a step."""
-        await self.steering.read(message.title, message.text)
+        await self.read(message.title, message.text)
 
     def on_context_panel_changing(self, message: "ContextPanel.Changing") -> None:
         """The user wants the context changed."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from textual.driver import Driver
 
     from tui_agent.agent.agent import Agent
+    from tui_agent.tools.shell.background import BackgroundCommands
     from tui_agent.tui.dialogs.pickers import Option
 
 HINT_S: Final = 2.0
@@ -155,6 +156,22 @@ class BaseApp(App[object]):
         from tui_agent.tui.dialogs.pickers import PickerScreen
 
         return await self.question(PickerScreen(title, options, current, search=search, preview=preview))
+
+    async def read(self, title: str, text: str) -> None:
+        """Show a text over the screen."""
+        from tui_agent.tui.dialogs.text_screen import TextScreen
+
+        await self.push_screen(TextScreen(title, text, self.glyphs))
+
+    def ask_model(self, text: str) -> None:
+        """Send a text as if the user had written it."""
+        self.conductor.send(text)
+
+    @property
+    def background(self) -> "BackgroundCommands | None":
+        """The commands that run in the background; None: there is no session yet."""
+        session = self.conductor.session
+        return None if session is None else session.background
 
     def refuse(self, reason: str) -> None:
         """Leave the program: the settings do not allow what was asked for."""

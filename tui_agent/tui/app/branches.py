@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tui_agent.agent.commands import REWOUND
+from tui_agent.agent.commands import REWOUND, UNDONE
 from tui_agent.aside import aside
 from tui_agent.text import one_line
 from tui_agent.tui.app.opening import in_slices
@@ -105,6 +105,19 @@ class Branches:
         wanted = await self._files_asked(asked, planned, rewinds=True) if planned else "conversation"
         if wanted:
             await self._move(move, unchanged, hint)
+
+    async def undo(self, what: str = "") -> None:
+        """Take the newest turn back; where it changed files, the user says what of it. Raises as `rewind`."""
+        agent = await self._app.agent()
+        if what not in UNDONE:
+            wanted = ", ".join(filter(None, UNDONE))
+            self._app.say(Level.WARNING, f"/undo takes nothing, or one of {wanted}")
+            return
+        prompts = await asyncio.to_thread(agent.prompts)
+        if prompts:
+            await self.rewind(str(prompts[-1].seq))
+        else:
+            self._app.say(Level.INFO, "There is nothing to undo")
 
     async def undo_edits(self, argument: str = "") -> None:
         """Put back the files that the newest turn changed; ``redo``: change those again that were put back last.

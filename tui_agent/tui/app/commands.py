@@ -8,6 +8,15 @@ from tui_agent.settings import PermissionMode
 from tui_agent.tui.actions import BY_NAME, SLASH_COMMANDS, Action
 from tui_agent.tui.app.model_commands import choose_model, enter_key
 from tui_agent.tui.app.policy_command import PolicyHost, choose_policy
+from tui_agent.tui.app.session_commands import (
+    SessionHost,
+    export_session,
+    pin_item,
+    review,
+    show_config,
+    show_jobs,
+    write_instructions,
+)
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.fuzzy import best
 from tui_agent.tui.keys import Keymap, commands_text
@@ -29,6 +38,8 @@ class BranchVerbs(Protocol):
 
     async def rewind(self, number: str = "", /) -> None: ...
 
+    async def undo(self, what: str = "", /) -> None: ...
+
     async def undo_edits(self, argument: str = "", /) -> None: ...
 
     async def fork(self, number: str = "", /) -> None: ...
@@ -36,7 +47,7 @@ class BranchVerbs(Protocol):
     async def tree(self, number: str = "", /) -> None: ...
 
 
-class Host(PolicyHost, Protocol):
+class Host(PolicyHost, SessionHost, Protocol):
     """What a command may use of the app."""
 
     @property
@@ -175,6 +186,14 @@ async def _rewind(host: Host, argument: str) -> None:
     await host.branches.rewind(argument)
 
 
+async def _undo(host: Host, argument: str) -> None:
+    await host.branches.undo(argument)
+
+
+async def _pin(host: Host, argument: str) -> None:
+    await (_steering("pin") if argument else pin_item)(host, argument)
+
+
 async def _undo_edits(host: Host, argument: str) -> None:
     await host.branches.undo_edits(argument)
 
@@ -218,6 +237,13 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "key": enter_key,
     "mode": _mode,
     "policy": choose_policy,
+    "config": show_config,
+    "init": write_instructions,
+    "review": review,
+    "export": export_session,
+    "jobs": show_jobs,
+    "pin": _pin,
+    "undo": _undo,
     "rewind": _rewind,
     "undo-edits": _undo_edits,
     "fork": _fork,

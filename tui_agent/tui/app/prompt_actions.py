@@ -11,9 +11,10 @@ from tui_agent.text import one_line
 from tui_agent.tui.actions import ACTIONS, BY_ID, TITLES, Action, Place
 from tui_agent.tui.app.commands import CYCLE, MODES
 from tui_agent.tui.app.conductor import SessionUnavailable
-from tui_agent.tui.app.own_commands import OwnCommands
+from tui_agent.tui.app.own_commands import OwnCommands, needs_terminal, only_changes_folder
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.keys import commands_text
+from tui_agent.tui.wording import short_path
 
 if TYPE_CHECKING:
     from tui_agent.agent.pictures import Picture
@@ -35,8 +36,31 @@ class PromptActions:
         self._keeping = asyncio.Lock()
 
     def run_shell(self, command: str) -> None:
-        """Run a shell command of the user's; its card shows what it prints, and that joins the conversation."""
-        self.own.start(self._run_shell(command))
+        """Run a shell command of the user's; its card shows what it prints, and that joins the conversation.
+
+        A program that needs the terminal is given it; nothing of it joins the conversation.
+        """
+        app = self._app
+        if only_changes_folder(command):
+            told = f"Each command begins in {short_path(app.arguments.folder)} again."
+            hint = "!cd FOLDER && COMMAND runs one elsewhere"
+            app.say(Level.INFO, f"{command} has no effect on what follows", told, hint)
+        elif needs_terminal(command):
+            app.run_worker(self._run_outside(command), name="outside", exclusive=True, group="editor")
+        else:
+            self.own.start(self._run_shell(command))
+
+    async def _run_outside(self, command: str) -> None:
+        from tui_agent.tui.prompt.editor import EditorFailure, run_outside
+
+        try:
+            status = await run_outside(self._app, command, self._app.arguments.folder)
+        except EditorFailure as failure:
+            self._app.say(Level.WARNING, "It was not run", str(failure))
+        else:
+            ended = f"{command} ended with {status}" if status else f"{command} ended"
+            self._app.say(Level.INFO, ended, "It had the terminal: the model has seen nothing of it.")
+        self._app.entry.prompt.focus()
 
     async def stop_shell(self) -> None:
         """Stop every such command."""

@@ -40,6 +40,7 @@ class Status:
     None: the model's prices are unknown. cache_share: how much of all input was read from the provider's cache.
     activity: what is running; empty: idle. unconfined: commands run without the sandbox they should run in.
     since: when it began, on the monotonic clock. hint: what a key would do now; it stands in for the activity.
+    jobs: how many commands run in the background.
     summarising: a summary is being written while the conversation goes on.
     """
 
@@ -58,6 +59,7 @@ class Status:
     notices: int = 0
     summarising: bool = False
     unconfined: bool = False
+    jobs: int = 0
 
 
 class Changes(TypedDict, total=False):
@@ -78,6 +80,7 @@ class Changes(TypedDict, total=False):
     notices: int
     summarising: bool
     unconfined: bool
+    jobs: int
 
 
 class Thresholds(NamedTuple):
@@ -147,6 +150,7 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Threshol
     right = [
         _notices(status, glyphs),
         _summarising(status),
+        _jobs(status),
         _sandbox(status),
         _mode(status),
         _model(status, glyphs),
@@ -199,6 +203,13 @@ def _summarising(status: Status) -> Piece:
     if not status.summarising:
         return (Form(0),)
     return Form(12, (Span("summarising", "$accent"),)), Form(0)
+
+
+def _jobs(status: Status) -> Piece:
+    if not status.jobs:
+        return (Form(0),)
+    told = f"{status.jobs} job{'s' * (status.jobs > 1)}"
+    return Form(11, (Span(told, "$accent"),)), Form(0)
 
 
 def _sandbox(status: Status) -> Piece:

@@ -57,12 +57,6 @@ class ContextControl:
         if self.panel is not None:
             self.panel.changed()
 
-    async def read(self, title: str, text: str) -> None:
-        """Show a text over the screen."""
-        from tui_agent.tui.dialogs.text_screen import TextScreen
-
-        await self._app.push_screen(TextScreen(title, text, self._app.glyphs))
-
     async def change(self, change: "Callable[[], Awaitable[object | Refusal]]") -> None:
         """Change the context as the user wants, and say why where it cannot be."""
         from tui_agent.agent.agent import AgentBusy

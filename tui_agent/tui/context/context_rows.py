@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from typing_extensions import override
 
-from tui_agent.agent.overview import Overview, Step
+from tui_agent.agent.overview import ITEM_NAMES, Overview, Step
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import spoken_time
 from tui_agent.context.stats import LABELS, Activity, ContextStats, Mark, price_text
@@ -45,16 +45,6 @@ STATES: Final[dict[ItemState, str]] = {
     "checkpointed": "recorded",
     "restored": "restored",
     "shortened": "shortened",
-}
-ITEM_NAMES: Final[dict[Category, str]] = {
-    "user": "you",
-    "notices": "notice",
-    "assistant": "answer",
-    "calls": "calls",
-    "reasoning": "thought",
-    "summaries": "summary",
-    "system": "system",
-    "tools": "tools",
 }
 _IN_VIEW: Final[dict[ItemState, str]] = {"summarized": "", "checkpointed": ""}
 NAME_CELLS: Final = 13

@@ -1,4 +1,4 @@
-"""The user's own editor for a draft: which one, and the private file it is given."""
+"""Programs that are given the terminal: the user's own editor for a draft, and what the user starts there."""
 
 import asyncio
 import os
@@ -70,19 +70,32 @@ async def edited_outside(app: App[object], draft: str) -> str:
         raise EditorFailure("This terminal cannot be handed to an editor") from error
 
 
+async def run_outside(app: App[object], command: str, folder: Path) -> int:
+    """Give a command line of the user's the terminal until it ends; its exit code. Raises EditorFailure."""
+    try:
+        with app.suspend(), app.batch_update():
+            return await _exit_code(["/bin/sh", "-c", command], os.environ, folder)
+    except SuspendNotSupported as error:
+        raise EditorFailure("This terminal cannot be handed to a program") from error
+
+
 async def _run(command: list[str], environ: Mapping[str, str]) -> None:
-    # The editor draws for a person: it gets the user's own terminal settings, but no keys.
+    status = await _exit_code(command, environ)
+    if status != 0:
+        raise EditorFailure(f"{command[0]} ended with {status}")
+
+
+async def _exit_code(command: list[str], environ: Mapping[str, str], folder: Path | None = None) -> int:
+    # It draws for a person: it gets the user's own terminal settings, but no keys.
     kept = child_environment(environ, keep=("COLORTERM",))
     own = {name: value for name, value in environ.items() if name in kept}
     try:
         with _interrupts_for_the_editor():
-            process = await asyncio.create_subprocess_exec(*command, env=own)
-            status = await _ended(process)
+            process = await asyncio.create_subprocess_exec(*command, env=own, cwd=folder)
+            return await _ended(process)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise EditorFailure(f"{command[0]} cannot be started: {reason}") from error
-    if status != 0:
-        raise EditorFailure(f"{command[0]} ended with {status}")
 
 
 async def _ended(process: asyncio.subprocess.Process) -> int:

@@ -1,0 +1,56 @@
+"""A session as a file: all that was said is in each form, nothing in it is taken for markup, and JSON reads back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.agent.talking import say, talking
+from tests.reports.test_pages import stamped
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import AnyEntry, Message, Summarized, user_message
+from tui_agent.reports.export import ENDINGS, export, markdown
+
+WORDS = "find ``` and </details> <script>x</script> \x1b[31m"
+
+
+def entries() -> list[AnyEntry]:
+    return stamped(
+        [
+            user_message(WORDS),
+            Message(
+                role="assistant",
+                model="m",
+                blocks=(Reasoning("thinking"), Text("I look."), ToolCall("c1", "grep", '{"pattern": "x"}')),
+            ),
+            Message(role="user", kind="tool_result", blocks=(ToolResult("c1", WORDS),), diff="-a\n+b"),
+            Summarized(first=1, last=3, text="what was done", reason="it was due", before=100, after=10),
+        ]
+    )
+
+
+def test_markdown_holds_all_of_it_and_no_markup_of_others() -> None:
+    text = "".join(markdown("session x", entries()))
+    for held in ("thinking", "I look.", '{"pattern": "x"}', "-a\n+b", "what was done", "it was due", "100"):
+        assert held in text
+    assert "\x1b" not in text
+    assert "````\nfind ```" in text
+    assert text.count("<details>") == text.count("\n</details>\n")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_a_real_session_becomes_a_file_that_only_its_user_reads(ending: str, tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        await say(session, 'write "kept words" to made.txt')
+        path = tmp_path / f"out{ending}"
+        assert export(path, session.id, tuple(session.agent.engine.view.log)) == path.stat().st_size
+        assert "kept words" in path.read_text()
+        assert path.stat().st_mode & 0o077 == 0
+        if ending == ".json":
+            assert len(json.loads(path.read_text())["entries"]) == len(session.agent.engine.view.log)
+
+
+def test_another_ending_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"ends in \.md, \.html, \.json"):
+        export(tmp_path / "out.txt", "x", entries())
+    assert list(tmp_path.iterdir()) == []

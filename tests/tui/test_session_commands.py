@@ -1,0 +1,109 @@
+"""The slash commands about a session as a whole, in the app with a real session."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.test_branches import notices
+from tui_agent.conversation.items import Item
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import UserBlock
+from tui_agent.tui.dialogs.pickers import PickerScreen
+from tui_agent.tui.dialogs.text_screen import TextScreen
+
+
+async def picker(app: TuiAgent, pilot: Pilot[object]) -> list[str]:
+    await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+    assert isinstance(app.screen, PickerScreen)
+    return [option.label for option in app.screen._options]
+
+
+async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    arguments = project_of_parts(monkeypatch, tmp_path, 1)
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.status.status.model)
+        for command, title in (("/undo", "nothing to undo"), ("/jobs", "Nothing runs"), ("/pin", "nothing to pin")):
+            await send(app, pilot, command)
+            await until(pilot, partial(told, app, title))
+        await send(app, pilot, "read part0.txt")
+        await until(pilot, lambda: not app.conductor.busy and app.status.status.tokens)
+        await send(app, pilot, "/export talk.md")
+        await until(pilot, lambda: notices(app)[-1].title.startswith("The conversation is in"))
+        assert "line of part 0" in (arguments.folder / "talk.md").read_text()
+        await send(app, pilot, "/export talk.md")
+        assert await picker(app, pilot) == ["Leave it as it is", "Replace it"]
+        await pilot.press("escape")
+        await send(app, pilot, "/config")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await pilot.press("escape")
+        await send(app, pilot, "/pin")
+        assert any("read part0.txt" in label and "tokens" in label for label in await picker(app, pilot))
+        await pilot.press(*"read", "enter")
+        await until(pilot, lambda: any(item.pinned for item in agent_items(app)))
+        await send(app, pilot, "!cd /")
+        await until(pilot, lambda: "no effect" in notices(app)[-1].title)
+        (arguments.folder / "AGENTS.md").write_text("mine\n")
+        await send(app, pilot, "/init")
+        assert await picker(app, pilot) == ["Mend it", "Write it anew"]
+        await pilot.press("escape")
+        assert (arguments.folder / "AGENTS.md").read_text() == "mine\n"
+        await send(app, pilot, "/review the tests")
+        await until(pilot, lambda: any("above all: the tests" in said for said in sent(app)))
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.conductor.busy)
+
+
+async def test_jobs_are_counted_read_and_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), OFFLINE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.status.status.model)
+        background = app.background
+        assert background is not None
+        await begin(app, "echo begun; exec sleep 1000")
+        await until(pilot, lambda: app.status.status.jobs == 1)
+        assert "1 job" in app.status.render().plain
+        (job,) = background.all().values()
+        await until(pilot, lambda: job.newest_output(1) == "begun")
+        await send(app, pilot, "/jobs")
+        await picker(app, pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "Stop it" in labels(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: app.status.status.jobs == 0)
+        assert not job.is_running
+
+
+async def begin(app: TuiAgent, command: str) -> None:
+    """Start a command in the background as the model would."""
+    from tests.tools.support import Call
+    from tui_agent.tools.gate.workspace import Workspace
+    from tui_agent.tools.shell.run_command import RunCommand
+
+    assert app.background is not None
+    assert app.session_folder is not None
+    tool = RunCommand(background=app.background)
+    workspace = Workspace(app.arguments.folder)
+    call = Call(workspace, (), app.session_folder)
+    await asyncio.shield(tool.run(f'{{"command": "{command}", "background": true}}', call))
+
+
+def labels(app: TuiAgent) -> list[str]:
+    return [option.label for option in app.screen._options] if isinstance(app.screen, PickerScreen) else []
+
+
+def told(app: TuiAgent, title: str) -> bool:
+    return any(title in notice.title for notice in notices(app))
+
+
+def agent_items(app: TuiAgent) -> list[Item]:
+    assert app.conductor.session is not None
+    return list(app.conductor.session.agent.items())
+
+
+def sent(app: TuiAgent) -> list[str]:
+    return [block.text for block in app.pane.transcript.blocks if isinstance(block, UserBlock)]

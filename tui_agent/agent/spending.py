@@ -1,0 +1,86 @@
+"""What a session has used and spent so far, as text for people."""
+
+from typing import TYPE_CHECKING
+
+from tui_agent.context.economics import MILLION
+from tui_agent.text import money_text
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.models.usage import Totals
+
+
+def usage_text(agent: "Agent") -> str:
+    """Tokens, cost and cache hits: of the session, of the turn, of each model; how long summaries were waited for."""
+    total, turn = agent.tracker.session, agent.tracker.turn
+    lines = [_totals("Session", total), _totals("Turn", turn)]
+    if count := agent.tracker.subtask_count:
+        lines.append(_totals(f"Of the session, {count:,} subtask{'s' * (count > 1)}", agent.tracker.subtasks))
+    models = agent.tracker.by_model()
+    if len(models) > 1:
+        lines += ["", *(_totals(name, totals) for name, totals in models.items())]
+    context = agent.context_stats()
+    if context.compactions or context.checkpoints:
+        lines.append(_waits(context.waits, context.waited_s))
+    if missed := agent.missed_caches:
+        lines += ["", *missed]
+    return "\n".join(lines)
+
+
+def cost_text(agent: "Agent") -> str:
+    """What was spent, on which model and for what, what the cache has spared, and what the next call will cost."""
+    tracker = agent.tracker
+    rows = [("Session", tracker.session), ("This turn", tracker.turn)]
+    rows += [(f"Subtasks ({tracker.subtask_count:,})", tracker.subtasks)] if tracker.subtask_count else []
+    rows += [(f"  {name}", totals) for name, totals in tracker.by_model().items()]
+    width = max(len(name) for name, _ in rows) + 2
+    lines = [f"{name:<{width}}{_price(totals):>9}  {_calls(totals)}{_cached(totals)}" for name, totals in rows]
+    return "\n".join([*lines, "", _next_call(agent)])
+
+
+def _next_call(agent: "Agent") -> str:
+    engine = agent.engine
+    tokens, cache = engine.tokens, engine.cache
+    rates = engine.model.rates(tokens)
+    prices = agent.profile.prices
+    if prices is not None and not prices.input:
+        return f"The next call sends about {tokens:,} tokens and costs nothing."
+    if rates is None:
+        return f"The next call sends about {tokens:,} tokens; the prices of {engine.model.name} are not known."
+    cold = tokens * max(1.0, rates.write) * rates.input_usd / MILLION
+    warm = tokens * rates.read * rates.input_usd / MILLION
+    if cache.cold:
+        told = f"{money_text(cold)}, beside its answer: {cache.reason}; from the cache it would be {money_text(warm)}"
+    else:
+        told = f"{money_text(warm)}, beside its answer: the cache is warm; without it {money_text(cold)}"
+    return f"The next call sends about {tokens:,} tokens for {told}."
+
+
+def _price(totals: "Totals") -> str:
+    cost = totals.known_cost_usd
+    return "unknown" if cost is None else money_text(cost)
+
+
+def _calls(totals: "Totals") -> str:
+    return f"{totals.calls:,} call{'' if totals.calls == 1 else 's'}"
+
+
+def _cached(totals: "Totals") -> str:
+    share = totals.cache_share
+    return "" if not share else f", {100 * share:.0f}% of the input from the cache"
+
+
+def _waits(waits: int, seconds: float) -> str:
+    if not waits:
+        return "Waits for automatic summaries: none, they were written while the conversation went on"
+    return f"Waits for automatic summaries: {waits:,}, {seconds:.0f} s in all"
+
+
+def _totals(name: str, totals: "Totals") -> str:
+    usage = totals.usage
+    hits = 100 * (totals.cache_share or 0.0)
+    money = "price unknown" if totals.known_cost_usd is None else _price(totals)
+    return (
+        f"{name}: {_calls(totals)}, {usage.input_tokens:,} in ({hits:.0f}% from the cache), "
+        f"{usage.output_tokens:,} out ({usage.reasoning_tokens:,} reasoning), {money}"
+    )

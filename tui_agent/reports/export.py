@@ -1,0 +1,111 @@
+"""A whole session as a file for people or programs: Markdown, a page of HTML, or JSON, by the file's ending."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import AnyEntry, ContextEntry, Delivered, Message, Prefix, Queued
+from tui_agent.durable import write_file
+from tui_agent.reports.pages import session_page, step_line
+from tui_agent.reports.wording import moment
+from tui_agent.text import call_summary, clean, one_line
+
+ENDINGS: Final = (".md", ".html", ".json")
+
+
+def export(path: Path, name: str, entries: Sequence[AnyEntry]) -> int:
+    """Write all of the session called `name` to `path`; how many bytes that is. Blocks: call it in a thread.
+
+    Raises `OSError`, then nothing is left behind, and `ValueError` for another ending than `ENDINGS`.
+    """
+    ending = path.suffix.lower()
+    if ending == ".html":
+        pieces = session_page(name, entries)
+    elif ending == ".md":
+        pieces = markdown(name, entries)
+    elif ending == ".json":
+        pieces = document(name, entries)
+    else:
+        raise ValueError(f"a file that ends in {', '.join(ENDINGS)} is wanted, not {path.name!r:.80}")
+    data = "".join(pieces).encode()
+    write_file(path, data)
+    return len(data)
+
+
+def document(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
+    """One JSON object: the session's name and every entry of its log as it is kept, of all branches."""
+    yield msgspec.json.format(msgspec.json.encode({"session": name, "entries": entries})).decode() + "\n"
+
+
+def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
+    """What was said, called, answered and done to the context, in the order in which it was."""
+    queued = {entry.seq: entry for entry in entries if isinstance(entry, Queued)}
+    yield f"# {one_line(name)}\n"
+    for entry in entries:
+        match entry:
+            case Message(role="assistant"):
+                yield f"\n## {one_line(entry.model) or 'The model'} · {moment(entry.time)}\n"
+                yield from map(_answered, entry.blocks)
+            case Message(kind="tool_result" | "tool_result_archived"):
+                yield from (_result(block) for block in entry.blocks if isinstance(block, ToolResult))
+                yield _fenced(entry.diff, "diff") if entry.diff else ""
+            case Message():
+                title = "You" if entry.user_visible and not entry.kind else "Told to the model"
+                yield f"\n## {title} · {moment(entry.time)}\n"
+                yield from map(_said, entry.blocks)
+            case Delivered():
+                yield f"\n## You · {moment(entry.time)}\n"
+                yield from map(_said, queued[entry.queued].blocks if entry.queued in queued else ())
+            case Prefix():
+                yield _folded("System prompt", _fenced(entry.system))
+            case ContextEntry():
+                line = step_line(entry)
+                text = getattr(entry, "text", "")
+                yield (
+                    f"\n---\n\n*{line}*\n"
+                    + (_folded("What stands there now", _fenced(text)) if text else "")
+                    + "\n---\n"
+                )
+            case _:
+                line = step_line(entry)
+                yield f"\n*{line}*\n" if line else ""
+
+
+def _said(block: object) -> str:
+    match block:
+        case Text(text=text):
+            return f"\n{clean(text)}\n"
+        case Image(media_type=media_type):
+            return f"\n*A picture ({media_type})*\n"
+        case _:
+            return ""
+
+
+def _answered(block: object) -> str:
+    match block:
+        case Reasoning(text=text) if text.strip():
+            return _folded("Reasoning", _fenced(text))
+        case ToolCall(name=name, arguments=arguments):
+            return _folded(f"{name} {call_summary(arguments)}", _fenced(arguments, "json"))
+        case _:
+            return _said(block)
+
+
+def _result(block: ToolResult) -> str:
+    return _folded("Failed" if block.is_error else "Result", _fenced(block.text))
+
+
+def _folded(title: str, body: str) -> str:
+    shown = one_line(title, 120).replace("&", "&amp;").replace("<", "&lt;")
+    return f"\n<details><summary>{shown}</summary>\n{body}\n</details>\n"
+
+
+def _fenced(text: str, language: str = "") -> str:
+    text = clean(text)
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"\n{fence}{language}\n{text.rstrip()}\n{fence}\n"

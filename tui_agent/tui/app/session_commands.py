@@ -1,0 +1,162 @@
+"""The slash commands about a session as a whole: what it is set to, its file for others, its background commands."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tui_agent.arguments import Arguments
+from tui_agent.settings import Settings
+from tui_agent.text import one_line
+from tui_agent.tui.app.model_commands import ModelHost
+from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.wording import short_path
+
+if TYPE_CHECKING:
+    from tui_agent.tools.shell.background import BackgroundCommands
+
+TAIL_LINES: Final = 200
+"""Lines shown of what a background command has printed last."""
+MAX_PICKED: Final = 300
+"""Messages and results offered to be pinned; older ones are named by their numbers."""
+
+
+class SessionHost(ModelHost, Protocol):
+    """What these commands use of the app."""
+
+    arguments: Arguments
+    settings: Settings
+    session_folder: Path | None
+    """Where the session is kept; None: there is none yet."""
+
+    async def read(self, title: str, text: str) -> None:
+        """Show a text over the screen."""
+        ...
+
+    async def run_command(self, text: str) -> None:
+        """Do what `/name argument` says."""
+        ...
+
+    def ask_model(self, text: str) -> None:
+        """Send a text as if the user had written it."""
+        ...
+
+    @property
+    def background(self) -> "BackgroundCommands | None":
+        """The commands that run in the background; None: there is no session yet."""
+        ...
+
+
+async def show_config(host: SessionHost, argument: str) -> None:
+    """Show every setting with its value and where that comes from; first those that somebody has set."""
+    from tui_agent.settings import json_text, values_by_key
+
+    settings = (await host.agent()).settings
+    values = {key: json_text(value) for key, value in values_by_key(settings).items()}
+    own = [f"{key} = {value}  ({settings.source(key)})" for key, value in values.items() if settings.is_set(key)]
+    others = [f"{key} = {value}" for key, value in values.items() if not settings.is_set(key)]
+    await host.read("Settings in force", "\n".join([*own, *([""] if own else []), "Built in:", *others]))
+
+
+async def write_instructions(host: SessionHost, argument: str) -> None:
+    """Have the model write the project's instruction file; one that is there is kept unless the user says otherwise."""
+    from tui_agent.agent.errands import init_message
+    from tui_agent.tui.dialogs.pickers import Option
+
+    name = next(iter(host.settings.context.instruction_files), "AGENTS.md")
+    there = await asyncio.to_thread((host.arguments.project / name).exists)
+    chosen: str | None = "anew"
+    if there:
+        options = [
+            Option("mend", "Mend it", "keep what still holds, correct and complete the rest"),
+            Option("anew", "Write it anew", "what stands there now is replaced"),
+        ]
+        chosen = await host.pick(f"There is a {name} already", options, "mend")
+    if chosen is not None:
+        host.ask_model(init_message(name, mend=chosen == "mend"))
+
+
+async def review(host: SessionHost, argument: str) -> None:
+    """Have the model review what is changed in the working tree."""
+    from tui_agent.agent.errands import review_message
+
+    host.ask_model(review_message(one_line(argument)))
+
+
+async def export_session(host: SessionHost, argument: str) -> None:
+    """Write the whole conversation to a file, Markdown, HTML or JSON by its ending."""
+    from tui_agent.reports.export import export
+    from tui_agent.tui.dialogs.pickers import Option
+
+    agent = await host.agent()
+    entries = tuple(agent.engine.view.log)
+    if host.session_folder is None or not entries:
+        host.say(Level.INFO, "There is nothing to export yet")
+        return
+    name = host.session_folder.name
+    path = _place(host.arguments.folder, argument or f"{name}.md")
+    if await asyncio.to_thread(path.exists):
+        options = [Option("no", "Leave it as it is"), Option("yes", "Replace it")]
+        if await host.pick(f"There is a {short_path(path)} already", options, "no") != "yes":
+            return
+    try:
+        size = await asyncio.to_thread(export, path, name, entries)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        told = f"{short_path(path)}: {reason}"
+        host.say(Level.WARNING, "Nothing was exported", told, "/export FILE.md, .html or .json")
+        return
+    host.say(Level.INFO, f"The conversation is in {short_path(path)}", f"{size:,} bytes")
+
+
+def _place(folder: Path, named: str) -> Path:
+    return folder / Path(named).expanduser()
+
+
+async def show_jobs(host: SessionHost, argument: str) -> None:
+    """List the background commands; the one that is chosen shows its newest output, or is stopped."""
+    from tui_agent.tui.dialogs.pickers import Option
+
+    jobs = host.background.all() if host.background is not None else {}
+    if not jobs:
+        host.say(Level.INFO, "Nothing runs in the background", hint="the model can let a command go on there")
+        return
+    options = [
+        Option(str(process), one_line(job.line, 60), "running" if job.is_running else "ended")
+        for process, job in jobs.items()
+    ]
+    chosen = await host.pick("Commands in the background", options, "")
+    if chosen is None:
+        return
+    job = jobs[int(chosen)]
+    wanted: str | None = "output"
+    if job.is_running:
+        wanted = await host.pick(
+            one_line(job.line, 60),
+            [Option("output", "Show its newest output"), Option("stop", "Stop it", "with everything it started")],
+            "output",
+        )
+    if wanted == "output":
+        text = await asyncio.to_thread(job.newest_output, TAIL_LINES)
+        await host.read(job.description, text or "It has printed nothing yet.")
+    elif wanted == "stop":
+        await job.stop()
+        host.say(Level.INFO, f"Stopped: {one_line(job.line, 80)}")
+
+
+async def pin_item(host: SessionHost, argument: str) -> None:
+    """Let the user choose a message or result to be kept whole; one that is pinned loses its pin."""
+    from tui_agent.agent.overview import item_line
+    from tui_agent.tui.dialogs.pickers import Option
+
+    agent = await host.agent()
+    items = {str(item.seq): item for item in reversed(agent.items())}
+    if not items:
+        host.say(Level.INFO, "There is nothing to pin yet")
+        return
+    options = [
+        Option(seq, f"{seq:>5}  {item_line(item, agent.excerpt(item.seq))}")
+        for seq, item in list(items.items())[:MAX_PICKED]
+    ]
+    chosen = await host.pick("Keep whole, or no longer: number, kind, tokens, words", options, "", search=True)
+    if chosen is not None:
+        await host.run_command(f"/{'unpin' if items[chosen].pinned else 'pin'} {chosen}")
