@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from math import ceil
 from time import monotonic
 from typing import Final
 
@@ -29,6 +30,8 @@ MAX_MEASURE: Final = 112
 UPDATES_PER_SECOND: Final = 15
 """How often a changing transcript is painted at most."""
 
+_EIGHTHS: Final = 8
+"""The finest steps in which a scrollbar is drawn."""
 KEPT_SCREENS: Final = 4
 """Screens of strips that are kept at most."""
 
@@ -58,6 +61,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         self._strips: dict[Position, tuple[Line, Strip]] = {}
         self._was_following = True
         self._kept_free = 0
+        self._thumb = (0, 0), 0
 
     @property
     def transcript(self) -> Transcript:
@@ -169,11 +173,35 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
     # Painting
 
     @override
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # As Textual does it where nothing surrounds the lines, but with strips that are kept: a strip remembers what
+        # was made of it for the screen, so a line that has only moved costs next to nothing.
+        if self.styles.gutter or self.opacity < 1 or self.styles.tint.a:
+            return super().render_lines(crop)
+        self._measured()
+        _, background = self.background_colors
+        selection, focused = self.text_selection, self.has_focus
+        strips = [self._strip(y, selection, focused=focused) for y in crop.line_range]
+        strips = [strip.adjust_cell_length(self.region.width) for strip in strips]
+        for line_filter in self.get_line_filters():
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        if crop.column_span == (0, self.region.width):
+            return strips
+        return [strip.crop(*crop.column_span) for strip in strips]
+
+    @override
     def render_line(self, y: int) -> Strip:
-        viewport = self._viewport
-        if (viewport.width, viewport.height) != self._measure:
+        self._measured()
+        return self._strip(y, self.text_selection, focused=self.has_focus)
+
+    def _measured(self) -> None:
+        """Follow a change of the size that nobody has told of yet."""
+        if (self._viewport.width, self._viewport.height) != self._measure:
             self._view.resize(*self._measure)
-            viewport.settle()
+            self._viewport.settle()
+
+    def _strip(self, y: int, selection: Selection | None, *, focused: bool) -> Strip:
+        viewport = self._viewport
         base = viewport.look.palette.base
         if not viewport.rows:
             return Strip.blank(self.size.width, base)
@@ -182,11 +210,11 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             return self._labelled(blank, y)
         position, line = viewport.rows[y]
         segments = self._decorated(viewport.rows[y])
-        cursor = position.block == self._cursor and self.has_focus and line.gutter > 1
-        if segments is line.segments and self.text_selection is None and not cursor:
+        cursor = focused and position.block == self._cursor and line.gutter > 1
+        if segments is line.segments and selection is None and not cursor:
             return self._labelled(self._plain_strip(viewport.rows[y]), y)
         encoded = encode_line(*position)
-        if (selection := self.text_selection) is not None:
+        if selection is not None:
             segments = with_selection(
                 segments, line.gutter, selection.get_span(encoded), viewport.look.palette.selected
             )
@@ -300,11 +328,15 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         _set_quietly(self, Widget.scroll_target_y, float(top))
         if size != self.virtual_size:
             self.set_reactive(Widget.virtual_size, size)
-            if self.show_vertical_scrollbar:
-                self.vertical_scrollbar.window_virtual_size = size.height
-                self.vertical_scrollbar.window_size = self._viewport.height
-        if self.show_vertical_scrollbar:
-            self.vertical_scrollbar.position = top
+        if not self.show_vertical_scrollbar:
+            return
+        window = self._viewport.height
+        thumb = _thumb(size.height, window, top)
+        # Painting the bar costs as much as painting the text beside it, so it is told only of what can be seen.
+        if (thumb, window) != self._thumb:
+            self._thumb = thumb, window
+            bar = self.vertical_scrollbar
+            bar.window_virtual_size, bar.window_size, bar.position = size.height, window, top
 
     # The block cursor
 
@@ -326,3 +358,10 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
 
 def _set_quietly(widget: Widget, reactive: Reactive[float], value: float) -> None:
     widget.set_reactive(reactive, value)
+
+
+def _thumb(lines: int, window: int, top: int) -> tuple[int, int]:
+    """Where the thumb of a scrollbar as high as the window begins and how long it is, in eighths of a cell."""
+    size = max(1.0, window * window / max(1, lines))
+    place = (window - size) * top / max(1, lines - window)
+    return int(place * _EIGHTHS), ceil(size * _EIGHTHS)
