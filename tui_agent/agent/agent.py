@@ -14,7 +14,7 @@ from tui_agent.agent.branches import Branch, Prompt, branches, is_end_of_present
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.file_history import FileHistory, PutBackDone
 from tui_agent.agent.guards import CostCeiling, Guards, Limit
-from tui_agent.agent.history import replay, step_event, text_of, user_blocks
+from tui_agent.agent.history import newest, replay, step_event, text_of, user_blocks
 from tui_agent.agent.model_choice import configured_model
 from tui_agent.agent.overview import (
     Fullness,
@@ -575,6 +575,12 @@ class Agent:
     def history(self) -> Iterator[events.AgentEvent]:
         """The conversation so far, as the events that would have shown it."""
         return replay(self._record.view.log.path())
+
+    def history_in_parts(self, least: int) -> tuple[Iterator[events.AgentEvent], Iterator[events.AgentEvent]]:
+        """The same in two parts: what came earlier, and the newest `least` entries or some more."""
+        entries = self._record.view.log.path()
+        start = newest(entries, least)
+        return replay(entries[:start]), replay(entries[start:])
 
     @property
     def cache_share(self) -> float | None:

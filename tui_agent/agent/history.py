@@ -1,6 +1,6 @@
 """Entries of the log turned back into the events that told of them, for a front end that shows an old conversation."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tui_agent.agent import events
 from tui_agent.context.counting import estimate
@@ -40,6 +40,21 @@ def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
                 yield step_event(step_of(entry))
             case _:
                 pass
+
+
+def newest(entries: Sequence[AnyEntry], least: int) -> int:
+    """Where the newest entries begin, `least` of them or more, that can be told of by themselves: at a message of the
+    user's, with all that is delivered later. 0: only all of them can.
+    """
+    start = len(entries) - least
+    while start > 0:
+        entry = entries[start]
+        if isinstance(entry, Message) and entry.user_visible and entry.role == "user" and entry.kind != "tool_result":
+            waited = [later.queued for later in entries[start:] if isinstance(later, Delivered)]
+            if all(queued >= entry.seq for queued in waited):
+                return start
+        start -= 1
+    return 0
 
 
 def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.AgentEvent]:

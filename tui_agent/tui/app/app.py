@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
@@ -24,7 +24,7 @@ from tui_agent.tui.app.base_app import DONE, FAILED, BaseApp
 from tui_agent.tui.app.branches import Branches
 from tui_agent.tui.app.conductor import Conductor, SessionUnavailable
 from tui_agent.tui.app.leaving import AGAIN_S, PATIENCE_S, Twice, end_soon
-from tui_agent.tui.app.opening import learn_model, open_for_screen, show_past, welcome
+from tui_agent.tui.app.opening import NEWEST, learn_model, open_for_screen, show_earlier, show_past, welcome
 from tui_agent.tui.app.own_commands import shell_command
 from tui_agent.tui.app.prompt_actions import PromptActions
 from tui_agent.tui.cards.blocks import Level, ToolState
@@ -155,7 +155,12 @@ class TuiAgent(BaseApp):
         view = TurnView(self._transcript, self.status, self.conductor)
         SubtaskSteps(self._transcript, session.agent)
         session.agent.listen(view.show)
-        await show_past(session.agent.history(), view, self.pane)
+        above = len(self._transcript)
+        earlier, newest = session.agent.history_in_parts(NEWEST)
+        await show_past(newest, view, self.pane)
+        self.run_worker(self._show_earlier(session.agent, view, earlier, above), name="earlier", exit_on_error=True)
+        # What is told of the whole of a long conversation is worked out once, beside the keys.
+        await asyncio.to_thread(session.agent.fullness)
         view.changed = lambda event: self._context_changed(session.agent, view, event)
         for notice in session.notices:
             view.show(notice)
@@ -165,6 +170,14 @@ class TuiAgent(BaseApp):
         self._show_attention()
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return view
+
+    async def _show_earlier(self, agent: "Agent", view: "TurnView", past: "Iterator[AgentEvent]", above: int) -> None:
+        from tui_agent.tui.cards.subtask import SubtaskSteps
+
+        await show_earlier(past, view, self.pane, above)
+        SubtaskSteps(view.transcript, agent)
+        gc.freeze()
+        self._show_attention()
 
     async def _look_at_sandbox(self, session: "Session") -> None:
         self.status.show(unconfined=bool(await asyncio.to_thread(lambda: session.sandbox.trouble)))

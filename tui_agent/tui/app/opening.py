@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tui_agent.tools.base import Ask
     from tui_agent.tui.app.turns import TurnView
 
+NEWEST: Final = 200
+"""Entries of an earlier conversation that are shown first: more than fit on a screen."""
 SLICE_S: Final = 0.008
 """Seconds for which the screen may be busy with an earlier conversation before it looks for keys: half of what a key
 press may take.
@@ -69,12 +71,28 @@ def welcome(settings: Settings, environ: Mapping[str, str]) -> str:
 
 
 async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: TranscriptView) -> None:
-    """Bring an earlier conversation to the screen, however long: in slices, between which keys are answered."""
+    """Bring an earlier conversation to the screen: in slices, between which keys are answered."""
     pane.hold()
     try:
         await in_slices(past, view, pane.take_in)
     finally:
         pane.flush()
+
+
+async def show_earlier(past: Iterable["AgentEvent"], view: "TurnView", pane: TranscriptView, above: int) -> None:
+    """Bring what came before to the screen, below its first `above` blocks: made beside it, however long it is, and put
+    there at once; what is in view stays where it is.
+    """
+    filling = view.aside()
+    follower = pane.follower(filling.transcript)
+    filling.transcript.repeat(view.transcript.blocks[:above])
+    await in_slices(past, filling, follower.take_in)
+    follower.take_in()
+    if pane.transcript is not view.transcript or view.moved:
+        # Another conversation is shown by now, or will be in a moment, and is whole.
+        return
+    view.go_on_below(filling, above)
+    pane.show_more(follower)
 
 
 async def in_slices(past: Iterable["AgentEvent"], view: "TurnView", take_in: Callable[[], object]) -> None:

@@ -122,6 +122,20 @@ class TurnView:
             self._undone[seq] = target
             self._mark(target, undone=True)
 
+    def go_on_below(self, other: "TurnView", above: int) -> None:
+        """Show what `other` shows, which is older, between the first `above` blocks and the later ones."""
+        newer, undone = self._transcript.blocks[above:], self._undone
+        self._transcript = other._transcript
+        self._transcript.take_over(newer)
+        self._undone = {**other._undone, **undone}
+        for target in undone.values():
+            self._mark(target, undone=True)
+
+    @property
+    def moved(self) -> bool:
+        """Whether the conversation went on elsewhere since it is shown."""
+        return bool(self._moved_at)
+
     def begin(self) -> None:
         """A turn is about to run."""
         self.answered = self.interrupted = False

@@ -91,6 +91,12 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         self._leave_search()
         super().show(shown)
 
+    @override
+    def show_more(self, follower: Follower) -> None:
+        self._left_at = None
+        self._search.forget_places()
+        super().show_more(follower)
+
     def toggle_all(self) -> None:
         """Open every card, or collapse every card."""
         self.transcript.toggle_all()

@@ -55,6 +55,11 @@ class Search:
         self.typing, self.words, self.missing, self.at = False, "", False, None
         self._hits = _Hits("")
 
+    def forget_places(self) -> None:
+        """The same lines stand elsewhere."""
+        self.at = self._from = None
+        self._hits = _Hits(self.words)
+
     def take(self, event: events.Key) -> Typed:
         """One key while the words are typed."""
         if event.key == "escape" or (event.key == "backspace" and not self.words):

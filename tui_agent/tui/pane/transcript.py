@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
@@ -84,6 +85,10 @@ class Transcript:
             if isinstance(block, ToolBlock):
                 self._keep_call(block)
             self.add(block)
+
+    def repeat(self, blocks: Iterable[Block]) -> None:
+        """Append blocks like these, which go on standing in another transcript."""
+        self.take_over(copy(block) for block in blocks)
 
     def __len__(self) -> int:
         return len(self.blocks)

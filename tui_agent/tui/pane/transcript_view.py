@@ -108,8 +108,12 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
     def show(self, shown: Transcript | Follower) -> None:
         """Show another transcript from its end."""
         self.transcript.listen(None)
+        self._take(self.follower(shown) if isinstance(shown, Transcript) else shown)
+        self.flush()
+
+    def _take(self, follower: Follower) -> None:
         look = self._viewport.look
-        self._follower = self.follower(shown) if isinstance(shown, Transcript) else shown
+        self._follower = follower
         self._follower.told = self._on_change
         if self._viewport.look is not look:
             self._viewport.restyle(look)
@@ -117,6 +121,20 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         self._cursor = None
         if self.text_selection is not None:
             self.screen.clear_selection()
+
+    def show_more(self, follower: Follower) -> None:
+        """Show a transcript that has taken over the blocks in view: they stay where they are on the screen."""
+        before, cursor = self._view, self.cursor_block
+        rows = [(before.transcript.blocks[row.position.block], row.position) for row in before.rows]
+        following = before.following
+        before.transcript.listen(None)
+        self._take(follower)
+        blocks = self.transcript.blocks
+        self._cursor = cursor.index if cursor is not None and _stands(cursor, blocks) else None
+        for number, (block, position) in enumerate(rows):
+            if not following and _stands(block, blocks):
+                self._view.place(position._replace(block=block.index), at_row=number)
+                break
         self.flush()
 
     def set_glyphs(self, glyphs: Glyphs) -> None:
@@ -358,6 +376,10 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
 
 def _set_quietly(widget: Widget, reactive: Reactive[float], value: float) -> None:
     widget.set_reactive(reactive, value)
+
+
+def _stands(block: Block, blocks: Sequence[Block]) -> bool:
+    return block.index < len(blocks) and blocks[block.index] is block
 
 
 def _thumb(lines: int, window: int, top: int) -> tuple[int, int]:

@@ -230,6 +230,12 @@ class Viewport:
             self.following = False
         return self.settle()
 
+    def place(self, position: Position, *, at_row: int) -> list[Row]:
+        """Scroll until a line is on a row of the window, wherever it was."""
+        self._top = self._up(self._clamped(position), at_row)
+        self.following = False
+        return self.settle()
+
     def bring_into_view(self, index: int) -> list[Row]:
         """Scroll as little as it takes to see a block, or as much of it as fits, its beginning first."""
         places = [number for number, row in enumerate(self.rows) if row.position.block == index]
