@@ -13,6 +13,8 @@ import pytest
 
 from tests.agent.talking import talking
 from tui_agent.arguments import PARSERS, ExitCode
+from tui_agent.models.catalogue import PROVIDERS
+from tui_agent.models.provider import Provider
 from tui_agent.settings import POLICIES, Settings, environment_name, json_text, schema, settings_by_key
 from tui_agent.tui.actions import ACTIONS, SIGNS, SLASH_COMMANDS, TITLES
 from tui_agent.tui.keys import key_text
@@ -60,7 +62,8 @@ def settings_table() -> str:
         lines += ["", f"### {name}", "", about, "", "| Key | Default | Meaning |", "|---|---|---|"]
         for key, setting in settings:
             meaning = said[section_name(key), key.rsplit(".", 1)[-1]]
-            lines.append(f"| `{key}` | `{in_table(json_text(setting.default))}` | {in_table(meaning)} |")
+            default = json_text(setting.default).replace('","', '", "')
+            lines.append(f"| `{key}` | `{in_table(default)}` | {in_table(meaning)} |")
     return "\n".join(lines[1:])
 
 
@@ -126,6 +129,23 @@ def policies_table() -> str:
     return "\n".join([f"| Policy | {head} | Is |", "|---|---|---|---|---|", *rows])
 
 
+def named_as(provider: Provider) -> str:
+    """How `--model` names its models."""
+    if provider.families:
+        return ", ".join(f"`{family}-…`" for family in provider.families)
+    return f"`{provider.id}`" if provider.id in provider.suggested else f"`{provider.id}:NAME`"
+
+
+def providers_table() -> str:
+    lines = ["| Provider | `--model` | Key | Another address |", "|---|---|---|---|"]
+    for provider in PROVIDERS:
+        keys = ", ".join(f"`{key}`" for key in provider.keys) or "none"
+        asked = keys if provider.needs_key or not provider.keys else f"none, or {keys}"
+        address = f"`{provider.address}`" if provider.address else ""
+        lines.append(f"| {provider.label} | {named_as(provider)} | {asked} | {address} |")
+    return "\n".join(lines)
+
+
 class Table(NamedTuple):
     """A table that is written from the code."""
 
@@ -140,6 +160,7 @@ class Table(NamedTuple):
 TABLES: dict[str, Table] = {
     "settings": Table("settings", settings_table),
     "policies": Table("policies", policies_table),
+    "providers": Table("providers", providers_table),
     "options": Table("commands", options_table),
     "keys": Table("commands", keys_table),
     "commands": Table("commands", commands_table),
