@@ -116,8 +116,16 @@ def test_settings_are_loaded_without_a_front_end() -> None:
         (["--modle=x"], "unknown option --modle; did you mean --model?"),
         (["--zzz"], "unknown option --zzz; see --help"),
         (["--model"], "--model: expected one argument"),
-        (["fix", "the", "bug"], "unexpected argument 'the'; put a prompt of several words in quotes"),
-        (["-p", "fix", "the bug"], "unexpected argument 'the bug'; put a prompt of several words in quotes"),
+        (
+            ["trace", "the", "bug's", "cause"],
+            """unexpected argument "bug's"; to send it all as a prompt: tui-agent -- trace the 'bug'"'"'s' cause""",
+        ),
+        (["doctor", "who"], "unexpected argument 'who'; to send it all as a prompt: tui-agent -- doctor who"),
+        (["session"], "'session' is close to the command `sessions`; to send it as a prompt: tui-agent -- session"),
+        (
+            ["--model", "offline", "config"],
+            "'config' is a command when it is the first word; to send it as a prompt: tui-agent -- config",
+        ),
         (["-p", "x", "--output-format", "xml"], "--output-format: expected text|json|stream-json, got 'xml'"),
         (["x", "--output-format", "json"], "--output-format needs -p"),
         (["-p", "x", "--set", "a"], "--set: expected KEY=VALUE, got 'a'"),
@@ -151,9 +159,28 @@ def test_a_mistake_is_one_line_and_exit_code_2(run: Run, arguments: list[str], l
 
 def test_only_a_first_word_is_a_command() -> None:
     assert parse(["config"]).command == "config"
-    assert parse(["--", "config"]).options.prompt == "config"
-    assert parse(["--model", "offline", "config"]).options.prompt == "config"
-    assert parse(["config the linter"]).options.prompt == "config the linter"
+    assert parse(["--", "config"]).options.words == ["config"]
+    assert parse(["-p", "config"]).options.words == ["config"]
+    assert parse(["config the linter"]).options.words == ["config the linter"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["what", "is", "this"],
+        ["-p", "what", "is", "this"],
+        ["what", "--model", "offline", "is", "this"],
+        ["what", "is", "this", "-p"],
+        ["--yolo", "-p", "what is", "--model", "offline", "this"],
+        ["-p", "--", "what", "is this"],
+        ["what", "is", "--", "this"],
+    ],
+)
+def test_several_words_are_one_prompt(arguments: list[str]) -> None:
+    parsed = parse(arguments)
+    assert (parsed.command, " ".join(parsed.options.words)) == ("", "what is this")
+    assert bool(parsed.settings) == ("--model" in arguments)
+    assert parse(["--", "-p", "--yolo"]).options.words == ["-p", "--yolo"]
 
 
 def test_every_settings_flag_sets_a_setting_that_exists() -> None:

@@ -1,6 +1,7 @@
 """Files of the home folder that hold anything at all: the program answers, or says which of them is wrong."""
 
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (notes / "MEMORY.md").write_text("- [build](build.md): how it is built\n")
     (notes / "build.md").write_text("make\n")
     return home
+
+
+@pytest.fixture(autouse=True)
+def no_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in for it here cannot be read."""
+    monkeypatch.setattr(sys, "stdin", None)
 
 
 def answer(capfdbinary: pytest.CaptureFixture[bytes]) -> tuple[int, str, list[str]]:

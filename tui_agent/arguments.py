@@ -4,6 +4,7 @@ What the value of a flag may be is the business of the settings; here it is only
 """
 
 import argparse
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -29,6 +30,7 @@ class ExitCode(IntEnum):
     BAD_USAGE = 2
     NEEDS_APPROVAL = 3
     INTERRUPTED = 130
+    NOBODY_READS = 141
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,12 @@ class Arguments:
 
     prompt: str | None = None
     """The first message; None: wait for the user to type."""
+    data: str = ""
+    """What came on standard input beside the prompt."""
     output_format: OutputFormat = "text"
     """Form of a one-shot answer."""
+    json_schema: Path | None = None
+    """The file with the JSON Schema of a one-shot answer."""
     one_shot: bool = False
     """Answer once on standard output instead of opening the full-screen app."""
     folder: Path
@@ -117,40 +123,70 @@ OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 _EPILOG = """\
 commands: sessions [--json] | trace SESSION [--html FILE] | replay FILE [--json] | doctor | config [--json]
           (`tui-agent -- sessions` sends the word as a prompt)
-exit: 0 done, 1 the turn failed, 2 bad usage or configuration, 3 needs an approval nobody can give, 130 interrupted"""
+exit: 0 done, 1 the turn failed, 2 bad usage or configuration, 3 needs an approval nobody can give, 130 interrupted,
+      141 nobody reads the output"""
 
 
 def parse(argv: Sequence[str]) -> Parsed:
-    """Take apart a command line without the program's name. Raises UsageError; `--help` and `--version` SystemExit."""
+    """Take apart a command line without the program's name. Raises UsageError; `--help` and `--version` SystemExit.
+
+    A command is one as the first word only; whatever stands after ``--`` is part of the prompt.
+    """
     command = argv[0] if argv and argv[0] in PARSERS else ""
-    parser = PARSERS[command]()
-    options, rest = parser.parse_known_args(argv[1:] if command else argv)
-    if rest:
-        raise parser.unexpected(rest[0])
+    if command:
+        options, rest = PARSERS[command]().parse_known_args(argv[1:])
+        if rest:
+            raise _unexpected(PARSERS[command](), rest[0], argv)
+    else:
+        end = argv.index("--") if "--" in argv else len(argv)
+        parser = _agent_parser()
+        options, rest = parser.parse_known_intermixed_args(argv[:end])
+        if rest:
+            raise _unexpected(parser, rest[0], argv)
+        first = [options.one_shot] if options.one_shot else []
+        options.words = [*first, *options.words, *argv[end + 1 :]]
+        if end == len(argv):
+            _check_word(options)
     return Parsed(command, tuple(getattr(options, "settings", ())), options)
+
+
+def _check_word(options: argparse.Namespace) -> None:
+    """Raises UsageError for one word that looks like a mistyped command: sent as a prompt it would cost money."""
+    if options.one_shot is None and len(options.words) == 1:
+        word: str = options.words[0]
+        if close := get_close_matches(word, COMMANDS, n=1, cutoff=0.8):
+            told = "a command when it is the first word" if close[0] == word else f"close to the command `{close[0]}`"
+            raise UsageError(f"{word!r} is {told}; to send it as a prompt: tui-agent -- {word}")
+
+
+def _unexpected(parser: "_Parser", word: str, argv: Sequence[str]) -> UsageError:
+    """The error for a word that no flag and no argument takes."""
+    if not word.startswith("-"):
+        sentence = shlex.join(argv)
+        return UsageError(f"unexpected argument {word!r}; to send it all as a prompt: tui-agent -- {sentence}")
+    name = word.split("=", 1)[0]
+    close = get_close_matches(name, parser.options, n=1)
+    return UsageError(f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else "see --help"))
 
 
 class _Parser(argparse.ArgumentParser):
     """argparse, but an error is raised rather than printed below a usage text."""
 
+    @property
+    def options(self) -> list[str]:
+        """Every option as it is written."""
+        return list(self._option_string_actions)
+
     @override
     def error(self, message: str) -> NoReturn:
         raise UsageError(message.removeprefix("argument "))
-
-    def unexpected(self, word: str) -> UsageError:
-        """The error for a word that no flag and no argument takes."""
-        if not word.startswith("-"):
-            return UsageError(f"unexpected argument {word!r}; put a prompt of several words in quotes")
-        name = word.split("=", 1)[0]
-        close = get_close_matches(name, list(self._option_string_actions), n=1)
-        return UsageError(f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else "see --help"))
 
 
 def _agent_parser() -> _Parser:
     parser = _new_parser("tui-agent", "[PROMPT] | -p PROMPT | COMMAND")
     parser.description = "A terminal agent that never loses the thread."
     parser.epilog = _EPILOG
-    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="sent at once when the app opens")
+    parser.add_argument("words", nargs="*", metavar="PROMPT", help="sent at once when the app opens")
     parser.add_argument("--version", action="version", version=f"tui-agent {__version__}")
     talk = parser.add_argument_group("one answer on standard output")
     talk.add_argument(
@@ -159,9 +195,10 @@ def _agent_parser() -> _Parser:
         const="",
         dest="one_shot",
         metavar="PROMPT",
-        help="run one turn and exit; without PROMPT, or with -, it is read from standard input",
+        help="run one turn and exit; what comes on standard input goes after PROMPT, or is the prompt itself",
     )
     talk.add_argument("--output-format", type=_output_format, metavar="FORMAT", help="|".join(OUTPUT_FORMATS))
+    talk.add_argument("--json-schema", metavar="FILE", help="the result has to be JSON that is valid under this schema")
     resume = parser.add_argument_group("go on with an earlier session")
     resume.add_argument("-c", "--continue", action="store_true", dest="continue_last", help="the newest one here")
     resume.add_argument("-r", "--resume", nargs="?", const="", metavar="ID", help="this one, or pick one")
@@ -244,6 +281,8 @@ PARSERS = {
     "config": _config_parser,
 }
 """How each command's line is read, by its name; empty: talking to the agent."""
+COMMANDS: Final = tuple(filter(None, PARSERS))
+"""What is a command as the first word."""
 
 
 def _new_parser(program: str, usage: str) -> _Parser:

@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from tui_agent.arguments import Arguments, ExitCode, Parsed, UsageError, parse
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 """Errors of what the output goes to; those of a session's files come as `StorageError`."""
 
-MAX_PROMPT_BYTES = 16 * 1024 * 1024
-"""Bytes of a prompt that are read from standard input."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error is a line on standard error, never a traceback."""
     try:
-        return _run(parse(sys.argv[1:] if argv is None else argv), os.environ)
+        code = _run(parse(sys.argv[1:] if argv is None else argv), os.environ)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except UsageError as error:
         _say(str(error))
         return ExitCode.BAD_USAGE
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         _give_up_output()
-        return ExitCode.FAILED
+        return ExitCode.NOBODY_READS
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             _give_up_output()
@@ -105,11 +106,20 @@ def _trace(options: Namespace, home: Path) -> int:
         _write(Path(options.html).expanduser(), trace_page(home, options.session))
         return ExitCode.DONE
     told = trace_lines(home, options.session, as_json=options.json, kinds=options.kind, follow=options.follow)
+    fit = _fitted if _is_terminal(sys.stdout) and not options.json else printable
     for line in told:
-        sys.stdout.write(f"{printable(line)}\n")
+        sys.stdout.write(f"{fit(line)}\n")
         if options.follow:
             sys.stdout.flush()
     return ExitCode.DONE
+
+
+def _fitted(line: str) -> str:
+    """A line that takes one row of the terminal."""
+    from rich.cells import cell_len, set_cell_size
+
+    line, width = printable(line), get_terminal_size().columns
+    return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
 
 
 def _write(path: Path, pieces: Iterable[str]) -> None:
@@ -186,10 +196,10 @@ def _check_model(arguments: Arguments, settings: "Settings") -> None:
 
 def _check_combination(parsed: Parsed) -> None:
     options = parsed.options
-    if options.one_shot and options.prompt is not None:
-        raise UsageError(f"unexpected argument {options.prompt!r}; put a prompt of several words in quotes")
     if options.output_format and options.one_shot is None:
         raise UsageError("--output-format needs -p")
+    if options.json_schema and options.one_shot is None:
+        raise UsageError("--json-schema needs -p")
     if options.continue_last and options.resume is not None:
         raise UsageError("--continue and --resume exclude each other")
     if options.fork and not options.continue_last and options.resume is None:
@@ -221,8 +231,11 @@ def _load(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
         raise UsageError("\n".join(error.problems)) from None
     except TrustError as error:
         raise UsageError(str(error)) from None
+    prompt, data = _prompt(options) if parsed.command == "" else (None, "")
     arguments = Arguments(
-        prompt=_prompt(options) if parsed.command == "" else None,
+        prompt=prompt,
+        data=data,
+        json_schema=folder / options.json_schema if getattr(options, "json_schema", None) else None,
         output_format=getattr(options, "output_format", None) or "text",
         one_shot=getattr(options, "one_shot", None) is not None,
         folder=folder,
@@ -257,26 +270,29 @@ def _overrides(parsed: Parsed, folder: Path) -> "tuple[Override, ...]":
     return tuple(overrides)
 
 
-def _prompt(options: Namespace) -> str | None:
-    """The first message, from the command line or from standard input. Raises UsageError."""
-    given: str | None = options.one_shot or options.prompt
+def _prompt(options: Namespace) -> tuple[str | None, str]:
+    """The first message, and the data after it: the words of the command line and standard input. Raises UsageError.
+
+    A last word ``-`` stands for standard input; alone it is the prompt.
+    """
+    words: list[str] = options.words
     if options.one_shot is None:
-        return None if given is None else _valid(given, "the prompt")
-    text = _from_standard_input(given) if given in {None, "-"} else _valid(str(given), "the prompt")
-    if not text.strip():
+        return (_valid(" ".join(words), "the prompt") if words else None), ""
+    from tui_agent.agent.commands import is_command
+    from tui_agent.headless.standard_input import read_data, read_prompt
+
+    named = words[-1:] == ["-"]
+    given = " ".join(words[:-1] if named else words)
+    data = ""
+    if not given and (named or not words):
+        given = _valid(read_prompt(), "standard input")
+    elif not is_command(given):
+        data, told = read_data(wait=named)
+        if told:
+            _say(told)
+    if not given.strip():
         raise UsageError("the prompt is empty")
-    return text
-
-
-def _from_standard_input(given: str | None) -> str:
-    if sys.stdin is None or (given is None and _is_terminal(sys.stdin)):
-        raise UsageError("-p needs a PROMPT, or text on standard input")
-    data = sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1)
-    if len(data) > MAX_PROMPT_BYTES:
-        raise UsageError(
-            f"standard input is longer than {MAX_PROMPT_BYTES:,} bytes; put it in a file and name the file"
-        )
-    return _valid(data.decode("utf-8-sig", "surrogateescape"), "standard input")
+    return _valid(given, "the prompt"), _valid(data, "standard input")
 
 
 def _valid(text: str, what: str) -> str:

@@ -58,19 +58,19 @@ def test_no_terminal(program: Program) -> None:
 
 
 def test_a_damaged_session_is_set_aside_and_said(program: Program) -> None:
-    session = str(program.ask("-p", "read calc.py")["session_id"])
+    session = str(program.ask("-p", "read calc.py", "--model", "offline")["session_id"])
     damaged = program.home / "sessions" / session / "checkpoints.sqlite"
     for file in damaged.parent.glob("checkpoints.sqlite-*"):
         file.unlink()
     damaged.write_bytes(b"not a database at all" * 500)
-    again = program.ask("-r", session, "-p", "read calc.py")
+    again = program.ask("-r", session, "-p", "read calc.py", "--model", "offline")
     assert again["exit"] == 0
     assert "damaged" in again["stderr"]
     assert any(b"not a database" in kept.read_bytes()[:30] for kept in damaged.parent.glob("*damaged*"))
 
 
 def test_a_full_disk_keeps_what_was_saved(program: Program) -> None:
-    first = program.ask("-p", "read calc.py")
+    first = program.ask("-p", "read calc.py", "--model", "offline")
     full = subprocess.run(
         [*program.command, "-c", "-p", "--output-format", "json"],
         cwd=program.project,
@@ -108,9 +108,9 @@ def test_a_second_process_is_told_of_the_first(tmp_path: Path) -> None:
 
 def test_a_binary_file_and_invalid_text_are_handled(program: Program) -> None:
     (program.project / "data.bin").write_bytes(bytes(range(256)) * 20)
-    assert "binary" in program.ask("-p", "read data.bin")["result"]
+    assert "binary" in program.ask("-p", "read data.bin", "--model", "offline")["result"]
     done = subprocess.run(
-        [*program.command, "-p", "-"],
+        [*program.command, "-p", "-", "--model", "offline"],
         cwd=program.project,
         env=program.environment,
         input=b"read calc.py \xff\xed\xa0\x80",

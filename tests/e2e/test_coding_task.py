@@ -37,7 +37,7 @@ def test_the_task_is_done_and_no_rule_broken(provider: str, tmp_path: Path) -> N
 
 def test_the_task_is_done_offline(tmp_path: Path) -> None:
     program = Program.in_folder(tmp_path)
-    answer = program.ask("-p", OFFLINE_PROMPT, "--ask", "allow")
+    answer = program.ask("-p", OFFLINE_PROMPT, "--model", "offline", "--ask", "allow")
     assert answer["exit"] == 0, answer
     assert (program.project / "calc.py").read_text() == FIXED_CALC
     assert "2 tests passed" in answer["result"]
@@ -82,7 +82,7 @@ def _with_other_prompts(program: Program, folder: Path) -> Program:
 
 def test_stream_json_prints_one_event_a_line(tmp_path: Path) -> None:
     program = Program.in_folder(tmp_path)
-    done = program.run("-p", "read calc.py", "--output-format", "stream-json")
+    done = program.run("-p", "read calc.py", "--model", "offline", "--output-format", "stream-json")
     events = events_of(done.stdout)
     kinds = [event["type"] for event in events]
     assert len(events) == len(done.stdout.splitlines())
@@ -94,7 +94,7 @@ def test_stream_json_prints_one_event_a_line(tmp_path: Path) -> None:
 
 def test_what_is_in_the_log_is_what_was_said(tmp_path: Path) -> None:
     program = Program.in_folder(tmp_path)
-    answer = program.ask("-p", "read calc.py")
+    answer = program.ask("-p", "read calc.py", "--model", "offline")
 
     async def load() -> list[Message]:
         store = await LogStore.open(program.home / "sessions" / answer["session_id"])
@@ -109,7 +109,7 @@ def test_what_is_in_the_log_is_what_was_said(tmp_path: Path) -> None:
 
 def test_a_call_that_needs_an_approval_ends_with_its_own_exit_code(tmp_path: Path) -> None:
     program = Program.in_folder(tmp_path)
-    answer = program.ask("-p", "run python test_calc.py", "--ask", "auto")
+    answer = program.ask("-p", "run python test_calc.py", "--model", "offline", "--ask", "auto")
     assert answer["exit"] == 3
     assert answer["error"]["kind"] == "needs_approval"
     assert program.ask("-c", "-p", "read calc.py")["exit"] == 0

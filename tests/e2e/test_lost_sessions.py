@@ -45,11 +45,11 @@ def test_a_session_cut_short_goes_on_and_says_what_was_saved(talked: Program) ->
         talked.ask("-p", prompt, "-c")
     log = session_of(talked) / "checkpoints.sqlite"
     log.write_bytes(log.read_bytes()[: log.stat().st_size * 2 // 3])
-    done = talked.run("-p", "go on", "-c")
+    done = talked.run("-p", "go on", "-c", "--model", "offline")
     assert done.returncode == 0, done.stderr
     assert "The log of this session was damaged" in done.stderr
     assert "checkpoints.sqlite.damaged-" in done.stderr
-    again = talked.run("-p", "go on", "-c")
+    again = talked.run("-p", "go on", "-c", "--model", "offline")
     assert (again.returncode, again.stderr) == (0, "")
 
 

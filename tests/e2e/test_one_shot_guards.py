@@ -111,17 +111,17 @@ def test_a_raised_ceiling_lets_the_session_go_on(bound: str, tmp_path: Path) -> 
 
 
 def test_a_watchdog_with_nobody_to_ask_says_what_else_it_can_do(tmp_path: Path) -> None:
-    program = Program.in_folder(tmp_path, {"TUI_AGENT_OFFLINE_DELAY_S": "0"})
-    answer = program.ask("-p", LOOP, "--watchdog", "prompt")
+    program = Program.in_folder(tmp_path)
+    answer = program.ask("-p", LOOP, "--model", "offline", "--watchdog", "prompt")
     assert answer["exit"] == 3
     assert answer["error"]["kind"] == "needs_approval"
     assert "looks stuck" in answer["error"]["message"]
     assert "--watchdog warn" in answer["stderr"]
     assert "permissions.allow" not in answer["stderr"]
-    told = program.run("-p", LOOP, "--watchdog", "warn")
+    told = program.run("-p", LOOP, "--model", "offline", "--watchdog", "warn")
     assert told.returncode == 0
     assert "watchdog: read_file was called 5 times in a row" in told.stderr
-    events = events_of(program.run("-p", LOOP, "--output-format", "stream-json").stdout)
+    events = events_of(program.run("-p", LOOP, "--model", "offline", "--output-format", "stream-json").stdout)
     assert [event["action"] for event in events if event["type"] == "alert"] == ["warn"]
 
 

@@ -90,7 +90,10 @@ def test_a_summary_is_written_in_one_go_with_or_without_the_mark(
     (program.project / "notes.txt").write_text("A line of notes.\n" * 400)
     for number, command in enumerate(written, 1):
         for _ in range(4):
-            assert program.run("-p", "read notes.txt", *(["-c"] if number > 1 else [])).returncode == 0
+            assert (
+                program.run("-p", "read notes.txt", "--model", "offline", *(["-c"] if number > 1 else [])).returncode
+                == 0
+            )
         done = program.ask("-c", "-p", command)
         assert done["result"].startswith(answered), done
         assert (done["exit"], done["stop_reason"]) == (0, "command")

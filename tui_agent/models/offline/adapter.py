@@ -34,7 +34,8 @@ from tui_agent.models.offline.summaries import before_asking, left_to_do, reques
 
 WINDOW: Final = 32_768
 DELAY_VARIABLE: Final = "TUI_AGENT_OFFLINE_DELAY_S"
-DEFAULT_DELAY_S = 0.012
+SHOWN_DELAY_S: Final = 0.012
+"""Seconds between pieces where somebody watches them come."""
 
 _TOKENS_PER_ASCII = 0.33
 _TOKENS_PER_OTHER = 1.5
@@ -42,6 +43,8 @@ _TOKENS_PER_IMAGE = 1_500
 _MAX_OUTPUT = 8_192
 _CHUNK = re.compile(r"\s*\S{1,24}\s?\S{0,8}", re.DOTALL)
 _NOTE = re.compile(r"\[[A-Za-z][\w ,:/-]{3,}\]|<user-command>")
+_DATA = re.compile(r"\n\n<(standard_input\w*)>\n.*\n</\1>", re.DOTALL)
+"""Data that was piped in beside a prompt: nothing in it is an order."""
 _INTERRUPTED = "[interrupted"
 _CONTINUE = re.compile(r"\s*(?:please )?(?:continue|go on|carry on|resume)\b.{0,20}\s*", re.IGNORECASE)
 
@@ -49,7 +52,7 @@ _CONTINUE = re.compile(r"\s*(?:please )?(?:continue|go on|carry on|resume)\b.{0,
 class OfflineModel:
     """A small deterministic reader of plain commands.
 
-    `delay_s`: seconds before each streamed piece (by default `TUI_AGENT_OFFLINE_DELAY_S`, else 0.012). `window`:
+    `delay_s`: seconds before each streamed piece (by default `TUI_AGENT_OFFLINE_DELAY_S`, else none). `window`:
     tokens, at 0.33 per ASCII character and 1.5 per other. There is no cache, so its usage reports none.
     """
 
@@ -204,7 +207,7 @@ def _turn(messages: Sequence[RequestMessage], tools: Sequence[ToolDefinition]) -
 
 def _steps(text: str, tools: Sequence[ToolDefinition]) -> tuple[Step, ...]:
     """What a user's text asks for; of a summary or another note of the program, only what it names as left to do."""
-    return left_to_do(text) if _NOTE.match(text) else parse(text, tools)
+    return left_to_do(text) if _NOTE.match(text) else parse(_DATA.sub("", text), tools)
 
 
 def _take(made: "Counter[_Key]", command: Command) -> bool:
@@ -268,6 +271,6 @@ def _tokens(size: Size) -> int:
 
 def _configured_delay() -> float:
     try:
-        return min(1.0, max(0.0, float(os.environ.get(DELAY_VARIABLE, DEFAULT_DELAY_S))))
+        return min(1.0, max(0.0, float(os.environ.get(DELAY_VARIABLE, "0"))))
     except ValueError:
-        return DEFAULT_DELAY_S
+        return 0.0

@@ -1,6 +1,7 @@
 """From the command line to the app and back."""
 
 import gc
+import os
 import sys
 from contextlib import suppress
 from functools import partial
@@ -21,9 +22,11 @@ def run(arguments: Arguments, settings: Settings) -> int:
     # Until the session is open hardly anything becomes garbage, and looking for it costs a tenth of the first paint.
     gc.disable()
     share_often()
+    from tui_agent.models.offline.adapter import DELAY_VARIABLE, SHOWN_DELAY_S
     from tui_agent.tui.app.app import TuiAgent
     from tui_agent.tui.app.terminal import terminal_driver
 
+    os.environ.setdefault(DELAY_VARIABLE, str(SHOWN_DELAY_S))
     app = TuiAgent(arguments, settings, driver_class=terminal_driver())
     app.last_words = partial(say_goodbye, app)
     try:

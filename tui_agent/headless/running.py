@@ -1,4 +1,4 @@
-"""One turn without a screen: events in, text, JSON or JSON lines out."""
+"""One turn without a screen, and what is printed of it."""
 
 import asyncio
 import signal
@@ -12,10 +12,14 @@ import msgspec
 from tui_agent.agent import events
 from tui_agent.agent.commands import Reply, is_command, run_command
 from tui_agent.agent.pictures import mentioned_pictures, read_pictures, smaller_text
-from tui_agent.arguments import Arguments, ExitCode, OutputFormat
+from tui_agent.arguments import Arguments, ExitCode, OutputFormat, UsageError
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage
-from tui_agent.models.catalogue import missing_key
+from tui_agent.headless.report import ContextReport, ErrorReport, Report, both, report_json
+from tui_agent.headless.standard_input import with_data
+from tui_agent.headless.structured import ResultSchema
+from tui_agent.models.catalogue import OFFLINE, missing_key
+from tui_agent.models.ollama.address import pulled_models
 from tui_agent.models.usage import UsageTracker
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
@@ -24,54 +28,19 @@ from tui_agent.text import clean, printable
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
-
-class ErrorReport(msgspec.Struct, frozen=True):
-    """Why a turn failed."""
-
-    kind: str
-    message: str
-    retryable: bool
-
-
-class ContextReport(msgspec.Struct, frozen=True):
-    """How full the window is, in tokens, and what was done about it, counted over the session."""
-
-    tokens: int
-    window: int
-    percent: float
-    evicted: int
-    cleared: int
-    digested: int
-    compactions: int
-    checkpoints: int
-
-
-class Report(msgspec.Struct, frozen=True):
-    """What `--output-format json` prints: one object. `turns` counts the session's own model calls.
-
-    `usage`, `cost_usd` (null where unknown) and `models` are of all calls, those of subtasks and summaries included;
-    the most expensive model comes first.
-    """
-
-    session_id: str
-    result: str
-    is_error: bool
-    error: ErrorReport | None
-    stop_reason: str
-    turns: int
-    usage: Usage
-    cost_usd: float | None
-    models: list[str]
-    context: ContextReport
-    duration_ms: int
+REPAIRS = 1
+"""How often the model is told what is wrong with a result that is not valid under the schema."""
 
 
 def run(arguments: Arguments, settings: Settings) -> int:
-    """Do one turn and print it; the exit code (docs/headless.md, "Exit codes")."""
-    return asyncio.run(_run(arguments, settings))
+    """Do one turn and print it; the exit code (docs/headless.md, "Exit codes"). Raises `UsageError`."""
+    schema = ResultSchema.read(arguments.json_schema) if arguments.json_schema is not None else None
+    if schema is not None and is_command(arguments.prompt or ""):
+        raise UsageError("--json-schema is for a prompt, not for a command")
+    return asyncio.run(_run(arguments, settings, schema))
 
 
-async def _run(arguments: Arguments, settings: Settings) -> int:
+async def _run(arguments: Arguments, settings: Settings, schema: ResultSchema | None) -> int:
     began = time.monotonic()
     try:
         session = await open_session(settings, arguments, _nobody)
@@ -79,13 +48,12 @@ async def _run(arguments: Arguments, settings: Settings) -> int:
         _say(f"{error.message} {error.hint}".strip())
         return ExitCode.BAD_USAGE
     try:
-        missing = missing_key(session.agent.profile.name)
-        if missing is not None:
-            _say(f"{session.agent.profile.name} needs a key: set {missing}, or choose another model with --model.")
+        if why := await _why_nobody_answers(session, arguments, settings):
+            _say(why)
             return ExitCode.BAD_USAGE
         for notice in session.notices:
             _say(" ".join(part for part in (notice.title + ":", notice.text, notice.hint) if part))
-        return await _answered(session, arguments, began)
+        return await _answered(session, arguments, schema, began)
     finally:
         try:
             await session.close()
@@ -93,33 +61,87 @@ async def _run(arguments: Arguments, settings: Settings) -> int:
             _say(f"{error.message} {error.hint}".strip())
 
 
-async def _answered(session: Session, arguments: Arguments, began: float) -> int:
+async def _why_nobody_answers(session: Session, arguments: Arguments, settings: Settings) -> str:
+    """Why the prompt cannot be answered, and what to set; empty where it can.
+
+    The offline model answers a prompt where it was chosen, or has answered this conversation before.
+    """
+    profile = session.agent.profile
+    missing = missing_key(profile.name)
+    if missing is not None:
+        return f"{profile.name} needs a key: set {missing}, or choose another model with --model."
+    unchosen = not settings.model.id and profile.provider == OFFLINE
+    if not unchosen or _is_command(arguments):
+        return ""
+    if session.resumed:
+        _say("The offline model goes on with this conversation; --model chooses another.")
+        return ""
+    pulled = await asyncio.to_thread(pulled_models, settings.ollama.host)
+    local = f"ollama:{pulled[0]}, which is on this machine," if pulled else "a model of Ollama (ollama:NAME)"
+    return (
+        "There is no model to ask, for there is no key. Set ANTHROPIC_API_KEY or GEMINI_API_KEY, keep a key in the "
+        f"system's keyring with /key in the app, or choose {local} or the built-in demonstration (offline) "
+        "with --model."
+    )
+
+
+async def _answered(session: Session, arguments: Arguments, schema: ResultSchema | None, began: float) -> int:
     """Do what the prompt asks for, print what came of it, and return the exit code."""
-    prompt = arguments.prompt or ""
     outcome = _Outcome(session.agent.tracker)
-    if is_command(prompt) and not prompt[:1].isspace():
+    if _is_command(arguments):
         await _command(session, arguments, outcome)
     else:
-        await _turn(session, arguments, outcome)
-    _show(outcome, _report(session, outcome, began), arguments.output_format)
+        await _turns(session, arguments, schema, outcome)
+    _show(outcome, _report(session, outcome, began), arguments.output_format, structured=schema is not None)
     return outcome.exit_code
 
 
-async def _turn(session: Session, arguments: Arguments, outcome: "_Outcome") -> None:
-    streaming = arguments.output_format == "stream-json"
+def _is_command(arguments: Arguments) -> bool:
+    prompt = arguments.prompt or ""
+    return is_command(prompt) and not prompt[:1].isspace()
+
+
+async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | None, outcome: "_Outcome") -> None:
+    """The turn that the prompt asks for, and, where its result is not valid under the schema, one to mend it."""
     _on_signals(session.agent.interrupt)
-    if streaming:
-        _print_json(
-            msgspec.json.encode({"type": "session", "session_id": session.id, "model": session.agent.profile.name})
-        )
+    if arguments.output_format == "stream-json":
+        begun = {"type": "session", "session_id": session.id, "model": session.agent.profile.name}
+        _print_json(msgspec.json.encode(begun))
     images = await _pictures(session, arguments)
-    async with aclosing(session.agent.run(arguments.prompt or "", images)) as stream:
+    words = with_data(arguments.prompt or "", arguments.data)
+    if schema is None:
+        await _turn(session, arguments, outcome, words, images)
+        return
+    told = f"{words}\n\n{schema.instruction()}"
+    problems: tuple[str, ...] = ()
+    for _ in range(1 + REPAIRS):
+        await _turn(session, arguments, outcome, told, images)
+        if not outcome.ended_well:
+            return
+        outcome.structured, problems = schema.find(outcome.text)
+        if not problems:
+            return
+        told, images = schema.repair(problems), ()
+    outcome.failure = events.TurnFailed(
+        kind="invalid_result",
+        message=f"The result is not valid under {arguments.json_schema}: {'; '.join(problems)}.",
+        retryable=True,
+        hint="The model was told once. Say in the prompt what it gets wrong, or choose a larger model.",
+    )
+
+
+async def _turn(
+    session: Session, arguments: Arguments, outcome: "_Outcome", words: str, images: tuple[Image, ...] = ()
+) -> None:
+    streaming = arguments.output_format == "stream-json"
+    finished: events.TurnFinished | None = None
+    async with aclosing(session.agent.run(words, images)) as stream:
         async for event in stream:
             match event:
                 case events.TurnFailed():
                     outcome.failure = event
                 case events.TurnFinished():
-                    outcome.finished = event
+                    finished = event
                 case events.Notice() if not streaming:
                     _say(" ".join(part for part in (event.title + ":", event.text, event.hint) if part))
                 case events.Alert() if not streaming:
@@ -128,6 +150,7 @@ async def _turn(session: Session, arguments: Arguments, outcome: "_Outcome") -> 
                     pass
             if streaming:
                 _print_json(events.encode(event))
+    outcome.finished = both(outcome.finished, finished)
 
 
 async def _pictures(session: Session, arguments: Arguments) -> tuple[Image, ...]:
@@ -180,8 +203,20 @@ class _Outcome:
     def __init__(self, tracker: UsageTracker) -> None:
         self.failure: events.TurnFailed | None = None
         self.finished: events.TurnFinished | None = None
+        self.structured = ""
+        """The valid result as JSON text; empty: there is none."""
         self._tracker = tracker
         self._before = tracker.by_model()
+
+    @property
+    def text(self) -> str:
+        """The final answer."""
+        return self.finished.text if self.finished else ""
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether there is an answer: nothing failed, and nobody stopped it."""
+        return self.failure is None and self.finished is not None and self.finished.stop_reason != "interrupted"
 
     @property
     def models(self) -> list[str]:
@@ -192,18 +227,15 @@ class _Outcome:
     def exit_code(self) -> int:
         if self.failure is not None:
             return ExitCode.NEEDS_APPROVAL if self.failure.kind == "needs_approval" else ExitCode.FAILED
-        return (
-            ExitCode.INTERRUPTED
-            if self.finished is None or self.finished.stop_reason == "interrupted"
-            else ExitCode.DONE
-        )
+        return ExitCode.DONE if self.ended_well else ExitCode.INTERRUPTED
 
 
 def _report(session: Session, outcome: _Outcome, began: float) -> Report:
     stats, failure, finished = session.agent.context_stats(), outcome.failure, outcome.finished
     return Report(
         session_id=session.id,
-        result=finished.text if finished else "",
+        result=outcome.text,
+        structured_result=msgspec.Raw(outcome.structured.encode() or b"null"),
         is_error=failure is not None,
         error=ErrorReport(failure.kind, failure.message, failure.retryable) if failure else None,
         stop_reason=finished.stop_reason if finished else "interrupted",
@@ -225,22 +257,15 @@ def _report(session: Session, outcome: _Outcome, began: float) -> Report:
     )
 
 
-def _show(outcome: _Outcome, report: Report, form: OutputFormat) -> None:
-    if form == "text":
-        if report.result:
-            _print(clean(report.result))
-    else:
-        _print_json(_report_json(report, tagged=form == "stream-json"))
+def _show(outcome: _Outcome, report: Report, form: OutputFormat, *, structured: bool) -> None:
+    """Print what was asked for. Of a structured result the text is the value alone, or nothing."""
+    text = printable(outcome.structured) if structured else clean(report.result)
+    if form != "text":
+        _print_json(report_json(report))
+    elif text:
+        _print(text)
     if outcome.failure is not None:
         _say(f"{outcome.failure.message} {outcome.failure.hint}".strip())
-
-
-def _report_json(report: Report, *, tagged: bool) -> bytes:
-    """The object with every field of its parts, zero or not; `tagged` as an event among others."""
-    told: dict[str, object] = {"type": "result"} if tagged else {}
-    told |= msgspec.to_builtins(report)
-    told["usage"] = msgspec.structs.asdict(report.usage)
-    return msgspec.json.encode(told)
 
 
 def _on_signals(stop: Callable[[], object]) -> None:

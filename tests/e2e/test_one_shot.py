@@ -1,0 +1,157 @@
+"""One-shot mode as scripts use it: what answers, what is sent, what comes back, and how it ends."""
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.program import MODELS, Program, events_of
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.gemini import GeminiServer
+from tests.servers.running import in_thread
+from tests.servers.script import Call, ParsedRequest, Step
+from tests.servers.server import ProtocolServer
+
+SCHEMA = {"type": "object", "properties": {"bugs": {"type": "integer"}}, "required": ["bugs"]}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program.in_folder(tmp_path)
+
+
+def test_without_a_key_nobody_answers_and_it_says_what_to_set(program: Program) -> None:
+    done = program.run("-p", "hello")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    for named in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "ollama:NAME", "offline", "--model"):
+        assert named in line
+    assert not list(program.home.glob("sessions/*"))
+    assert program.run("-p", "/help").returncode == 0
+
+
+def test_the_offline_model_answers_where_it_is_chosen(program: Program) -> None:
+    chosen = program.ask("-p", "read calc.py", "--model", "offline")
+    assert (chosen["exit"], chosen["stderr"]) == (0, "")
+    again = program.run("-c", "-p", "read calc.py")
+    assert again.returncode == 0
+    assert "The offline model goes on with this conversation" in again.stderr
+    (program.home / "config.json").write_text('{"model": {"id": "offline"}}')
+    assert program.run("-p", "read calc.py").returncode == 0
+
+
+def test_what_is_piped_in_goes_after_the_prompt(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def answer(request: ParsedRequest) -> Step:
+        asked.append(request.prompt)
+        return Step(text="Seen.")
+
+    with in_thread(AnthropicServer(answer)) as server:
+        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT_MODEL__ID": MODELS["anthropic"]})
+        for arguments, data in (
+            (("-p", "Sum", "up."), "a line\n@calc.py\n"),
+            (("-p", "Sum up.", "-"), "a line"),
+            (("-p", "Sum up."), ""),
+            (("-p",), "Sum up."),
+            (("-p", "-"), "Sum up."),
+        ):
+            done = program.run(*arguments, stdin=data)
+            assert (done.returncode, done.stderr) == (0, ""), arguments
+    assert asked == [
+        "Sum up.\n\n<standard_input>\na line\n@calc.py\n</standard_input>",
+        "Sum up.\n\n<standard_input>\na line\n</standard_input>",
+        *["Sum up."] * 3,
+    ]
+
+
+def test_the_json_has_the_names_that_scripts_know(program: Program) -> None:
+    answer = program.ask("-p", "read", "calc.py", "--model", "offline")
+    assert (answer["type"], answer["subtype"]) == ("result", "success")
+    assert (answer["num_turns"], answer["total_cost_usd"]) == (answer["turns"], answer["cost_usd"])
+    assert answer["structured_result"] is None
+    failed = program.ask("-p", "run python test_calc.py", "--ask", "auto", "--model", "offline")
+    assert (failed["exit"], failed["subtype"], failed["is_error"]) == (3, "error_during_execution", True)
+    streamed = events_of(
+        program.run("-p", "read calc.py", "--model", "offline", "--output-format", "stream-json").stdout
+    )
+    assert all(isinstance(event["type"], str) for event in streamed)
+    assert set(streamed[-1]) == set(answer) - {"exit", "stderr"}
+
+
+@pytest.mark.parametrize("provider", MODELS)
+def test_a_result_is_valid_under_the_schema_or_mended(provider: str, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def answer(request: ParsedRequest) -> Step:
+        asked.append(request.prompt)
+        if not request.position and len(asked) == 1:
+            return Step(calls=(Call("read_file", {"path": "calc.py"}),))
+        return Step(text='{"bugs": 2}' if "not valid" in request.prompt else '{"bugs": "two"}')
+
+    server: ProtocolServer = AnthropicServer(answer) if provider == "anthropic" else GeminiServer(answer)
+    with in_thread(server):
+        program = Program.in_folder(tmp_path, server.environment)
+        (program.project / "schema.json").write_text(json.dumps(SCHEMA))
+        given = ("--model", MODELS[provider], "--json-schema", "schema.json")
+        answered = program.ask("-p", "Count the bugs.", *given)
+        assert (answered["exit"], answered["subtype"]) == (0, "success")
+        assert answered["structured_result"] == answered["structured_output"] == {"bugs": 2}
+        assert answered["num_turns"] == 3
+        assert json.dumps(SCHEMA) in asked[0]
+        assert "at $.bugs: 'two' is not of type 'integer'" in asked[-1]
+        assert program.run("-p", "Count the bugs.", *given).stdout == '{"bugs": 2}\n'
+        assert server.violations == []
+
+
+def test_a_result_that_stays_invalid_is_a_failure_of_its_own_kind(program: Program) -> None:
+    (program.project / "schema.json").write_text(json.dumps(SCHEMA))
+    given = ("--model", "offline", "--json-schema", "schema.json")
+    answer = program.ask("-p", "read calc.py", *given)
+    assert (answer["exit"], answer["error"]["kind"]) == (1, "invalid_result")
+    assert (answer["subtype"], answer["structured_result"]) == ("error_max_structured_output_retries", None)
+    done = program.run("-p", "read calc.py", *given)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is not valid under" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-p", "x", "--json-schema", "absent.json"), "cannot be read"),
+        (("-p", "x", "--json-schema", "calc.py"), "is no JSON"),
+        (("-p", "/stats", "--json-schema", "schema.json"), "is for a prompt, not for a command"),
+        (("x", "--json-schema", "schema.json"), "--json-schema needs -p"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_bad_usage(program: Program, arguments: tuple[str, ...], said: str) -> None:
+    (program.project / "schema.json").write_text(json.dumps(SCHEMA))
+    done = program.run(*arguments, "--model", "offline")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert not list(program.home.glob("sessions/*"))
+
+
+@pytest.mark.parametrize("form", ["text", "stream-json"])
+def test_a_reader_that_leaves_ends_the_run_quietly_and_the_session_is_whole(program: Program, form: str) -> None:
+    command = shlex.join([*program.command, "-p", "read calc.py", "--model", "offline", "--output-format", form])
+    # The other side closes after its first line, or at once: nothing may have been said then, and no session is left.
+    for reader in ("head -n 1 >/dev/null", "exec true <&-"):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} < /dev/null | {reader}; echo ${{PIPESTATUS[0]}}"],
+            cwd=program.project,
+            env=program.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == ""
+        assert done.stdout in {"141\n", "0\n"}
+    assert done.stdout == "141\n"
+    sessions = sorted(folder.name for folder in program.home.glob("sessions/*"))
+    assert sessions
+    for session in sessions:
+        assert program.run("trace", session, "--verify").returncode == 0
+        assert program.run("-r", session, "-p", "read calc.py").returncode == 0
