@@ -163,6 +163,11 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
     one_shot = options.one_shot is not None
     if not one_shot and not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         raise UsageError("the full-screen app needs a terminal; `tui-agent -p PROMPT` answers once without one")
+    if not one_shot and environ.get("TERM") in ("dumb", "unknown"):
+        raise UsageError(
+            f"the full-screen app cannot be shown in a terminal of the type {environ['TERM']}; `tui-agent -p PROMPT` "
+            "answers once without it; set TERM where yours can do more, as in TERM=xterm-256color"
+        )
     arguments, settings = _load(parsed, folder, home, environ)
     if environ.get("TUI_AGENT_DEBUG") != "1":  # a debugger has to get in
         from tui_agent.private_process import keep_private

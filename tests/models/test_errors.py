@@ -100,3 +100,15 @@ def test_keys_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert redact("no proxy at http://me:pa:ss@proxy.test:8080/x") == "no proxy at http://[key]@proxy.test:8080/x"
     assert redact("see https://docs.test/@me") == "see https://docs.test/@me"
     assert plain("a\ud800\x00b\n\nc") == "a� b c"
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("<html>\r\n<head><title>502 Bad Gateway</title></head><body>nginx</body></html>", "502 Bad Gateway"),
+        ("<!DOCTYPE html><body><script>alert(1)</script>", "a web page instead of an answer"),
+        ("<center><h1>504 Gateway Time-out &amp; so on</h1></center>", "504 Gateway Time-out & so on"),
+    ],
+)
+def test_of_a_page_only_its_title_is_told(page: str, said: str) -> None:
+    assert failure(ACME, "model-1", Refusal(502, "", page)).message.endswith(f"It said: {said}")

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.tui.test_prompt_actions import _environment, arguments, opened, said, send, until
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings, load_settings
@@ -51,3 +53,11 @@ async def test_a_theme_that_was_only_looked_at_is_not_kept(arguments: Arguments)
         await until(pilot, lambda: app.theme == before)
     assert not (arguments.home / "config.json").exists()
     assert json.dumps(app.settings.sources) == "{}"
+
+
+def test_a_terminal_of_sixteen_colours_gets_its_own(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLORTERM", raising=False)
+    for term, theme in (("xterm-256color", "dusk"), ("xterm", "terminal"), ("linux", "terminal")):
+        monkeypatch.setenv("TERM", term)
+        assert TuiAgent(arguments, Settings()).theme == theme
+    assert TuiAgent(arguments, load_settings(arguments.home, None, overrides={"ui.theme": "mist"})).theme == "mist"

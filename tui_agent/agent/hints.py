@@ -3,7 +3,7 @@
 from typing import Final
 
 HINTS: Final = {
-    "auth": "Set the key and send the message again; everything so far is kept.",
+    "auth": "Enter a key with /key in the app, or set it, and send the message again; everything so far is kept.",
     "context_overflow": "Choose a model with a larger window with /model, or start a new session; nothing is lost.",
     "rate_limited": "Wait a little and send the message again; everything so far is kept.",
     "overloaded": "Wait a little and send the message again; everything so far is kept.",

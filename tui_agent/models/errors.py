@@ -3,6 +3,7 @@
 import os
 import re
 from email.utils import parsedate_to_datetime
+from html import unescape
 from time import time
 from typing import NamedTuple
 
@@ -29,6 +30,8 @@ SHORTEST_KEY = 8
 _SECRETS = re.compile(
     r"sk-ant-[\w-]+|AIza[\w-]{10,}|(?i:bearer)\s+[\w.~+/=-]+|(?<=[?&]key=)[^&\s]+|(?<=://)[^/?#@\s]+(?=@)"
 )
+_PAGE = re.compile(r"<(?:!doctype|html|head|body|title|h1|center)\b", re.IGNORECASE)
+_TITLE = re.compile(r"<(?:title|h1)\b[^<>]*>([^<>]+)<", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _OVERFLOWS = (
     re.compile(r"prompt is too long: (\d+) tokens > (\d+) maximum"),
@@ -78,8 +81,15 @@ def redact(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A provider's text made safe to show: one line, no control characters, no keys, at most 300 characters."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in valid_text(text[: 20 * TEXT_LIMIT])).split())
+    """A provider's text made safe to show: one line, no control characters, no keys, at most 300 characters.
+
+    Of a page, which a proxy or a gateway sends in the provider's place, its title.
+    """
+    text = valid_text(text[: 20 * TEXT_LIMIT])
+    if _PAGE.search(text):
+        title = _TITLE.search(text)
+        text = unescape(title[1]) if title else "a web page instead of an answer"
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     line = redact(line)
     return line if len(line) <= TEXT_LIMIT else line[: TEXT_LIMIT - 1] + "…"
 

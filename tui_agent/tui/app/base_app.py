@@ -22,7 +22,7 @@ from tui_agent.tui.app.commands import Commands, complete
 from tui_agent.tui.app.conductor import Conductor
 from tui_agent.tui.app.lifetime import appearance, name_of, own_filters, terminal_encoding, without_greys
 from tui_agent.tui.app.status_bar import StatusBar, Thresholds
-from tui_agent.tui.app.theme import ASCII, glyphs_for
+from tui_agent.tui.app.theme import ANSI, ASCII, glyphs_for
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.dialogs.permission import PermissionPanel
 from tui_agent.tui.keys import Keymap
@@ -80,7 +80,8 @@ class BaseApp(App[object]):
         )
         self.permission = PermissionPanel(lambda: self.entry.prompt.last_key, self.glyphs)
         self.status = StatusBar(self.glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
-        self._appearance = appearance(self, settings.ui.theme, arguments.home)
+        few_colors = self.console.color_system == "standard" and not settings.is_set("ui.theme")
+        self._appearance = appearance(self, ANSI if few_colors else settings.ui.theme, arguments.home)
         self.theme = self._appearance.theme
         self._own_filters = own_filters(self.glyphs, terminal_encoding(), os.environ)
         self._attention = Attention(
