@@ -261,8 +261,8 @@ async def test_an_unknown_model_is_a_card(arguments: Arguments) -> None:
 async def test_without_a_key_the_welcome_says_how_to_set_one(arguments: Arguments) -> None:
     app = TuiAgent(arguments, Settings())
     async with app.run_test() as pilot:
-        assert "ANTHROPIC_API_KEY" in said(app)
         await opened(app, pilot)
+        await until(pilot, lambda: "/key" in said(app) and "https://" in said(app))
         assert app.status.status.model.startswith("offline")
 
 

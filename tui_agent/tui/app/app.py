@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -24,16 +23,16 @@ from tui_agent.tui.app.base_app import DONE, FAILED, BaseApp
 from tui_agent.tui.app.branches import Branches
 from tui_agent.tui.app.conductor import Conductor, SessionUnavailable
 from tui_agent.tui.app.leaving import AGAIN_S, PATIENCE_S, Twice, end_soon
-from tui_agent.tui.app.opening import NEWEST, learn_model, open_for_screen, show_earlier, show_past, welcome
+from tui_agent.tui.app.opening import NEWEST, learn_model, open_for_screen, show_earlier, show_past
 from tui_agent.tui.app.own_commands import shell_command
 from tui_agent.tui.app.prompt_actions import PromptActions
+from tui_agent.tui.app.welcome import Welcome
 from tui_agent.tui.cards.blocks import Level, ToolState
 from tui_agent.tui.context.context_control import ContextControl
 from tui_agent.tui.dialogs.permission import PermissionPanel
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.prompt.prompt import Prompt
-from tui_agent.tui.wording import WHILE_A_TURN_RUNS, short_path
-from tui_agent.version import __version__
+from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -64,6 +63,7 @@ class TuiAgent(BaseApp):
         self._hurried = False
         self.last_words: Callable[[], None] = lambda: None
         self.said_goodbye = False
+        self._welcome = Welcome(self._transcript, arguments.folder)
         self._actions = PromptActions(self, self.run_command)
         self.steering = ContextControl(self)
         self.branches = Branches(self, self._occupied)
@@ -89,13 +89,7 @@ class TuiAgent(BaseApp):
         await self.conductor.close()
 
     def _greet(self) -> None:
-        text = welcome(self.settings, os.environ)
-        self.say(
-            Level.INFO,
-            f"tui-agent {__version__} · {short_path(self.arguments.folder)}",
-            text,
-            "F1 shows keys and commands",
-        )
+        self._welcome.greet()
         for problem in self._appearance.problems:
             self.say(Level.WARNING, "A theme cannot be used", problem, "mend it and start again, or choose with /theme")
         for problem in self.keymap.problems:
@@ -151,6 +145,7 @@ class TuiAgent(BaseApp):
         from tui_agent.tui.cards.subtask import SubtaskSteps
 
         self.run_worker(self._look_at_sandbox(session), name="sandbox", exit_on_error=True)
+        self.run_worker(self._welcome.complete(session), name="welcome", exit_on_error=True)
         self.session_folder = session.folder
         view = TurnView(self._transcript, self.status, self.conductor)
         SubtaskSteps(self._transcript, session.agent)

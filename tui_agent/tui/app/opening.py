@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
@@ -29,8 +29,6 @@ SLICE_S: Final = 0.008
 press may take.
 """
 
-_KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY")
-
 
 class Questions(Protocol):
     """What opening a session may ask and tell."""
@@ -55,19 +53,6 @@ async def open_for_screen(arguments: Arguments, settings: Settings, questions: Q
     """
     arguments, settings = await _with_trust(arguments, settings, questions)
     return await _opened(arguments, settings, questions, ask)
-
-
-def welcome(settings: Settings, environ: Mapping[str, str]) -> str:
-    """What someone without a key should know; empty for everyone else."""
-    if settings.model.id or any(environ.get(name) for name in _KEYS):
-        return ""
-    return (
-        "No key is set, so the offline model answers: a small reader of plain commands that needs no network.\n"
-        "Try: read README.md · find TODO in . · run ls -la · summarise README.md\n"
-        "\n"
-        "For Claude set ANTHROPIC_API_KEY, for Gemini set GEMINI_API_KEY, then start again; or enter a key now: /key\n"
-        "For a local model through Ollama: /model, or start with --model ollama:NAME"
-    )
 
 
 async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: TranscriptView) -> None:

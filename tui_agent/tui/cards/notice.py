@@ -17,8 +17,9 @@ _TEXT_INDENT: Final = GUTTER + 2
 
 
 class Level(StrEnum):
-    """How much a notice asks for attention."""
+    """How much a notice asks for attention; the welcome has a look of its own."""
 
+    WELCOME = "welcome"
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
@@ -56,7 +57,7 @@ def _draw_title(block: NoticeBlock, width: int, look: Look) -> list[Line]:
     palette = look.palette
     sign, style = _sign(block.level, look)
     gutter = Run(" " * GUTTER, palette.base)
-    title = palette.base if block.level is Level.INFO else style
+    title = {Level.INFO: palette.base, Level.WELCOME: palette.strong}.get(block.level, style)
     return wrap(
         [Run(block.title, title)], width, first=(gutter, Run(f"{sign} ", style)), rest=(gutter, Run("  ", palette.base))
     )
@@ -65,6 +66,7 @@ def _draw_title(block: NoticeBlock, width: int, look: Look) -> list[Line]:
 def _sign(level: Level, look: Look) -> tuple[str, Style]:
     palette, glyphs = look.palette, look.glyphs
     return {
+        Level.WELCOME: (glyphs.bar, palette.accent),
         Level.INFO: (glyphs.info, palette.accent),
         Level.WARNING: (glyphs.warning, palette.warning),
         Level.ERROR: (glyphs.failure, palette.error),

@@ -36,7 +36,7 @@ class KeyScreen(Dialog[str | None]):
 
     def __init__(self, purpose: str, where: str = "") -> None:
         super().__init__()
-        self._where = where
+        self._where = one_line(where, 200)
         self._purpose = one_line(purpose, 80)
 
     @override

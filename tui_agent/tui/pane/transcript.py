@@ -230,6 +230,12 @@ class Transcript:
         )
         return self.add(notice)
 
+    def retell(self, block: NoticeBlock, text: str) -> None:
+        """Let a notice say something else, where it is still there."""
+        if self.get(block.id) is block and block.text != (told := clean(text).rstrip("\n")):
+            block.text = told
+            self._changed(block)
+
     def add_boundary(
         self,
         kind: str,

@@ -1,0 +1,165 @@
+"""The first lines of a new conversation: where this is, what is set, and what could be asked here."""
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tui_agent.text import one_line
+from tui_agent.tui.cards.blocks import Level, NoticeBlock
+from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.wording import short_path
+from tui_agent.version import __version__
+
+if TYPE_CHECKING:
+    from tui_agent.session import Session
+
+HINT: Final = "F1 shows keys and commands"
+ASK: Final = "Say what you would like done here, in your own words."
+MAX_NAMES: Final = 200
+"""Files of the folder that are looked at for an example."""
+MAX_LOCAL: Final = 3
+"""Local models that are named."""
+_CODE: Final = (".py", ".ts", ".js", ".go", ".rs", ".java", ".rb", ".c", ".cpp", ".cs", ".swift", ".kt", ".sh")
+_TESTS: Final = ("tests", "test", "spec", "__tests__")
+
+
+class Facts(NamedTuple):
+    """What is set.
+
+    model: who answers. mode, sandbox: what may happen unasked, and what confines commands, in a sentence each.
+    key: where the key comes from; empty: the model needs none. offline: the small reader of commands answers.
+    keyless: it does since there is nobody else. local: models of this machine that could. pages: where keys are made.
+    """
+
+    model: str
+    mode: str
+    sandbox: str = ""
+    key: str = ""
+    offline: bool = False
+    keyless: bool = False
+    local: Sequence[str] = ()
+    pages: Sequence[tuple[str, str]] = ()
+
+
+class Welcome:
+    """The welcome of one app: at the first paint what to do, and what is set as soon as that is known."""
+
+    def __init__(self, transcript: Transcript, folder: Path) -> None:
+        self._transcript = transcript
+        self._folder = folder
+        self._block: NoticeBlock | None = None
+
+    def greet(self) -> None:
+        """Show it before anything is known."""
+        title = f"tui-agent {__version__} · {short_path(self._folder)}"
+        self._block = self._transcript.add_notice(Level.WELCOME, title, f"\n{ASK}", HINT)
+
+    async def complete(self, session: "Session") -> None:
+        """Say what is set, and what could be asked; in two steps, since a local model may take a while to be found."""
+        block = self._block
+        if block is None:
+            return
+        if session.resumed:
+            self._transcript.retell(block, "")
+            return
+        names = await asyncio.to_thread(names_in, self._folder)
+        facts = await asyncio.to_thread(known, session)
+        self._transcript.retell(block, words(facts, names))
+        facts = await asyncio.to_thread(looked_up, session, facts)
+        self._transcript.retell(block, words(facts, names))
+
+
+def words(facts: Facts, names: Iterable[str]) -> str:
+    """The text of the welcome, for a folder that holds `names`."""
+    set_now = [("Model", facts.model), ("Mode", facts.mode), ("Sandbox", facts.sandbox), ("Key", facts.key)]
+    lines = columns([(what, told) for what, told in set_now if told])
+    if facts.keyless:
+        ways = [(f"/model ollama:{name}", "a model of this machine") for name in facts.local[:MAX_LOCAL]]
+        ways += [("/key", "enter a key; it is used at once")]
+        lines += ["", "For a real model:", *columns(ways)]
+        lines += ["", "Keys are made here:", *columns(facts.pages)]
+        lines += ["", f"Until then, plain commands: {command_example(names)}"]
+    else:
+        lines += ["", ASK, f"For example: {command_example(names) if facts.offline else example(names)}"]
+    return "\n".join(["", *lines])
+
+
+def columns(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Two columns; where there is no room, the second goes on below itself."""
+    width = max((len(first) for first, _ in pairs), default=0) + 2
+    return [f"{first:<{width}}{second}" for first, second in pairs]
+
+
+def example(names: Iterable[str]) -> str:
+    """Something to ask that fits a folder that holds `names`."""
+    found = sorted(names)
+    if any(name.lower() in _TESTS or name.lower().startswith("test_") for name in found):
+        return "Run the tests and explain the first thing that fails."
+    code = next((name for name in found if name.endswith(_CODE)), "")
+    if code:
+        return f"What does {one_line(code, 40)} do, and what could go wrong in it?"
+    if any(name.lower().startswith("readme") for name in found):
+        return "What is this project for, and where should I start reading?"
+    if found:
+        return "Look through this folder and tell me what is in it."
+    return "Write a script here that renames photos by the day they were taken."
+
+
+def command_example(names: Iterable[str]) -> str:
+    """The same for the offline model, which knows a few commands."""
+    found = sorted(names)
+    readable = next((name for name in found if name.lower().startswith("readme")), "")
+    readable = readable or next((name for name in found if "." in name), "")
+    return " · ".join([*([f"summarise {one_line(readable, 40)}"] if readable else []), "find TODO in .", "run ls -la"])
+
+
+def names_in(folder: Path) -> list[str]:
+    """What stands in a folder, as far as it may be looked at and is not hidden."""
+    names: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    names.append(entry.name)
+                if len(names) >= MAX_NAMES:
+                    break
+    except OSError:
+        return []
+    return names
+
+
+def known(session: "Session") -> Facts:
+    """What is set, as far as nobody has to be asked for it. Imports the providers' records."""
+    from tui_agent.models.catalogue import OFFLINE, provider_of, short_name, with_keys
+    from tui_agent.settings.kept_keys import kept_variables
+    from tui_agent.tui.app.commands import MODES
+
+    name, agent = session.agent.profile.name, session.agent
+    provider = provider_of(name)
+    offline = provider.id == OFFLINE
+    variable = next((each for each in provider.keys if os.environ.get(each)), "")
+    kept = variable in kept_variables(session.home)
+    return Facts(
+        model="offline, a small reader of plain commands" if offline else short_name(name),
+        mode=f"{agent.mode}: {MODES[agent.mode]}",
+        key=(f"{variable}, {'from the keyring' if kept else 'from the environment'}") if variable else "",
+        offline=offline,
+        keyless=offline and not agent.settings.model.id,
+        pages=tuple((each.label, each.keys_at) for each in with_keys() if each.keys_at),
+    )
+
+
+def looked_up(session: "Session", facts: Facts) -> Facts:
+    """The same with what has to be looked up: the sandbox, and models of this machine. May take two seconds."""
+    from tui_agent.agent.model_choice import local_models
+    from tui_agent.models.ollama.record import OLLAMA
+
+    sandbox, trouble = session.sandbox, session.sandbox.trouble
+    if sandbox.choice == "off":
+        confined = "off: commands run with all your rights"
+    else:
+        confined = trouble or "commands can write in this folder alone"
+    local = OLLAMA.running(local_models(session.agent.settings)) if facts.keyless else ()
+    return facts._replace(sandbox=confined, local=tuple(one_line(name, 60) for name in local))
