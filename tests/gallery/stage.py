@@ -36,7 +36,6 @@ _UNSET: Final = (
     "ANTHROPIC_IDENTITY_TOKEN_FILE",
     "GEMINI_API_KEY",
     "GOOGLE_API_KEY",
-    "OLLAMA_HOST",
     "NO_COLOR",
 )
 
@@ -134,6 +133,7 @@ def _pinned_environment(home: Path) -> Iterator[None]:
         "HOME": str(home),
         "TUI_AGENT_HOME": str(home / "state"),
         "TUI_AGENT_OFFLINE_DELAY_S": "0",
+        "OLLAMA_HOST": "127.0.0.1:9",  # nobody listens there
         "TERM": "xterm-256color",
         "TZ": "UTC",
     }
