@@ -63,7 +63,9 @@ class TuiAgent(BaseApp):
         self._hurried = False
         self.last_words: Callable[[], None] = lambda: None
         self.said_goodbye = False
-        self._welcome = Welcome(self._transcript, arguments.folder)
+        self._welcome = Welcome(
+            self._transcript, arguments.folder, resuming=arguments.continue_last or arguments.resume is not None
+        )
         self._actions = PromptActions(self, self.run_command)
         self.steering = ContextControl(self)
         self.branches = Branches(self, self._occupied)

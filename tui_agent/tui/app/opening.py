@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -68,6 +69,11 @@ async def show_earlier(past: Iterable["AgentEvent"], view: "TurnView", pane: Tra
     """Bring what came before to the screen, below its first `above` blocks: made beside it, however long it is, and put
     there at once; what is in view stays where it is.
     """
+    coming = iter(past)
+    first = next(coming, None)
+    if first is None:
+        return
+    past = chain((first,), coming)
     filling = view.aside()
     follower = pane.follower(filling.transcript)
     filling.transcript.repeat(view.transcript.blocks[:above])

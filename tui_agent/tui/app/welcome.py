@@ -46,23 +46,22 @@ class Facts(NamedTuple):
 class Welcome:
     """The welcome of one app: at the first paint what to do, and what is set as soon as that is known."""
 
-    def __init__(self, transcript: Transcript, folder: Path) -> None:
+    def __init__(self, transcript: Transcript, folder: Path, *, resuming: bool = False) -> None:
+        """`resuming`: an earlier conversation is to go on, so it says where this is and no more."""
         self._transcript = transcript
         self._folder = folder
+        self._resuming = resuming
         self._block: NoticeBlock | None = None
 
     def greet(self) -> None:
         """Show it before anything is known."""
         title = f"tui-agent {__version__} · {short_path(self._folder)}"
-        self._block = self._transcript.add_notice(Level.WELCOME, title, f"\n{ASK}", HINT)
+        self._block = self._transcript.add_notice(Level.WELCOME, title, "" if self._resuming else f"\n{ASK}", HINT)
 
     async def complete(self, session: "Session") -> None:
         """Say what is set, and what could be asked; in two steps, since a local model may take a while to be found."""
         block = self._block
-        if block is None:
-            return
-        if session.resumed:
-            self._transcript.retell(block, "")
+        if block is None or session.resumed:
             return
         names = await asyncio.to_thread(names_in, self._folder)
         facts = await asyncio.to_thread(known, session)
