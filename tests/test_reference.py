@@ -7,12 +7,15 @@ import re
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import pytest
 
 from tests.agent.talking import talking
+from tui_agent.agent import events
 from tui_agent.arguments import PARSERS, ExitCode
+from tui_agent.conversation.entries import Usage
+from tui_agent.headless.report import ContextReport, ErrorReport, Report
 from tui_agent.models.catalogue import PROVIDERS
 from tui_agent.models.provider import Provider
 from tui_agent.settings import POLICIES, Settings, environment_name, json_text, schema, settings_by_key
@@ -146,6 +149,15 @@ def providers_table() -> str:
     return "\n".join(lines)
 
 
+def events_table() -> str:
+    lines = ["| Type | Fields | Is |", "|---|---|---|"]
+    for event in get_args(events.AgentEvent):
+        fields = ", ".join(f"`{name}`" for name in event.__struct_fields__)
+        meaning = " ".join(str(event.__doc__).split()).replace("``", "`")
+        lines.append(f"| `{event.__struct_config__.tag}` | {fields} | {in_table(meaning)} |")
+    return "\n".join(lines)
+
+
 class Table(NamedTuple):
     """A table that is written from the code."""
 
@@ -163,6 +175,7 @@ TABLES: dict[str, Table] = {
     "providers": Table("providers", providers_table),
     "options": Table("commands", options_table),
     "keys": Table("commands", keys_table),
+    "events": Table("headless", events_table),
     "commands": Table("commands", commands_table),
 }
 
@@ -178,6 +191,12 @@ def test_tables_are_current(name: str) -> None:
 def test_every_exit_code_is_listed() -> None:
     table = page("headless").partition("| Exit code |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| (\d+) \|", table, re.MULTILINE) == [str(int(code)) for code in ExitCode]
+
+
+def test_every_field_of_the_result_is_listed() -> None:
+    listed = set(re.findall(r"`(\w+)`", page("headless").partition("| Field |")[2].partition("\n## ")[0]))
+    fields = {*Report.__struct_fields__, *ErrorReport.__struct_fields__, *ContextReport.__struct_fields__}
+    assert {*fields, *Usage.__struct_fields__} - listed == set()
 
 
 def test_every_setting_has_a_meaning_that_ends_as_a_sentence() -> None:

@@ -39,10 +39,14 @@ class ModelCallStarted(Event, frozen=True, kw_only=True, tag="model_call_started
 
 
 class TextDelta(Event, frozen=True, kw_only=True, tag="text_delta"):
+    """A piece of the answer, as it streams."""
+
     text: str
 
 
 class ReasoningDelta(Event, frozen=True, kw_only=True, tag="reasoning_delta"):
+    """A piece of the model's reasoning, as it streams."""
+
     text: str
 
 
