@@ -8,12 +8,14 @@ import pytest
 from msgspec.structs import replace
 from textual.binding import ActiveBinding
 
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.agent.commands import is_command
 from tui_agent.settings import Ui
 from tui_agent.tui.actions import ACTIONS, SLASH_COMMANDS, TITLES, Action, Place
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.commands import complete
+from tui_agent.tui.dialogs.dialogs import HelpScreen
+from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.keys import Keymap, commands_text, key_text
 
 
@@ -170,3 +172,36 @@ def keys_at(place: Place, action: Action) -> set[str]:
     """The keys that something of the place itself has, which comes before what works everywhere."""
     own = (other for other in ACTIONS if other.place == place and action.place == "everywhere")
     return {key for other in own for key in other.keys.split(",")}
+
+
+async def test_help_history_and_modes_are_a_key_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), OFFLINE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.status.status.model)
+        prompt = app.entry.prompt
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("escape", *"a?b")
+        assert prompt.text == "a?b"
+        seen = []
+        for _ in range(4):
+            await pilot.press("shift+tab")
+            await pilot.pause()
+            seen.append(app.status.status.mode)
+        assert seen == ["plan", "ask", "auto", "plan"]
+        for text in ("first thing", "second thing"):
+            prompt.sent.add(text)
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press(*"frst", "enter")
+        await until(pilot, lambda: prompt.text == "first thing")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        # What stood in the prompt before is the newest text now.
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: prompt.text == "second thing")
+        prompt.clear_draft()
+        await send(app, pilot, "/mode")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press(*["down"] * 3, "enter")
+        await until(pilot, lambda: app.status.status.mode == "allow")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from textwrap import shorten
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from tui_agent.text import money_text, one_line
 
@@ -66,11 +66,16 @@ class Command:
     argument: str = ""
     """How what follows is called in the help; empty: nothing may follow."""
     aliases: tuple[str, ...] = ()
-    previewed: bool = False
-    """The full-screen app shows first what it would do, except with `AT_ONCE` behind the name."""
+    previews: Literal["", "compact", "checkpoint", "clear"] = ""
+    """The step of which the full-screen app shows first what it would do, except with `AT_ONCE` behind the name."""
     uses_profile: bool = False
     """Its answer depends on what the provider tells of the model, such as the window."""
     is_available: Callable[["Agent"], bool] = lambda agent: True
+
+    @property
+    def previewed(self) -> bool:
+        """Whether `AT_ONCE` may follow its name."""
+        return bool(self.previews)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -533,21 +538,21 @@ def help_text(commands: Iterable[Command]) -> str:
 
 
 COMMANDS: Final = (
-    Command("compact", "summarise older turns now", _compact, "[focus]", ("summarize",), previewed=True),
+    Command("compact", "summarise older turns now", _compact, "[focus]", ("summarize",), previews="compact"),
     Command(
         "done",
         "record the finished task",
         _done,
         "[note]",
         ("checkpoint",),
-        previewed=True,
+        previews="checkpoint",
         is_available=lambda agent: agent.has_checkpointer,
     ),
     Command("context", "what fills the window", _context, "[text]", ("boundaries",), uses_profile=True),
     Command("stats", "tokens, cost and cache hits, per model", _stats),
     Command("cost", "what was spent, and what the next call costs", _cost, uses_profile=True),
     Command("preview", "see what compact, clear or done would do", _preview, "[step]", uses_profile=True),
-    Command("clear-results", "clear all old tool results", _clear_results, uses_profile=True),
+    Command("clear-results", "clear all old tool results", _clear_results, previews="clear", uses_profile=True),
     Command("items", "all messages and results: number, size, words", _items),
     Command("pin", "keep messages or results whole", _pin, "[number ...]", uses_profile=True),
     Command("unpin", "take pins off", _unpin, "<number ...>"),

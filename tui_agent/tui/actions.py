@@ -7,12 +7,15 @@ is a row of `tui_agent.agent.commands`, which this table takes in.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from textual.binding import Binding
 
 from tui_agent.agent.commands import COMMANDS
 from tui_agent.agent.commands import Command as AgentCommand
+
+if TYPE_CHECKING:
+    from tui_agent.context.changes import PreviewedStep
 
 Place: TypeAlias = Literal["everywhere", "prompt", "conversation", "context", "question"]
 
@@ -40,7 +43,8 @@ class Action:
     them, separated by commas. does: Textual's action; empty: its slash command, or, where there is none, what the
     prompt does itself with a key that moves the cursor too. name, aliases: of the slash command, without the slash;
     empty: there is none. argument: how what follows it is called; empty: nothing may follow. choices: what may be
-    completed there. previewed: what it would do is shown first. priority: its keys come before those of any widget.
+    completed there. previews: the step of which it is shown first what it
+    would do. priority: its keys come before those of any widget.
     in_palette: it is offered there although it has no slash command.
     """
 
@@ -53,7 +57,7 @@ class Action:
     aliases: tuple[str, ...] = ()
     argument: str = ""
     choices: tuple[str, ...] = ()
-    previewed: bool = False
+    previews: "PreviewedStep | None" = None
     priority: bool = False
     in_palette: bool = False
 
@@ -93,7 +97,7 @@ def _of_agent(command: AgentCommand) -> Action:
         aliases=command.aliases,
         argument=command.argument,
         choices=_CHOICES.get(command.name, ()),
-        previewed=command.previewed,
+        previews=command.previews or None,
         keys="f2" if command.name == "context" else "",
         does="context" if command.name == "context" else "",
     )

@@ -61,3 +61,8 @@ def _spread(text: str, wanted: str, start: int) -> int | None:
         if first < 0:
             first = place
     return place - first + 1 - len(wanted)
+
+
+def holds(text: str, asked: Iterable[str]) -> bool:
+    """Whether each word, in lower case, stands in a text that keeps its own order in a list, such as what was said."""
+    return all(word in text for word in asked)

@@ -1,8 +1,10 @@
 """What the app does about the context: the panel, the previews before a step, and undoing from the conversation."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from tui_agent.agent.commands import AT_ONCE
+from tui_agent.tui.actions import BY_ID, BY_NAME
 from tui_agent.tui.app.conductor import SessionUnavailable
 from tui_agent.tui.cards.blocks import BoundaryBlock, Level
 from tui_agent.tui.context.drafting import UNCHANGED, Drafting
@@ -10,15 +12,11 @@ from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.context.changes import Outlook, PreviewedStep
+    from tui_agent.context.changes import Outlook
     from tui_agent.context.effects import Refusal
     from tui_agent.models.base import Model
     from tui_agent.tui.app.base_app import BaseApp
     from tui_agent.tui.context.context_panel import ContextPanel
-
-PANEL: Final = ("context", "boundaries")
-SKIP: Final = "!"
-"""What ends a command that is to be done without its preview."""
 
 
 class ContextControl:
@@ -101,9 +99,9 @@ class ContextControl:
         """
         word, _, argument = text.strip()[1:].partition(" ")
         name, argument = word.lower(), argument.strip()
-        self._unasked = name.endswith(SKIP)
-        name = name.removesuffix(SKIP)
-        if name in PANEL and not argument:
+        self._unasked = name.endswith(AT_ONCE)
+        name = name.removesuffix(AT_ONCE)
+        if name in BY_ID["context"].names and not argument:
             self.toggle()
             return
         if not self._unasked:
@@ -127,7 +125,7 @@ class ContextControl:
 
     async def _wanted(self, name: str, argument: str) -> str | None:
         """What follows the command, as the user leaves it; None: there is nothing left to run."""
-        step = _step(name)
+        step = BY_NAME[name].previews if name in BY_NAME else None
         agent = await self._app.agent() if step is not None else None
         if step is None or agent is None or agent.busy or (step == "checkpoint" and not agent.has_checkpointer):
             return argument
@@ -158,15 +156,3 @@ class ContextControl:
         except AgentBusy:
             self._app.hint(WHILE_A_TURN_RUNS)
         return None
-
-
-def _step(name: str) -> "PreviewedStep | None":
-    match name:
-        case "compact" | "summarize":
-            return "compact"
-        case "done" | "checkpoint":
-            return "checkpoint"
-        case "clear-results":
-            return "clear"
-        case _:
-            return None

@@ -22,6 +22,7 @@ from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.permission import LOW_SCREEN
 from tui_agent.tui.dialogs.row_list import Row, RowList, Rows
+from tui_agent.tui.fuzzy import holds
 from tui_agent.tui.wording import age
 
 SEARCHED_CHARS: Final = 400
@@ -123,7 +124,7 @@ class PlacePicker(Dialog[str | None]):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Keep what holds every word that was typed."""
         asked = event.value.lower().split()
-        fits = (place for place in range(self._count) for words in (self._words(place),) if _holds(words, asked))
+        fits = (place for place in range(self._count) for words in (self._words(place),) if holds(words, asked))
         self._show(list(fits) if asked else range(self._count))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -193,10 +194,6 @@ def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
 
     title = "Go on with a branch: messages, last used"
     return PlacePicker(title, len(branches), row, words, keys="Enter goes there", glyphs=glyphs)
-
-
-def _holds(words: str, asked: Iterable[str]) -> bool:
-    return all(word in words for word in asked)
 
 
 def _typed(text: str) -> str:
