@@ -173,3 +173,10 @@ def test_a_command_that_is_interrupted_ends_in_order(number: signal.Signals, tmp
     answer = json.loads(told)
     assert (answer["stop_reason"], answer["is_error"]) == ("interrupted", False)
     assert "unchanged" in program.run("trace", answer["session_id"], "--verify").stdout
+
+
+def test_what_asks_the_model_is_sent_as_what_it_stands_for(program: Program) -> None:
+    done = program.run("-p", "/review the tests", "--model", "offline")
+    assert done.returncode == 0
+    found = program.run("-p", "/recall colleague who will have to maintain it", "-c", "--model", "offline")
+    assert "above all: the tests" in found.stdout

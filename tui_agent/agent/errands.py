@@ -1,6 +1,26 @@
 """Slash commands that ask the model for something: ``/init`` and ``/review``, as the message each stands for."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from tui_agent.resources import prompt_text
+
+INSTRUCTIONS = "AGENTS.md"
+"""The instruction file where the settings name none."""
+
+
+def errand(text: str, project: Path, names: Sequence[str]) -> str:
+    """The message that a slash command without a screen stands for; empty: it asks the model for nothing.
+
+    `names` are the project's instruction files by the settings. One that is there is mended, since nobody can be asked.
+    """
+    word, _, about = text.strip().partition(" ")
+    if word == "/review":
+        return review_message(" ".join(about.split()))
+    if word == "/init" and not about.strip():
+        name = next(iter(names), INSTRUCTIONS)
+        return init_message(name, mend=(project / name).exists())
+    return ""
 
 
 def init_message(name: str, *, mend: bool) -> str:

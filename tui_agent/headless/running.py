@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import replace
 
 import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.commands import Reply, is_command, run_command
+from tui_agent.agent.errands import errand
 from tui_agent.agent.pictures import mentioned_pictures, read_pictures, smaller_text
 from tui_agent.arguments import Arguments, ExitCode, OutputFormat, UsageError
 from tui_agent.conversation.blocks import Image
@@ -35,6 +37,8 @@ REPAIRS = 1
 def run(arguments: Arguments, settings: Settings) -> int:
     """Do one turn and print it; the exit code (docs/headless.md, "Exit codes"). Raises `UsageError`."""
     schema = ResultSchema.read(arguments.json_schema) if arguments.json_schema is not None else None
+    if asked := errand(arguments.prompt or "", arguments.project, settings.context.instruction_files):
+        arguments = replace(arguments, prompt=asked)
     if schema is not None and is_command(arguments.prompt or ""):
         raise UsageError("--json-schema is for a prompt, not for a command")
     return asyncio.run(_run(arguments, settings, schema))

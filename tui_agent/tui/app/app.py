@@ -95,7 +95,7 @@ class TuiAgent(BaseApp):
         for problem in self._appearance.problems:
             self.say(Level.WARNING, "A theme cannot be used", problem, "mend it and start again, or choose with /theme")
         for problem in self.keymap.problems:
-            self.say(Level.WARNING, "A key stays as it was", problem, "the setting ui.keymap; F1 lists the keys")
+            self.say(Level.WARNING, "A key stays as it was", problem, "mend the setting ui.keymap and start again")
 
     async def _begin(self) -> None:
         if self.arguments.prompt:

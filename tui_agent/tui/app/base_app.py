@@ -70,7 +70,7 @@ class BaseApp(App[object]):
         self._commands = Commands()
         self.keymap = Keymap(settings.ui.keymap)
         self._files = ProjectFiles(arguments.folder)
-        self.pane = ConversationPane(Transcript(), glyphs=self.glyphs)
+        self.pane = ConversationPane(Transcript(), glyphs=self.glyphs, keymap=self.keymap)
         self.entry = PromptArea(
             PromptHistory(arguments.home / "history.jsonl"),
             complete,

@@ -59,10 +59,10 @@ async def show_config(host: SessionHost, argument: str) -> None:
 
 async def write_instructions(host: SessionHost, argument: str) -> None:
     """Have the model write the project's instruction file; one that is there is kept unless the user says otherwise."""
-    from tui_agent.agent.errands import init_message
+    from tui_agent.agent.errands import INSTRUCTIONS, init_message
     from tui_agent.tui.dialogs.pickers import Option
 
-    name = next(iter(host.settings.context.instruction_files), "AGENTS.md")
+    name = next(iter(host.settings.context.instruction_files), INSTRUCTIONS)
     there = await asyncio.to_thread((host.arguments.project / name).exists)
     chosen: str | None = "anew"
     if there:

@@ -86,7 +86,7 @@ class ContextControl:
             return
         pane = self._app.pane
         if self.panel is None and pane.is_mounted:
-            self.panel = ContextPanel(agent, self._app.glyphs)
+            self.panel = ContextPanel(agent, self._app.glyphs, self._app.keymap)
             pane.screen.set_class(True, "-context")
             await pane.screen.mount(self.panel, after=pane)
 

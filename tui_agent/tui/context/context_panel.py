@@ -21,6 +21,7 @@ from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_rows import ItemKey, StepKey, WordsKey, panel_rows
 from tui_agent.tui.dialogs.row_list import RowList
+from tui_agent.tui.keys import Keymap
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -28,11 +29,17 @@ if TYPE_CHECKING:
 REST: Final = 20.0
 """How many times as long as it took the panel waits before it looks again: it takes at most 5% of the time."""
 
-KEYS: Final = {
-    StepKey: "Enter opens, u undoes",
-    ItemKey: "Enter opens, p pins, r restores, c clears",
-    WordsKey: "Enter reads, e edits, d drops, p pins",
+HINTS: Final = {
+    StepKey: {"context.open": "opens", "context.undo": "undoes"},
+    ItemKey: {
+        "context.open": "opens",
+        "context.pin": "pins",
+        "context.restore": "restores",
+        "context.clear": "clears",
+    },
+    WordsKey: {"context.open": "reads", "context.edit": "edits", "context.drop": "drops", "context.pin": "pins"},
 }
+"""What can be done with a row, by the ids of the actions."""
 
 
 class ContextPanel(Vertical):
@@ -58,8 +65,9 @@ class ContextPanel(Vertical):
             super().__init__()
             self.change = change
 
-    def __init__(self, agent: "Agent", glyphs: Glyphs) -> None:
+    def __init__(self, agent: "Agent", glyphs: Glyphs, keymap: Keymap) -> None:
         super().__init__()
+        self._keymap = keymap
         self._agent = agent
         self._rows = RowList(glyphs, id="context-rows")
         self._keys = Static("", id="context-keys", markup=False)
@@ -211,8 +219,12 @@ class ContextPanel(Vertical):
             self._keys.update(self._keys_text())
 
     def _keys_text(self) -> str:
-        here = next((text for kind, text in KEYS.items() if isinstance(self._rows.key, kind)), "")
-        if here:
-            return f"{here}, Esc closes"
-        words = ", w to your words" if self._seen is not None and self._seen.words else ""
-        return f"Up/Down move, i jumps to the items{words}, Esc closes"
+        key = self._keymap.text
+        here = next((hints for kind, hints in HINTS.items() if isinstance(self._rows.key, kind)), None)
+        if here is not None:
+            told = [f"{key(name)} {does}" for name, does in here.items()]
+        else:
+            told = [f"{key('list.up')}/{key('list.down')} move", f"{key('context.items')} jumps to the items"]
+            if self._seen is not None and self._seen.words:
+                told.append(f"{key('context.words')} to your words")
+        return ", ".join([*told, f"{key('context.close')} closes"])

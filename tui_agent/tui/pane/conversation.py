@@ -21,6 +21,7 @@ from typing_extensions import override
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
 from tui_agent.tui.cards.blocks import Block, BoundaryBlock
+from tui_agent.tui.keys import Keymap
 from tui_agent.tui.pane.overlays import SPIN_S, SPINNER, SPINNER_ASCII, with_hint, with_label, with_spinner
 from tui_agent.tui.pane.search import Search, Typed, with_words
 from tui_agent.tui.pane.transcript import Transcript
@@ -66,8 +67,16 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
             super().__init__()
             self.seq = seq
 
-    def __init__(self, transcript: Transcript, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        transcript: Transcript,
+        *,
+        glyphs: Glyphs = UNICODE,
+        keymap: Keymap | None = None,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
         super().__init__(transcript, glyphs=glyphs, id=id)
+        self._keymap = keymap or Keymap()
         self._search = Search()
         self._spinner: Timer | None = None
         self._counting: Timer | None = None
@@ -369,7 +378,8 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
                     self._refresh_row(row)
             self._hint_at = hint_at
         if count := self._new_lines():
-            label, self._leads_to_end = f" {count:,} new line{'s' if count > 1 else ''} {glyphs.dot} End ", True
+            told = f"{count:,} new line{'s' if count > 1 else ''} {glyphs.dot} {self._keymap.text('conversation.tail')}"
+            label, self._leads_to_end = f" {told} ", True
         elif message_ends is not None and hint_at is None:
             label = f" {self._message_keys} "
         if label != self._label:
@@ -409,7 +419,8 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     @property
     def _message_keys(self) -> str:
-        return f"r rewinds to before it {self.look.glyphs.dot} f forks after it"
+        rewind, fork = map(self._keymap.text, ("conversation.rewind", "conversation.fork"))
+        return f"{rewind} rewinds to before it {self.look.glyphs.dot} {fork} forks after it"
 
     def _end_of_message(self) -> int | None:
         """The last row of the user's message under the block cursor; None: there is none in view."""
