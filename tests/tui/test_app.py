@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from textual import events
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
 
+from tests.bench.long_session import write_session
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Permissions, Settings
+from tui_agent.storage.log import LogStore
+from tui_agent.storage.sessions import session_to_resume
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import Block, NoticeBlock, ProseBlock, ToolBlock, ToolState, UserBlock
 from tui_agent.tui.dialogs.dialogs import HelpScreen, TrustScreen
@@ -250,6 +254,16 @@ async def test_a_session_that_cannot_be_opened_is_a_card_and_nothing_is_lost(arg
         await send(pilot, " again")
         await until(pilot, lambda: "no session" in said(app))
         assert app.entry.prompt.text == "hello again"
+
+
+async def test_of_a_session_that_cannot_be_opened_nothing_stays_on_the_screen(arguments: Arguments) -> None:
+    session = await write_session(arguments.home, 3)
+    held = await LogStore.open(await session_to_resume(arguments.home, session))
+    app = TuiAgent(replace(arguments, resume=session), OFFLINE)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: "could not be opened" in said(app) or isinstance(app.screen, ModalScreen))
+        assert not any(isinstance(block, UserBlock) for block in blocks(app))
+    await held.close()
 
 
 async def test_an_unknown_model_is_a_card(arguments: Arguments) -> None:

@@ -10,14 +10,18 @@ from typing_extensions import override
 
 from tests.bench.long_session import prompt, result, write_session
 from tui_agent.agent import events
+from tui_agent.agent.history import ending, replay
 from tui_agent.arguments import Arguments
+from tui_agent.conversation.entries import HeadMoved
 from tui_agent.settings import Model, Settings
+from tui_agent.storage.log import LogStore, log_file, read_entries
+from tui_agent.storage.sessions import session_to_resume
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.app.opening import show_past
+from tui_agent.tui.app.opening import Past, show_earlier, show_past
 from tui_agent.tui.app.status_bar import StatusBar, Thresholds
 from tui_agent.tui.app.theme import UNICODE
 from tui_agent.tui.app.turns import TurnView
-from tui_agent.tui.cards.blocks import ToolBlock, UserBlock
+from tui_agent.tui.cards.blocks import Level, NoticeBlock, ToolBlock, UserBlock
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.pane.transcript import Transcript
 
@@ -38,6 +42,8 @@ class Nobody:
 
 class Screen(App[None]):
     """A pane, a status bar and a place to type."""
+
+    CSS = "ConversationPane { height: 1fr; } StatusBar { height: 1; }"
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,13 +88,76 @@ async def test_keys_are_answered_while_a_long_past_is_shown() -> None:
         assert app.pane.viewport.rows[-1].position.block == len(app.transcript) - 1
 
 
+def turns(first: int, last: int) -> Iterator[events.AgentEvent]:
+    for turn in range(first, last):
+        yield events.UserMessage(seq=turn + 1, text=prompt(turn))
+
+
+async def test_what_is_in_view_stays_there_when_what_came_before_is_put_above_it() -> None:
+    app = Screen()
+    async with app.run_test(size=(80, 20)) as pilot:
+        await pilot.pause()
+        app.transcript.add_notice(Level.INFO, "Welcome")
+        view = TurnView(app.transcript, app.status, Nobody())
+        await show_past(turns(500, 530), view, app.pane)
+        app.pane.action_page(-1)
+        app.pane.action_cursor(-1)
+        marked = app.pane.cursor_block
+        shown = [row.line.text for row in app.pane.viewport.rows]
+        view.show(events.UserMessage(seq=531, text=prompt(530)))
+        await show_earlier(Past(turns(0, 500), 1), view, app.pane)
+        await pilot.pause()
+        assert [row.line.text for row in app.pane.viewport.rows] == shown
+        assert app.pane.cursor_block is marked is not None
+        assert not app.pane.following
+        said = [block.plain_text for block in app.pane.transcript]
+        assert said == ["Welcome", *(prompt(turn) for turn in range(531))]
+        assert [block.index for block in app.pane.transcript] == list(range(532))
+        view.show(events.UserMessage(seq=532, text="more"))
+        app.pane.scroll_to_tail()
+        assert app.pane.viewport.rows[-1].line.text.endswith("more")
+
+
+async def test_a_conversation_that_went_on_elsewhere_gets_nothing_put_above_it() -> None:
+    app = Screen()
+    async with app.run_test():
+        view = TurnView(app.transcript, app.status, Nobody())
+        await show_past(turns(5, 6), view, app.pane)
+        view.show(events.HeadMoved(seq=7, to=1, reason="rewind", before=1, after=1))
+        await show_earlier(Past(turns(0, 5), 0), view, app.pane)
+        assert [block.plain_text for block in app.pane.transcript] == [prompt(5)]
+
+
+async def test_the_end_of_a_session_is_known_before_it_is_open(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    folder = await session_to_resume(home, await write_session(home, 40))
+    whole = list(replay(read_entries(log_file(folder))))
+    found = ending(folder, 20)
+    assert found is not None
+    assert found.told == whole[-len(found.told) :]
+    assert 3 * 6 <= found.last - found.first <= 40
+    path = [entry for entry in read_entries(log_file(folder)) if entry.seq < 30]
+    store = await LogStore.open(folder)
+    await store.load()
+    await store.append([HeadMoved(seq=found.last + 1, parent=found.last, time=1, to=29, reason="rewind")])
+    await store.close()
+    rewound = ending(folder, 200)
+    assert rewound is not None
+    assert rewound.told == list(replay(path))
+
+
 async def test_a_resumed_session_is_whole_and_in_order(tmp_path: Path) -> None:
     session = await write_session(tmp_path / "home", 60)
     arguments = Arguments(folder=tmp_path, home=tmp_path / "home", project=tmp_path, resume=session)
     app = TuiAgent(arguments, Settings(model=Model(id="offline")))
     async with app.run_test() as pilot, asyncio.timeout(30):
-        while not app.status.status.model:
+        shown_at_once = 0
+        while not app.status.status.model or len(app.pane.transcript) < 60 * 6:
+            if app.session_folder is None:
+                shown_at_once = max(shown_at_once, len(app.pane.transcript))
             await pilot.pause()
+        assert shown_at_once > 100
+        assert isinstance(app.pane.transcript.blocks[0], NoticeBlock)
         assert [block.text for block in app.pane.transcript if isinstance(block, UserBlock)] == list(
             map(prompt, range(60))
         )

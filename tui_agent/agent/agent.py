@@ -582,6 +582,15 @@ class Agent:
         start = newest(entries, least)
         return replay(entries[:start]), replay(entries[start:])
 
+    def history_around(self, first: int, last: int) -> tuple[Iterator[events.AgentEvent], Iterator[events.AgentEvent]]:
+        """What came before the entry `first`, and what came after `last`, where the conversation has both.
+
+        Raises `ValueError` where it has not.
+        """
+        entries = self._record.view.log.path()
+        numbers = [entry.seq for entry in entries]
+        return replay(entries[: numbers.index(first)]), replay(entries[numbers.index(last) + 1 :])
+
     @property
     def cache_share(self) -> float | None:
         """How much of all input so far was read from the provider's cache; None before the first call."""

@@ -1,6 +1,8 @@
 """Entries of the log turned back into the events that told of them, for a front end that shows an old conversation."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from tui_agent.agent import events
 from tui_agent.context.counting import estimate
@@ -10,6 +12,7 @@ from tui_agent.conversation.entries import (
     AnyEntry,
     ContextEntry,
     Delivered,
+    HeadMoved,
     Message,
     ModelSwitched,
     Queued,
@@ -18,6 +21,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED
+from tui_agent.storage.log import log_file, read_newest
 
 
 def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
@@ -46,15 +50,48 @@ def newest(entries: Sequence[AnyEntry], least: int) -> int:
     """Where the newest entries begin, `least` of them or more, that can be told of by themselves: at a message of the
     user's, with all that is delivered later. 0: only all of them can.
     """
-    start = len(entries) - least
-    while start > 0:
-        entry = entries[start]
-        if isinstance(entry, Message) and entry.user_visible and entry.role == "user" and entry.kind != "tool_result":
-            waited = [later.queued for later in entries[start:] if isinstance(later, Delivered)]
-            if all(queued >= entry.seq for queued in waited):
-                return start
-        start -= 1
-    return 0
+    places = range(len(entries) - least, 0, -1)
+    return next((start for start in places if _stands_alone(entries, start)), 0)
+
+
+class Ending(NamedTuple):
+    """The end of a conversation by itself: what told of it, and the numbers of its first and its last entry."""
+
+    told: list[events.AgentEvent]
+    first: int
+    last: int
+
+
+def ending(folder: Path, least: int) -> Ending | None:
+    """The end of the conversation of the session in `folder`, of `least` entries where it has as many, read beside
+    whoever has it open; None: nothing of it can be told of by itself. Looks at no more of a long log than that.
+
+    Raises `StorageError`.
+    """
+    entries = {entry.seq: entry for entry in read_newest(log_file(folder), 2 * least)}
+    last = max(entries, default=0)
+    newest_entry = entries.get(last)
+    seq = newest_entry.to if isinstance(newest_entry, HeadMoved) else last
+    path: list[AnyEntry] = []
+    while seq in entries:
+        path.append(entries[seq])
+        seq = path[-1].parent
+    path.reverse()
+    start = newest(path, least)
+    if not start and seq:
+        # It goes on before what was read.
+        start = next((place for place in range(len(path)) if _stands_alone(path, place)), len(path))
+    if start == len(path):
+        return None
+    return Ending(list(replay(path[start:])), path[start].seq, path[-1].seq)
+
+
+def _stands_alone(entries: Sequence[AnyEntry], start: int) -> bool:
+    """Whether what begins here needs nothing from before."""
+    entry = entries[start]
+    if not isinstance(entry, Message) or not entry.user_visible or entry.role != "user" or entry.kind == "tool_result":
+        return False
+    return all(later.queued >= entry.seq for later in entries[start:] if isinstance(later, Delivered))
 
 
 def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.AgentEvent]:

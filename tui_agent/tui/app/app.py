@@ -4,7 +4,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
@@ -23,7 +23,15 @@ from tui_agent.tui.app.base_app import DONE, FAILED, BaseApp
 from tui_agent.tui.app.branches import Branches
 from tui_agent.tui.app.conductor import Conductor, SessionUnavailable
 from tui_agent.tui.app.leaving import AGAIN_S, PATIENCE_S, Twice, end_soon
-from tui_agent.tui.app.opening import NEWEST, learn_model, open_for_screen, show_earlier, show_past
+from tui_agent.tui.app.opening import (
+    Glimpse,
+    Past,
+    glimpse,
+    learn_model,
+    open_for_screen,
+    show_earlier,
+    show_newest,
+)
 from tui_agent.tui.app.own_commands import shell_command
 from tui_agent.tui.app.prompt_actions import PromptActions
 from tui_agent.tui.app.welcome import Welcome
@@ -135,27 +143,33 @@ class TuiAgent(BaseApp):
             gc.enable()
 
     async def _opened(self, target: Arguments) -> "tuple[Session, TurnView]":
-        session = await open_for_screen(target, self.settings, self, self.ask)
+        from tui_agent.tui.app.turns import TurnView
+
+        seen = None
+        if self.session_folder is None:
+            seen = await glimpse(target, TurnView(self._transcript, self.status, self.conductor), self.pane)
         try:
-            return session, await self._shown(session)
+            session = await open_for_screen(target, self.settings, self, self.ask)
+        except BaseException:
+            if seen is not None:
+                seen.remove()
+            raise
+        try:
+            return session, await self._shown(session, seen)
         except BaseException:
             await session.close()
             raise
 
-    async def _shown(self, session: "Session") -> "TurnView":
-        from tui_agent.tui.app.turns import TurnView
+    async def _shown(self, session: "Session", seen: Glimpse | None) -> "TurnView":
         from tui_agent.tui.cards.subtask import SubtaskSteps
 
         self.run_worker(self._look_at_sandbox(session), name="sandbox", exit_on_error=True)
         self.run_worker(self._welcome.complete(session), name="welcome", exit_on_error=True)
         self.session_folder = session.folder
-        view = TurnView(self._transcript, self.status, self.conductor)
-        SubtaskSteps(self._transcript, session.agent)
+        view, past = await show_newest(session.agent, seen, self.pane, self.status, self.conductor)
+        SubtaskSteps(view.transcript, session.agent)
         session.agent.listen(view.show)
-        above = len(self._transcript)
-        earlier, newest = session.agent.history_in_parts(NEWEST)
-        await show_past(newest, view, self.pane)
-        self.run_worker(self._show_earlier(session.agent, view, earlier, above), name="earlier", exit_on_error=True)
+        self.run_worker(self._show_earlier(session.agent, view, past), name="earlier", exit_on_error=True)
         # What is told of the whole of a long conversation is worked out once, beside the keys.
         await asyncio.to_thread(session.agent.fullness)
         view.changed = lambda event: self._context_changed(session.agent, view, event)
@@ -168,10 +182,10 @@ class TuiAgent(BaseApp):
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return view
 
-    async def _show_earlier(self, agent: "Agent", view: "TurnView", past: "Iterator[AgentEvent]", above: int) -> None:
+    async def _show_earlier(self, agent: "Agent", view: "TurnView", past: Past) -> None:
         from tui_agent.tui.cards.subtask import SubtaskSteps
 
-        await show_earlier(past, view, self.pane, above)
+        await show_earlier(past, view, self.pane)
         SubtaskSteps(view.transcript, agent)
         gc.freeze()
         self._show_attention()

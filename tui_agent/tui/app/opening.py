@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from textual.screen import Screen
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.events import AgentEvent
     from tui_agent.session import Session
     from tui_agent.tools.base import Ask
-    from tui_agent.tui.app.turns import TurnView
+    from tui_agent.tui.app.turns import StatusLine, TurnView, Waiting
 
 NEWEST: Final = 200
 """Entries of an earlier conversation that are shown first: more than fit on a screen."""
@@ -56,6 +56,47 @@ async def open_for_screen(arguments: Arguments, settings: Settings, questions: Q
     return await _opened(arguments, settings, questions, ask)
 
 
+class Glimpse(NamedTuple):
+    """The end of a session that is shown while it is opened: entries `first` to `last`, in `view`, as the blocks from
+    place `above` on, up to `below`.
+    """
+
+    view: "TurnView"
+    first: int
+    last: int
+    above: int
+    below: int
+
+    def remove(self) -> None:
+        """It is not what comes to be open."""
+        self.view.transcript.remove(self.above, self.below)
+
+
+async def glimpse(arguments: Arguments, view: "TurnView", pane: TranscriptView) -> Glimpse | None:
+    """Show the end of the session that is about to be opened, as far as that is known. It is read before all that
+    opening takes. Never raises: what is wrong with a session is told when it is opened.
+    """
+    if not arguments.resume and not (arguments.continue_last and arguments.resume is None):
+        return None
+    from tui_agent.agent.history import ending
+    from tui_agent.storage.errors import StorageError
+    from tui_agent.storage.sessions import session_to_continue, session_to_resume
+
+    try:
+        if arguments.resume:
+            folder = await session_to_resume(arguments.home, arguments.resume)
+        else:
+            folder = await session_to_continue(arguments.home, arguments.folder)
+        found = await asyncio.to_thread(ending, folder, NEWEST)
+    except (StorageError, OSError):
+        return None
+    if found is None:
+        return None
+    above = len(view.transcript)
+    await show_past(found.told, view, pane)
+    return Glimpse(view, found.first, found.last, above, len(view.transcript))
+
+
 async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: TranscriptView) -> None:
     """Bring an earlier conversation to the screen: in slices, between which keys are answered."""
     pane.hold()
@@ -65,25 +106,52 @@ async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: Transc
         pane.flush()
 
 
-async def show_earlier(past: Iterable["AgentEvent"], view: "TurnView", pane: TranscriptView, above: int) -> None:
-    """Bring what came before to the screen, below its first `above` blocks: made beside it, however long it is, and put
-    there at once; what is in view stays where it is.
+class Past(NamedTuple):
+    """What came before the part of a conversation that is shown first, below the first `above` blocks."""
+
+    told: Iterable["AgentEvent"]
+    above: int
+
+
+async def show_newest(
+    agent: "Agent", seen: Glimpse | None, pane: TranscriptView, status: "StatusLine", waiting: "Waiting"
+) -> "tuple[TurnView, Past]":
+    """Bring the end of the agent's conversation to the screen, as far as it was not seen yet."""
+    from tui_agent.tui.app.turns import TurnView
+
+    if seen is not None:
+        try:
+            earlier, later = agent.history_around(seen.first, seen.last)
+        except ValueError:
+            seen.remove()
+        else:
+            await show_past(later, seen.view, pane)
+            return seen.view, Past(earlier, seen.above)
+    view = TurnView(pane.transcript, status, waiting)
+    above = len(view.transcript)
+    earlier, newest = agent.history_in_parts(NEWEST)
+    await show_past(newest, view, pane)
+    return view, Past(earlier, above)
+
+
+async def show_earlier(past: Past, view: "TurnView", pane: TranscriptView) -> None:
+    """Bring what came before to the screen: made beside it, however long it is, and put there at once; what is in view
+    stays where it is.
     """
-    coming = iter(past)
-    first = next(coming, None)
+    told = iter(past.told)
+    first = next(told, None)
     if first is None:
         return
-    past = chain((first,), coming)
     filling = view.aside()
     follower = pane.follower(filling.transcript)
-    filling.transcript.repeat(view.transcript.blocks[:above])
-    await in_slices(past, filling, follower.take_in)
+    filling.transcript.repeat(view.transcript.blocks[: past.above])
+    await in_slices(chain([first], told), filling, follower.take_in)
     follower.take_in()
     if pane.transcript is not view.transcript or view.moved:
         # Another conversation is shown by now, or will be in a moment, and is whole.
         return
-    view.go_on_below(filling, above)
-    pane.show_more(follower)
+    view.go_on_below(filling, past.above)
+    pane.show_more(follower, past.above)
 
 
 async def in_slices(past: Iterable["AgentEvent"], view: "TurnView", take_in: Callable[[], object]) -> None:

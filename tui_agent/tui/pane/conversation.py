@@ -101,10 +101,10 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         super().show(shown)
 
     @override
-    def show_more(self, follower: Follower) -> None:
+    def show_more(self, follower: Follower, above: int) -> None:
         self._left_at = None
         self._search.forget_places()
-        super().show_more(follower)
+        super().show_more(follower, above)
 
     def toggle_all(self) -> None:
         """Open every card, or collapse every card."""

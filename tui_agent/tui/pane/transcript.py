@@ -285,6 +285,12 @@ class Transcript:
         self._subtasks = [block for block in self._subtasks if block.index < count]
         self._notify(None)
 
+    def remove(self, start: int, end: int) -> None:
+        """Forget the blocks from place `start` on, up to `end`."""
+        later = self.blocks[end:]
+        self.truncate(start)
+        self.take_over(later)
+
     # Cards
 
     def toggle(self, block: Block) -> bool:

@@ -122,8 +122,10 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         if self.text_selection is not None:
             self.screen.clear_selection()
 
-    def show_more(self, follower: Follower) -> None:
-        """Show a transcript that has taken over the blocks in view: they stay where they are on the screen."""
+    def show_more(self, follower: Follower, above: int) -> None:
+        """Show a transcript that begins with blocks like the first `above` of this one, and has taken over the others:
+        what is in view stays where it is on the screen.
+        """
         before, cursor = self._view, self.cursor_block
         rows = [(before.transcript.blocks[row.position.block], row.position) for row in before.rows]
         following = before.following
@@ -131,10 +133,10 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         self._take(follower)
         blocks = self.transcript.blocks
         self._cursor = cursor.index if cursor is not None and _stands(cursor, blocks) else None
-        for number, (block, position) in enumerate(rows):
-            if not following and _stands(block, blocks):
-                self._view.place(position._replace(block=block.index), at_row=number)
-                break
+        if rows and not following:
+            number = next((number for number, (block, _) in enumerate(rows) if _stands(block, blocks)), 0)
+            block, position = rows[number]
+            self._view.place(position._replace(block=block.index), at_row=number)
         self.flush()
 
     def set_glyphs(self, glyphs: Glyphs) -> None:
