@@ -105,6 +105,12 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         self._left_at = None
         self._search.forget_places()
         super().show_more(follower, above)
+        if self._search.missing:
+            place = self._search.first(self._view)
+            if place is not None:
+                self.go_to(place)
+        if self._search.active:
+            self._search_changed()
 
     def toggle_all(self) -> None:
         """Open every card, or collapse every card."""
