@@ -2,6 +2,9 @@
 
 import pytest
 
+from tui_agent.models.catalogue import use_endpoints
+from tui_agent.models.openai.service import OPENAI, OTHERS
+
 _VARIABLES = (
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -12,6 +15,7 @@ _VARIABLES = (
     "GOOGLE_GEMINI_BASE_URL",
     "OLLAMA_HOST",
     "OLLAMA_API_KEY",
+    *(variable for service in (OPENAI, *OTHERS) for variable in (service.key, service.address)),
 )
 
 
@@ -19,4 +23,5 @@ _VARIABLES = (
 def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     for name in _VARIABLES:
         monkeypatch.delenv(name, raising=False)
+    use_endpoints({})
     monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path_factory.mktemp("no-profile")))

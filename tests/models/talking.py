@@ -7,20 +7,30 @@ from typing import Any
 
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
+from tests.servers.openai_chat import ChatServer, Make
+from tests.servers.openai_responses import ENDPOINT, ResponsesServer
 from tests.servers.pictures import PNG as ONE_PIXEL
+from tests.servers.script import ScriptSource
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.base import Completed, Model, StreamEvent
+from tui_agent.models.catalogue import use_endpoints
+from tui_agent.settings.schema import Endpoint
 
-Server = AnthropicServer | GeminiServer
-ServerClass = type[AnthropicServer] | type[GeminiServer]
+Server = AnthropicServer | GeminiServer | ChatServer
 
 PNG = Image("image/png", ONE_PIXEL)
 SCHEMA = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
 NAMES = ("read_file", "grep", "list_dir", "edit_file", "run_command")
 TOOLS = tuple(ToolDefinition(name, f"The {name} tool.", SCHEMA) for name in NAMES)
 
-MODELS: dict[str, ServerClass] = {
+
+def speaking(make: Make) -> Callable[[ScriptSource], ChatServer]:
+    """A server of Chat Completions of one make."""
+    return lambda script: ChatServer(script, make=make)
+
+
+MODELS: dict[str, Callable[[ScriptSource], Server]] = {
     "claude-opus-5-5": AnthropicServer,
     "claude-sonnet-5-5": AnthropicServer,
     "claude-haiku-5-5": AnthropicServer,
@@ -30,7 +40,29 @@ MODELS: dict[str, ServerClass] = {
     "gemini-3.8-flash": GeminiServer,
     "gemini-3.1-pro-preview": GeminiServer,
     "gemini-2.5-pro": GeminiServer,
+    "responses:gpt-6.1-sol": ResponsesServer,
+    "responses:gpt-4.1": ResponsesServer,
+    "openai:gpt-4.1": speaking("vllm"),
+    "deepseek:deepseek-v4-pro": speaking("deepseek"),
+    "openrouter:qwen/qwen3-coder": speaking("openrouter"),
+    "groq:qwen/qwen3-coder": speaking("groq"),
+    "llamacpp:deepseek-v4-pro": speaking("llamacpp"),
+    "lmstudio:qwen/qwen3-coder": speaking("lmstudio"),
+    "vllm:qwen/qwen3-coder": speaking("vllm"),
 }
+ONE_EACH = ("claude-opus-5-5", "gemini-3.8-flash", "responses:gpt-6.1-sol", "deepseek:deepseek-v4-pro")
+"""A model of each protocol."""
+
+
+def point_at(server: Server, set_variable: Callable[[str, str], None]) -> None:
+    """Let what is asked next be asked of this server."""
+    for variable, value in server.environment.items():
+        set_variable(variable, value)
+    if isinstance(server, ResponsesServer):
+        use_endpoints({ENDPOINT: Endpoint(url=f"{server.url}/v1", key="OPENAI_API_KEY", api="responses")})
+    elif isinstance(server, ChatServer) and server.make == "vllm":
+        set_variable("OPENAI_API_KEY", server.api_key)
+        set_variable("OPENAI_BASE_URL", f"{server.url}/v1")
 
 
 def user(*blocks: Block | str) -> RequestMessage:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.models.talking import assistant, closing, finish, request, user
-from tests.models.test_both_providers import Waits
+from tests.models.test_every_provider import Waits
 from tests.servers.ollama import OllamaServer
 from tests.servers.script import Fault, FaultKind, Script, Step
 from tui_agent.conversation.blocks import Text

@@ -38,6 +38,8 @@ KINDS = {
 MESSAGES = {
     401: "invalid x-api-key",
     403: "Your API key does not have permission to use the specified resource.",
+    404: "model: x",
+    413: "Request exceeds the maximum size",
     429: "This request would exceed your organization's rate limit of 50 requests per minute.",
     500: "Internal server error",
     503: "Service temporarily unavailable",

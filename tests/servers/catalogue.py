@@ -19,7 +19,7 @@ class ModelSpec:
     window: int
     max_output: int
     minimum_cached: int
-    line: Literal["haiku", "sonnet", "opus", "gemini"] = "gemini"
+    line: Literal["haiku", "sonnet", "opus", "gemini", "gpt"] = "gemini"
     bound: bool = False
     thinking: frozenset[str] = frozenset()
     thinks_by_default: bool = False
@@ -61,6 +61,19 @@ GEMINI = (
     ModelSpec("gemini-3.1-pro-preview", 1_048_576, 65_536, 4096, signature_required=True, call_ids=True),
     ModelSpec("gemini-2.5-pro", 1_048_576, 65_536, 2048),
 )
+
+OPENAI = (
+    ModelSpec("gpt-6.1-sol", 1_050_000, 128_000, 1024, "gpt", thinking=frozenset({"reasoning"})),
+    ModelSpec("gpt-4.1", 1_000_000, 32_768, 1024, "gpt"),
+)
+
+COMPATIBLE = (
+    ModelSpec(
+        "deepseek-v4-pro", 131_072, 8_192, 64, "gpt", thinking=frozenset({"content"}),
+        capabilities=frozenset({"tools"}),
+    ),
+    ModelSpec("qwen/qwen3-coder", 65_536, 16_384, 1024, "gpt", capabilities=frozenset({"tools", "vision"})),
+)  # fmt: skip
 
 OLLAMA = (
     ModelSpec("qwen3:8b", 40_960, 0, 0, capabilities=frozenset({"completion", "tools", "thinking"})),

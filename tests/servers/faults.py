@@ -11,6 +11,8 @@ STATUS: dict[FaultKind, int] = {
     "server_error": 500,
     "unauthorized": 401,
     "forbidden": 403,
+    "not_found": 404,
+    "too_large": 413,
     "bad_request": 400,
     "context_overflow": 400,
 }

@@ -26,6 +26,8 @@ MESSAGES = {
     400: "invalid request",
     401: "unauthorized",
     403: "this model requires a subscription, upgrade for access",
+    404: "model 'x' not found",
+    413: "http: request body too large",
     429: "you have reached your hourly usage limit, please upgrade to continue",
     500: "an error was encountered while running the model: unexpected EOF",
     502: "upstream is not available",

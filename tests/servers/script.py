@@ -15,6 +15,8 @@ FaultKind = Literal[
     "server_error",  # 500
     "unauthorized",  # 401
     "forbidden",  # 403
+    "not_found",  # 404
+    "too_large",  # 413
     "bad_request",  # 400 with `message`
     "context_overflow",  # 400, the provider's own overflow message
     "disconnect",  # connection closed before any byte of the answer
@@ -22,6 +24,9 @@ FaultKind = Literal[
     "truncate",  # the stream ends in good order after `after` events, without its last event
     "stream_error",  # error event (Anthropic) or bare JSON without data: (Gemini) after `after` events
     "empty_stream",  # 200 and a stream with no event
+    "html",  # 200 and a page, as a proxy or another server sends it
+    "half_json",  # the stream ends in the middle of an event, after `after` events
+    "lost_after_end",  # the connection breaks once the last event was sent
     "stall",  # nothing for `seconds` after `after` events, then the stream goes on
     "malformed_args",  # Anthropic: the tool's JSON is cut; Gemini: finishReason MALFORMED_FUNCTION_CALL
 ]
@@ -119,7 +124,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     message; ``body`` the request's JSON.
     """
 
-    provider: Literal["anthropic", "gemini", "ollama"]
+    provider: Literal["anthropic", "gemini", "ollama", "openai"]
     model: str
     system: str
     tools: tuple[str, ...]

@@ -186,12 +186,16 @@ class ProtocolServer(ABC):
             self._record.answer(Answer(number, 0, "fault", fault.kind))
             await exchange.close()
             return True
+        if fault.kind == "html":
+            self._record.answer(Answer(number, 200, "fault", fault.kind))
+            await exchange.page("<html><head><title>Sign in</title></head><body><h1>Sign in</h1></body></html>")
+            return True
         if fault.kind not in STATUS:
             return False
         error = self.fault_error(fault, spec, tokens)
         retry_after = fault.retry_after if fault.kind == "rate_limited" else None
         headers = self.fields()
-        if retry_after is not None and self.name == "anthropic":
+        if retry_after is not None and self.name in ("anthropic", "openai"):
             headers["retry-after"] = f"{retry_after:g}"
         self._record.answer(Answer(number, error.status, "fault", fault.kind))
         await exchange.respond(error.status, self.error(error.status, error.kind, error.message, retry_after), headers)
@@ -213,6 +217,12 @@ class ProtocolServer(ABC):
             return
         # The last event is what makes an answer complete, so no fault lets it through.
         strike = min(fault.after if fault is not None else 0, len(reply.events) - 1)
+        if fault is not None and fault.kind == "half_json":
+            await self._send(reply.events[:strike], step, exchange)
+            await exchange.send(reply.events[strike].data[: len(reply.events[strike].data) // 2])
+            self._record.answer(Answer(number, 200, "fault", fault.kind))
+            await exchange.finish()
+            return
         await self._send(reply.events[:strike], step, exchange)
         if fault is not None and await self._strike(number, fault, exchange):
             return
@@ -220,6 +230,9 @@ class ProtocolServer(ABC):
         # Recorded first: whoever has seen the last event finds it in the record.
         self._completed(number, reply)
         await self._send(reply.events[-1:], step, exchange)
+        if fault is not None and fault.kind == "lost_after_end":
+            await exchange.close()
+            return
         await exchange.finish()
 
     async def _send(self, events: Sequence[Event], step: Step, exchange: Exchange) -> None:

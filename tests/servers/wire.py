@@ -46,6 +46,11 @@ class Exchange:
         fields = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
         await self._write(_head(status, fields) + body)
 
+    async def page(self, text: str) -> None:
+        """Answer with a page, as what is no API does."""
+        body = text.encode()
+        await self._write(_head(200, {"content-type": "text/html", "content-length": str(len(body))}) + body)
+
     async def start(self, headers: dict[str, str] | None = None) -> None:
         """Begin a 200 ``text/event-stream`` answer in chunked transfer coding."""
         fields = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}

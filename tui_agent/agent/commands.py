@@ -450,7 +450,7 @@ async def _change_model(agent: "Agent", name: str) -> str:
 def _where_from(profile: "ModelProfile") -> str:
     """Where the figures of a model come from, where the provider has not told them; else empty."""
     match profile.source:
-        case "provider":
+        case "provider" | "settings":
             return ""
         case "catalogue":
             return f"The provider has told nothing of {profile.name}: its window and prices are the catalogue's."

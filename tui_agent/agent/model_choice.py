@@ -16,6 +16,7 @@ from tui_agent.models.catalogue import (
     provider_named,
     resolve,
     short_name,
+    use_endpoints,
     with_keys,
 )
 from tui_agent.settings import PermissionMode, Settings, TaskClass, Tier, TierModels
@@ -51,6 +52,7 @@ def model_name(settings: Settings, conversation: str = "", missing: Callable[[st
 
     Of the last, the first provider there is a key for (`missing` names a key that is not there), else ``offline``.
     """
+    use_endpoints(settings.models.endpoints)
     chosen = settings.model.id
     if chosen and (not conversation or "model.id" in settings.overridden):
         return chosen
@@ -77,8 +79,8 @@ def model_of_tier(settings: Settings, provider: str, tier: Tier) -> str:
     if provider == OFFLINE:
         return OFFLINE
     record = provider_named(provider)
-    models: TierModels | None = getattr(settings.models, provider, record.models if record else None)
-    found = getattr(models, tier) if models else ""
+    models = getattr(settings.models, provider, record.models if record else None)
+    found = getattr(models, tier) if isinstance(models, TierModels) else ""
     return f"{provider}:{found}" if found else ""
 
 
@@ -104,11 +106,13 @@ def local_models(settings: Settings) -> LocalModels:
 
 def configured_model(settings: Settings, name: str) -> Model:
     """The model behind a name, under these settings. Raises `UnknownModel`."""
+    use_endpoints(settings.models.endpoints)
     return create_model(name, tier_table(settings), local_models(settings))
 
 
 def check_names(settings: Settings) -> None:
     """Raises `UnknownModel` that names the setting, where one of those for subtasks and tiers names no model."""
+    use_endpoints(settings.models.endpoints)
     names = {"agentic.small_model": settings.agentic.small_model}
     for provider in with_keys():
         for tier in TIERS:

@@ -43,7 +43,7 @@ class Reply(Protocol):
     def complete(self) -> bool: ...
 
     def read(self, data: object) -> Iterable[StreamEvent]:
-        """Take in one event of the provider's. Raises `msgspec.ValidationError` where it is not understood."""
+        """Take in one event of the provider's. Raises `msgspec.DecodeError` where it is not understood."""
         ...
 
     def completed(self) -> Completed:
@@ -81,7 +81,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
                     raise await self._known(error, request) from error
                 try:
                     told = reply.read(data)
-                except msgspec.ValidationError as error:
+                except msgspec.DecodeError as error:
                     raise unreadable(self._provider) from error
                 for event in told:
                     yield event
@@ -100,7 +100,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
             async with asyncio.timeout(DESCRIBE_TIMEOUT_S):
                 await self._learn()
         except Exception as error:
-            if not isinstance(error, msgspec.ValidationError) and await self._failure(error) is None:
+            if not isinstance(error, msgspec.DecodeError) and await self._failure(error) is None:
                 raise
         return self._profile
 

@@ -43,7 +43,7 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     `fixed_window`: the window is what the model is loaded with, so a setting may narrow it but never widen it.
     `picture_bytes` (in base64) and `most_pictures` are what all pictures of one request may come to; 0: not known to be
     limited. `catalogue` is what the price catalogue calls its provider (empty: not there).
-    `source` says where window and prices come from: ``provider``, ``catalogue``, or ``default``.
+    `source` says where window and prices come from: ``provider``, ``settings``, ``catalogue``, or ``default``.
     """
 
     provider: str

@@ -18,15 +18,20 @@ from tui_agent.models.errors import plain
 from tui_agent.models.gemini.record import GEMINI
 from tui_agent.models.offline.record import OFFLINE as OFFLINE_MODEL
 from tui_agent.models.ollama.record import OLLAMA
+from tui_agent.models.openai.record import PROVIDERS as OPENAI_LIKE
+from tui_agent.models.openai.record import endpoints
 from tui_agent.models.provider import Provider
+from tui_agent.settings.schema import Endpoint
 
 OFFLINE = OFFLINE_MODEL.id
 
-PROVIDERS: tuple[Provider, ...] = (ANTHROPIC, GEMINI, OLLAMA, OFFLINE_MODEL)
-"""Every provider, in the order in which a model is looked for where none is named."""
+PROVIDERS: tuple[Provider, ...] = (ANTHROPIC, GEMINI, *OPENAI_LIKE, OLLAMA, OFFLINE_MODEL)
+"""Every provider of the package, in the order in which a model is looked for where none is named."""
 
-SUGGESTED: tuple[str, ...] = tuple(name for provider in PROVIDERS for name in provider.suggested)
-"""Names offered where one is not known; any other model of a provider may be named too."""
+_own: list[Provider] = []
+"""The endpoints of the settings that were read last in this process."""
+_read: list[Mapping[str, Endpoint]] = []
+"""Those settings."""
 
 
 class ModelName(NamedTuple):
@@ -40,6 +45,27 @@ class ModelName(NamedTuple):
         return f"{self.provider}:{self.id}"
 
 
+def providers() -> tuple[Provider, ...]:
+    """Every provider: the endpoints of the settings, which may stand in for one of the package, and the package's."""
+    own = {provider.id for provider in _own}
+    return (*(each for each in PROVIDERS if each.id not in own), *_own)
+
+
+def use_endpoints(named: Mapping[str, Endpoint]) -> None:
+    """From here on these endpoints are providers too. Raises `UnknownModel` where one has a name that is taken."""
+    if _read and _read[0] is named:
+        return
+    for name in named:
+        if any(name in (each.id, *each.aliases) for each in (ANTHROPIC, GEMINI, OPENAI_LIKE[0], OLLAMA, OFFLINE_MODEL)):
+            raise UnknownModel(f"models.endpoints.{name}: that name is taken; call the endpoint something else.")
+    _own[:], _read[:] = endpoints(named), [named]
+
+
+def suggested() -> list[str]:
+    """Names to offer where one is not known; any other model of a provider may be named too."""
+    return [name for provider in providers() for name in provider.suggested]
+
+
 def provider_of(name: str) -> Provider:
     """Who serves the model of this name. Raises `UnknownModel`."""
     found = provider_named(resolve(name).provider)
@@ -50,7 +76,7 @@ def provider_of(name: str) -> Provider:
 
 def provider_named(name: str) -> Provider | None:
     """The provider of this id, or of this other name; None: there is none."""
-    return next((each for each in PROVIDERS if name in (each.id, *each.aliases)), None)
+    return next((each for each in providers() if name in (each.id, *each.aliases)), None)
 
 
 def short_name(name: str) -> str:
@@ -62,7 +88,7 @@ def short_name(name: str) -> str:
 
 def with_keys() -> list[Provider]:
     """The providers that are asked with a key, which a user may have to enter."""
-    return [provider for provider in PROVIDERS if provider.keys and provider.needs_key]
+    return [provider for provider in providers() if provider.keys and provider.needs_key]
 
 
 def resolve(name: str) -> ModelName:
@@ -95,7 +121,7 @@ def resolve(name: str) -> ModelName:
 
 def tier_of(model: str, tiers: Mapping[Tier, Sequence[str]] | None = None) -> Tier:
     """The tier of a model by its id. A table of the user's own comes first where it is given."""
-    for table in (tiers or {}, *(provider.tiers for provider in PROVIDERS)):
+    for table in (tiers or {}, *(provider.tiers for provider in providers())):
         for tier, parts in table.items():
             if any(fnmatchcase(model.lower(), f"*{part.lower()}*") for part in parts if part):
                 return tier
@@ -108,7 +134,7 @@ def quick_profile(name: str, tiers: Mapping[Tier, Sequence[str]] | None = None) 
     model = resolve(name).id
     profile = provider.profile(model)
     tier = tier_of(model, tiers) if profile.tier == "unknown" else profile.tier
-    return msgspec.structs.replace(profile, tier=tier, catalogue=provider.catalogue)
+    return msgspec.structs.replace(profile, tier=tier)
 
 
 def create_model(
@@ -140,7 +166,7 @@ def known_models(
     from tui_agent.models.prices import listed_models, look_up
 
     found: list[ModelProfile] = []
-    for provider in PROVIDERS:
+    for provider in providers():
         listed = [look_up(quick_profile(f"{provider.id}:{model}", tiers)) for model in listed_models(provider)]
         found += listed
         for model in provider.running(local):
@@ -150,7 +176,7 @@ def known_models(
 
 
 def _by_family(model: str) -> Provider | None:
-    return next((each for each in PROVIDERS if model.lower().startswith(_families(each))), None)
+    return next((each for each in providers() if model.lower().startswith(_families(each))), None)
 
 
 def _families(provider: Provider) -> tuple[str, ...]:
@@ -158,7 +184,7 @@ def _families(provider: Provider) -> tuple[str, ...]:
 
 
 def _unknown(name: str) -> UnknownModel:
-    close = get_close_matches(name.lower(), SUGGESTED, n=3, cutoff=0.5)
+    close = get_close_matches(name.lower(), suggested(), n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else f"try {_examples()}."
     return UnknownModel(f'There is no model "{plain(name)[:80]}": {hint}')
 

@@ -21,6 +21,7 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
+from tui_agent.models.overflow import is_too_many_bytes, overflow_in
 from tui_agent.models.provider import Provider
 
 TEXT_LIMIT = 300
@@ -33,16 +34,17 @@ _SECRETS = re.compile(
 _PAGE = re.compile(r"<(?:!doctype|html|head|body|title|h1|center)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<(?:title|h1)\b[^<>]*>([^<>]+)<", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
-_OVERFLOWS = (
-    re.compile(r"prompt is too long: (\d+) tokens > (\d+) maximum"),
-    re.compile(r"input token count \((\d+)\) exceeds the maximum number of tokens allowed \((\d+)\)"),
-    re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)"),
-)
-_TOO_MANY_BYTES = re.compile(r"payload size exceeds the limit")
-_PICTURE = re.compile(r"\bimages?\b|inline_?data|mime.?type", re.IGNORECASE)
+_PICTURE = re.compile(r"\bimages?\b|image_url|multimodal|inline_?data|mime.?type", re.IGNORECASE)
 _PLACE = re.compile(r"messages\.\d{1,6}\.content\.\d{1,6}(?:\.(?:tool_result\.)?content\.\d{1,6})?")
 _STATUS_OF_KIND = {
     "invalid_request_error": 400,
+    "invalid_api_key": 401,
+    "insufficient_quota": 402,
+    "model_not_found": 404,
+    "rate_limit_exceeded": 429,
+    "server_error": 500,
+    "service_unavailable": 503,
+    "overloaded": 529,
     "authentication_error": 401,
     "billing_error": 402,
     "permission_error": 403,
@@ -111,28 +113,31 @@ def parse_retry_after(value: str | None) -> float | None:
 def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
     """The error of the taxonomy for what the provider answered."""
     name, text = provider.title, plain(refusal.text)
-    for pattern in _OVERFLOWS:
-        if found := pattern.search(refusal.text):
-            tokens, limit = int(found[1][:15]), int(found[2][:15])
-            return ContextOverflow(
-                f"The conversation is too long for {model}: {tokens:,} tokens of at most {limit:,}; compact it or "
-                "choose a model with a larger window.",
-                tokens=tokens,
-                limit=limit,
-            )
-    if _TOO_MANY_BYTES.search(refusal.text):
+    if (found := overflow_in(refusal.text, refusal.kind)) is not None:
+        sizes = f"{found.tokens:,} tokens of at most {found.limit:,}; " if found.limit else ""
+        return ContextOverflow(
+            f"The conversation is too long for {model}: {sizes}compact it or choose a model with a larger window.",
+            tokens=found.tokens,
+            limit=found.limit,
+        )
+    if is_too_many_bytes(refusal.text):
         return _too_large(name)
-    status = refusal.status if refusal.status >= 400 else _STATUS_OF_KIND.get(refusal.kind, 500)
+    status = refusal.status if refusal.status >= 400 else _status_of(refusal.kind)
+    if refusal.kind in ("insufficient_quota", "model_not_found"):
+        status = _STATUS_OF_KIND[refusal.kind]  # said with 429 and 400, which would mean something else
     if status == 401 or (status == 400 and "api key not valid" in refusal.text.lower()):
-        return AuthFailed(f"{name} does not accept the key: check {provider.key}.")
+        check = provider.key or "the credentials"
+        return AuthFailed(f"{name} does not accept the key: check {check}.")
     match status:
         case 402:
             return AuthFailed(f"{name} cannot bill this call: check the account's plan and credit.")
         case 403:
-            return AuthFailed(f"The key in {provider.key} may not use {model}: {text}")
+            return AuthFailed(
+                f"{f'The key in {provider.key}' if provider.key else 'This account'} may not use {model}: {text}"
+            )
         case 404:
             return UnknownModel(
-                f"{name} knows no model {model}: choose another one, or check {provider.address} if it is set."
+                f"{name} knows no model {model}: choose another one, or check {provider.where} if it is set."
             )
         case 413:
             return _too_large(name)
@@ -140,7 +145,7 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
             return RateLimited(
                 f"{name}'s rate limit is reached: wait a while, or use another model.", retry_after=refusal.retry_after
             )
-        case 529:
+        case 498 | 529:
             return Overloaded(
                 f"{name} is overloaded: try again later, or use another model.", retry_after=refusal.retry_after
             )
@@ -155,6 +160,11 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
             )
         case _:
             return refused_picture(name, refusal.text) or InvalidRequest(f"{name} refuses the request: {text}")
+
+
+def _status_of(kind: str) -> int:
+    """The HTTP status an error in the middle of a stream would have come with; some say it themselves."""
+    return _STATUS_OF_KIND.get(kind) or (int(kind) if re.fullmatch(r"[45]\d\d", kind) else 500)
 
 
 def refused_picture(name: str, text: str) -> PictureRefused | None:
@@ -178,7 +188,7 @@ def broke_off(title: str, *, started: bool) -> ConnectionLost:
 
 def bad_address(provider: Provider, text: str) -> InvalidRequest:
     """The provider's address is none."""
-    return InvalidRequest(f"{provider.title} has no valid address: check {provider.address}. ({plain(text)})")
+    return InvalidRequest(f"{provider.title} has no valid address: check {provider.where}. ({plain(text)})")
 
 
 def no_key(provider: Provider, text: str = "") -> AuthFailed:
@@ -190,3 +200,8 @@ def no_key(provider: Provider, text: str = "") -> AuthFailed:
 def unreadable(provider: Provider) -> ConnectionLost:
     """What came is no event of an answer."""
     return ConnectionLost(f"{provider.title}'s answer could not be read: try again.")
+
+
+def something_else(provider: Provider, address: str) -> InvalidRequest:
+    """What answers at the provider's address is another kind of server: it sent a page, not an answer."""
+    return InvalidRequest(f"What answers at {plain(address)} is not {provider.title}: check {provider.where}.")

@@ -56,6 +56,9 @@ class Provider:
     address: str = ""
     """The variable that names another address; empty: there is none."""
 
+    setting: str = ""
+    """The setting that has its address, where no variable does."""
+
     models: TierModels = NO_MODELS
     """Its model of each tier."""
     suggested: tuple[str, ...] = ()
@@ -84,6 +87,11 @@ class Provider:
     def default_model(self) -> str:
         """The name of the model to begin with; empty: there is none."""
         return f"{self.id}:{self.models.mid}" if self.models.mid else ""
+
+    @property
+    def where(self) -> str:
+        """What to check where its address may be wrong: a variable, or a setting."""
+        return self.address or self.setting
 
     @property
     def key(self) -> str:

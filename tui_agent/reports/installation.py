@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tui_agent.context.counting import cache_folder, load_tokenizer
-from tui_agent.models.catalogue import PROVIDERS, with_keys
+from tui_agent.models.catalogue import providers, with_keys
 from tui_agent.models.provider import Provider
 from tui_agent.settings import (
     PROJECT_FILE,
@@ -70,7 +70,7 @@ def _mark(finding: Finding) -> str:
 
 def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding(True, "tui-agent", f"{__version__} on Python {sys.version.split()[0]} ({sys.platform})")
-    for package in (*PACKAGES, *dict.fromkeys(each.package for each in PROVIDERS if each.package)):
+    for package in (*PACKAGES, *dict.fromkeys(each.package for each in providers() if each.package)):
         yield _package(package)
     yield _tokenizer()
     yield _database(home)
@@ -80,7 +80,7 @@ def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
     yield _sandbox()
     for provider in with_keys():
         yield _key(provider, environ)
-    for variable in dict.fromkeys(each.address for each in PROVIDERS if each.address):
+    for variable in dict.fromkeys(each.address for each in providers() if each.address):
         yield Finding(True, variable, _presence(environ, variable))
     terminal = sys.stdout.isatty()
     size = shutil.get_terminal_size()

@@ -1,6 +1,7 @@
 """The settings as a flat table: every key with its default and what it accepts, and how a value is read for it."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import NoneType, UnionType
@@ -8,9 +9,9 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, Union, get_args, g
 
 import msgspec
 
-from tui_agent.settings.schema import Settings
+from tui_agent.settings.schema import Endpoint, Settings
 
-Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Mapping[str, Endpoint] | None
 
 ADDED_UP = frozenset(
     {
@@ -19,6 +20,7 @@ ADDED_UP = frozenset(
         "permissions.ask",
         "permissions.deny",
         "permissions.folders",
+        "models.endpoints",
     }
 )
 """Lists to which each layer adds, so that a project or a flag cannot drop a rule of the user's file."""
@@ -31,11 +33,15 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 _NULL = frozenset({"", "null", "none", "off"})
 
 
+_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,40}")
+"""What an endpoint may be called."""
+
+
 class Allowed(NamedTuple):
     """What a setting accepts, taken apart from its type annotation."""
 
     kind: type
-    """bool, int, float, str or tuple (of strings)."""
+    """bool, int, float, str, tuple (of strings) or dict (of endpoints)."""
     choices: tuple[str, ...] = ()
     """The only strings accepted; empty: any."""
     nullable: bool = False
@@ -65,6 +71,7 @@ _KIND_NAMES: Mapping[type, str] = {
     float: "a number",
     str: "a text",
     tuple: "a list of texts",
+    dict: "an object of endpoints by name",
 }
 
 _JSON_NAMES: Mapping[str, str] = {"True": "true", "False": "false", "None": "null"}
@@ -114,6 +121,8 @@ def checked_value(setting: Setting, value: object) -> Value:
         if not isinstance(value, list | tuple) or not all(_is_text(item) for item in value):
             raise _refusal(allowed, value)
         return tuple(value)
+    if allowed.kind is dict:
+        return _endpoints(allowed, value)
     if allowed.kind is str and isinstance(value, str):
         if (allowed.choices and value not in allowed.choices) or not _is_text(value):
             raise _refusal(allowed, value)
@@ -146,6 +155,11 @@ def value_from_text(setting: Setting, text: str) -> Value:
         return stripped.lower() in _TRUE
     if allowed.kind is tuple:
         return _read_list(setting, stripped)
+    if allowed.kind is dict:
+        try:
+            return checked_value(setting, msgspec.json.decode(stripped))
+        except msgspec.DecodeError:
+            raise _refusal(allowed, text) from None
     try:
         number = int(stripped) if allowed.kind is int else float(stripped)
     except ValueError:
@@ -165,6 +179,15 @@ def _read_list(setting: Setting, text: str) -> Value:
         return checked_value(setting, msgspec.json.decode(text))
     except msgspec.DecodeError:
         raise _refusal(setting.allowed, text) from None
+
+
+def _endpoints(allowed: Allowed, value: object) -> Mapping[str, Endpoint]:
+    if not isinstance(value, Mapping) or not all(_NAME.fullmatch(str(name)) for name in value):
+        raise _refusal(allowed, value)
+    try:
+        return msgspec.convert(value, dict[str, Endpoint])
+    except msgspec.ValidationError as error:
+        raise BadValueError(f"expected {allowed.described()}: {error}") from None
 
 
 def _is_text(value: object) -> bool:
@@ -229,8 +252,8 @@ def _allowed(annotation: object) -> Allowed:
         return _allowed(inner)._replace(bounds=bounds)
     if origin is Literal:
         return Allowed(str, choices=get_args(annotation))
-    if origin is tuple:
-        return Allowed(tuple)
+    if origin in (tuple, dict):
+        return Allowed(origin)
     if isinstance(annotation, type) and annotation in _KIND_NAMES:
         return Allowed(annotation)
     raise TypeError(f"a setting cannot be of type {annotation!r}")

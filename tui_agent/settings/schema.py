@@ -216,12 +216,48 @@ class TierModels(Struct, frozen=True, kw_only=True):
     """The provider's small model; empty: keep the session's model."""
 
 
+class EndpointModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is known of a model of one's own endpoint; what is left out is asked for, or assumed."""
+
+    window: Count = 0
+    """Input capacity in tokens."""
+    max_output: Count = 0
+    """Tokens of its longest answer."""
+    tier: Literal["frontier", "mid", "small", "unknown"] = "unknown"
+    input: Annotated[float, Meta(ge=0)] | None = None
+    """US dollars per million tokens read."""
+    output: Annotated[float, Meta(ge=0)] | None = None
+    """US dollars per million tokens written."""
+    cache_read: Annotated[float, Meta(ge=0)] | None = None
+    """US dollars per million tokens read from the cache."""
+    images: bool | None = None
+    """Whether it sees pictures."""
+
+
+class Endpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server that speaks one of OpenAI's APIs, as one's own."""
+
+    url: str
+    """Its address up to and with ``/v1``."""
+    key: str = ""
+    """The variable its key is in; empty: it wants none."""
+    api: Literal["chat", "responses"] = "chat"
+    """The API it speaks: Chat Completions or Responses."""
+    reasoning: bool = False
+    """Whether it wants the reasoning of earlier answers back, as ``reasoning_content``."""
+    models: dict[str, EndpointModel] = {}
+    """Its models by id; any other may be named too."""
+
+
 class Models(Struct, frozen=True, kw_only=True):
-    """Which model a provider offers per tier."""
+    """Which model a provider offers per tier, and endpoints of one's own."""
 
     anthropic: TierModels = TierModels(frontier="claude-opus-5-5", mid="claude-sonnet-5-5", small="claude-haiku-5-5")
     gemini: TierModels = TierModels(frontier="gemini-3.1-pro-preview", mid="gemini-2.5-pro", small="gemini-3.8-flash")
+    openai: TierModels = TierModels(frontier="gpt-6.1-sol", mid="gpt-6.1-terra", small="gpt-6-luna")
     ollama: TierModels = TierModels(frontier="", mid="", small="")
+    endpoints: dict[str, Endpoint] = {}
+    """Servers by the name that goes before the colon: `url`, `key` (a variable), `api`, `models`."""
 
 
 class Ollama(Struct, frozen=True, kw_only=True):

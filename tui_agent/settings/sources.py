@@ -26,7 +26,7 @@ from tui_agent.settings.policies import with_policy
 from tui_agent.settings.schema import Settings
 from tui_agent.settings.trust import readable, tightens
 
-GivenValue: TypeAlias = bool | int | float | str | Sequence[str] | None
+GivenValue: TypeAlias = bool | int | float | str | Sequence[str] | Mapping[str, object] | None
 """A setting's value as a program gives it; a text is read as an environment variable is, by the setting's type."""
 
 USER_FILE = "config.json"
@@ -129,6 +129,8 @@ class _Load:
             if key in ADDED_UP and isinstance(before, tuple) and isinstance(value, tuple):
                 value = tuple(dict.fromkeys(before + value))
                 origin = f"{self.sources[key]}, {origin}" if key in self.sources else origin
+            elif key in ADDED_UP and isinstance(before, Mapping) and isinstance(value, Mapping):
+                value = {**before, **value}
             self.values[key] = value
             self.sources[key] = origin
 

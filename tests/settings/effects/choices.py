@@ -17,6 +17,7 @@ from tui_agent.agent.model_choice import (
     tier_table,
 )
 from tui_agent.agent.watchdog import ModelAnswered, Observation, ToolAnswered, ToolCalled, UserSpoke, default_watchdog
+from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import quick_profile
 from tui_agent.models.ollama.address import address_of
 from tui_agent.settings import GivenValue, Settings
@@ -42,6 +43,14 @@ def is_better(settings: Settings, folder: Path) -> object:
     """What is said of a small local model that is to lead the session."""
     notice = check_parent(settings, quick_profile("ollama:my-haiku", tier_table(settings)))
     return notice.hint if notice else ""
+
+
+def missing_model(settings: Settings, name: str) -> object:
+    """The window of a model that only the settings know of; None where they do not."""
+    try:
+        return configured_model(settings, name).profile.window
+    except UnknownModel:
+        return None
 
 
 def told_of_small_model(settings: Settings, folder: Path) -> object:
@@ -98,6 +107,13 @@ PROBES: Mapping[str, Probe] = {
     "models.gemini.frontier": Probe("gemini-2.5-pro", leads("gemini"), of_class("debug")),
     "models.gemini.mid": Probe("gemini-3.8-flash", leads("gemini"), of_class("chat")),
     "models.gemini.small": Probe("gemini-2.5-flash", helps("gemini-2.5-pro")),
+    "models.openai.frontier": Probe("gpt-5.5", leads("openai"), of_class("debug")),
+    "models.openai.mid": Probe("gpt-5.4", leads("openai"), of_class("chat")),
+    "models.openai.small": Probe("gpt-5-mini", helps("openai:gpt-6.1-sol")),
+    "models.endpoints": Probe(
+        {"mine": {"url": "http://10.0.0.7/v1", "models": {"big": {"window": 9_000}}}},
+        lambda settings, _: [model_name(settings, "mine:big"), missing_model(settings, "mine:big")],
+    ),
     "models.ollama.frontier": Probe(
         "qwen3:235b",
         lambda settings, _: larger_model(settings, quick_profile("ollama:qwen3:8b"), missing=lambda _: None),

@@ -16,7 +16,7 @@ def _create(profile: ModelProfile, _local: LocalModels) -> Model:
     return AnthropicModel(profile)
 
 
-def claude_profile(provider: str, model: str) -> ModelProfile:
+def claude_profile(provider: str, model: str, catalogue: str = "anthropic") -> ModelProfile:
     """What a Claude model's id tells, whoever serves it."""
     return ModelProfile(
         provider=provider,
@@ -26,6 +26,7 @@ def claude_profile(provider: str, model: str) -> ModelProfile:
         cache_minimum=cache_minimum_of(model),
         picture_bytes=PICTURE_BYTES,
         most_pictures=most_pictures(0),
+        catalogue=catalogue,
     )
 
 

@@ -23,7 +23,12 @@ def gemini_profile(provider: str, model: str) -> ModelProfile:
     """What a Gemini model's id tells, whoever serves it."""
     smallest = next((size for prefix, size in _CACHE_MINIMUM.items() if model.startswith(prefix)), 4096)
     return ModelProfile(
-        provider=provider, id=model, cache="implicit", cache_minimum=smallest, picture_bytes=_PICTURE_BYTES
+        provider=provider,
+        id=model,
+        cache="implicit",
+        cache_minimum=smallest,
+        picture_bytes=_PICTURE_BYTES,
+        catalogue="google",
     )
 
 

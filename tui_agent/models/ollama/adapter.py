@@ -66,13 +66,14 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
 
     @override
     def _connect(self) -> "StreamingClient":
-        from tui_agent.models.ollama.client import StreamingClient
-
         try:
             address = address_of(self._local.host)
         except ValueError as error:
             raise bad_address(self._provider, str(error)) from error
         self._url = address.url
+        # Only now: importing Ollama's package reads the variable too, and fails where it is no address.
+        from tui_agent.models.ollama.client import StreamingClient
+
         return StreamingClient(address, self._idle_timeout_s)
 
     @override

@@ -2,11 +2,12 @@
 
 import os
 import socket
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
+
+from tui_agent.models.address import is_local
 
 VARIABLE: Final = "OLLAMA_HOST"
 DEFAULT_PORT: Final = 11434
@@ -50,7 +51,7 @@ def address_of(configured: str = "") -> Address:
     port = parts.port or ({"http": 80, "https": 443}[scheme] if separator else DEFAULT_PORT)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (read, not listened on)
     shown = f"[{host}]" if ":" in host else host
-    return Address(f"{scheme}://{shown}:{port}{parts.path}", host, port, _is_local(host))
+    return Address(f"{scheme}://{shown}:{port}{parts.path}", host, port, is_local(host))
 
 
 def pulled_models(configured: str = "") -> list[str]:
@@ -83,10 +84,3 @@ def names_in(listing: object, capability: str = "completion") -> list[str]:
         for each in listed
         if (name := each.model or each.name) and (each.capabilities is None or capability in each.capabilities)
     ]
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

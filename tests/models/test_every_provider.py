@@ -4,16 +4,29 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from itertools import pairwise
+from itertools import pairwise, permutations
 
-import msgspec
 import pytest
 
-from tests.models.talking import MODELS, PNG, Server, Talk, assistant, closing, finish, request, user
+from tests.models.talking import (
+    MODELS,
+    ONE_EACH,
+    PNG,
+    Server,
+    Talk,
+    assistant,
+    closing,
+    finish,
+    point_at,
+    request,
+    user,
+)
 from tests.servers.coding_task import ANSWER, coding_task_script
+from tests.servers.openai_responses import ENDPOINT
 from tests.servers.script import Call, Fault, FaultKind, Script, ScriptSource, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.request import RequestMessage
+from tui_agent.models.adapter import Adapter
 from tui_agent.models.base import (
     AuthFailed,
     Completed,
@@ -31,12 +44,14 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.catalogue import create_model
+from tui_agent.models.catalogue import create_model, provider_of, resolve, use_endpoints
 from tui_agent.models.retry import stream_with_retries
+from tui_agent.settings.schema import Endpoint
 
 Open = Callable[[str, ScriptSource], AbstractAsyncContextManager[tuple[Server, Model]]]
 
-ONE_EACH = ("claude-opus-5-5", "gemini-3.8-flash")
+TOLD = frozenset(MODELS) - {name for name in MODELS if name.startswith(("responses", "deepseek", "openai"))}
+"""Models whose provider tells the window: OpenAI's and DeepSeek's listings do not."""
 
 
 @pytest.fixture
@@ -44,8 +59,7 @@ def open_model(monkeypatch: pytest.MonkeyPatch) -> Open:
     @asynccontextmanager
     async def opened(name: str, script: ScriptSource) -> AsyncIterator[tuple[Server, Model]]:
         async with MODELS[name](script) as server:
-            for variable, value in server.environment.items():
-                monkeypatch.setenv(variable, value)
+            point_at(server, monkeypatch.setenv)
             model = create_model(name)
             yield server, model
             await model.close()
@@ -68,7 +82,8 @@ async def test_a_coding_task_of_many_steps_breaks_no_rule(name: str, open_model:
         assert "".join(block.text for block in last.blocks if isinstance(block, Text)) == ANSWER
         assert [a.stop_reason for a in talk.answers] == ["tool_calls"] * 4 + ["end_turn"]
         assert [bool(a.dropped_reasoning) for a in talk.answers] == [False] * 5
-        assert any(isinstance(b, Reasoning) and b.text for a in talk.answers for b in a.blocks)
+        reasons = any(isinstance(b, Reasoning) and b.text for a in talk.answers for b in a.blocks)
+        assert reasons == (name != "responses:gpt-4.1")
         assert server.violations == []
 
 
@@ -80,7 +95,8 @@ async def test_deltas_add_up_to_the_blocks(name: str, open_model: Open) -> None:
         text = "".join(event.text for event in events if isinstance(event, TextDelta))
         thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
         assert [b.text for b in completed.blocks if isinstance(b, Text)] == [text] == ["First this, then that."]
-        assert [b.text for b in completed.blocks if isinstance(b, Reasoning)] == [thought] == ["Think " * 9]
+        assert [b.text for b in completed.blocks if isinstance(b, Reasoning)] == [thought]
+        assert thought.replace("\n\n", "") == "Think " * 9
         calls = [event for event in events if isinstance(event, ToolCallDelta)]
         assert {call.name for call in calls} == {"grep"}
         assert calls[-1].size == len('{"a":"b"}')
@@ -94,7 +110,7 @@ async def test_the_wire_has_one_growing_prefix(name: str, open_model: Open) -> N
         talk = Talk(model)
         await talk.say("begin")
         await talk.say("and again")
-        key = "messages" if name.startswith("claude") else "contents"
+        key = "contents" if name.startswith("gemini") else "input" if name.startswith("responses") else "messages"
         sent = [_unmarked(recorded.body) for recorded in server.model_requests]
         assert len(sent) > 20
         for earlier, later in pairwise(sent):
@@ -133,11 +149,16 @@ async def test_usage_is_what_the_provider_counted(name: str, open_model: Open) -
             assert used.cache_read_tokens == told["cache_read_input_tokens"]
             assert used.cache_write_tokens == told["cache_creation_input_tokens"] > 0
             assert used.output_tokens == told["output_tokens"]
-        else:
+        elif name.startswith("gemini"):
             assert used.input_tokens == told["promptTokenCount"]
             assert used.cache_read_tokens == told["cachedContentTokenCount"]
             assert used.output_tokens == told["candidatesTokenCount"] + told["thoughtsTokenCount"]
             assert used.reasoning_tokens == told["thoughtsTokenCount"]
+        else:
+            assert used.input_tokens == told.get("input_tokens", told.get("prompt_tokens"))
+            assert used.output_tokens == told.get("output_tokens", told.get("completion_tokens"))
+            assert used.cache_read_tokens == told["cached_tokens"]
+            assert 0 < used.reasoning_tokens < used.output_tokens
         # Every call after the first reads all the earlier one wrote.
         assert all(answer.usage.cache_read_tokens > 20_000 for answer in talk.answers[1:])
 
@@ -153,12 +174,17 @@ async def test_images_from_the_user_and_from_tools(name: str, open_model: Open) 
         def reply(call: ToolCall) -> ToolResult:
             return ToolResult(call.id, "a picture", images=(PNG, PNG), is_error=call.name == "grep")
 
+        await model.describe()
         await talk.say("look", PNG, reply=reply)
-        assert server.violations == []
-        assert server.model_requests[-1].body.count(PNG.data.encode()) >= 3
+        sees = model.profile.images
+        assert [each for each in server.violations if "multimodal" not in each and "GET /props" not in each] == []
+        assert server.model_requests[-1].body.count(PNG.data.encode()) >= 3 * sees
+        assert sees or name.startswith(("deepseek", "llamacpp", "vllm", "openai", "groq"))
 
 
-@pytest.mark.parametrize(("there", "here"), [ONE_EACH, ONE_EACH[::-1], ("gemini-3.8-flash", "gemini-3.1-pro-preview")])
+@pytest.mark.parametrize(
+    ("there", "here"), [*permutations(ONE_EACH, 2), ("gemini-3.8-flash", "gemini-3.1-pro-preview")]
+)
 async def test_a_conversation_goes_on_with_another_model(there: str, here: str, open_model: Open) -> None:
     async with open_model(there, coding_task_script()) as (_, model):
         talk = Talk(model)
@@ -185,7 +211,7 @@ async def test_hostile_text_and_names_do_not_break_a_request(name: str, open_mod
     async with open_model(name, Script(after=Step(text="fine"))) as (server, model):
         asked = request(user(hostile), assistant(hostile, *calls), user(*results, " "), system=hostile)
         _, completed = await finish(model.stream(asked))
-        assert completed.blocks[0] == msgspec.structs.replace(completed.blocks[0], text="fine")
+        assert [block.text for block in completed.blocks if isinstance(block, Text)] == ["fine"]
         assert server.violations == []
 
 
@@ -272,7 +298,7 @@ async def test_a_lasting_fault_is_raised_at_once(kind: FaultKind, name: str, ope
         assert error.message
         assert "\n" not in error.message
         if isinstance(error, ContextOverflow):
-            assert error.tokens > error.limit > 0
+            assert error.tokens > error.limit > 0 or name.startswith("responses")
 
 
 @pytest.mark.parametrize("name", ONE_EACH)
@@ -290,15 +316,11 @@ async def test_attempts_come_to_an_end(name: str, open_model: Open) -> None:
 
 @pytest.mark.parametrize("name", ONE_EACH)
 async def test_silence_counts_as_a_lost_connection(name: str, open_model: Open) -> None:
-    from tui_agent.models.anthropic.adapter import AnthropicModel
-    from tui_agent.models.gemini.adapter import GeminiModel
-
     async with open_model(name, Script.of(Step(text="slow" * 9, fault=Fault(kind="stall", seconds=60)))) as (_, model):
-        kind = AnthropicModel if name.startswith("claude") else GeminiModel
-        impatient = kind(model.profile, idle_timeout_s=0.2)
+        assert isinstance(model, Adapter)
+        model._idle_timeout_s = 0.2
         with pytest.raises(ConnectionLost, match=r"nothing for 0\.2 seconds"):
-            await finish(impatient.stream(request(user("go"))))
-        await impatient.close()
+            await finish(model.stream(request(user("go"))))
 
 
 @pytest.mark.parametrize("name", ONE_EACH)
@@ -325,8 +347,8 @@ async def test_leaving_a_stream_ends_its_connection(name: str, how: str, open_mo
 async def test_no_key_and_a_wrong_key_say_which_variable(
     name: str, open_model: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    variable = "ANTHROPIC_API_KEY" if name.startswith("claude") else "GEMINI_API_KEY"
     async with open_model(name, Script()) as (_, model):
+        variable = provider_of(name).key
         monkeypatch.delenv(variable)
         with pytest.raises(AuthFailed, match=f"set {variable}"):
             await finish(model.stream(request(user("go"))))
@@ -353,31 +375,35 @@ async def test_a_key_in_a_provider_s_text_is_taken_out(
 
 @pytest.mark.parametrize("name", ONE_EACH)
 async def test_an_unknown_model_and_no_server(name: str, open_model: Open) -> None:
-    unknown = "claude-opus-99" if name.startswith("claude") else "gemini-99-pro"
+    provider = name.partition(":")[0] if ":" in name else "anthropic" if name.startswith("claude") else "gemini"
+    unknown = f"{provider}:nobody-99"
     async with open_model(name, Script()) as (server, _):
         async with closing(create_model(unknown)) as model:
-            with pytest.raises(UnknownModel, match=unknown):
+            with pytest.raises(UnknownModel, match="nobody-99"):
                 await finish(model.stream(request(user("go"))))
         await server.stop()
         async with closing(create_model(name)) as model:
-            with pytest.raises(ConnectionLost, match="cannot be reached"):
+            with pytest.raises(ConnectionLost, match=r"cannot be reached|does not answer"):
                 await finish(model.stream(request(user("go"))))
             profile = await model.describe()
-        assert profile.window == 1_000_000
-        assert profile.source == "catalogue"
+        assert profile.window > 100_000
+        assert profile.source in ("catalogue", "default")
 
 
 @pytest.mark.parametrize("name", MODELS)
 async def test_describe_asks_the_provider(name: str, open_model: Open) -> None:
     async with open_model(name, Script()) as (server, model):
         profile = await model.describe()
-        spec = server.models[name]
-        assert (profile.window, profile.max_output, profile.source) == (spec.window, spec.max_output, "provider")
+        spec = server.models[resolve(name).id]
         assert profile.bound_reasoning == spec.bound
-        assert profile.cache_minimum == spec.minimum_cached
-        assert profile.prices is not None
-        lines = {"opus": "frontier", "sonnet": "mid", "haiku": "small"}
-        assert profile.tier == lines.get(spec.line, profile.tier) != "unknown"
+        if name in TOLD:
+            assert (profile.window, profile.source) == (spec.window, "provider")
+        if spec.line != "gpt":
+            assert profile.max_output == spec.max_output
+            assert profile.cache_minimum == spec.minimum_cached
+            assert profile.prices is not None
+            lines = {"opus": "frontier", "sonnet": "mid", "haiku": "small"}
+            assert profile.tier == lines.get(spec.line, profile.tier) != "unknown"
 
 
 @pytest.mark.parametrize("name", ONE_EACH)
@@ -388,8 +414,9 @@ async def test_stop_reasons(told: str, meant: str, name: str, open_model: Open) 
         assert completed.stop_reason == meant
 
 
-async def test_two_streams_of_one_model_at_once(open_model: Open) -> None:
-    async with open_model(ONE_EACH[1], lambda asked: Step(text=asked.prompt)) as (_, model):
+@pytest.mark.parametrize("name", ONE_EACH)
+async def test_two_streams_of_one_model_at_once(name: str, open_model: Open) -> None:
+    async with open_model(name, lambda asked: Step(text=asked.prompt)) as (_, model):
         both = await asyncio.gather(*(finish(model.stream(request(user(text)))) for text in ("one", "two")))
         assert [_text(completed) for _, completed in both] == ["one", "two"]
 
@@ -404,7 +431,11 @@ async def test_an_address_that_is_none_is_a_plain_error(
     name: str, address: str, open_model: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_model(name, Script()):
-        monkeypatch.setenv("ANTHROPIC_BASE_URL" if name.startswith("claude") else "GOOGLE_GEMINI_BASE_URL", address)
+        variable = provider_of(name).address
+        if variable:
+            monkeypatch.setenv(variable, address)
+        else:
+            use_endpoints({ENDPOINT: Endpoint(url=address, key="OPENAI_API_KEY", api="responses")})
         async with closing(create_model(name)) as model:
             with pytest.raises((InvalidRequest, ConnectionLost)):
                 await finish(model.stream(request(user("go"))))

@@ -1,0 +1,214 @@
+"""Models of every server that speaks one of OpenAI's APIs: OpenAI itself, the hosts after it, and local servers.
+
+What a server does not take (asking for usage, for summaries of reasoning) is found out by its refusal, once, and left
+out from there on.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TypeAlias
+
+import msgspec
+from typing_extensions import override
+
+from tui_agent.conversation.request import ModelRequest
+from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
+from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile
+from tui_agent.models.encoding import call_ids
+from tui_agent.models.errors import Refusal, bad_address, failure, no_key, plain, something_else, unreadable
+from tui_agent.models.openai.chat_reply import ChatReply
+from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
+from tui_agent.models.openai.client import HttpClient, ServerRefusedError, SomethingElseError
+from tui_agent.models.openai.facts import Facts, facts_in, facts_of_props
+from tui_agent.models.openai.responses_reply import ResponsesReply
+from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
+from tui_agent.models.openai.service import Service, addressed, root
+from tui_agent.models.provider import Provider
+
+LOCAL_IDLE_TIMEOUT_S = 1800.0
+"""Nothing comes while a local model is loaded and reads a long prompt: minutes without a GPU."""
+CHAT, RESPONSES, MODELS = "/chat/completions", "/responses", "/models"
+
+_BLIND = re.compile(
+    r"not a multimodal model|(?:does not|doesn't|no endpoints found that) support (?:image|vision)|image input is not"
+    r"|unknown variant .image_url"
+)
+"""How servers say that a model sees no pictures: vLLM, LM Studio, OpenRouter, llama.cpp, DeepSeek."""
+
+AnyOfThem: TypeAlias = ChatReply | ResponsesReply
+
+
+class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
+    """A `Model` that a server of one of OpenAI's APIs answers for."""
+
+    def __init__(
+        self,
+        profile: ModelProfile,
+        provider: Provider,
+        service: Service,
+        *,
+        idle_timeout_s: float | None = None,
+    ) -> None:
+        self._service = addressed(service)
+        default = LOCAL_IDLE_TIMEOUT_S if self._service.local else IDLE_TIMEOUT_S
+        super().__init__(provider, profile, idle_timeout_s=default if idle_timeout_s is None else idle_timeout_s)
+        self._chat = ChatEncoder()
+        self._responses = ResponsesEncoder()
+        self._counts = True
+        self._reasons = reasons(profile.id)
+        self._summaries = True
+        self._told: Facts | None = None
+        self._given = profile
+
+    @override
+    def _connect(self) -> HttpClient:
+        key = os.environ.get(self._service.key, "").strip() if self._service.key else ""
+        if not key and not self._provider.has_key():
+            raise no_key(self._provider)
+        return HttpClient(self._service.url, key, self._idle_timeout_s)
+
+    @override
+    async def _release(self, client: HttpClient) -> None:
+        await client.aclose()
+
+    @override
+    def _reply(self, request: ModelRequest) -> AnyOfThem:
+        taken = call_ids(request.messages)
+        if self._service.api == "responses":
+            return ResponsesReply(self._profile.id, self._refused, taken)
+        # What runs locally ends an answer where its window is full, and says no more than that it was cut.
+        return ChatReply(self._profile.id, self._refused, taken, request.max_tokens if self._service.local else 0)
+
+    @override
+    async def _events(self, request: ModelRequest, reply: AnyOfThem) -> AsyncGenerator[object, None]:
+        client = await self._connection.client()
+        path = RESPONSES if self._service.api == "responses" else CHAT
+        while True:
+            body = await asyncio.to_thread(self._encoded, request)
+            try:
+                async with aclosing(client.events(path, body)) as events:
+                    async for data in events:
+                        yield data
+            except ServerRefusedError as error:
+                if reply.started or not self._does_without(error.refusal):
+                    raise
+            else:
+                return
+
+    @override
+    async def _learn(self) -> None:
+        """Take in what the server tells of the model; what the settings say of it stays."""
+        if self._service.api == "responses" or self._told is not None:
+            return
+        client = await self._connection.client()
+        told = facts_in(await client.told(client.url + MODELS, DESCRIBE_TIMEOUT_S), self._profile.id)
+        if self._service.local and not told.loaded:
+            told = await self._loaded(client) or told
+        self._told = told
+        given = self._given
+        changes: dict[str, object] = {}
+        if told.window and not given.window:
+            changes |= {"window": told.window, "source": "provider", "fixed_window": told.loaded}
+        if told.max_output and not given.max_output:
+            changes["max_output"] = told.max_output
+        if told.prices is not None and given.prices is None:
+            changes["prices"] = told.prices
+        if told.images is not None and given.source != "settings":
+            changes["images"] = told.images
+        self._profile = msgspec.structs.replace(self._profile, **changes)
+
+    async def _loaded(self, client: HttpClient) -> Facts | None:
+        """What a local server tells of the model it has loaded; None where it is of no kind that does."""
+        base = root(self._service)
+        for url, read in ((f"{base}/props", facts_of_props), (f"{base}/api/v0/models", self._listed)):
+            try:
+                facts = read(await client.told(url, DESCRIBE_TIMEOUT_S))
+            except (ServerRefusedError, SomethingElseError, msgspec.DecodeError):
+                continue
+            if facts.window:
+                return facts
+        return None
+
+    def _listed(self, listing: bytes) -> Facts:
+        return facts_in(listing, self._profile.id)
+
+    def _encoded(self, request: ModelRequest) -> bytes:
+        model, sees = self._profile.id, self._profile.images
+        if self._service.api == "responses":
+            return self._responses.encode(request, ResponsesOptions(model, self._reasons, self._summaries, sees))
+        service = self._service
+        return self._chat.encode(request, ChatOptions(model, service.limit, service.thoughts, sees, self._counts))
+
+    def _does_without(self, refusal: Refusal) -> bool:
+        """Whether the server refused for something that can be left out, and from here on is."""
+        if refusal.status not in (400, 404, 422):
+            return False
+        said = refusal.text.lower()
+        if self._counts and "stream_options" in said:
+            self._counts = False
+        elif (
+            self._summaries
+            and ("summaries" in said or "reasoning.summary" in said)
+            and self._service.api == "responses"
+        ):
+            self._summaries = False
+        elif self._reasons and ("encrypted" in said or "reasoning." in said) and self._service.api == "responses":
+            self._reasons = False
+        elif self._service.limit == "max_tokens" and "max_completion_tokens" in said and "max_tokens" in said:
+            self._service = self._service._replace(limit="max_completion_tokens")
+        elif self._profile.images and _BLIND.search(said):
+            self._profile = msgspec.structs.replace(self._profile, images=False)
+        else:
+            return False
+        return True
+
+    def _refused(self, refusal: Refusal) -> ModelError:
+        if refusal.status == 401 and self._provider.key and not os.environ.get(self._provider.key):
+            return no_key(self._provider)
+        return failure(self._provider, self._profile.id, refusal)
+
+    @override
+    async def _failure(self, error: Exception) -> ModelError | None:
+        if isinstance(error, ModelError):
+            return error
+        import httpx2
+
+        title = self._provider.title
+        match error:
+            case ServerRefusedError():
+                return self._refused(error.refusal)
+            case SomethingElseError():
+                return something_else(self._provider, self._service.url)
+            case httpx2.ConnectError() | httpx2.ConnectTimeout() if self._service.local:
+                return ConnectionLost(
+                    f"{title} does not answer at {plain(self._service.url)}: start it, or check {self._provider.where}."
+                )
+            case httpx2.ConnectError():
+                return ConnectionLost(f"{title} cannot be reached: check the network. ({plain(str(error))})")
+            case httpx2.TimeoutException() | TimeoutError():
+                return self._silence()
+            case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
+                return bad_address(self._provider, str(error))
+            case httpx2.HTTPError() | httpx2.StreamError():
+                return ConnectionLost(f"The connection to {title} broke in the middle of its answer: try again.")
+            case OSError():
+                return ConnectionLost(f"{title} cannot be reached: {plain(str(error))}")
+            case msgspec.DecodeError():
+                return unreadable(self._provider)
+            case _:
+                return None
+
+
+def reasons(model: str) -> bool:
+    """Whether a model of OpenAI's reasons, by its id: those of the o series, and GPT from 5 on."""
+    name = model.rpartition("/")[2]
+    if "chat" in name:
+        return False
+    family, _, rest = name.partition("-")
+    if family == "gpt":
+        version = rest.split("-")[0].split(".")[0]
+        return rest.startswith("oss") or (version.isdigit() and int(version) >= 5)
+    return len(family) > 1 and family[0] == "o" and family[1:].isdigit()

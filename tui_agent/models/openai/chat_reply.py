@@ -1,0 +1,274 @@
+"""An answer of Chat Completions, read from the chunks of its stream.
+
+Servers differ in what they send: calls in pieces or whole, with and without an index or an id; chunks with nothing in
+them; what was used at the end, in every chunk, or never; reasoning under three names. All of that is read here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.wire import fresh_id, read_arguments, write_opaque
+from tui_agent.models.base import (
+    Completed,
+    Metered,
+    ModelError,
+    ReasoningDelta,
+    StopReason,
+    StreamEvent,
+    TextDelta,
+    ToolCallDelta,
+    Unavailable,
+)
+from tui_agent.models.encoding import encode
+from tui_agent.models.errors import Refusal
+from tui_agent.models.openai.client import read_error
+
+_END = b"[DONE]"
+_STOP: dict[str, StopReason] = {
+    "stop": "end_turn",
+    "eos": "end_turn",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "max_tokens",
+    "model_length": "context_window",
+    "content_filter": "refusal",
+}
+_FAILED = frozenset({"error", "insufficient_system_resource", "engine_overloaded"})
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | dict[str, object] | None = None
+
+
+class _Call(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Message(msgspec.Struct):
+    content: str | list[dict[str, object]] | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[msgspec.Raw] | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Message | None = None
+    message: _Message | None = None
+    finish_reason: str | None = None
+
+
+class _InputDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_cache_hit_tokens: int | None = None
+    prompt_tokens_details: _InputDetails | None = None
+    completion_tokens_details: _OutputDetails | None = None
+
+
+class _Groq(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+    x_groq: _Groq | None = None
+    error: msgspec.Raw = msgspec.Raw()
+
+
+_chunks = msgspec.json.Decoder(_Chunk)
+
+
+@dataclass(slots=True)
+class _Open:
+    """Text or thoughts as they come in; `details` are what OpenRouter wants back of them."""
+
+    thought: bool
+    pieces: list[str] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    """A call as it comes in."""
+
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+    size: int = 0
+
+
+class ChatReply:
+    """Takes the stream's chunks in order. `complete` once a choice told why it ended, or the stream did.
+
+    `failed` makes the error of what the server said went wrong in the middle. `taken` are the ids earlier calls of the
+    conversation have; a call without one of its own gets a new one. The answer was to have at most `max_tokens`.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        failed: Callable[[Refusal], ModelError],
+        taken: frozenset[str] = frozenset(),
+        max_tokens: int = 0,
+    ) -> None:
+        self.complete = False
+        self.started = False
+        self._model = model
+        self._failed = failed
+        self._taken = set(taken)
+        self._max_tokens = max_tokens
+        self._blocks: list[_Open | _OpenCall] = []
+        self._calls: dict[int, _OpenCall] = {}
+        self._usage = Usage()
+        self._reason = ""
+        self._refused = False
+
+    def read(self, data: object) -> list[StreamEvent]:
+        """Take one event's data in; returns what it tells.
+
+        Raises `msgspec.DecodeError` where it is not understood, and the `ModelError` the server tells of.
+        """
+        if not isinstance(data, bytes):
+            raise TypeError(f"{type(data).__name__} is no data of an event")
+        if data.strip() == _END:
+            self.complete = self.complete or self.started
+            return []
+        chunk = _chunks.decode(data)
+        if bytes(chunk.error) not in (b"", b"null"):
+            kind, text = read_error(data)
+            raise self._failed(Refusal(0, kind, text))
+        events: list[StreamEvent] = []
+        if chunk.model:
+            self._model = chunk.model
+        for choice in chunk.choices or ():
+            self.started = True
+            told = choice.delta or choice.message
+            events += self._message(told) if told is not None else ()
+            if choice.finish_reason:
+                self._reason, self.complete = choice.finish_reason, True
+        used = chunk.usage or (chunk.x_groq.usage if chunk.x_groq is not None else None)
+        if used is not None:
+            self._usage = _counted(used, self._usage)
+            events.append(Metered(self._usage))
+        return events
+
+    def completed(self) -> Completed:
+        """The whole answer. Raises `Unavailable` where the server gave it up: asking again helps."""
+        if self._reason in _FAILED:
+            raise Unavailable(f"{self._model} stopped in the middle of its answer: try again.")
+        blocks = tuple(block for opened in self._blocks if (block := self._closed(opened)) is not None)
+        calls = any(isinstance(block, ToolCall) for block in blocks)
+        reason = "refusal" if self._refused else _STOP.get(self._reason, "end_turn")
+        if reason in ("end_turn", "tool_calls"):
+            reason = "tool_calls" if calls else "end_turn"
+        if reason == "max_tokens" and 0 < self._usage.output_tokens < self._max_tokens:
+            reason = "context_window"  # it ended where the window did
+        return Completed(blocks, self._usage, reason, valid_text(self._model))
+
+    def _message(self, message: _Message) -> list[StreamEvent]:
+        events: list[StreamEvent] = []
+        details = [bytes(each).decode() for each in message.reasoning_details or ()]
+        thought = message.reasoning_content or message.reasoning or ""
+        if thought or details:
+            opened = self._open(thought=True)
+            opened.details += details
+            if thought:
+                events.append(ReasoningDelta(_add(opened, thought)))
+        text = _text_of(message.content) or message.refusal
+        if text:
+            events.append(TextDelta(_add(self._open(thought=False), text)))
+        self._refused = self._refused or bool(message.refusal)
+        events += map(self._call, message.tool_calls or ())
+        return events
+
+    def _open(self, *, thought: bool) -> _Open:
+        last = self._blocks[-1] if self._blocks else None
+        if not isinstance(last, _Open) or last.thought is not thought:
+            last = _Open(thought)
+            self._blocks.append(last)
+        return last
+
+    def _call(self, told: _Call) -> StreamEvent:
+        """Take in a piece of the call with its index, else of the newest, unless it brings an id of its own."""
+        index = told.index if told.index is not None else max(0, len(self._calls) - 1)
+        opened = self._calls.get(index)
+        if opened is None or (told.id and opened.id and told.id != opened.id):
+            index = index if opened is None else len(self._calls)
+            opened = self._calls[index] = _OpenCall()
+            self._blocks.append(opened)
+        opened.id = told.id or opened.id
+        function = told.function or _Function()
+        name = valid_text(function.name or "")
+        if name != opened.name:  # some servers repeat it with every piece
+            opened.name += name
+        given = function.arguments
+        piece = valid_text(given if isinstance(given, str) else encode(given).decode() if given else "")
+        opened.pieces.append(piece)
+        opened.size += len(piece)
+        return ToolCallDelta(index, opened.name, opened.size)
+
+    def _closed(self, opened: _Open | _OpenCall) -> Block | None:
+        text = "".join(opened.pieces)
+        if isinstance(opened, _OpenCall):
+            return self._closed_call(opened, text)
+        if not opened.thought:
+            return Text(text) if text else None
+        opaque = write_opaque(details=encode(opened.details).decode()) if opened.details else ""
+        return Reasoning(text, opaque) if text or opaque else None
+
+    def _closed_call(self, opened: _OpenCall, text: str) -> ToolCall:
+        arguments, malformed = read_arguments(text)
+        call_id = valid_text(opened.id)
+        if not call_id or call_id in self._taken:
+            call_id = fresh_id()
+        self._taken.add(call_id)
+        return ToolCall(call_id, opened.name, arguments, malformed=malformed)
+
+
+def _add(opened: _Open, text: str) -> str:
+    text = valid_text(text)
+    opened.pieces.append(text)
+    return text
+
+
+def _text_of(content: str | list[dict[str, object]] | None) -> str:
+    """What is said, also where it comes in parts."""
+    if not isinstance(content, list):
+        return content or ""
+    return "".join(text for part in content if isinstance(text := part.get("text"), str))
+
+
+def _counted(told: _Usage, before: Usage) -> Usage:
+    """What was used of the whole call so far; what a chunk leaves out stays as it was.
+
+    DeepSeek tells hits beside the details that OpenAI has; the counts of the prompt and of the answer include both.
+    """
+    read, written = told.prompt_tokens_details, told.completion_tokens_details
+    cached = told.prompt_cache_hit_tokens or (read.cached_tokens if read is not None else None)
+    return Usage(
+        input_tokens=max(0, told.prompt_tokens or before.input_tokens),
+        cache_read_tokens=max(0, cached or before.cache_read_tokens),
+        cache_write_tokens=max(0, (read.cache_write_tokens if read is not None else None) or before.cache_write_tokens),
+        output_tokens=max(0, told.completion_tokens or before.output_tokens),
+        reasoning_tokens=max(0, (written.reasoning_tokens if written is not None else None) or before.reasoning_tokens),
+    )

@@ -1,0 +1,148 @@
+"""A request as the JSON of Chat Completions, as OpenAI defined it and many servers speak it."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.request import ModelRequest, RequestMessage
+from tui_agent.conversation.wire import is_object, read_opaque, safe_id, safe_name
+from tui_agent.models.encoding import Fields, Pieces, encode, schema_of
+from tui_agent.models.openai.service import Thoughts
+
+LONGEST_ID = 40
+"""Characters of a call's id (OpenAI, Chat Completions)."""
+_NO_TEXT = "(no output)"
+_PICTURES = "(pictures of the results above)"
+_UNSEEN = "(a picture, which this model cannot see)"
+
+
+class ChatOptions(NamedTuple):
+    """What of a request depends on the server and the model: `limit` is the name of the most tokens of an answer,
+    `sees` whether the model takes pictures, `counts` whether the server is asked to tell what was used.
+    """
+
+    model: str
+    limit: str
+    thoughts: Thoughts
+    sees: bool
+    counts: bool = True
+
+
+class ChatEncoder:
+    """Encodes requests, keeping each message's bytes as long as it is part of the latest one."""
+
+    def __init__(self) -> None:
+        self._pieces: Pieces[bytes] = Pieces()
+
+    def encode(self, request: ModelRequest, options: ChatOptions) -> bytes:
+        """The request's body. What grows comes last: a longer conversation's body begins as a shorter one's."""
+        head: Fields = {"model": options.model, "stream": True, options.limit: request.max_tokens}
+        if options.counts:
+            head["stream_options"] = {"include_usage": True}
+        if request.tools:
+            head["tools"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": valid_text(tool.description),
+                        "parameters": schema_of(tool.schema),
+                    },
+                }
+                for tool in request.tools
+            ]
+        made = self._pieces.of(
+            request.messages,
+            lambda message, _: _encoded(message, options),
+            way=(options.thoughts, options.sees),
+            keep=not request.one_off,
+        )
+        pieces = [piece for piece in made if piece]
+        if request.system.strip():
+            pieces.insert(0, encode({"role": "system", "content": valid_text(request.system)}))
+        return encode(head)[:-1] + b',"messages":[' + b",".join(pieces) + b"]}"
+
+
+def _encoded(message: RequestMessage, options: ChatOptions) -> bytes:
+    """One message's JSON: several objects, separated by commas; empty where nothing of it is sent."""
+    fields = _said(message, options.thoughts) if message.role == "assistant" else _asked(message, options.sees)
+    return b",".join(map(encode, fields))
+
+
+def _said(message: RequestMessage, thoughts: Thoughts) -> list[Fields]:
+    texts: list[str] = []
+    calls: list[Fields] = []
+    reasoning: list[str] = []
+    details: list[object] = []
+    for block in message.blocks:
+        match block:
+            case Text() if block.text.strip():
+                texts.append(valid_text(block.text))
+            case Reasoning():
+                reasoning.append(valid_text(block.text))
+                details += _details(block)
+            case ToolCall():
+                arguments = block.arguments if is_object(block.arguments) else "{}"
+                function = {"name": safe_name(block.name), "arguments": arguments}
+                calls.append({"id": short_id(block.id), "type": "function", "function": function})
+            case _:
+                pass
+    if not texts and not calls:
+        return []
+    fields: Fields = {"role": "assistant", "content": "\n\n".join(texts) or None}
+    if thoughts == "content" and (text := "\n\n".join(filter(str.strip, reasoning))):
+        fields["reasoning_content"] = text
+    if thoughts == "details" and details:
+        fields["reasoning_details"] = details
+    if calls:
+        fields["tool_calls"] = calls
+    return [fields]
+
+
+def _details(block: Reasoning) -> list[object]:
+    """The pieces of reasoning as OpenRouter gave them; they go back as they came."""
+    told = read_opaque(block.opaque).get("details", "")
+    return [msgspec.Raw(each.encode()) for each in msgspec.json.decode(told, type=list[str])] if told else []
+
+
+def _asked(message: RequestMessage, sees: bool) -> list[Fields]:
+    """The results, a message each, then what the user said. Pictures are shown in a user's message alone."""
+    results: list[Fields] = []
+    texts: list[str] = []
+    shown: list[Image] = []
+    for block in message.blocks:
+        match block:
+            case ToolResult():
+                text = valid_text(block.text) if block.text.strip() else _NO_TEXT
+                content = f"Error: {text}" if block.is_error else text
+                results.append({"role": "tool", "tool_call_id": short_id(block.call_id), "content": content})
+                shown += block.images
+            case Text() if block.text.strip():
+                texts.append(valid_text(block.text))
+            case Image():
+                shown.append(block)
+            case _:
+                pass
+    if shown and not sees:
+        texts += [_UNSEEN] * len(shown)
+        shown = []
+    if not texts and not shown:
+        return results
+    text = "\n\n".join(texts) or (_PICTURES if results else "")
+    if not shown:
+        return [*results, {"role": "user", "content": text}]
+    parts: list[Fields] = [{"type": "text", "text": text}] if text else []
+    parts += [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in shown]
+    return [*results, {"role": "user", "content": parts}]
+
+
+def short_id(call_id: str) -> str:
+    """A call's id as these servers accept it, which is shorter than elsewhere."""
+    safe = safe_id(call_id)
+    return safe if len(safe) <= LONGEST_ID else safe_id(f"{call_id} ")  # what holds a blank is hashed
+
+
+def data_url(image: Image) -> str:
+    """A picture as an address that holds it."""
+    return f"data:{image.media_type};base64,{image.data}"

@@ -1,0 +1,131 @@
+"""What a server tells of a model: its window, its longest answer, its prices, whether it sees pictures.
+
+There is no common way. Most tell something in the listing of models, each under a name of its own; llama.cpp tells what
+it has loaded in ``/props``, LM Studio in ``/api/v0/models``.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from tui_agent.models.base import Prices
+
+PER_MTOK = 1_000_000
+
+
+class Facts(NamedTuple):
+    """What is known of a model; 0 and None: not told. `loaded`: the window is the one it is loaded with."""
+
+    window: int = 0
+    max_output: int = 0
+    prices: Prices | None = None
+    images: bool | None = None
+    tools: bool | None = None
+    loaded: bool = False
+
+
+class _Meta(msgspec.Struct):
+    n_ctx: int | None = None
+
+
+class _Provider(msgspec.Struct):
+    max_completion_tokens: int | None = None
+    context_length: int | None = None
+
+
+class _Architecture(msgspec.Struct):
+    input_modalities: list[str] | None = None
+
+
+class _Listed(msgspec.Struct):
+    """Names: OpenRouter and Together, Groq, vLLM, Mistral, LM Studio (maximum and loaded)."""
+
+    id: str = ""
+    context_length: int | None = None
+    context_window: int | None = None
+    max_model_len: int | None = None
+    max_context_length: int | None = None
+    loaded_context_length: int | None = None
+    meta: _Meta | None = None
+    max_completion_tokens: int | None = None
+    top_provider: _Provider | None = None
+    architecture: _Architecture | None = None
+    supported_parameters: list[str] | None = None
+    pricing: dict[str, object] | None = None
+    capabilities: object = None
+    type: str | None = None
+
+
+class _Listing(msgspec.Struct):
+    data: list[_Listed] = []
+
+
+class _Generation(msgspec.Struct):
+    n_ctx: int | None = None
+
+
+class _Modalities(msgspec.Struct):
+    vision: bool | None = None
+
+
+class _Props(msgspec.Struct):
+    default_generation_settings: _Generation | None = None
+    modalities: _Modalities | None = None
+
+
+def listed(listing: bytes) -> list[str]:
+    """The ids of the models a server lists. Raises `msgspec.DecodeError` where it is no such listing."""
+    models = msgspec.json.decode(listing, type=_Listing).data
+    return [each.id for each in models if each.id and each.type not in ("embeddings", "embedding")]
+
+
+def facts_in(listing: bytes, model: str) -> Facts:
+    """What a listing tells of a model, or of the only one there is. Raises `msgspec.DecodeError`."""
+    models = msgspec.json.decode(listing, type=_Listing).data
+    found = next((each for each in models if each.id == model), models[0] if len(models) == 1 else None)
+    if found is None:
+        return Facts()
+    provider, meta = found.top_provider or _Provider(), found.meta or _Meta()
+    loaded = _first((found.loaded_context_length, meta.n_ctx, found.max_model_len))
+    known = _first((provider.context_length, found.context_length, found.context_window, found.max_context_length))
+    modalities = found.architecture.input_modalities if found.architecture is not None else None
+    return Facts(
+        window=loaded or known,
+        max_output=_first((provider.max_completion_tokens, found.max_completion_tokens)),
+        prices=_prices(found.pricing or {}),
+        images="image" in modalities if modalities is not None else True if found.type == "vlm" else None,
+        tools="tools" in found.supported_parameters if found.supported_parameters is not None else None,
+        loaded=loaded > 0,
+    )
+
+
+def facts_of_props(props: bytes) -> Facts:
+    """What llama.cpp's ``/props`` tells of the model it runs. Raises `msgspec.DecodeError`."""
+    told = msgspec.json.decode(props, type=_Props)
+    window = _first((told.default_generation_settings.n_ctx if told.default_generation_settings is not None else None,))
+    return Facts(window, images=told.modalities.vision if told.modalities is not None else None, loaded=window > 0)
+
+
+def _first(sizes: Iterable[int | None]) -> int:
+    return next((size for size in sizes if size is not None and size > 0), 0)
+
+
+def _prices(pricing: dict[str, object]) -> Prices | None:
+    """OpenRouter tells dollars per token, as texts; -1 where it depends on who answers."""
+    told: dict[str, float] = {}
+    for name, key in (
+        ("input", "prompt"),
+        ("output", "completion"),
+        ("cache_read", "input_cache_read"),
+        ("cache_write", "input_cache_write"),
+    ):
+        try:
+            usd = float(str(pricing.get(key)))
+        except ValueError:
+            continue
+        if usd >= 0:
+            told[name] = round(usd * PER_MTOK, 6)
+    if "input" not in told or "output" not in told:
+        return None
+    return Prices(told["input"], told["output"], told.get("cache_read"), told.get("cache_write"))

@@ -1,0 +1,139 @@
+"""The servers that speak one of OpenAI's APIs, as the rest of the program knows them."""
+
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from tui_agent.models.base import FREE, LocalModels, Model, ModelProfile, Prices, Tier
+from tui_agent.models.openai.service import OPENAI, OTHERS, Service, addressed, of_endpoint
+from tui_agent.models.provider import NO_MODELS, Provider
+from tui_agent.settings.schema import Endpoint, EndpointModel, Models, TierModels
+
+CACHE_MINIMUM = 1024
+"""Tokens of the smallest prefix that is cached (OpenAI, prompt caching)."""
+PROBE_TIMEOUT_S = 0.25
+LIST_TIMEOUT_S = 1.5
+
+_UNKNOWN = EndpointModel()
+
+
+def provider_for(
+    service: Service, models: Mapping[str, EndpointModel] | None = None, tiers: TierModels = NO_MODELS
+) -> Provider:
+    """The record of a server. `models`: what the settings say of its models, by id."""
+    said = models or {}
+
+    def create(profile: ModelProfile, _local: LocalModels) -> Model:
+        from tui_agent.models.openai.adapter import OpenAiModel
+
+        return OpenAiModel(profile, record, service)
+
+    def profile(model: str) -> ModelProfile:
+        return _profile(addressed(service), model, said.get(model, _UNKNOWN))
+
+    def elsewhere() -> bool:
+        """Another server in its place may want no key, and then says so."""
+        return bool(service.address and os.environ.get(service.address) and addressed(service).api != service.api)
+
+    record = Provider(
+        id=service.id,
+        title=service.title,
+        label=service.label,
+        create=create,
+        profile=profile,
+        keys=(service.key,) if service.key else (),
+        keys_at=service.keys_at,
+        needs_key=not service.local,
+        signed_in=elsewhere,
+        address=service.address,
+        setting=service.setting,
+        models=tiers,
+        suggested=tuple(f"{service.id}:{model}" for model in (tiers.frontier, tiers.mid, tiers.small) if model),
+        tiers=_TIERS if service is OPENAI else {},
+        free_names=True,
+        catalogue=service.catalogue,
+        listed=_LISTED.get(service.id),
+        running=lambda _local: [*said, *(each for each in _running(service) if each not in said)],
+    )
+    return record
+
+
+def endpoints(named: Mapping[str, Endpoint]) -> tuple[Provider, ...]:
+    """The records of the endpoints that the settings name."""
+    return tuple(
+        provider_for(of_endpoint(name, endpoint), endpoint.models, _tiers_of(endpoint.models))
+        for name, endpoint in named.items()
+    )
+
+
+_TIERS: Mapping[Tier, Sequence[str]] = {
+    "frontier": ("-sol", "-astra", "gpt-5*-pro"),
+    "mid": ("-terra",),
+    "small": ("-luna", "-mini", "-nano"),
+}
+_LISTED = {
+    "openai": re.compile(r"(gpt-(5|[6-9])(?!.*(image|cyber|search|audio|rosalind|chat))|o[34])"),
+    "groq": re.compile(r"(openai/gpt-oss|qwen/|moonshotai/|meta-llama/llama-4|llama-3\.[13]-)(?!.*guard)"),
+    "deepseek": re.compile(r"deepseek-(?!reasoner$)"),
+}
+
+
+def _profile(service: Service, model: str, said: EndpointModel) -> ModelProfile:
+    prices = FREE if service.local else None
+    if said.input is not None and said.output is not None:
+        prices = Prices(said.input, said.output, said.cache_read)
+    return ModelProfile(
+        provider=service.id,
+        id=model,
+        window=said.window,
+        max_output=said.max_output,
+        tier=said.tier,
+        prices=prices,
+        images=said.images if said.images is not None else not service.local or service.api == "responses",
+        cache="none" if service.local else "implicit",
+        cache_minimum=CACHE_MINIMUM,
+        fixed_window=service.local,
+        catalogue=service.catalogue,
+        source="settings" if said is not _UNKNOWN else "default",
+    )
+
+
+def _tiers_of(models: Mapping[str, EndpointModel]) -> TierModels:
+    """The first model of each tier."""
+
+    def first(tier: str) -> str:
+        return next((name for name, model in models.items() if model.tier == tier), "")
+
+    return TierModels(frontier=first("frontier"), mid=first("mid"), small=first("small"))
+
+
+def _running(service: Service) -> Sequence[str]:
+    """The models a local server lists; none where it does not answer at once. May block for two seconds."""
+    if not service.local:
+        return ()
+    service = addressed(service)
+    try:
+        parts = urlsplit(service.url)
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+        socket.create_connection((parts.hostname or "", port), PROBE_TIMEOUT_S).close()
+    except (OSError, ValueError, KeyError):
+        return ()
+    import httpx2
+    import msgspec
+
+    from tui_agent.models.openai.facts import listed
+
+    key = os.environ.get(service.key, "") if service.key else ""
+    try:
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        answer = httpx2.get(
+            f"{service.url.rstrip('/')}/models", headers=headers, timeout=LIST_TIMEOUT_S, trust_env=False
+        )
+        return listed(answer.raise_for_status().content)
+    except (httpx2.HTTPError, httpx2.InvalidURL, msgspec.DecodeError):
+        return ()
+
+
+PROVIDERS = (provider_for(OPENAI, tiers=Models().openai), *map(provider_for, OTHERS))

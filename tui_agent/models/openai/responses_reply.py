@@ -1,0 +1,243 @@
+"""An answer of OpenAI's Responses API, read from the events of its stream."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.wire import fresh_id, read_arguments, write_opaque
+from tui_agent.models.base import (
+    Completed,
+    Metered,
+    ModelError,
+    ReasoningDelta,
+    StopReason,
+    StreamEvent,
+    TextDelta,
+    ToolCallDelta,
+)
+from tui_agent.models.errors import Refusal
+from tui_agent.models.openai.responses_request import SEPARATOR
+
+
+class _InputDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _InputDetails | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _Error(msgspec.Struct):
+    code: str | None = None
+    type: str | None = None
+    message: str | None = None
+
+
+class _Why(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct):
+    id: str | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+    error: _Error | None = None
+    incomplete_details: _Why | None = None
+
+
+class _Part(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Item(msgspec.Struct):
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    phase: str | None = None
+    encrypted_content: str | None = None
+    summary: list[_Part] | None = None
+    content: list[_Part] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    output_index: int = 0
+    summary_index: int = 0
+    delta: str | None = None
+    item: _Item | None = None
+    response: _Response | None = None
+    error: _Error | None = None
+    code: str | None = None
+    message: str | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+_REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
+_TEXT = frozenset({"response.output_text.delta", "response.refusal.delta"})
+_ENDINGS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+@dataclass(slots=True)
+class _Open:
+    """An item as it comes in; `part` is the part of its summary that is being written."""
+
+    item: _Item
+    pieces: list[str] = field(default_factory=list)
+    part: int = 0
+    size: int = 0
+    refused: bool = False
+
+
+class ResponsesReply:
+    """Takes the stream's events in order. `complete` once the response was said to have ended.
+
+    `failed` makes the error of what the server said went wrong. `taken` are the ids earlier calls of the conversation
+    have; a new call with one of them gets another.
+    """
+
+    def __init__(
+        self, model: str, failed: Callable[[Refusal], ModelError], taken: frozenset[str] = frozenset()
+    ) -> None:
+        self.complete = False
+        self.started = False
+        self._model = model
+        self._failed = failed
+        self._taken = set(taken)
+        self._items: dict[int, _Open] = {}
+        self._usage = Usage()
+        self._why = ""
+        self._id = ""
+
+    def read(self, data: object) -> list[StreamEvent]:
+        """Take one event's data in; returns what it tells.
+
+        Raises `msgspec.DecodeError` where it is not understood, and the `ModelError` the server tells of.
+        """
+        if not isinstance(data, bytes):
+            raise TypeError(f"{type(data).__name__} is no data of an event")
+        if data.strip() == b"[DONE]":
+            return []
+        event = _events.decode(data)
+        if event.response is not None:
+            self.started = True
+            return self._response(event.type, event.response)
+        if event.type == "error":
+            told = event.error or _Error(event.code, "", event.message)
+            raise self._failed(Refusal(0, told.code or told.type or "", told.message or ""))
+        told_event = self._item(event)
+        return [told_event] if told_event is not None else []
+
+    def completed(self) -> Completed:
+        """The whole answer."""
+        blocks = tuple(
+            block for index in sorted(self._items) if (block := self._closed(self._items[index])) is not None
+        )
+        reason: StopReason = "tool_calls" if any(isinstance(block, ToolCall) for block in blocks) else "end_turn"
+        if self._why == "max_output_tokens":
+            reason = "max_tokens"
+        elif self._why == "content_filter" or any(opened.refused for opened in self._items.values()):
+            reason = "refusal"
+        return Completed(blocks, self._usage, reason, valid_text(self._model), answer_id=valid_text(self._id))
+
+    def _response(self, kind: str, told: _Response) -> list[StreamEvent]:
+        self._model, self._id = told.model or self._model, told.id or self._id
+        if kind == "response.failed":
+            error = told.error or _Error()
+            raise self._failed(Refusal(0, error.code or "server_error", error.message or ""))
+        if told.usage is not None:
+            self._usage = _counted(told.usage)
+        if kind in _ENDINGS:
+            self.complete = True
+            self._why = (told.incomplete_details.reason or "") if told.incomplete_details is not None else ""
+        return [Metered(self._usage)] if told.usage is not None else []
+
+    def _item(self, event: _Event) -> StreamEvent | None:
+        index = event.output_index
+        if event.type == "response.output_item.added" and event.item is not None:
+            self._items[index] = _Open(event.item)
+            return ToolCallDelta(index, event.item.name or "", 0) if event.item.type == "function_call" else None
+        if event.type == "response.output_item.done" and event.item is not None:
+            # The whole item, which is what counts; what of it was not streamed is not shown on the way.
+            opened = self._items.setdefault(index, _Open(event.item))
+            opened.item = event.item
+            return None
+        opened_or_none = self._items.get(index)
+        if opened_or_none is None or not event.delta:
+            return None
+        return self._delta(event, opened_or_none, valid_text(event.delta))
+
+    def _delta(self, event: _Event, opened: _Open, text: str) -> StreamEvent | None:
+        if event.type in _REASONING:
+            before = SEPARATOR if event.summary_index != opened.part else ""
+            opened.part = event.summary_index
+            opened.pieces.append(before + text)
+            return ReasoningDelta(before + text)
+        if event.type in _TEXT:
+            opened.refused = opened.refused or event.type == "response.refusal.delta"
+            opened.pieces.append(text)
+            return TextDelta(text)
+        if event.type == "response.function_call_arguments.delta":
+            opened.pieces.append(text)
+            opened.size += len(text)
+            return ToolCallDelta(event.output_index, opened.item.name or "", opened.size)
+        return None
+
+    def _closed(self, opened: _Open) -> Block | None:
+        item, streamed = opened.item, "".join(opened.pieces)
+        match item.type:
+            case "message":
+                whole = "".join(part.text or part.refusal or "" for part in item.content or ())
+                opaque = write_opaque(phase=valid_text(item.phase)) if item.phase else ""
+                text = valid_text(whole) or streamed
+                return Text(text, opaque) if text else None
+            case "reasoning":
+                return _reasoning(item, streamed)
+            case "function_call":
+                arguments, malformed = read_arguments(item.arguments or streamed)
+                call_id = valid_text(item.call_id or "")
+                if not call_id or call_id in self._taken:
+                    call_id = fresh_id()
+                self._taken.add(call_id)
+                return ToolCall(call_id, valid_text(item.name or ""), arguments, malformed=malformed)
+            case _:
+                return None
+
+
+def _reasoning(item: _Item, streamed: str) -> Reasoning | None:
+    """Reasoning with all that is needed to send it back as it came."""
+    parts = [part.text or "" for part in item.summary or ()]
+    shown = [part.text or "" for part in item.content or ()]
+    text = SEPARATOR.join(parts) or "".join(shown) or streamed
+    if not item.encrypted_content:
+        return Reasoning(valid_text(text)) if text else None
+    fields = {"id": valid_text(item.id or ""), "encrypted": valid_text(item.encrypted_content)}
+    if parts:
+        fields["parts"] = ",".join(str(len(part)) for part in parts)
+    return Reasoning(valid_text(text), write_opaque(**fields))
+
+
+def _counted(told: _Usage) -> Usage:
+    """The prompt's count includes what was read from and written to the cache, the answer's what was thought."""
+    read, written = told.input_tokens_details or _InputDetails(), told.output_tokens_details or _OutputDetails()
+    return Usage(
+        input_tokens=max(0, told.input_tokens or 0),
+        cache_read_tokens=max(0, read.cached_tokens or 0),
+        cache_write_tokens=max(0, read.cache_write_tokens or 0),
+        output_tokens=max(0, told.output_tokens or 0),
+        reasoning_tokens=max(0, written.reasoning_tokens or 0),
+    )

@@ -1,0 +1,82 @@
+"""A request that is too long, by what each server says of it: the sentences and codes of those that are known.
+
+A sentence that is not known here ends as a plain refusal with the server's text, never as a silent retry.
+"""
+
+import re
+from typing import NamedTuple
+
+
+class Overflow(NamedTuple):
+    """The tokens of a request and how many there may be; 0: not told."""
+
+    tokens: int = 0
+    limit: int = 0
+
+
+_N = r"(?P<{}>\d[\d,]{{0,14}})"
+_TOKENS, _LIMIT = _N.format("tokens"), _N.format("limit")
+
+_SIZED = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        # Anthropic, also on Bedrock and Vertex
+        rf"prompt is too long: {_TOKENS} tokens > {_LIMIT} maximum",
+        rf"exceed context limit: {_TOKENS} \+ \d+ > {_LIMIT}",
+        # Gemini
+        rf"input token count \({_TOKENS}\) exceeds the maximum number of tokens allowed \({_LIMIT}\)",
+        # OpenAI's Chat Completions, and after it DeepSeek, OpenRouter, llama-cpp-python, vLLM before 0.15
+        rf"maximum context length is {_LIMIT} tokens.{{0,40}}?(?:requested|resulted in)(?: about)? {_TOKENS} tokens",
+        rf"maximum context length is {_LIMIT} tokens.{{0,60}}?{_TOKENS} input tokens",
+        # vLLM
+        rf"passed {_TOKENS} input tokens.{{0,80}}?context length is only {_LIMIT} tokens",
+        # llama.cpp's server and Ollama behind it; llama-cpp-python
+        rf"request \({_TOKENS} tokens\) exceeds the available context size \({_LIMIT} tokens\)",
+        rf"requested tokens \({_TOKENS}\) exceed context window of {_LIMIT}",
+        # LM Studio
+        rf"keep the first {_TOKENS} tokens.{{0,80}}?context length of only {_LIMIT} tokens",
+        rf"n_keep \({_TOKENS}\) >= n_ctx \({_LIMIT}\)",
+        # Groq: more at once than the account may send in a minute, which no waiting mends
+        rf"request too large for model.{{0,200}}?limit {_LIMIT}, requested {_TOKENS}",
+        # Cerebras
+        rf"current length is {_TOKENS} while limit is {_LIMIT}",
+        # text-generation-inference, Together
+        rf"`inputs` (?:tokens \+ `max_new_tokens` )?must (?:be <=|have less than) {_LIMIT}\D{{0,12}} given: {_TOKENS}",
+        # SGLang
+        rf"input \({_TOKENS} tokens\) is longer than the model's context length \({_LIMIT} tokens\)",
+        rf"maximum context length of {_LIMIT} tokens. You requested a total of {_TOKENS} tokens",
+        # xAI, Mistral, Moonshot, GitHub
+        rf"maximum prompt length is {_LIMIT} but the request contains {_TOKENS} tokens",
+        rf"prompt contains {_TOKENS} tokens.{{0,80}}?{_LIMIT} maximum context length",
+        rf"exceeded model token limit: {_LIMIT} \(requested: {_TOKENS}\)",
+        rf"prompt token count of {_TOKENS} exceeds the limit of {_LIMIT}",
+    )
+)
+_BARE = re.compile(
+    r"context_length_exceeded|exceed_context_size|model_context_window_exceeded|exceeds the available context size"
+    r"|input exceeds the context window|maximum context length|exceeds? the (?:model's )?(?:maximum )?context"
+    r"|greater than the context length|reached context length of|reduce the length of the (?:messages|input prompt)"
+    r"|input length exceeds the context length|prompt is longer than the context length|prompt is too long"
+    r"|input is too long for requested model|longer than the model's context length|context window exceeds limit",
+    re.IGNORECASE,
+)
+_TOO_MANY_BYTES = re.compile(
+    r"payload size exceeds the limit|request body too large|length limit exceeded", re.IGNORECASE
+)
+
+
+def overflow_in(text: str, code: str = "") -> Overflow | None:
+    """What a refusal tells of a request that is too long; None where it is refused for something else."""
+    for pattern in _SIZED:
+        if found := pattern.search(text):
+            return Overflow(_number(found["tokens"]), _number(found["limit"]))
+    return Overflow() if _BARE.search(text) or _BARE.search(code) else None
+
+
+def is_too_many_bytes(text: str) -> bool:
+    """Whether a refusal is for a request's bytes, whatever its tokens are."""
+    return _TOO_MANY_BYTES.search(text) is not None
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
