@@ -219,13 +219,14 @@ def _load(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
     """The arguments for a front end and the effective settings. Raises UsageError with every problem found."""
     from tui_agent.arguments import Arguments
     from tui_agent.settings import SettingsError, load_settings
-    from tui_agent.settings.trust import TrustError, asks_for_trust, is_trusted, project_root, trust
+    from tui_agent.settings.brought import brought
+    from tui_agent.settings.trust import TrustError, is_refused, is_trusted, project_root, trust
 
     options = parsed.options
     overrides = _overrides(parsed, folder)
     project = project_root(folder)
     try:
-        trusted = is_trusted(project, home)
+        trusted, refused = is_trusted(project, home), is_refused(project, home)
         settings = load_settings(
             home, project, trusted=trusted or _flag(options, "trust"), environ=environ, overrides=overrides
         )
@@ -247,7 +248,7 @@ def _load(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
         home=home,
         project=project,
         trusted=trusted,
-        ask_trust=not trusted and asks_for_trust(folder, settings.context.instruction_files),
+        ask_trust=not trusted and not refused and bool(brought(folder, settings.context.instruction_files)),
         continue_last=_flag(options, "continue_last"),
         resume=getattr(options, "resume", None),
         fork=_flag(options, "fork"),

@@ -46,13 +46,14 @@ from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
+from tui_agent.settings.brought import CONFIG, brought
 from tui_agent.settings.kept_keys import bring_keys
 from tui_agent.settings.trust import PROJECT_FOLDER
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.kept_files import KeptFiles
 from tui_agent.storage.log import LogStore
-from tui_agent.storage.sessions import create_session, noted_folder, session_to_continue, session_to_resume
+from tui_agent.storage.sessions import TITLE, create_session, noted_folder, session_to_continue, session_to_resume
 from tui_agent.storage.trace import Trace
 from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_subtasks
 from tui_agent.tools.agentic import agentic_tools
@@ -117,6 +118,10 @@ class Session:
     home: Path
     background: BackgroundCommands
     sandbox: Sandbox
+
+    async def rename(self, title: str) -> None:
+        """Give the session another title in the list. Raises `StorageError`."""
+        await self.store.set_meta({TITLE: title})
 
     async def close(self) -> None:
         """End what runs, write what is pending, close the files. Raises `StorageError`; all is closed all the same."""
@@ -254,6 +259,7 @@ async def _open(
     notices += [Notice(level="warning", title="Subtasks", text=text) for text in unread]
     notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
+    notices += ignored_of(settings, arguments)
     notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
     notices += [small_parent] if small_parent else []
     return Session(
@@ -271,6 +277,16 @@ async def _open(
         background,
         sandbox,
     )
+
+
+def ignored_of(settings: Settings, arguments: Arguments) -> list[Notice]:
+    """What the project brings and does not count, for it is not trusted; of its settings the settings tell."""
+    found = () if arguments.trusted else brought(arguments.folder, settings.context.instruction_files)
+    names = [each.name for each in found if Path(each.name).name != CONFIG]
+    if not names:
+        return []
+    hint = "--trust lets them count" if arguments.one_shot else "/trust lets them count"
+    return [Notice(level="info", title="Not trusted, so ignored", text=", ".join(names), hint=hint)]
 
 
 async def files_of(

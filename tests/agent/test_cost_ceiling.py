@@ -160,7 +160,7 @@ async def test_the_sequence_error_flag_same_error_reset(server: AnthropicServer,
         seen = await say(session, "read calc.py")
         failed = failure(seen)
         assert (failed.kind, failed.retryable) == ("cost_ceiling", False)
-        assert "/resume-after-cost-ceiling" in failed.hint
+        assert "/continue-spending" in failed.hint
         asked = len(server.model_requests)
         assert session.agent.engine.view.unanswered() == ()
         again = await say(session, "go on")
@@ -276,7 +276,7 @@ async def test_a_summary_that_would_break_it_is_not_asked_for(server: AnthropicS
         before = session.agent.engine.view.messages()
         result = await session.agent.compact()
         assert "input alone" in result.error
-        assert "/resume-after-cost-ceiling" in result.error
+        assert "/continue-spending" in result.error
         assert session.agent.engine.view.messages() == before
         # The flag stays up for whatever asks a model next.
         assert "input alone" in (await session.agent.checkpoint()).error

@@ -84,9 +84,9 @@ def test_a_ceiling_that_was_reached_holds_in_the_next_process_until_it_is_reset(
         asked = len(server.model_requests)
         again = program.ask("-c", "-p", "go on", *named)
         assert (again["exit"], again["error"]) == (1, first["error"])
-        assert "/resume-after-cost-ceiling" in again["stderr"]
+        assert "/continue-spending" in again["stderr"]
         assert len(server.model_requests) == asked
-        reset = program.run("-c", "-p", "/resume-after-cost-ceiling", *(named if repeated else ()))
+        reset = program.run("-c", "-p", "/continue-spending", *(named if repeated else ()))
         assert reset.returncode == 0
         assert "may cost" in reset.stdout
         assert len(server.model_requests) == asked
@@ -94,9 +94,9 @@ def test_a_ceiling_that_was_reached_holds_in_the_next_process_until_it_is_reset(
         assert len(server.model_requests) == asked + 1
         told = str(server.model_requests[-1].json)
         assert "go on now" in told
-        twice = program.run("-c", "-p", "/resume-after-cost-ceiling", *named)
+        twice = program.run("-c", "-p", "/continue-spending", *named)
         assert "may cost" in twice.stdout
-        assert "nothing was reset" in program.run("-c", "-p", "/resume-after-cost-ceiling", *named).stdout
+        assert "nothing was reset" in program.run("-c", "-p", "/continue-spending", *named).stdout
 
 
 @pytest.mark.parametrize("bound", ["turn", "session"])

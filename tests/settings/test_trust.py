@@ -1,5 +1,6 @@
 """Remembering which projects the user trusts, and what the settings file of the others may do."""
 
+import json
 import os
 import stat
 import subprocess
@@ -13,7 +14,17 @@ from hypothesis import strategies as st
 
 from tests.settings.given import Tree, accepted, nested, user_file, write
 from tui_agent.settings import Override, Settings, load_settings, settings_by_key, values_by_key
-from tui_agent.settings.trust import TIGHTENING, TrustError, asks_for_trust, forget, is_trusted, project_root, trust
+from tui_agent.settings.brought import brought
+from tui_agent.settings.trust import (
+    TIGHTENING,
+    TrustError,
+    forget,
+    is_refused,
+    is_trusted,
+    project_root,
+    refuse,
+    trust,
+)
 
 
 @pytest.fixture
@@ -112,12 +123,12 @@ def test_a_list_that_cannot_be_written_says_so(tmp_path: Path, repository: Path)
 
 
 def test_what_is_asked_about(repository: Path) -> None:
-    assert not asks_for_trust(repository / "inner")
+    assert not brought(repository / "inner")
     (repository / "inner" / "deep" / "AGENTS.md").write_text("Be kind.\n")
-    assert not asks_for_trust(repository / "inner")
-    assert asks_for_trust(repository / "inner" / "deep")
+    assert not brought(repository / "inner")
+    assert brought(repository / "inner" / "deep")
     (repository / ".agents").symlink_to("nowhere")
-    assert asks_for_trust(repository / "inner")
+    assert brought(repository / "inner")
 
 
 def test_the_root_of_a_plain_folder_is_itself(tmp_path: Path) -> None:
@@ -196,3 +207,38 @@ def test_eight_projects_trusted_at_once_are_all_remembered(home: Path, tmp_path:
     started = [subprocess.Popen([sys.executable, "-c", program, str(folder), str(home)]) for folder in folders]
     assert [process.wait(60) for process in started] == [0] * 8
     assert all(is_trusted(folder, home) for folder in folders)
+
+
+def test_not_trusting_is_remembered_and_can_be_changed(home: Path, repository: Path) -> None:
+    assert not is_refused(repository, home)
+    assert refuse(repository / "inner", home) == repository
+    assert is_refused(repository / "inner" / "deep", home)
+    assert not is_trusted(repository, home)
+    trust(repository, home)
+    assert (is_trusted(repository, home), is_refused(repository, home)) == (True, False)
+    refuse(repository, home)
+    assert (is_trusted(repository, home), is_refused(repository, home)) == (False, True)
+    forget(repository, home)
+    assert not is_refused(repository, home)
+
+
+def test_a_list_of_an_earlier_version_holds(home: Path, repository: Path) -> None:
+    home.mkdir()
+    (home / "trusted.json").write_text(json.dumps({"folders": {str(repository): "2026-01-01T00:00:00+00:00"}}))
+    assert is_trusted(repository, home)
+    assert not is_refused(repository, home)
+
+
+def test_what_a_project_brings_is_named_with_what_it_would_do(repository: Path) -> None:
+    (repository / "AGENTS.md").write_text("be brief")
+    skills = repository / ".agents" / "skills" / "release"
+    skills.mkdir(parents=True)
+    config = {"permissions": {"allow": ["run_command"]}, "model": {"id": "x"}, "ui": {"theme": "paper"}}
+    (repository / ".agents" / "config.json").write_text(json.dumps(config))
+    (repository / "inner" / "AGENTS.md").write_text("be long")
+    found = {each.name: each.does for each in brought(repository / "inner")}
+    assert list(found) == ["AGENTS.md", ".agents/config.json", ".agents/skills", "inner/AGENTS.md"]
+    assert "what may happen without asking, which model answers" in found[".agents/config.json"]
+    assert found[".agents/skills"].endswith("release")
+    (repository / ".agents" / "config.json").write_text("[" * 100_000)
+    assert "cannot be read" in dict(brought(repository))[".agents/config.json"]

@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from tests.bench.long_session import write_session
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Permissions, Settings
+from tui_agent.settings.trust import is_refused, is_trusted
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import session_to_resume
 from tui_agent.tui.app.app import TuiAgent
@@ -385,7 +386,8 @@ async def test_trust_is_asked_before_the_session_opens(
         assert app.session_folder is None
         await pilot.press(*keys)
         await opened(app, pilot)
-        assert (arguments.home / "trusted.json").exists() is trusted
+        assert is_trusted(arguments.folder, arguments.home) is trusted
+        assert is_refused(arguments.folder, arguments.home) is (keys == ("enter",))
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -13,13 +13,13 @@ from tests.tui.test_hostile_text import _FORBIDDEN, HOSTILE, SIZES, app, check, 
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Message, Pinned, Summarized, Usage, tool_result, user_message
 from tui_agent.settings import Model, Settings
+from tui_agent.settings.brought import Brought
 from tui_agent.storage.sessions import SessionInfo
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.attention import Attention
 from tui_agent.tui.dialogs.dialogs import HelpScreen, TrustScreen
 from tui_agent.tui.dialogs.key_dialog import KeyScreen
-from tui_agent.tui.dialogs.options import session_options
-from tui_agent.tui.dialogs.pickers import PickerScreen
+from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
 from tui_agent.tui.dialogs.text_screen import TextScreen
 from tui_agent.tui.prompt.completion import Choice, Completion
 
@@ -29,9 +29,9 @@ __all__ = ["app"]
 def dialogs(text: str, app: TuiAgent) -> list[Screen[str | None]]:
     info = SessionInfo(text, Path("/x"), title=text, cwd=text, model=text, messages=3, updated=1.0, size=5)
     return [
-        PickerScreen(text, session_options([info, replace_id(info)]), search=True),
+        SessionsScreen([info, replace_id(info)], {info.id: text}, info.folder),
         KeyScreen("ANTHROPIC_API_KEY", text),
-        TrustScreen(Path("/") / text.replace("\x00", "")),
+        TrustScreen(Path("/") / text.replace("\x00", ""), [Brought(text, text)]),
     ]
 
 

@@ -569,7 +569,7 @@ COMMANDS: Final = (
     Command("permissions", "what may happen unasked; take a rule back", _permissions, "[number]"),
     Command("skills", "the skills the model can read", _skills),
     Command("memory", "the notes kept about this project", _memory),
-    Command("resume-after-cost-ceiling", "go on after the ceiling", _resume),
+    Command("continue-spending", "go on after the ceiling", _resume),
 )
 
 IN_TEXT: Final = (

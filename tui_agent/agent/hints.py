@@ -9,7 +9,7 @@ HINTS: Final = {
     "overloaded": "Wait a little and send the message again; everything so far is kept.",
     "unavailable": "Wait a little and send the message again; everything so far is kept.",
     "connection": "Check the connection and send the message again; everything so far is kept.",
-    "cost_ceiling": "Look at what it was spent on. /resume-after-cost-ceiling lets it go on; --max-turn-cost-usd and "
+    "cost_ceiling": "Look at what it was spent on. /continue-spending lets it go on; --max-turn-cost-usd and "
     "--max-session-cost-usd set the ceilings. Everything so far is kept.",
     "watchdog": "Say what to do instead; everything so far is kept.",
     "model_error": "Everything so far is kept; send the message again, or go on with another model (/model).",

@@ -324,7 +324,7 @@ class StepRunner:
             with self._ceiling.calling(model.profile, asked.tokens, cached):
                 return await self._answer(model, asked, account)
         except CostCeilingReached as reached:
-            return Refusal(f"{reached.message} /resume-after-cost-ceiling lets the session go on.", final=True)
+            return Refusal(f"{reached.message} /continue-spending lets the session go on.", final=True)
         except ModelError as error:
             return Refusal(error.message)
 

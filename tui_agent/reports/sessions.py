@@ -15,9 +15,12 @@ class ReportError(Exception):
 
 
 def sessions_report(home: Path, *, as_json: bool) -> str:
-    """The sessions kept in `home`, newest first: a table, or a JSON object a line. Raises ReportError."""
+    """The sessions kept in `home` in which something was said, newest first: a table, or a JSON object a line.
+
+    Raises ReportError.
+    """
     try:
-        sessions = asyncio.run(list_sessions(home))
+        sessions = [each for each in asyncio.run(list_sessions(home)) if each.messages or each.problem]
     except StorageError as error:
         raise explained(error) from error
     if as_json:

@@ -7,15 +7,13 @@ Until then a project's file may only tighten.
 """
 
 import json
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeGuard
 
 from tui_agent.settings.keys import Value
-from tui_agent.settings.schema import Context
 
 TRUSTED_FILE = "trusted.json"
 PROJECT_FOLDER = ".agents"
@@ -32,41 +30,57 @@ def project_root(folder: Path) -> Path:
     return next((place for place in (resolved, *resolved.parents) if (place / ".git").exists()), resolved)
 
 
-def asks_for_trust(folder: Path, instruction_files: Iterable[str] = Context().instruction_files) -> bool:
-    """Whether the project brings what needs trust: `.agents`, or instructions, from its root down to `folder`."""
-    root = project_root(folder)
-    resolved = folder.resolve()
-    on_the_way = [place for place in (resolved, *resolved.parents) if place.is_relative_to(root)]
-    names = (PROJECT_FOLDER, *instruction_files)
-    return any(os.path.lexists(place / name) for place in on_the_way for name in names)
-
-
 def is_trusted(folder: Path, home: Path) -> bool:
-    """Whether the project of `folder` is on the list kept in `home`. Raises TrustError."""
-    return str(project_root(folder)) in _read(home / TRUSTED_FILE)
+    """Whether the user trusts the project of `folder`, as kept in `home`. Raises TrustError."""
+    return str(project_root(folder)) in _read(home / TRUSTED_FILE).folders
+
+
+def is_refused(folder: Path, home: Path) -> bool:
+    """Whether the user was asked about the project of `folder` and does not trust it. Raises TrustError."""
+    return str(project_root(folder)) in _read(home / TRUSTED_FILE).refused
 
 
 def trust(folder: Path, home: Path) -> Path:
     """Remember the project of `folder` as trusted and return its root. Raises TrustError."""
+    return _remember(folder, home, trusted=True)
+
+
+def refuse(folder: Path, home: Path) -> Path:
+    """Remember that the project of `folder` is not trusted, and return its root. Raises TrustError."""
+    return _remember(folder, home, trusted=False)
+
+
+def forget(folder: Path, home: Path) -> None:
+    """Forget what was answered about the project of `folder`. Raises TrustError."""
+    root = str(project_root(folder))
+    with _locked(home):
+        answers = _read(home / TRUSTED_FILE)
+        if root in answers.folders or root in answers.refused:
+            _write(home / TRUSTED_FILE, answers.without(root))
+
+
+class _Answers(NamedTuple):
+    """Project roots with the time of the answer: the trusted ones, and the others."""
+
+    folders: dict[str, str]
+    refused: dict[str, str]
+
+    def without(self, root: str) -> "_Answers":
+        return _Answers(*({other: time for other, time in each.items() if other != root} for each in self))
+
+
+def _remember(folder: Path, home: Path, *, trusted: bool) -> Path:
     from datetime import UTC, datetime
 
     root = project_root(folder)
     path = home / TRUSTED_FILE
     with _locked(home):
-        folders = _read(path)
-        if str(root) not in folders:
-            folders[str(root)] = datetime.now(UTC).isoformat(timespec="seconds")
-            _write(path, folders)
+        answers = _read(path)
+        if str(root) not in answers[not trusted]:
+            answers = answers.without(str(root))
+            answers[not trusted][str(root)] = datetime.now(UTC).isoformat(timespec="seconds")
+            _write(path, answers)
     return root
-
-
-def forget(folder: Path, home: Path) -> None:
-    """Take the project of `folder` off the list. Raises TrustError."""
-    path = home / TRUSTED_FILE
-    with _locked(home):
-        folders = _read(path)
-        if folders.pop(str(project_root(folder)), None) is not None:
-            _write(path, folders)
 
 
 @contextmanager
@@ -83,27 +97,31 @@ def _locked(home: Path) -> Iterator[None]:
         yield
 
 
-def _read(path: Path) -> dict[str, str]:
-    """Trusted roots and when each was trusted."""
+def _read(path: Path) -> _Answers:
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return {}
+        return _Answers({}, {})
     except OSError as error:
         raise TrustError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise TrustError(f"{path}: damaged; move it away to start an empty list of trusted folders") from None
-    folders = document.get("folders") if isinstance(document, dict) else None
-    if not isinstance(folders, dict) or not all(isinstance(time, str) for time in folders.values()):
-        raise TrustError(f"{path}: damaged; move it away to start an empty list of trusted folders")
-    return folders
+    if isinstance(document, dict):
+        folders, refused = document.get("folders"), document.get("refused", {})
+        if _are_times(folders) and _are_times(refused):
+            return _Answers(folders, refused)
+    raise TrustError(f"{path}: damaged; move it away to start an empty list of trusted folders")
 
 
-def _write(path: Path, folders: dict[str, str]) -> None:
+def _are_times(value: object) -> TypeGuard[dict[str, str]]:
+    return isinstance(value, dict) and all(isinstance(time, str) for time in value.values())
+
+
+def _write(path: Path, answers: _Answers) -> None:
     from tui_agent.durable import make_private_folder, write_file
 
     # The names go through ASCII escapes, so that a folder whose name is not valid UTF-8 comes back as it was.
-    text = json.dumps({"folders": folders}, indent=2) + "\n"
+    text = json.dumps(answers._asdict(), indent=2) + "\n"
     try:
         make_private_folder(path.parent)
         write_file(path, text.encode())

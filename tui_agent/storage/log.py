@@ -316,6 +316,16 @@ def read_summary(path: Path) -> LogSummary:
         return summary._replace(cost_usd=_cost(_valid(rows)))
 
 
+def read_last(path: Path, count: int) -> list[AnyEntry]:
+    """The last `count` entries of the log at `path`, oldest first; those that cannot be read left out.
+
+    Costs the same at any length. Raises `StorageError`.
+    """
+    with reading(path, SCHEMA) as connection:
+        rows = connection.execute("SELECT seq, crc, body FROM entries ORDER BY seq DESC LIMIT ?", (count,)).fetchall()
+        return list(_valid(reversed(rows)))
+
+
 def read_damaged_summary(path: Path) -> LogSummary:
     """What can still be read of a damaged log; what cannot is empty or 0."""
     summary = LogSummary({}, 0, 0.0, 0.0, "")

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -12,13 +13,29 @@ from typing import Final
 
 import msgspec
 
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Message
 from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, sync_folder
 from tui_agent.storage.artifacts import safe_name
 from tui_agent.storage.errors import Damaged, StorageError, explained
-from tui_agent.storage.log import LOCK_NAME, LOG_NAME, log_file, read_damaged_summary, read_summary
+from tui_agent.storage.log import (
+    LOCK_NAME,
+    LOG_NAME,
+    LogStore,
+    SessionLock,
+    log_file,
+    read_damaged_summary,
+    read_last,
+    read_summary,
+)
 from tui_agent.storage.trace import TRACE_NAME, read_starting_folder
 
 SESSIONS_FOLDER: Final = "sessions"
+TITLE: Final = "title"
+WORDS_SHOWN: Final = 120
+"""Characters of what was said last."""
+LOOKED_AT: Final = 8
+"""Entries at the end of a log among which the last words are looked for."""
 
 _NO_LOG: Final = f"its log ({LOG_NAME}) is missing."
 _LIST: Final = "List all with: tui-agent sessions"
@@ -116,6 +133,25 @@ async def list_sessions(home: Path) -> list[SessionInfo]:
     return await asyncio.to_thread(_list, home)
 
 
+async def last_words(folder: Path) -> str:
+    """What was said last in a session, by either side, on one line; empty where that cannot be told; untrusted text."""
+    return await asyncio.to_thread(_last_words, folder)
+
+
+async def rename_session(folder: Path, title: str) -> None:
+    """Give a session that nobody has open another title. Raises `StorageError`, `SessionBusy` among it."""
+    store = await LogStore.open(folder)
+    try:
+        await store.set_meta({TITLE: title})
+    finally:
+        await store.close()
+
+
+async def delete_session(home: Path, session_id: str) -> None:
+    """Take a session and its subtasks off the disk, for good. Raises `StorageError`, `SessionBusy` where it is open."""
+    await asyncio.to_thread(_delete, home, session_id)
+
+
 async def find_session(home: Path, text: str) -> Path:
     """The folder of the one session, or subtask, whose id is `text` or begins with it. Raises `NoSuchSession`."""
     wanted = text.strip().lower().replace(_SUBTASK_SIGN, _SUBTASK_MARK)
@@ -180,6 +216,32 @@ def _to_continue(home: Path, cwd: str) -> Path:
     whose = "" if last.cwd else " It may have been of this folder."
     more = f" {len(lost) - 1} more cannot be read." if len(lost) > 1 else ""
     raise Damaged(f"{none} {_lost(last.folder, last.problem)}{whose}{more}", f"{_advice(last.folder)} {_LIST}".lstrip())
+
+
+def _last_words(folder: Path) -> str:
+    try:
+        entries = read_last(log_file(folder), LOOKED_AT)
+    except StorageError:
+        return ""
+    for entry in reversed(entries):
+        if isinstance(entry, Message):
+            said = " ".join(block.text for block in entry.blocks if isinstance(block, Text))
+            if said.strip():
+                return " ".join(said[: 4 * WORDS_SHOWN].split())[:WORDS_SHOWN]
+    return ""
+
+
+def _delete(home: Path, session_id: str) -> None:
+    folder = session_folder(home, session_id)
+    # Whoever has it open keeps it; the lock goes with the folder.
+    lock = SessionLock.acquire(folder)
+    try:
+        with explained(folder):
+            for part in (*subtask_folders(home, session_id), folder):
+                shutil.rmtree(part)
+            sync_folder(folder.parent)
+    finally:
+        lock.release()
 
 
 def _lost(folder: Path, problem: str) -> str:
@@ -265,7 +327,7 @@ def _info(folder: Path, *, size: int = 0) -> SessionInfo:
     return SessionInfo(
         folder.name,
         folder,
-        title=summary.meta.get("title", ""),
+        title=summary.meta.get(TITLE, ""),
         cwd=summary.meta.get("cwd", "") or (read_starting_folder(folder) if problem else ""),
         created=created,
         updated=summary.updated or created,

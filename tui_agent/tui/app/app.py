@@ -20,7 +20,7 @@ from tui_agent.settings import Settings
 from tui_agent.text import one_line
 from tui_agent.tui.actions import BY_NAME, Place, bindings
 from tui_agent.tui.app.base_app import DONE, FAILED, BaseApp
-from tui_agent.tui.app.branches import Branches
+from tui_agent.tui.app.branches import Branches, let_go
 from tui_agent.tui.app.conductor import Conductor, SessionUnavailable
 from tui_agent.tui.app.leaving import AGAIN_S, PATIENCE_S, Twice, end_soon
 from tui_agent.tui.app.opening import (
@@ -34,6 +34,7 @@ from tui_agent.tui.app.opening import (
 )
 from tui_agent.tui.app.own_commands import shell_command
 from tui_agent.tui.app.prompt_actions import PromptActions
+from tui_agent.tui.app.sessions import Sessions
 from tui_agent.tui.app.welcome import Welcome
 from tui_agent.tui.cards.blocks import Level, ToolState
 from tui_agent.tui.context.context_control import ContextControl
@@ -77,6 +78,7 @@ class TuiAgent(BaseApp):
         self._actions = PromptActions(self, self.run_command)
         self.steering = ContextControl(self)
         self.branches = Branches(self, self._occupied)
+        self.sessions = Sessions(self)
 
     def on_mount(self) -> None:
         """Show the first picture; everything slow comes after it."""
@@ -145,20 +147,36 @@ class TuiAgent(BaseApp):
     async def _opened(self, target: Arguments) -> "tuple[Session, TurnView]":
         from tui_agent.tui.app.turns import TurnView
 
-        seen = None
-        if self.session_folder is None:
-            seen = await glimpse(target, TurnView(self._transcript, self.status, self.conductor), self.pane)
+        if self.session_folder is not None:
+            self._begin_anew()
+        seen = await glimpse(target, TurnView(self._transcript, self.status, self.conductor), self.pane)
         try:
-            session = await open_for_screen(target, self.settings, self, self.ask)
+            session, self.arguments, self.settings = await open_for_screen(target, self.settings, self, self.ask)
         except BaseException:
             if seen is not None:
                 seen.remove()
             raise
+        opened = self.arguments
+        if seen is not None and (opened.resume, opened.continue_last) != (target.resume, target.continue_last):
+            seen.remove()
+            seen = None
         try:
             return session, await self._shown(session, seen)
         except BaseException:
             await session.close()
             raise
+
+    def _begin_anew(self) -> None:
+        """Another session takes this one's place on the screen."""
+        for group in ("earlier", "branch", "todo"):
+            self.workers.cancel_group(self, group)
+        before = self._transcript
+        self.pane.show(before.successor())
+        self.steering.close()
+        self._attention.name = ""
+        self.entry.todo.show("", "")
+        self.status.show(tokens=0, cost_usd=0.0, turn_cost_usd=0.0, cache_share=None, summarising=False, hint="")
+        self.run_worker(let_go(before), name="let go", exit_on_error=True)
 
     async def _shown(self, session: "Session", seen: Glimpse | None) -> "TurnView":
         from tui_agent.tui.cards.subtask import SubtaskSteps
@@ -169,7 +187,8 @@ class TuiAgent(BaseApp):
         view, past = await show_newest(session.agent, seen, self.pane, self.status, self.conductor)
         SubtaskSteps(view.transcript, session.agent)
         session.agent.listen(view.show)
-        self.run_worker(self._show_earlier(session.agent, view, past), name="earlier", exit_on_error=True)
+        showing = self._show_earlier(session.agent, view, past)
+        self.run_worker(showing, name="earlier", group="earlier", exit_on_error=True)
         # What is told of the whole of a long conversation is worked out once, beside the keys.
         await asyncio.to_thread(session.agent.fullness)
         view.changed = lambda event: self._context_changed(session.agent, view, event)
@@ -179,6 +198,9 @@ class TuiAgent(BaseApp):
         self._show_agent(session.agent)
         self._show_todo(session.agent)
         self._show_attention()
+        if not isinstance(self.screen, ModalScreen) and self.focused is None:
+            # A dialog that was asked before the first focus took it with it.
+            self.entry.prompt.focus()
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return view
 

@@ -263,9 +263,7 @@ class Branches:
             self._app.refresh_status()
             await asyncio.sleep(0)
             SubtaskSteps(view.transcript, agent)
-            while len(before):
-                before.truncate(max(0, len(before) - LOT))
-                await asyncio.sleep(0)
+            await let_go(before)
 
     @contextmanager
     def _on_the_way(self) -> Iterator[None]:
@@ -282,6 +280,13 @@ class Branches:
                 gc.enable()
                 if self._app.status.status.hint == ON_THE_WAY:
                     self._app.status.show(hint="")
+
+
+async def let_go(transcript: Transcript) -> None:
+    """Free a conversation that is no longer shown, a lot at a time."""
+    while len(transcript):
+        transcript.truncate(max(0, len(transcript) - LOT))
+        await asyncio.sleep(0)
 
 
 def _number(word: str) -> int | None:

@@ -47,8 +47,23 @@ class BranchVerbs(Protocol):
     async def tree(self, number: str = "", /) -> None: ...
 
 
+class SessionVerbs(Protocol):
+    """How commands go to another session; each takes what was written behind the command."""
+
+    async def new(self, argument: str = "", /) -> None: ...
+
+    async def choose(self, argument: str = "", /) -> None: ...
+
+    async def trust(self, argument: str = "", /) -> None: ...
+
+
 class Host(PolicyHost, SessionHost, Protocol):
     """What a command may use of the app."""
+
+    @property
+    def sessions(self) -> SessionVerbs:
+        """Goes to another session."""
+        ...
 
     @property
     def branches(self) -> BranchVerbs:
@@ -231,7 +246,22 @@ async def _help(host: Host, argument: str) -> None:
     host.say(Level.INFO, "Keys and commands", f"{host.keymap.help_text('prompt')}\n\n{commands_text()}")
 
 
+async def _new(host: Host, argument: str) -> None:
+    await host.sessions.new(argument)
+
+
+async def _sessions(host: Host, argument: str) -> None:
+    await host.sessions.choose(argument)
+
+
+async def _trust(host: Host, argument: str) -> None:
+    await host.sessions.trust(argument)
+
+
 _HANDLERS: Final[dict[str, Handler]] = {
+    "new": _new,
+    "sessions": _sessions,
+    "trust": _trust,
     "help": _help,
     "model": choose_model,
     "key": enter_key,

@@ -1,18 +1,16 @@
 """Opening the session once the screen is there: trust, which session, and what can go wrong with it."""
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from textual.screen import Screen
-
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
 from tui_agent.tui.app.conductor import SessionUnavailable
+from tui_agent.tui.app.sessions import Asking, answered, picked_session
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.pane.transcript_view import TranscriptView
 
@@ -31,23 +29,23 @@ press may take.
 """
 
 
-class Questions(Protocol):
+class Questions(Asking, Protocol):
     """What opening a session may ask and tell."""
-
-    def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
-        """Show a notice in the pane."""
-        ...
 
     def refuse(self, reason: str) -> None:
         """Leave the program: the settings do not allow what was asked for."""
         ...
 
-    def question(self, screen: Screen[str | None]) -> Awaitable[str | None]:
-        """Show a dialog and wait for its result."""
-        ...
+
+class Opened(NamedTuple):
+    """An open session, with the arguments and the settings as the user's answers left them."""
+
+    session: "Session"
+    arguments: Arguments
+    settings: Settings
 
 
-async def open_for_screen(arguments: Arguments, settings: Settings, questions: Questions, ask: "Ask") -> "Session":
+async def open_for_screen(arguments: Arguments, settings: Settings, questions: Questions, ask: "Ask") -> Opened:
     """The session the arguments ask for.
 
     Raises SessionUnavailable after telling the user why there is none, or why the program ends.
@@ -183,56 +181,41 @@ async def _with_trust(arguments: Arguments, settings: Settings, questions: Quest
     """Ask about a project that brings something of its own; with the answer yes, what it brings counts."""
     if not arguments.ask_trust:
         return arguments, settings
-    from tui_agent.tui.dialogs.dialogs import TRUST, TrustScreen
+    from tui_agent.settings.brought import brought
+    from tui_agent.tui.dialogs.dialogs import NO_TRUST, TRUST, TrustScreen
 
-    if await questions.question(TrustScreen(arguments.project)) != TRUST:
-        return arguments, settings
-    from tui_agent.settings import SettingsError, load_settings
-    from tui_agent.settings.trust import TrustError, trust
-
+    found = await asyncio.to_thread(brought, arguments.folder, settings.context.instruction_files)
+    answer = await questions.question(TrustScreen(arguments.project, found, NO_TRUST))
+    if answer is None:
+        return replace(arguments, ask_trust=False), settings
     try:
-        settings = load_settings(
-            arguments.home, arguments.project, trusted=True, environ=os.environ, overrides=arguments.overrides
-        )
-        trust(arguments.project, arguments.home)
-    except (SettingsError, TrustError) as error:
+        return await asyncio.to_thread(answered, arguments, trusted=answer == TRUST)
+    except ValueError as error:
         questions.say(
             Level.ERROR, "The project's settings do not take effect", str(error), "mend that, then start again"
         )
-        return arguments, settings
-    return replace(arguments, trusted=True, ask_trust=False), settings
+        return replace(arguments, ask_trust=False), settings
 
 
-async def _opened(arguments: Arguments, settings: Settings, questions: Questions, ask: "Ask") -> "Session":
+async def _opened(arguments: Arguments, settings: Settings, questions: Questions, ask: "Ask") -> "Opened":
     from tui_agent.session import SessionError, SessionRefused, open_session
+    from tui_agent.storage.errors import SessionBusy
+    from tui_agent.tui.dialogs.sessions_screen import CHOOSE, NEW, busy_question
 
-    if arguments.resume == "":
-        arguments = replace(arguments, resume=await _picked_session(arguments, questions))
-    try:
-        return await open_session(settings, arguments, ask)
-    except SessionRefused as refused:
-        questions.refuse(f"{refused.message} {refused.hint}")
-        raise SessionUnavailable from refused
-    except SessionError as error:
-        questions.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
-        raise SessionUnavailable from error
-
-
-async def _picked_session(arguments: Arguments, questions: Questions) -> str | None:
-    """The id of the session the user picks; None: a new one."""
-    from tui_agent.storage.errors import StorageError
-    from tui_agent.storage.sessions import list_sessions
-
-    try:
-        sessions = [info for info in await list_sessions(arguments.home) if info.messages and not info.problem]
-    except StorageError as error:
-        questions.say(Level.ERROR, "The sessions cannot be listed", error.message, error.hint)
-        return None
-    if not sessions:
-        questions.say(Level.INFO, "There is no earlier session; this is a new one")
-        return None
-    title = "Go on with: last used, size, cost, folder"
-    from tui_agent.tui.dialogs.options import session_options
-    from tui_agent.tui.dialogs.pickers import PickerScreen
-
-    return await questions.question(PickerScreen(title, session_options(sessions), search=True))
+    while True:
+        if arguments.resume == "":
+            session, fork = await picked_session(arguments, questions)
+            arguments = replace(arguments, resume=session, fork=arguments.fork or fork)
+        try:
+            return Opened(await open_session(settings, arguments, ask), arguments, settings)
+        except SessionRefused as refused:
+            questions.refuse(f"{refused.message} {refused.hint}")
+            raise SessionUnavailable from refused
+        except SessionError as error:
+            wanted = None
+            if isinstance(error.__cause__, SessionBusy):
+                wanted = await questions.question(busy_question(error.message))
+            if wanted not in {NEW, CHOOSE}:
+                questions.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
+                raise SessionUnavailable from error
+            arguments = replace(arguments, resume="" if wanted == CHOOSE else None, continue_last=False, fork=False)

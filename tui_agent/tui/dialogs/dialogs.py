@@ -1,6 +1,7 @@
 """Dialogs over the screen: help, and the question whether a project may be trusted."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -12,6 +13,7 @@ from textual.content import Content
 from textual.widgets import Static
 from typing_extensions import override
 
+from tui_agent.settings.brought import Brought
 from tui_agent.text import one_line
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.permission import LOW_SCREEN
@@ -19,6 +21,10 @@ from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 from tui_agent.tui.wording import short_path
 
 TRUST, NO_TRUST = "trust", "no"
+MAX_BROUGHT: Final = 8
+"""Files that a question about trust names."""
+MAX_NAME: Final = 40
+MAX_DOES: Final = 120
 OTHER_LINES: Final = 4
 """Lines of the help beside its text: padding, the keys, and a blank line before those."""
 MAX_SHARE: Final = 96
@@ -62,17 +68,21 @@ class HelpScreen(Dialog[None]):
 
 
 class TrustScreen(PickerScreen):
-    """Asks whether what a project brings may take effect; it ends with `TRUST`, or something else."""
+    """Asks whether what a project brings may take effect; it ends with `TRUST`, `NO_TRUST`, or None: not answered."""
 
-    def __init__(self, project: Path) -> None:
+    def __init__(self, project: Path, found: Iterable[Brought] = (), current: str = NO_TRUST) -> None:
+        brings = [f"{one_line(each.name, MAX_NAME)}: {one_line(each.does, MAX_DOES)}" for each in found]
+        more = len(brings) - MAX_BROUGHT
+        lines = [f"{one_line(short_path(project))} brings", *brings[:MAX_BROUGHT]]
+        lines += [f"and {more} more"] if more > 0 else []
         super().__init__(
             "Trust this project?",
             (
-                Option(NO_TRUST, "Not now", "they can only make the rules stricter"),
-                Option(TRUST, "Trust it", "they take effect"),
+                Option(NO_TRUST, "No", "its settings can only make the rules stricter"),
+                Option(TRUST, "Trust it", "all of it takes effect"),
             ),
-            NO_TRUST,
-            text=f"{one_line(short_path(project))}\nbrings its own settings, instructions or tools.",
+            current,
+            text="\n".join((*lines, "The answer is kept for this folder; /trust changes it.")),
         )
 
 

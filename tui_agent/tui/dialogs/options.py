@@ -1,16 +1,12 @@
 """What the pickers offer: models, sessions, and every command and key of the app."""
 
-from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.text import money_text, one_line
 from tui_agent.tui.dialogs.pickers import Option
-from tui_agent.tui.wording import age, compact_count, size
+from tui_agent.tui.wording import compact_count
 
 if TYPE_CHECKING:
     from tui_agent.models.base import LocalModels, ModelProfile
-    from tui_agent.storage.sessions import SessionInfo
 
 MAX_TITLE: Final = 30
 
@@ -37,19 +33,6 @@ def _model_facts(profile: "ModelProfile") -> str:
     cost = f"{_price(prices.input):>5} / {_price(prices.output):<5}" if prices is not None else ""
     key = "no key" if missing_key(profile.name) else ""
     return f"{tier:<9}{window:>6} {cost:<13} {key}".rstrip()
-
-
-def session_options(sessions: Iterable["SessionInfo"]) -> tuple[Option, ...]:
-    """The sessions: title, age, size on disk, cost, folder."""
-    return tuple(
-        Option(
-            info.id,
-            one_line(info.title, MAX_TITLE) or info.id,
-            f"{age(info.updated):<11} {size(info.size):>7} {money_text(info.cost_usd):>7}  "
-            + one_line(Path(info.cwd).name, 20),
-        )
-        for info in sessions
-    )
 
 
 def _price(usd: float) -> str:

@@ -1,0 +1,98 @@
+"""What a project brings that waits for the user's trust, file by file, and what each would do."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tui_agent.settings.schema import Context
+from tui_agent.settings.trust import PROJECT_FOLDER, project_root
+
+MAX_READ: Final = 1_000_000
+"""Bytes of a settings file that are looked at."""
+MAX_NAMED: Final = 6
+"""Settings or skills that are named; of more, how many there are."""
+CONFIG: Final = "config.json"
+
+_MEANING: Final = {
+    "permissions": "what may happen without asking",
+    "model": "which model answers",
+    "models": "which models are used",
+    "ollama": "where requests are sent",
+    "agent": "what a turn may cost",
+    "safety": "the guards",
+    "watchdog": "the guards",
+    "context": "what the model is shown",
+    "agentic": "subtasks",
+}
+"""What the settings of a section are about; those of others change how the program works."""
+
+
+class Brought(NamedTuple):
+    """A file or folder, by its path from the project's root, and what it does once the project is trusted."""
+
+    name: str
+    does: str
+
+
+def brought(folder: Path, instruction_files: Iterable[str] = Context().instruction_files) -> tuple[Brought, ...]:
+    """What waits for trust from the project's root down to `folder`; nothing: there is nothing to ask about."""
+    root, resolved = project_root(folder), folder.resolve()
+    on_the_way = [place for place in (resolved, *resolved.parents) if place.is_relative_to(root)]
+    names = tuple(instruction_files)
+    return tuple(
+        Brought(str(path.relative_to(root)), does)
+        for place in reversed(on_the_way)
+        for path, does in (*_instructions(place, names), *_own(place / PROJECT_FOLDER))
+    )
+
+
+def _instructions(place: Path, names: Iterable[str]) -> Iterator[tuple[Path, str]]:
+    for name in names:
+        if os.path.lexists(place / name):
+            yield place / name, "instructions that the model follows"
+
+
+def _own(folder: Path) -> Iterator[tuple[Path, str]]:
+    if not os.path.lexists(folder):
+        return
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        yield folder, "cannot be read"
+        return
+    if not names:
+        yield folder, "nothing yet"
+    for name in names:
+        if name == CONFIG:
+            yield folder / name, _settings(folder / name)
+        elif name == "skills":
+            yield folder / name, _skills(folder / name)
+        else:
+            yield folder / name, "nothing that this version knows"
+
+
+def _settings(path: Path) -> str:
+    try:
+        # What is no file could keep a reader waiting.
+        document = json.loads(path.read_bytes() if path.is_file() and path.stat().st_size <= MAX_READ else b"")
+    except (OSError, ValueError, RecursionError):
+        return "settings that cannot be read"
+    if not isinstance(document, dict) or not document:
+        return "no settings"
+    about = dict.fromkeys(_MEANING.get(str(key).split(".")[0], "how the program works") for key in document)
+    return f"settings: {_some(list(about))}"
+
+
+def _skills(folder: Path) -> str:
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return "skills that cannot be read"
+    return f"skills that the model may follow: {_some(names)}" if names else "no skills"
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
