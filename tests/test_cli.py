@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.entries import stamped
 from tui_agent.arguments import SETTINGS_FLAGS, UsageError, parse
+from tui_agent.conversation.entries import user_message
 from tui_agent.settings import settings_by_key
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
@@ -324,15 +326,20 @@ async def test_trace_prints_the_record_and_verifies_it(run: Run, home: Path) -> 
     assert "cannot be written" in refused(await asyncio.to_thread(run, "trace", folder.name, "--html", "/absent/x"))
 
 
-async def test_sessions_are_listed_damaged_ones_too(run: Run, home: Path) -> None:
+async def test_sessions_are_listed_damaged_ones_too_but_no_empty_ones(run: Run, home: Path) -> None:
     assert run("sessions").stdout == "no sessions yet\n"
+    await recorded_session(home)
     good = await recorded_session(home)
+    store = await LogStore.open(good)
+    await store.append(stamped([user_message("hello")]))
+    await store.close()
     bad = create_session(home)
     (bad / "checkpoints.sqlite").write_bytes(b"not a database, but long enough to look at" * 10)
     done = await asyncio.to_thread(run, "sessions")
     assert done.returncode == 0, done.stderr
     lines = dict(line.split("  ", 1) for line in done.stdout.splitlines())
-    assert "0 messages" in lines[good.name]
+    assert lines.keys() == {good.name, bad.name}
+    assert "1 messages" in lines[good.name]
     assert "cannot be read: " in lines[bad.name]
     listed = [json.loads(line) for line in (await asyncio.to_thread(run, "sessions", "--json")).stdout.splitlines()]
     assert {session["id"]: bool(session["problem"]) for session in listed} == {good.name: False, bad.name: True}
@@ -429,3 +436,12 @@ def test_a_terminal_that_can_show_nothing_is_refused_with_advice(home: Path, fol
         os.close(child)
     assert done.returncode == 2
     assert "tui-agent -p PROMPT" in done.stderr
+
+
+def test_what_an_untrusted_project_brings_is_said_to_be_ignored_once(run: Run, folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("Speak of the sea.")
+    done = run("-p", "hello", "--model", "offline")
+    assert done.returncode == 0
+    assert done.stderr.count("AGENTS.md") == 1
+    assert "Not trusted, so ignored: AGENTS.md --trust lets them count" in done.stderr
+    assert "ignored" not in run("-p", "hello", "--model", "offline", "--trust").stderr

@@ -26,7 +26,6 @@ from tui_agent.tui.cards.blocks import UserBlock
 from tui_agent.tui.dialogs.dialogs import TrustScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.sessions_screen import SessionsScreen, TitleScreen
-from tui_agent.tui.pane.transcript import plain_text
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
 
 
 def said(app: TuiAgent) -> str:
-    return "\n".join(plain_text(block) for block in app.pane.transcript.blocks)
+    return "\n".join(block.plain_text for block in app.pane.transcript.blocks)
 
 
 def prompts(app: TuiAgent) -> list[str]:

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.settings.brought import Brought
-from tui_agent.text import one_line
+from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.permission import LOW_SCREEN
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
@@ -71,9 +71,9 @@ class TrustScreen(PickerScreen):
     """Asks whether what a project brings may take effect; it ends with `TRUST`, `NO_TRUST`, or None: not answered."""
 
     def __init__(self, project: Path, found: Iterable[Brought] = (), current: str = NO_TRUST) -> None:
-        brings = [f"{one_line(each.name, MAX_NAME)}: {one_line(each.does, MAX_DOES)}" for each in found]
+        brings = [_line(f"{one_line(each.name, MAX_NAME)}: {one_line(each.does, MAX_DOES)}") for each in found]
         more = len(brings) - MAX_BROUGHT
-        lines = [f"{one_line(short_path(project))} brings", *brings[:MAX_BROUGHT]]
+        lines = [_line(f"{one_line(short_path(project))} brings"), *brings[:MAX_BROUGHT]]
         lines += [f"and {more} more"] if more > 0 else []
         super().__init__(
             "Trust this project?",
@@ -84,6 +84,10 @@ class TrustScreen(PickerScreen):
             current,
             text="\n".join((*lines, "The answer is kept for this folder; /trust changes it.")),
         )
+
+
+def _line(text: str) -> str:
+    return displayed(clean(text)).replace("\n", " ")
 
 
 def _explained(text: str) -> Content:

@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 from typing_extensions import override
 
-from tui_agent.text import one_line
+from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.dialogs.dialog import Dialog
 
 
@@ -41,7 +41,7 @@ class KeyScreen(Dialog[str | None]):
 
     @override
     def compose(self) -> ComposeResult:
-        where = f"\nKeys are made at {self._where}" if self._where else ""
+        where = f"\nKeys are made at {displayed(clean(self._where))}" if self._where else ""
         with Vertical(classes="dialog"):
             yield Static(Content.styled(f"A key for {self._purpose}", "$accent bold"), classes="dialog-title")
             yield Static(

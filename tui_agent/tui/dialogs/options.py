@@ -1,4 +1,4 @@
-"""What the pickers offer: models, sessions, and every command and key of the app."""
+"""What the picker of models offers."""
 
 from typing import TYPE_CHECKING, Final
 

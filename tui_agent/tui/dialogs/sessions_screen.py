@@ -12,7 +12,7 @@ from textual.widgets import Input, OptionList, Static
 from typing_extensions import override
 
 from tui_agent.storage.sessions import SessionInfo, noted_folder
-from tui_agent.text import money_text, one_line
+from tui_agent.text import clean, displayed, money_text, one_line
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 from tui_agent.tui.wording import age
@@ -97,7 +97,7 @@ def delete_question(info: SessionInfo) -> PickerScreen:
         "Delete this session?",
         (Option("no", "Keep it"), Option(DELETE, "Delete it", "for good, with the files kept for it")),
         "no",
-        text=f"{one_line(info.title, TITLE_SHOWN) or info.id}\n{_figures(info)}",
+        text=f"{displayed(clean(one_line(info.title, TITLE_SHOWN) or info.id))}\n{_figures(info)}",
     )
 
 
@@ -116,7 +116,7 @@ def busy_question(message: str) -> PickerScreen:
         "The session is in use",
         (Option(NEW, "A new session here"), Option(CHOOSE, "Choose another session")),
         NEW,
-        text=message,
+        text=displayed(clean(message)),
     )
 
 
@@ -133,7 +133,7 @@ class TitleScreen(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(Content.styled("Rename the session", "$accent bold"), classes="dialog-title")
-            field = Input(self._title, max_length=MAX_TITLE, compact=True, classes="dialog-search")
+            field = Input(displayed(clean(self._title)), max_length=MAX_TITLE, compact=True, classes="dialog-search")
             field.cursor_blink = False
             yield field
             yield Static(Content("Enter renames, Esc cancels"), classes="dialog-keys")
