@@ -115,7 +115,9 @@ class PickerScreen(Dialog[str | None]):
     def on_resize(self) -> None:
         """As high as the list is, where there is room."""
         room = max(1, self.app.size.height - OTHER_LINES - 2 * self._search - len(self._text.splitlines()))
-        self.query_one(OptionList).styles.height = min(len(self._options), room)
+        # A dialog that is just going has no list any more.
+        for choices in self.query(OptionList):
+            choices.styles.height = min(len(self._options), room)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Keep what holds every word that was typed."""
