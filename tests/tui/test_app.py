@@ -262,8 +262,10 @@ async def test_of_a_session_that_cannot_be_opened_nothing_stays_on_the_screen(ar
     held = await LogStore.open(await session_to_resume(arguments.home, session))
     app = TuiAgent(replace(arguments, resume=session), OFFLINE)
     async with app.run_test() as pilot:
-        await until(pilot, lambda: "could not be opened" in said(app) or isinstance(app.screen, ModalScreen))
-        assert not any(isinstance(block, UserBlock) for block in blocks(app))
+        await until(pilot, lambda: isinstance(app.screen, ModalScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: "could not be opened" in said(app))
+        await until(pilot, lambda: not any(isinstance(block, UserBlock) for block in blocks(app)))
     await held.close()
 
 
