@@ -27,14 +27,14 @@ from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.pane.transcript import Transcript
 
 TARGETS = {
-    "key": 16.0,
+    "key": 8.0,
     "status": 8.0,
     "fragment": 15.0,
     "page_up": 30.0,
     "focus_change": 30.0,
     "toggle_all": 100.0,
     "resize": 100.0,
-    "memory_mb": 150.0,
+    "memory_mb": 120.0,
 }
 """Upper bounds, CPU milliseconds (memory: megabytes resident at 5,000 turns)."""
 

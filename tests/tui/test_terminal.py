@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
-from tui_agent.tui.app.terminal import PASTE_END, PASTE_START, PasteParser
+from tui_agent.tui.textual_internals import PASTE_END, PASTE_START, PasteParser, is_known, version_warning
 
 
 def read(*pieces: str) -> list[tuple[str, str]]:
@@ -63,3 +63,10 @@ def test_where_the_terminal_cuts_makes_no_difference_to_a_long_paste(texts: list
     pieces.append(stream[position:])
     pasted = [text for kind, text in read(first, *(piece for piece in pieces if piece)) if kind == "paste"]
     assert pasted == texts
+
+
+def test_another_textual_is_told_of() -> None:
+    assert is_known()
+    assert version_warning() == version_warning("8.2.99") == ""
+    assert not is_known("8.20.1")
+    assert "Textual 8.3.0" in version_warning("8.3.0")

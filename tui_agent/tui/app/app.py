@@ -41,6 +41,7 @@ from tui_agent.tui.context.context_control import ContextControl
 from tui_agent.tui.dialogs.permission import PermissionPanel
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.prompt.prompt import Prompt
+from tui_agent.tui.textual_internals import version_warning
 from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ class TuiAgent(BaseApp):
 
     def _greet(self) -> None:
         self._welcome.greet()
+        if warning := version_warning():
+            self.say(Level.WARNING, "The screen is made for another Textual", warning)
         for problem in self._appearance.problems:
             self.say(Level.WARNING, "A theme cannot be used", problem, "mend it and start again, or choose with /theme")
         for problem in self.keymap.problems:
@@ -476,9 +479,7 @@ class TuiAgent(BaseApp):
             end_soon(self._give_terminal_back, FAILED if self.crash else DONE)
 
     def _give_terminal_back(self) -> None:
-        if self._driver is not None:
-            self._driver.stop_application_mode()
-            self._driver.close()
+        self.release_terminal()
         self.last_words()
 
     @override

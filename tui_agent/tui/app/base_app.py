@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.filter import LineFilter
 from textual.screen import Screen
 from typing_extensions import override
@@ -31,6 +31,7 @@ from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.mentions import ProjectFiles
 from tui_agent.tui.prompt.prompt import PromptArea
+from tui_agent.tui.textual_internals import TerminalApp
 from tui_agent.tui.wording import short_path
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ FAILED: Final = 1
 BAD_USAGE: Final = 2
 
 
-class BaseApp(App[object]):
+class BaseApp(TerminalApp):
     """The conversation, the prompt, and the status bar below them. `conductor` is there from the first paint on."""
 
     CSS_PATH = sorted(styles_folder().glob("*.tcss"))
@@ -85,7 +86,7 @@ class BaseApp(App[object]):
         self.theme = self._appearance.theme
         self._own_filters = own_filters(self.glyphs, terminal_encoding(), os.environ)
         self._attention = Attention(
-            self._write_control, os.environ, place=arguments.folder.name, notifications=settings.ui.notifications
+            self.write_control, os.environ, place=arguments.folder.name, notifications=settings.ui.notifications
         )
 
         self._use_keymap()
@@ -271,21 +272,13 @@ class BaseApp(App[object]):
         self._attention.name = name_of(self._transcript) or self._attention.name
         self._attention.show(working=bool(self.status.status.activity), focused=self.app_focus)
 
-    def _write_control(self, sequence: str) -> None:
-        if self._driver is not None and not self.is_headless:
-            self._driver.write(sequence)
-
     @override
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*without_greys(super().get_line_filters()), *self._own_filters]
 
     @override
-    def _handle_exception(self, error: Exception) -> None:
-        """An error that leaves the screen unusable: keep its details, and leave with a line instead of a traceback."""
+    def broken(self, error: Exception) -> int:
         if not self.crash:
             kept = write_crash_log(error, os.environ)
             self.crash = f"stopped by an unexpected error ({type(error).__name__}); {kept}"
-            self._exception = error
-            self._exception_event.set()
-        self._return_code = FAILED
-        self._close_messages_no_wait()
+        return FAILED

@@ -24,7 +24,7 @@ def run(arguments: Arguments, settings: Settings) -> int:
     share_often()
     from tui_agent.models.offline.adapter import DELAY_VARIABLE, SHOWN_DELAY_S
     from tui_agent.tui.app.app import TuiAgent
-    from tui_agent.tui.app.terminal import terminal_driver
+    from tui_agent.tui.textual_internals import terminal_driver
 
     os.environ.setdefault(DELAY_VARIABLE, str(SHOWN_DELAY_S))
     app = TuiAgent(arguments, settings, driver_class=terminal_driver())

@@ -27,6 +27,7 @@ from tui_agent.tui.keys import Keymap
 from tui_agent.tui.prompt.completion import Choice, Completer, CompletionList, NoFiles, PathFinder
 from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.pastes import Pastes
+from tui_agent.tui.textual_internals import write_as_typed
 
 MAX_QUEUED_ROWS = 3
 MAX_EDITED = 20_000
@@ -123,7 +124,7 @@ class Prompt(TextArea):
 
     def type(self, text: str) -> None:
         """Insert text at the cursor, as if it had been typed here."""
-        self._replace_via_keyboard(text, *self.selection)
+        write_as_typed(self, text, *self.selection)
 
     def paste(self, text: str) -> None:
         """Insert a pasted text, a large one as a chip."""
@@ -306,7 +307,7 @@ class Prompt(TextArea):
         if completion is not None:
             row, column = self.cursor_location
             self._completions.show(None)
-            self._replace_via_keyboard(choice.insert, (row, completion.start), (row, column))
+            write_as_typed(self, choice.insert, (row, completion.start), (row, column))
 
     def _for_history(self, key: str) -> bool:
         if key in self._keymap.keys("prompt.earlier") and self.navigator.is_first_wrapped_line(self.cursor_location):
@@ -326,7 +327,7 @@ class Prompt(TextArea):
         return text is not None
 
     def _replace_all(self, text: str) -> None:
-        self._replace_via_keyboard(text, self.document.start, self.document.end)
+        write_as_typed(self, text, self.document.start, self.document.end)
         self.move_cursor(self.document.end)
 
     def _around_cursor(self) -> tuple[str, str]:

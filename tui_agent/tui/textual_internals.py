@@ -1,4 +1,9 @@
-"""Reading the terminal: large pastes in one piece, and bytes that are no text without an end to the program."""
+"""What uses parts of Textual that it may change without notice. With a version it does not know each falls back on what
+Textual itself does.
+
+Reading the terminal: large pastes in one piece, and bytes that are no text without an end to the program. Leaving: with
+a line instead of a traceback. Writing in the prompt: as if typed.
+"""
 
 import os
 import selectors
@@ -9,9 +14,12 @@ from collections.abc import Iterable
 from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Final
 
+import textual
 from textual import constants, events
 from textual._xterm_parser import XTermParser
+from textual.app import App
 from textual.message import Message
+from textual.widgets import TextArea
 from typing_extensions import override
 
 from tui_agent.tui.app.attention import RESTORE_TITLE, SAVE_TITLE
@@ -23,6 +31,66 @@ PASTE_START: Final = "\x1b[200~"
 PASTE_END: Final = "\x1b[201~"
 _KEPT: Final = len(PASTE_START) - 1
 READ_BYTES: Final = 65_536
+
+
+KNOWN: Final = (8, 2)
+"""The version whose parts these are: major and minor."""
+
+
+def is_known(version: str = "") -> bool:
+    """Whether this version of Textual, by default the one that is installed, is `KNOWN`."""
+    numbers = (version or textual.__version__).split(".")[:2]
+    return numbers == [str(number) for number in KNOWN]
+
+
+def version_warning(version: str = "") -> str:
+    """What is less good with an unknown version; empty with the known one."""
+    if is_known(version):
+        return ""
+    known = ".".join(map(str, KNOWN))
+    return (
+        f"This is Textual {version or textual.__version__}, and {known} is known: large pastes may be slow, an undo in "
+        f"the prompt may take more than one step. `pip install 'textual=={known}.*'` brings the known one."
+    )
+
+
+class TerminalApp(App[object]):
+    """An app that leaves in order when it breaks, and that can speak to the terminal itself."""
+
+    def broken(self, error: Exception) -> int:
+        """Keep what is known of an error that leaves the screen unusable; the exit code to leave with."""
+        raise NotImplementedError
+
+    def write_control(self, sequence: str) -> None:
+        """Send the terminal what is no text."""
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
+
+    def release_terminal(self) -> None:
+        """Give the terminal back as it was, however the app ends."""
+        if self._driver is not None:
+            self._driver.stop_application_mode()
+            self._driver.close()
+
+    @override
+    def _handle_exception(self, error: Exception) -> None:
+        code = self.broken(error)
+        if not is_known():
+            self.exit(return_code=code)
+            return
+        if self._exception is None:
+            self._exception = error
+            self._exception_event.set()
+        self._return_code = code
+        self._close_messages_no_wait()
+
+
+def write_as_typed(area: TextArea, text: str, start: tuple[int, int], end: tuple[int, int]) -> None:
+    """Put a text in place of what is between two places, so that it is undone like something typed."""
+    if is_known():
+        area._replace_via_keyboard(text, start, end)
+    else:
+        area.replace(text, start, end)
 
 
 class PasteParser(XTermParser):
@@ -87,7 +155,7 @@ class PasteParser(XTermParser):
 
 def terminal_driver() -> "type[Driver] | None":
     """The driver for this platform; None: Textual's own."""
-    if sys.platform == "win32" or constants.DRIVER is not None:
+    if not is_known() or sys.platform == "win32" or constants.DRIVER is not None:
         return None
     from textual.drivers.linux_driver import LinuxDriver
 
