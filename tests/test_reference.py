@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+import msgspec
 import pytest
 
 from tests.agent.talking import talking
@@ -149,6 +150,18 @@ def providers_table() -> str:
     return "\n".join(lines)
 
 
+def endpoint_table() -> str:
+    """The fields of an endpoint, and of a model of one."""
+    said = meanings()
+    lines = ["| Field | Default | Meaning |", "|---|---|---|"]
+    for before, kind in (("", schema.Endpoint), ("models.ID.", schema.EndpointModel)):
+        for field in msgspec.structs.fields(kind):
+            default = "" if field.default is msgspec.NODEFAULT else f"`{json_text(field.default)}`"
+            meaning = in_table(said[kind.__name__, field.name]).replace("``", "`")
+            lines.append(f"| `{before}{field.name}` | {default} | {meaning} |")
+    return "\n".join(lines)
+
+
 def events_table() -> str:
     lines = ["| Type | Fields | Is |", "|---|---|---|"]
     for event in get_args(events.AgentEvent):
@@ -174,6 +187,7 @@ TABLES: dict[str, Table] = {
     "policies": Table("policies", policies_table),
     "providers": Table("providers", providers_table),
     "options": Table("commands", options_table),
+    "endpoint": Table("providers", endpoint_table),
     "keys": Table("commands", keys_table),
     "events": Table("headless", events_table),
     "commands": Table("commands", commands_table),

@@ -224,6 +224,7 @@ class EndpointModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_output: Count = 0
     """Tokens of its longest answer."""
     tier: Literal["frontier", "mid", "small", "unknown"] = "unknown"
+    """Its tier."""
     input: Annotated[float, Meta(ge=0)] | None = None
     """US dollars per million tokens read."""
     output: Annotated[float, Meta(ge=0)] | None = None
