@@ -154,4 +154,3 @@ def test_a_reader_that_leaves_ends_the_run_quietly_and_the_session_is_whole(prog
     assert sessions
     for session in sessions:
         assert program.run("trace", session, "--verify").returncode == 0
-        assert program.run("-r", session, "-p", "read calc.py").returncode == 0

@@ -129,7 +129,9 @@ def test_pictures_that_the_prompt_of_a_one_shot_run_mentions(tmp_path: Path) -> 
     with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
         program = Program.in_folder(tmp_path, server.environment)
         for number in range(20):
-            (program.project / f"{number}.jpg").write_bytes(photograph(number))
+            # A large one takes a second to be made smaller; twenty of them are sent by the app's tests.
+            made = photograph(number) if number < 2 else photograph(number, (320, 240))
+            (program.project / f"{number}.jpg").write_bytes(made)
         (program.project / "none.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(500))
         mentions = " ".join(f"@{number}.jpg" for number in range(20))
         done = program.run("-p", f"What is on {mentions} and @none.png?", "--model", MODELS["anthropic"])
