@@ -42,6 +42,8 @@ def _next_call(agent: "Agent") -> str:
     engine = agent.engine
     tokens, cache = engine.tokens, engine.cache
     rates = engine.model.rates(tokens)
+    if not tokens:
+        return "Nothing was sent yet."
     prices = agent.profile.prices
     if prices is not None and not prices.input:
         return f"The next call sends about {tokens:,} tokens and costs nothing."

@@ -230,7 +230,7 @@ _SLASH: Final = (
     Action(id="tools", name="tools", help="what the model can use"),
     Action(id="escalate", name="escalate", help="go on with the provider's frontier model"),
     *map(_of_agent, COMMANDS),
-    Action(id="new", name="new", aliases=("clear",), help="a new session here; this one is kept"),
+    Action(id="new", name="new", aliases=("clear",), help="a new session; this one is kept"),
     Action(id="sessions", name="resume", aliases=("sessions",), argument="[id]", help="go on with another session"),
     Action(id="trust", name="trust", help="whether the project's own settings count"),
     Action(id="review", name="review", argument="[what matters]", help="the model reviews what is changed here"),

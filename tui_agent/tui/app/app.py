@@ -102,7 +102,7 @@ class TuiAgent(BaseApp):
         await self.conductor.close()
 
     def _greet(self) -> None:
-        self._welcome.greet()
+        self._welcome.greet(self.keymap.text("help"))
         if warning := version_warning():
             self.say(Level.WARNING, "The screen is made for another Textual", warning)
         for problem in self._appearance.problems:

@@ -15,7 +15,7 @@ from tui_agent.version import __version__
 if TYPE_CHECKING:
     from tui_agent.session import Session
 
-HINT: Final = "F1 shows keys and commands"
+HINT: Final = "shows keys and commands"
 ASK: Final = "Say what you would like done here, in your own words."
 MAX_NAMES: Final = 200
 """Files of the folder that are looked at for an example."""
@@ -53,10 +53,11 @@ class Welcome:
         self._resuming = resuming
         self._block: NoticeBlock | None = None
 
-    def greet(self) -> None:
-        """Show it before anything is known."""
+    def greet(self, help_key: str) -> None:
+        """Show it before anything is known. `help_key`: what shows the help, as a person reads it."""
         title = f"tui-agent {__version__} · {short_path(self._folder)}"
-        self._block = self._transcript.add_notice(Level.WELCOME, title, "" if self._resuming else f"\n{ASK}", HINT)
+        text = "" if self._resuming else f"\n{ASK}"
+        self._block = self._transcript.add_notice(Level.WELCOME, title, text, f"{help_key} {HINT}")
 
     async def complete(self, session: "Session") -> None:
         """Say what is set, and what could be asked; in two steps, since a local model may take a while to be found."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import wrap
 from typing import ClassVar, Final
 
 from textual import events
@@ -29,6 +30,9 @@ OTHER_LINES: Final = 4
 """Lines of the help beside its text: padding, the keys, and a blank line before those."""
 MAX_SHARE: Final = 96
 """Percent of the screen's height that a dialog may take."""
+LEAST_COLUMN: Final = 20
+"""Cells that the second column of a line needs at least."""
+HANGING: Final = "    "
 _EXPLAINED: Final = re.compile(r"(.*?\S {2,})(\S.*)")
 """What can be typed, and what it does."""
 
@@ -46,16 +50,27 @@ class HelpScreen(Dialog[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             with VerticalScroll():
-                for title, text in self.sections.items():
+                for title in self.sections:
                     yield Static(Content.styled(title, "$accent bold"), classes="dialog-title")
-                    yield Static(_explained(text), classes="dialog-text")
+                    yield Static(classes="dialog-text")
             yield Static(Content("Esc closes"), classes="dialog-keys")
 
     def on_resize(self) -> None:
         """As high as the text, where there is room."""
         height = self.app.size.height
         others = OTHER_LINES if height >= LOW_SCREEN else 0
-        self.query_one(VerticalScroll).styles.max_height = max(1, height * MAX_SHARE // 100 - others)
+        # A dialog that is just going has no text any more.
+        for place in self.query(VerticalScroll):
+            place.styles.max_height = max(1, height * MAX_SHARE // 100 - others)
+        self.call_after_refresh(self._explain)
+
+    def _explain(self) -> None:
+        for place in self.query(VerticalScroll):
+            width = place.scrollable_content_region.width
+            for shown, text in zip(
+                place.query("Static.dialog-text").results(Static), self.sections.values(), strict=False
+            ):
+                shown.update(explained(text, width))
 
     def on_click(self, event: events.Click) -> None:
         """A click beside the dialog closes it."""
@@ -90,9 +105,16 @@ def _line(text: str) -> str:
     return displayed(clean(text)).replace("\n", " ")
 
 
-def _explained(text: str) -> Content:
+def explained(text: str, width: int) -> Content:
+    """Lines of two columns, in `width` cells; what does not fit goes on below, in its column where that has room."""
     lines: list[Content] = []
     for line in text.splitlines():
         parts = _EXPLAINED.fullmatch(line)
-        lines.append(Content.assemble((parts[1], "$foreground"), parts[2]) if parts else Content(line))
+        if parts is None:
+            lines.append(Content(line))
+            continue
+        begin = " " * len(parts[1])
+        rest = begin if width - len(begin) >= LEAST_COLUMN else HANGING
+        first, *others = wrap(parts[2], max(1, width), initial_indent=begin, subsequent_indent=rest)
+        lines += [Content.assemble((parts[1], "$foreground"), first[len(begin) :]), *map(Content, others)]
     return Content("\n").join(lines)
