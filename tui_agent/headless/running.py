@@ -13,6 +13,7 @@ import msgspec
 from tui_agent.agent import events
 from tui_agent.agent.commands import Reply, is_command, run_command
 from tui_agent.agent.errands import errand
+from tui_agent.agent.model_choice import default_model
 from tui_agent.agent.pictures import mentioned_pictures, read_pictures, smaller_text
 from tui_agent.arguments import Arguments, ExitCode, OutputFormat, UsageError
 from tui_agent.conversation.blocks import Image
@@ -20,7 +21,7 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.headless.report import ContextReport, ErrorReport, Report, both, report_json
 from tui_agent.headless.standard_input import with_data
 from tui_agent.headless.structured import ResultSchema
-from tui_agent.models.catalogue import OFFLINE, missing_key
+from tui_agent.models.catalogue import OFFLINE, missing_key, with_keys
 from tui_agent.models.ollama.address import pulled_models
 from tui_agent.models.usage import UsageTracker
 from tui_agent.session import Session, SessionError, open_session
@@ -82,10 +83,10 @@ async def _why_nobody_answers(session: Session, arguments: Arguments, settings: 
         return ""
     pulled = await asyncio.to_thread(pulled_models, settings.ollama.host)
     local = f"ollama:{pulled[0]}, which is on this machine," if pulled else "a model of Ollama (ollama:NAME)"
+    keys = [provider.key for provider in with_keys() if default_model(settings, provider.id)]
     return (
-        "There is no model to ask, for there is no key. Set ANTHROPIC_API_KEY or GEMINI_API_KEY, keep a key in the "
-        f"system's keyring with /key in the app, or choose {local} or the built-in demonstration (offline) "
-        "with --model."
+        f"There is no model to ask, for there is no key. Set {' or '.join(keys)}, keep a key in the system's keyring "
+        f"with /key in the app, or choose {local} or the built-in demonstration (offline) with --model."
     )
 
 
