@@ -153,3 +153,10 @@ def test_another_size_at_any_moment(terminal: Terminal, size: tuple[int, int]) -
     terminal.shows("hello from the file")
     terminal.process.send("still here")
     terminal.shows("still here")
+
+
+def test_what_is_typed_before_the_first_picture_stands_in_the_prompt(terminal: Terminal) -> None:
+    terminal.process.send("typed early")
+    terminal.shows("│ typed early")
+    terminal.process.send("\x03")
+    terminal.until(lambda: "│ typed early" not in terminal.text)

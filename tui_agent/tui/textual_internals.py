@@ -10,7 +10,7 @@ import selectors
 import signal
 import sys
 from codecs import getincrementaldecoder
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Final
 
@@ -153,8 +153,8 @@ class PasteParser(XTermParser):
         return joined[end + len(PASTE_END) :], events.Paste("".join(pasted).replace("\x00", ""))
 
 
-def terminal_driver() -> "type[Driver] | None":
-    """The driver for this platform; None: Textual's own."""
+def terminal_driver(give_back: Callable[[], None] = lambda: None) -> "type[Driver] | None":
+    """The driver for this platform; None: Textual's own. `give_back` undoes what was done to the terminal before it."""
     if not is_known() or sys.platform == "win32" or constants.DRIVER is not None:
         return None
     from textual.drivers.linux_driver import LinuxDriver
@@ -172,6 +172,7 @@ def terminal_driver() -> "type[Driver] | None":
             if isinstance(self._file, TextIOWrapper):
                 # The writer needs no more of a file than this.
                 self._file = Surviving(self._file)  # type: ignore[assignment]
+            give_back()
             super().start_application_mode()  # type: ignore[no-untyped-call]
             self._has_terminal = True
             if self._writer_thread is not None:

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,10 +16,45 @@ if TYPE_CHECKING:
     from tui_agent.tui.app.app import TuiAgent
 
 DONE, FAILED = 0, 1
+_INPUT, _LOCAL = 0, 3
+"""Places of the input and the local flags in what `termios.tcgetattr` gives."""
 
 
 def run(arguments: Arguments, settings: Settings) -> int:
     """Show the app until the user leaves; the exit code."""
+    give_back = take_keys()
+    try:
+        return _run(arguments, settings, give_back)
+    finally:
+        give_back()
+
+
+def take_keys() -> Callable[[], None]:
+    """Have what is typed while the program is loaded wait as keys, unseen, and not as a line; what undoes that."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        return lambda: None
+    import termios
+
+    terminal = sys.stdin.fileno()
+    try:
+        before = termios.tcgetattr(terminal)
+        meanwhile = termios.tcgetattr(terminal)
+        meanwhile[_INPUT] &= ~termios.ICRNL
+        meanwhile[_LOCAL] &= ~(termios.ECHO | termios.ICANON)
+        termios.tcsetattr(terminal, termios.TCSANOW, meanwhile)
+    except termios.error:
+        return lambda: None
+    taken = [before]
+
+    def give_back() -> None:
+        while taken:
+            with suppress(termios.error):
+                termios.tcsetattr(terminal, termios.TCSANOW, taken.pop())
+
+    return give_back
+
+
+def _run(arguments: Arguments, settings: Settings, give_back: Callable[[], None]) -> int:
     # Until the session is open hardly anything becomes garbage, and looking for it costs a tenth of the first paint.
     gc.disable()
     share_often()
@@ -27,7 +63,10 @@ def run(arguments: Arguments, settings: Settings) -> int:
     from tui_agent.tui.textual_internals import terminal_driver
 
     os.environ.setdefault(DELAY_VARIABLE, str(SHOWN_DELAY_S))
-    app = TuiAgent(arguments, settings, driver_class=terminal_driver())
+    driver = terminal_driver(give_back)
+    if driver is None:
+        give_back()
+    app = TuiAgent(arguments, settings, driver_class=driver)
     app.last_words = partial(say_goodbye, app)
     try:
         app.run(mouse=settings.ui.mouse)
