@@ -189,6 +189,12 @@ async def test_a_mouse_selection_copies_across_blocks_without_gutters() -> None:
         assert pilot.app.screen.get_selected_text() == (
             "mpt 0\n\nRead file0.py  8 lines\nrow 0.0\nrow 0.1\nrow 0.2\n\nAnswer"
         )
+        pane = pane_of(pilot)
+        for y in (first, last):
+            styles = [style for _, style, _ in pane.render_line(y) if style and style.bgcolor]
+            chosen = [style for style in styles if style.bgcolor == pane.look.palette.selected.bgcolor]
+            assert chosen
+            assert all(style.color != style.bgcolor for style in styles)
 
 
 async def test_a_wrapped_paragraph_is_copied_as_one_line() -> None:
