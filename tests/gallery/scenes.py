@@ -308,6 +308,13 @@ async def model_picker(stage: Stage) -> None:
     await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
 
 
+@state(sizes=((80, 24), (60, 20)))
+async def mode_picker(stage: Stage) -> None:
+    await stage.open()
+    await stage.send("/mode")
+    await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
+
+
 async def _with_sessions(arguments: Arguments) -> Arguments:
     for prompt, hours in (
         ("read README.md and tell what the project is for", 1 / 30),

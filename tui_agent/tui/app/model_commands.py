@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     MaySwitch = Callable[[Agent, Model], Awaitable[bool]]
 
-TITLE: Final = "Model: tier, window, $ per million tokens in / out"
+TITLE: Final = "Who answers: $ per million tokens in / out, window"
 
 
 class ModelHost(KeyHost, Protocol):

@@ -1,26 +1,55 @@
 """What the picker of models offers."""
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from tui_agent.text import one_line
 from tui_agent.tui.dialogs.pickers import Option
 from tui_agent.tui.wording import compact_count
 
 if TYPE_CHECKING:
     from tui_agent.models.base import LocalModels, ModelProfile
 
-MAX_TITLE: Final = 30
+MAX_MODEL: Final = 30
+"""Characters of a model's name: what follows is never cut on a screen of 80 columns."""
+GENERATIONS: Final = 2
+"""Models of a tier that show; those before them are found by searching."""
 
 
 def model_options(current: str, local: "LocalModels") -> tuple[Option, ...]:
-    """The models of the catalogue and of Ollama, the present one among them: tier, window, dollars per million tokens,
-    and whether a key is missing. Imports the price catalogue and asks Ollama: call it in a thread.
-    """
-    from tui_agent.models.catalogue import known_models
+    """The models of the catalogue and of this machine: the present one first, then by provider, the cheap ones first
+    and old ones folded. Each with its price in dollars per million tokens, window, tier, and whether a key is missing.
 
-    options = [Option(profile.name, profile.name, _model_facts(profile)) for profile in known_models(local=local)]
-    if current not in {option.value for option in options}:
-        options.insert(0, Option(current, current))
+    Imports the price catalogue and asks local servers: call it in a thread.
+    """
+    from tui_agent.models.catalogue import PROVIDERS, known_models, short_name
+
+    known = known_models(local=local)
+    present = next((each for each in known if each.name == current), None)
+    options = [
+        Option("", "Now", heading=True),
+        Option(current, one_line(short_name(current), MAX_MODEL), _model_facts(present) if present else ""),
+    ]
+    for provider in PROVIDERS:
+        served = [each for each in known if each.provider == provider.id and each.name != current]
+        newer = set(_newest(served))
+        served.sort(key=lambda each: (each.name not in newer, each.prices.input if each.prices else 0.0))
+        if served:
+            options.append(Option("", provider.label, heading=True))
+        for each in served:
+            label = one_line(short_name(each.name), MAX_MODEL)
+            options.append(Option(each.name, label, _model_facts(each), folded=each.name not in newer))
     return tuple(options)
+
+
+def _newest(served: "Iterable[ModelProfile]") -> "Iterator[str]":
+    """The models of the newest generations of each tier, and all of which that is not known; newest come first."""
+    seen: Counter[str] = Counter()
+    for profile in served:
+        seen[profile.tier] += 1
+        if seen[profile.tier] <= GENERATIONS or profile.prices is None or not profile.prices.input:
+            yield profile.name
 
 
 def _model_facts(profile: "ModelProfile") -> str:
@@ -30,9 +59,9 @@ def _model_facts(profile: "ModelProfile") -> str:
     assumed = "?" if profile.source == "default" else " "
     window = f"{compact_count(profile.window)}{assumed}" if profile.window else ""
     prices = profile.prices
-    cost = f"{_price(prices.input):>5} / {_price(prices.output):<5}" if prices is not None else ""
+    cost = f"{_price(prices.input):>5} / {_price(prices.output)}" if prices is not None else ""
     key = "no key" if missing_key(profile.name) else ""
-    return f"{tier:<9}{window:>6} {cost:<13} {key}".rstrip()
+    return f"{cost:<14}{window:>6} {tier:<9}{key}".rstrip()
 
 
 def _price(usd: float) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from textwrap import wrap
 from typing import ClassVar, Final
 
 from rich.cells import cell_len
@@ -21,19 +22,28 @@ MAX_SHOWN: Final = 200
 """Characters of a title, a label or a description."""
 OTHER_LINES: Final = 8
 """Lines of the dialog beside the list and the text over it, and of air around it."""
-
-
+WIDTH: Final = 76
+"""Cells of the dialog where the screen is wide enough."""
+AROUND: Final = 7
+"""Cells beside the list: the dialog's edge and padding, and the scrollbar."""
+LEAST_SENTENCE: Final = 16
+"""Cells below which a description is not broken into lines."""
 WHOLE: Final = SCATTERED + 1
 """How well a word fits an option that has it in its description alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One thing to choose; `value` is what the choice means to the program."""
+    """One thing to choose; `value` is what the choice means to the program.
+
+    heading: it only names those below it. folded: it shows where it is searched for.
+    """
 
     value: str
     label: str
     description: str = ""
+    heading: bool = False
+    folded: bool = False
 
     def fit(self, words: Sequence[str]) -> float | None:
         """How well what is shown fits these words, in lower case; None: one of them stands nowhere.
@@ -86,7 +96,7 @@ class PickerScreen(Dialog[str | None]):
         self._options = tuple(
             replace(option, label=_shown(option.label), description=_shown(option.description)) for option in options
         )
-        self._shown = self._options
+        self._shown = self._at_rest = tuple(option for option in self._options if not option.folded)
         self._current = current
         self._search = search
         self._preview = preview
@@ -101,33 +111,45 @@ class PickerScreen(Dialog[str | None]):
                 field = Input(placeholder="type to search", compact=True, classes="dialog-search")
                 field.cursor_blink = False
                 yield field
-            yield Choices(*self._rows(), compact=True)
-            keys = "Enter chooses, Esc cancels"
-            yield Static(Content(f"Type to search, {keys}" if self._search else keys), classes="dialog-keys")
+            yield Choices(compact=True)
+            keys, folded = "Enter chooses, Esc cancels", len(self._options) - len(self._at_rest)
+            search = f"Type to search ({folded} more), " if folded else "Type to search, "
+            yield Static(Content(search + keys if self._search else keys), classes="dialog-keys")
 
     def on_mount(self) -> None:
         """Begin at what holds now."""
-        values = [option.value for option in self._options]
-        choices = self.query_one(OptionList)
-        choices.highlighted = values.index(self._current) if self._current in values else 0
+        self._fill([option.value for option in self._shown].index(self._current) if self._is_here() else 0)
         self.query_one(Input if self._search else OptionList).focus()
 
     def on_resize(self) -> None:
-        """As high as the list is, where there is room."""
+        """As high as the list is, where there is room; sentences are broken anew where the width is another one."""
         room = max(1, self.app.size.height - OTHER_LINES - 2 * self._search - len(self._text.splitlines()))
         # A dialog that is just going has no list any more.
         for choices in self.query(OptionList):
-            choices.styles.height = min(len(self._options), room)
+            if not self._search:
+                self._fill(choices.highlighted or 0)
+            shown = map(choices.get_option_at_index, range(choices.option_count))
+            choices.styles.height = min(sum(str(option.prompt).count("\n") + 1 for option in shown), room)
+
+    def _is_here(self) -> bool:
+        return any(option.value == self._current for option in self._shown)
+
+    def _fill(self, marked: int) -> None:
+        """Show what is to be shown now, with one of it marked: the next that is no heading."""
+        choices = self.query_one(OptionList)
+        choices.clear_options()
+        choices.add_options(self._rows() or [ListOption(Content.styled("  nothing fits", "$foreground 68%"))])
+        choices.highlighted = next(
+            (place for place in range(marked, len(self._shown)) if not self._shown[place].heading), 0
+        )
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Keep what holds every word that was typed."""
         words = event.value.lower().split()
-        fitting = ((score, option) for option in self._options if (score := option.fit(words)) is not None)
-        self._shown = ranked(fitting) if words else self._options
-        choices = self.query_one(OptionList)
-        choices.clear_options()
-        choices.add_options(self._rows() or [ListOption(Content.styled("  nothing fits", "$foreground 68%"))])
-        choices.highlighted = 0
+        named = (option for option in self._options if not option.heading)
+        fitting = ((score, option) for option in named if (score := option.fit(words)) is not None)
+        self._shown = ranked(fitting) if words else self._at_rest
+        self._fill(0)
 
     def on_input_submitted(self) -> None:
         """Take the marked choice."""
@@ -154,26 +176,36 @@ class PickerScreen(Dialog[str | None]):
                 pages = -1 if movement == "page_up" else 1
                 last = max(0, len(self._shown) - 1)
                 here = choices.highlighted or 0
-                choices.highlighted = min(last, max(0, here + pages * max(1, choices.size.height - 1)))
+                place = min(last, max(0, here + pages * max(1, choices.size.height - 1)))
+                choices.highlighted = place + (
+                    1 if self._shown[place : place + 1] and self._shown[place].heading else 0
+                )
 
     def action_cancel(self) -> None:
         """Leave everything as it is."""
         self.dismiss(None)
 
     def _choose(self, index: int | None) -> None:
-        if index is not None and index < len(self._shown):
+        if index is not None and index < len(self._shown) and not self._shown[index].heading:
             self.dismiss(self._shown[index].value)
 
     def _rows(self) -> list[ListOption]:
-        width = max((cell_len(option.label) for option in self._options), default=0) + 2
-        return [ListOption(self._row(option, width)) for option in self._shown]
+        width = max((cell_len(option.label) for option in self._options if not option.heading), default=0) + 2
+        return [
+            ListOption(Content.styled(option.label, "$foreground bold"), disabled=True)
+            if option.heading
+            else ListOption(self._row(option, width))
+            for option in self._shown
+        ]
 
     def _row(self, option: Option, width: int) -> Content:
-        here = "• " if option.value == self._current else "  "
+        here, told = "• " if option.value == self._current else "  ", _flat(option.description)
+        room = min(WIDTH, self.app.size.width * 96 // 100) - AROUND - len(here) - width
+        if not self._search and room >= LEAST_SENTENCE:
+            # What is said of a few choices is said whole; a long list keeps to a line for each.
+            told = ("\n" + " " * (len(here) + width)).join(wrap(told, room)) if cell_len(told) > room else told
         return Content.assemble(
-            (here, "$accent"),
-            option.label + " " * (width - cell_len(option.label)),
-            (_flat(option.description), "$foreground 68%"),
+            (here, "$accent"), option.label + " " * (width - cell_len(option.label)), (told, "$foreground 68%")
         )
 
 
