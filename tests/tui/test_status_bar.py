@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from typing_extensions import override
 
-from tui_agent.tui.app.status_bar import Status, StatusBar, Thresholds, elapsed_text, status_line
+from tui_agent.tui.app.status_bar import GAUGE, Status, StatusBar, Thresholds, elapsed_text, gauge_words, status_line
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
 
 FULL = Status(
@@ -137,3 +137,10 @@ def test_the_turn_and_the_cache_are_told_where_there_is_room() -> None:
 
 def test_a_turn_that_is_the_whole_session_is_not_told_twice() -> None:
     assert "turn" not in text(replace(FULL, turn_cost_usd=FULL.cost_usd), 140)
+
+
+def test_the_gauge_is_told_in_words() -> None:
+    status = Status(tokens=700, window=1_000, measured=True, ticks=(0.6, 0.85))
+    assert gauge_words(status).startswith("700 of 1,000 tokens; something is done at 85%.")
+    assert "estimated; every tick is passed" in gauge_words(replace(status, tokens=900, measured=False))
+    assert gauge_words(Status(tokens=5)) == GAUGE

@@ -12,6 +12,7 @@ from tui_agent.tui.actions import ACTIONS, BY_ID, TITLES, Action, Place
 from tui_agent.tui.app.commands import CYCLE, MODES
 from tui_agent.tui.app.conductor import SessionUnavailable
 from tui_agent.tui.app.own_commands import OwnCommands, needs_terminal, only_changes_folder
+from tui_agent.tui.app.status_bar import GAUGE
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.keys import commands_text
 from tui_agent.tui.wording import short_path
@@ -159,7 +160,11 @@ class PromptActions:
 
     def help_sections(self, place: Place) -> dict[str, str]:
         """What can be pressed here, then what can be typed."""
-        return {TITLES[place]: self._app.keymap.help_text(place), "Commands": commands_text()}
+        return {
+            TITLES[place]: self._app.keymap.help_text(place),
+            "Commands": commands_text(),
+            "The line at the bottom": GAUGE,
+        }
 
     async def _keep_pictures(self, text: str, chips: list[str]) -> None:
         from tui_agent.agent.pictures import PictureProblem

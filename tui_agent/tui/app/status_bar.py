@@ -18,6 +18,12 @@ from tui_agent.tui.wording import compact_count
 TICK_S: Final = 0.12
 """Seconds between two pictures of the spinner."""
 
+GAUGE: Final = (
+    "ctx shows how full the model's window is, as its last request was measured (~ where that is estimated, as it is "
+    "after an undo). A tick stands where something is done about it: old tool results are cleared, then older turns "
+    "are summarised. F2 shows what comes next and what it costs."
+)
+"""The gauge in words, for the help and for who points at it."""
 GAUGE_CELLS: Final = 10
 GAP: Final = 2
 """Cells between two pieces of the line."""
@@ -124,6 +130,8 @@ class StatusBar(Widget):
         if changed == self.status:
             return
         self.status = changed
+        if (words := gauge_words(changed)) != self.tooltip:
+            self.tooltip = words
         if changed.activity and self._timer is None:
             self._timer = self.set_interval(TICK_S, self.refresh)
         elif not changed.activity and self._timer is not None:
@@ -164,6 +172,16 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Threshol
     room = width - _length(chosen[0]) - _length(joined)
     line = (*chosen[0], Span(" " * max(0, room)), *joined)
     return line if room >= 0 else _cropped(line, width)
+
+
+def gauge_words(status: Status) -> str:
+    """What the gauge shows of a status, in words."""
+    if status.window <= 0:
+        return GAUGE
+    full = f"{status.tokens:,} of {status.window:,} tokens{'' if status.measured else ', estimated'}"
+    ahead = [share for share in sorted(status.ticks) if share * status.window > status.tokens]
+    comes = f"something is done at {', '.join(f'{share:.0%}' for share in ahead)}" if ahead else "every tick is passed"
+    return f"{full}; {comes}.\n\n{GAUGE}"
 
 
 def elapsed_text(seconds: float) -> str:
