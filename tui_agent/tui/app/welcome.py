@@ -21,6 +21,8 @@ MAX_NAMES: Final = 200
 """Files of the folder that are looked at for an example."""
 MAX_LOCAL: Final = 3
 """Local models that are named."""
+MAX_PAGES: Final = 3
+"""Providers whose pages for keys are named."""
 _CODE: Final = (".py", ".ts", ".js", ".go", ".rs", ".java", ".rb", ".c", ".cpp", ".cs", ".swift", ".kt", ".sh")
 _TESTS: Final = ("tests", "test", "spec", "__tests__")
 
@@ -79,7 +81,10 @@ def words(facts: Facts, names: Iterable[str]) -> str:
         ways = [(f"/model ollama:{name}", "a model of this machine") for name in facts.local[:MAX_LOCAL]]
         ways += [("/key", "enter a key; it is used at once")]
         lines += ["", "For a real model:", *columns(ways)]
-        lines += ["", "Keys are made here:", *columns(facts.pages)]
+        where = (
+            "Keys are made here:" if len(facts.pages) <= MAX_PAGES else "Keys are made here, for one (/key has others):"
+        )
+        lines += ["", where, *columns(facts.pages[:MAX_PAGES])]
         lines += ["", f"Until then, plain commands: {command_example(names)}"]
     else:
         lines += ["", ASK, f"For example: {command_example(names) if facts.offline else example(names)}"]
