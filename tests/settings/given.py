@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
 from hypothesis import strategies as st
 
 from tui_agent.settings import Setting, Value
+from tui_agent.settings.schema import Endpoint
 
 Tree: TypeAlias = dict[str, object]
 
@@ -26,7 +28,8 @@ def nested(flat: dict[str, Value]) -> Tree:
 
 def write(path: Path, document: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    text = document if isinstance(document, str) else json.dumps(msgspec.to_builtins(document))
+    path.write_text(text, encoding="utf-8")
 
 
 def user_file(tmp_path: Path, document: object) -> Path:
@@ -48,6 +51,9 @@ def accepted(setting: Setting) -> st.SearchStrategy[Value]:
         found = st.floats(min_value=allowed.bounds.ge or 0.001, max_value=allowed.bounds.le or 1e9)
     elif allowed.kind is tuple:
         found = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=3).map(tuple)
+    elif allowed.kind is dict:
+        urls = st.sampled_from(("http://10.0.0.7/v1", "https://models.example.org/v1"))
+        found = st.dictionaries(st.sampled_from(("mine", "work")), st.builds(Endpoint, url=urls, models=st.just({})))
     else:
         found = st.text(st.characters(exclude_categories=["Cs", "Cc"]))
     return st.one_of(st.none(), found) if allowed.nullable else found

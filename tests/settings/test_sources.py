@@ -1,6 +1,7 @@
 """Layering, reading and refusing settings."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,8 @@ def test_a_later_layer_wins(tmp_path_factory: pytest.TempPathFactory, assignment
         if setting.key in ADDED_UP and isinstance(before, tuple) and isinstance(second, tuple):
             default = setting.default if isinstance(setting.default, tuple) else ()
             expected = tuple(dict.fromkeys(default + before + second))
+        elif setting.key in ADDED_UP and isinstance(before, Mapping) and isinstance(second, Mapping):
+            expected = {**before, **second}
         assert values_by_key(settings)[setting.key] == expected
         assert settings.is_set(setting.key)
     assert "--set" in over_environment.source(setting.key)
