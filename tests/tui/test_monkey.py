@@ -171,10 +171,9 @@ def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(folder)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_random_keys_and_sizes(tmp_path: Path, seed: int) -> None:
+async def test_random_keys_and_sizes(tmp_path: Path) -> None:
     """The same ones each time; others in the soak."""
-    await play(tmp_path, seed, 250)
+    await play(tmp_path, 1, 250)
 
 
 @pytest.mark.soak

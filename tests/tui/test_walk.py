@@ -1,0 +1,89 @@
+"""A walk of random keys, pastes, sizes and drags over the real program in a real terminal, questions among them."""
+
+import os
+import random
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.tui.test_terminal_app import Terminal
+from tests.tui.test_terminal_life import gave_back, settings_of
+
+KEYS: Final = (
+    *"abz/@!?[]jkync:N1234 ", "\r", "\r", "\x1b", "\t", "\x1b[Z", "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[H",
+    "\x1b[F", "\x1b[5~", "\x1b[6~", "\x7f", "\x1b[3~", "\n", "\x0f", "\x01", "\x05", "\x0b", "\x15", "\x17", "\x10",
+    "\x12", "\x1bOP", "\x1bOQ", "\x1f",
+)  # fmt: skip
+TEXTS: Final = (
+    "read hello.txt\r", "run echo out; sleep 0.05; echo more\r", "write made.txt: some text\r", "/help\r", "/context\r",
+    "/theme \r", "/compact\r", "/mode ask\r", "/new \r", "/resume\r", "/trust\r", "@hel", "日本語 \u202egnp.exe",
+)  # fmt: skip
+SIZES: Final = ((24, 80), (40, 120), (5, 20), (2, 8), (12, 40), (60, 200))
+
+
+def walk(terminal: Terminal, chance: random.Random) -> None:
+    """One random thing."""
+    match chance.choices(("key", "text", "size", "drag", "paste"), (80, 8, 4, 5, 3))[0]:
+        case "key":
+            terminal.process.send(chance.choice(KEYS))
+        case "text":
+            terminal.process.send(chance.choice(TEXTS))
+        case "size":
+            terminal.process.setwinsize(*chance.choice(SIZES))
+        case "drag":
+            (x, y), (to_x, to_y) = ((chance.randrange(1, 80), chance.randrange(1, 24)) for _ in range(2))
+            terminal.process.send(f"\x1b[<0;{x};{y}M\x1b[<32;{to_x};{to_y}M\x1b[<0;{to_x};{to_y}m")
+        case "paste":
+            pasted = "pasted line\n" * chance.choice((1, 3, 300))
+            terminal.process.send(f"\x1b[200~{pasted}\x1b[201~")
+
+
+def go(folder: Path, home: Path, seed: int, steps: int) -> None:
+    print(f"seed {seed}, {steps} steps")
+    chance = random.Random(seed)
+    terminal = Terminal(folder, home, "--model", "offline", "--ask", "ask", environment={"SHELL": "/bin/sh"})
+    try:
+        before = settings_of(terminal)
+        terminal.shows("Trust this project?")
+        for number in range(steps):
+            walk(terminal, chance)
+            # What it prints has to go somewhere, or it waits.
+            assert number % 5 or terminal.read(), terminal.text
+        terminal.process.send("\x1b[I")
+        _leave(terminal)
+        assert gave_back(terminal)
+        assert settings_of(terminal)[:4] == before[:4]
+        assert "stopped by an unexpected error" not in terminal.text
+        assert not (home / "logs").exists()
+    finally:
+        terminal.process.close(force=True)
+
+
+def _leave(terminal: Terminal) -> None:
+    """Ctrl+C until it ends: twice, or once more where the first one copied what was marked."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        terminal.process.send("\x03")
+        if not terminal.read():
+            return
+    raise AssertionError(terminal.text)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "hello.txt").write_text("hello from the file\n" * 30)
+    (folder / "AGENTS.md").write_text("Be brief.\n")
+    return folder
+
+
+def test_two_hundred_random_things_leave_a_live_program_and_a_whole_terminal(folder: Path, tmp_path: Path) -> None:
+    go(folder, tmp_path / "home", 7, 200)
+
+
+@pytest.mark.soak
+def test_twenty_thousand_of_them(folder: Path, tmp_path: Path) -> None:
+    go(folder, tmp_path / "home", int(os.environ.get("WALK_SEED") or random.SystemRandom().randrange(10**6)), 20_000)
