@@ -152,6 +152,8 @@ class TuiAgent(BaseApp):
 
         if self.session_folder is not None:
             self._begin_anew()
+            if not target.resume:
+                self.say(Level.INFO, "A new session", hint="/resume goes back to the one before")
         seen = await glimpse(target, TurnView(self._transcript, self.status, self.conductor), self.pane)
         try:
             session, self.arguments, self.settings = await open_for_screen(target, self.settings, self, self.ask)
