@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.settings.effects import choices, context, screen, session
+from tests.settings.effects import choices, context, screen, servers, session
 from tests.settings.effects.probe import Probe
 from tui_agent.settings import settings_by_key
 
-PROBES: dict[str, Probe] = {**context.PROBES, **choices.PROBES, **session.PROBES, **screen.PROBES}
+PROBES: dict[str, Probe] = {**context.PROBES, **choices.PROBES, **session.PROBES, **screen.PROBES, **servers.PROBES}
 
 
 def test_every_setting_has_a_probe_and_every_probe_a_setting() -> None:

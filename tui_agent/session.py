@@ -33,6 +33,7 @@ from tui_agent.agent.model_choice import (
 )
 from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.subtasks import SubtaskRunner
+from tui_agent.agent.tool_servers import OfferedTools
 from tui_agent.agent.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.aside import aside
@@ -67,6 +68,7 @@ from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.mark_task_done import MarkTaskDone
+from tui_agent.tools.mcp.servers import ToolServers
 from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
 from tui_agent.tools.notes.skills import SkillFolder, skill_roots
 from tui_agent.tools.recall import Recall
@@ -118,6 +120,7 @@ class Session:
     home: Path
     background: BackgroundCommands
     sandbox: Sandbox
+    offered: OfferedTools
 
     async def rename(self, title: str) -> None:
         """Give the session another title in the list. Raises `StorageError`."""
@@ -132,6 +135,7 @@ class Session:
             last_first.push_async_callback(self.trace.close)
             last_first.push_async_callback(asyncio.to_thread, keep_ratios, self.agent.engine, self.home)
             last_first.push_async_callback(asyncio.to_thread, self.sandbox.close)
+            last_first.push_async_callback(self.offered.servers.close)
             for part in (self.background, self.subtasks, self.small, self.agent):
                 last_first.push_async_callback(part.close)
 
@@ -227,6 +231,7 @@ async def _open(
         recaller = Recaller(view, artifacts)
         tools += agentic_tools(runner, tools) if settings.agentic.enabled else []
         tools.append(Recall(recaller))
+        offered = await asyncio.to_thread(servers_of, settings, arguments, store.folder, workspace)
         small = SmallModels(settings)
         agent = Agent(
             model,
@@ -241,10 +246,11 @@ async def _open(
             tracker=tracker,
             guards=Guards(ceiling, watch_of(settings, view, tracker, tools, ask, watchdog)),
             small=small,
-            briefing=briefing_of(settings, arguments, places, tools),
+            briefing=briefing_of(settings, arguments, places, tools, offered),
             subtasks=runner,
             recaller=recaller,
             files=await files_of(settings, arguments, workspace, store, entries),
+            offered=offered,
         )
         if not store.read_only and "cwd" not in await store.meta():
             await store.set_meta({"cwd": noted_folder(arguments.folder)})
@@ -262,6 +268,7 @@ async def _open(
     notices += ignored_of(settings, arguments)
     notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
     notices += [small_parent] if small_parent else []
+    notices += server_notices(offered)
     return Session(
         store.folder.name,
         store.folder,
@@ -276,6 +283,7 @@ async def _open(
         arguments.home,
         background,
         sandbox,
+        offered,
     )
 
 
@@ -438,13 +446,39 @@ def engine_of(settings: Settings, home: Path, view: View, kept: Collection[str])
     )
 
 
-def briefing_of(settings: Settings, arguments: Arguments, places: Places, tools: Iterable[Tool]) -> Briefing:
+def servers_of(settings: Settings, arguments: Arguments, session: Path, workspace: Workspace) -> OfferedTools:
+    """The servers of tools. Reads files."""
+    project = arguments.project if arguments.trusted else None
+    servers = ToolServers.opened(settings.mcp, arguments.home, session, workspace.folders, project)
+    return OfferedTools(servers, settings.mcp)
+
+
+def server_notices(offered: OfferedTools) -> list[Notice]:
+    """What the user should know of the servers: those that wait for a decision, with all that would be run."""
+    found = [Notice(level="warning", title="Servers of tools", text=text) for text in offered.servers.problems]
+    new = offered.servers.new
+    if new:
+        listed = "\n".join(f"{server.name}: {server.shown}" for server in new)
+        hint = f"/mcp on {new[0].name} starts it, now and in later sessions; /mcp off {new[0].name} asks no more."
+        told = f"This project names servers of tools, which would run:\n{listed}"
+        found.append(Notice(level="info", title="Servers of tools", text=told, hint=hint))
+    return found
+
+
+def briefing_of(
+    settings: Settings,
+    arguments: Arguments,
+    places: Places,
+    tools: Iterable[Tool],
+    offered: OfferedTools | None = None,
+) -> Briefing:
     """What the conversation begins with, and what is said of changes to it later."""
     rules, started, definitions = prompt_text("system"), date.today(), ToolRegistry(tools).definitions
     return Briefing(
         lambda sections: system_prompt(rules, sections, arguments.folder, started),
         definitions,
         knowledge_of(settings, places),
+        offered,
     )
 
 

@@ -17,6 +17,7 @@ from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Script, Step, Turn
 from tests.servers.server import ProtocolServer
+from tui_agent.agent.bounded import bounded
 from tui_agent.agent.briefing import (
     NEWS_LIMIT,
     Briefing,
@@ -24,7 +25,6 @@ from tui_agent.agent.briefing import (
     Knowledge,
     Places,
     Sections,
-    bounded,
     news,
     system_prompt,
 )
@@ -92,7 +92,7 @@ def test_news_is_said_once_and_leaves_nothing_unsaid(begun: Sections, later: lis
     before = begun
     for now in later:
         found = news(prompt, now, given_so_far)
-        changed = [number for number in range(3) if now[number] != before[number]]
+        changed = [number for number in range(len(now)) if now[number] != before[number]]
         assert len(found) == len(changed)
         for number, text in zip(changed, found, strict=True):
             assert text.endswith(now[number]) if now[number] else "no longer applies" in text
@@ -318,7 +318,7 @@ async def test_going_back_before_a_notice_says_it_again(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "memory")
     places = Places(tmp_path, tmp_path, ("AGENTS.md",), (), notes)
     briefing = Briefing(prompt_of, (), Knowledge(places, IndexLimits(2_000, 2_000)))
-    await briefing.refresh()
+    await briefing.refresh(100_000)
     log = Log()
     log.append(log.stamp(briefing.prefix, 1.0))
     log.append(log.stamp(user_message("hello"), 2.0))
@@ -326,7 +326,7 @@ async def test_going_back_before_a_notice_says_it_again(tmp_path: Path) -> None:
     assert isinstance(begun, Prefix)
     assert briefing.news(log, begun) == ()
     (tmp_path / "AGENTS.md").write_text("New.")
-    await briefing.refresh()
+    await briefing.refresh(100_000)
     (found,) = briefing.news(log, begun)
     assert briefing.news(log, begun) == (found,)
     log.append(log.stamp(notice(found), 3.0))

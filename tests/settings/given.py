@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 from hypothesis import strategies as st
 
-from tui_agent.settings import Setting, Value
+from tui_agent.settings import Setting, ToolServer, Value
 from tui_agent.settings.schema import Endpoint
 
 Tree: TypeAlias = dict[str, object]
@@ -53,7 +53,10 @@ def accepted(setting: Setting) -> st.SearchStrategy[Value]:
         found = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=3).map(tuple)
     elif allowed.kind is dict:
         urls = st.sampled_from(("http://10.0.0.7/v1", "https://models.example.org/v1"))
-        found = st.dictionaries(st.sampled_from(("mine", "work")), st.builds(Endpoint, url=urls, models=st.just({})))
+        endpoint = st.builds(Endpoint, url=urls, models=st.just({}))
+        server = st.builds(ToolServer, command=st.sampled_from(("run", "two words")))
+        names = st.sampled_from(("mine", "work"))
+        found = st.dictionaries(names, server) if allowed.record is ToolServer else st.dictionaries(names, endpoint)
     else:
         found = st.text(st.characters(exclude_categories=["Cs", "Cc"]))
     return st.one_of(st.none(), found) if allowed.nullable else found

@@ -55,7 +55,7 @@ class ActiveModel:
         say them yet; else tell it what has changed since it was told them. Raises `StorageError`.
         """
         await self.connect()
-        await self._briefing.refresh()
+        await self._briefing.refresh(self._record.engine.window.tokens)
         view, name = self._record.view, self.profile.name
         self._record.engine.renewed_prefix = self._briefing.prefix
         if view.model != name:
@@ -132,6 +132,7 @@ def model_facts(profile: ModelProfile, small: ModelProfile | None = None) -> Mod
         small=model_facts(small) if small is not None else None,
         picture_bytes=profile.picture_bytes,
         most_pictures=profile.most_pictures,
+        defers_tools=profile.defers_tools,
     )
 
 

@@ -31,6 +31,7 @@ from tui_agent.agent.pictures import attach, smaller_text
 from tui_agent.agent.record import Record
 from tui_agent.agent.steps import Checkpointer, Compactor, StepRunner, Texts
 from tui_agent.agent.subtasks import SubtaskRunner
+from tui_agent.agent.tool_servers import OfferedTools
 from tui_agent.agent.toolbox import Toolbox
 from tui_agent.agent.turn import Parts, Turn
 from tui_agent.agent.user_shell import is_note
@@ -86,8 +87,8 @@ class Agent:
     its questions to a person (by default nobody can be asked, and a call that needs it ends the turn). `compactor` and
     `checkpointer` write summaries in place of a model. The other parameters are what a session shares with its
     subtasks: who counts (`tracker`), the `guards`, the cheaper models beside the provider's own (`small`), the
-    `briefing` that renews system prompt and tools, `subtasks`, what `recall` searches, and `files`, which keeps what
-    tools change in files.
+    `briefing` that renews system prompt and tools, `subtasks`, what `recall` searches, `files`, which keeps what tools
+    change in files, and the tools that servers have `offered`.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Agent:
         subtasks: SubtaskRunner | None = None,
         recaller: RecallSource | None = None,
         files: FileHistory | None = None,
+        offered: OfferedTools | None = None,
     ) -> None:
         model = create_model(model) if isinstance(model, str) else model
         self.tracker = tracker or UsageTracker()
@@ -122,8 +124,9 @@ class Agent:
         self._texts = texts or MemoryTexts()
         self._subtasks = subtasks
         self._recaller = recaller
-        registry = ToolRegistry(tools)
-        self._briefing = briefing or Briefing(lambda _: system, registry.definitions)
+        self._offered = offered
+        registry = ToolRegistry(tools, offered.tool if offered else lambda _: None)
+        self._briefing = briefing or Briefing(lambda _: system, registry.definitions, offered=offered)
         self._record = Record(self._engine, store or MemoryStore(self._engine.view.log), trace or NoTrace())
         self._active = ActiveModel(model, self._record, self._briefing, small)
         self._guards = guards or Guards(CostCeiling(Limit(), self.tracker))
@@ -332,8 +335,18 @@ class Agent:
         return self._active.profile
 
     async def connect(self) -> ModelProfile:
-        """Learn what the provider tells of the model, once; slow (it imports an SDK). Never raises."""
+        """Learn what the provider tells of the model, once; slow (it imports an SDK). Never raises.
+
+        Servers of tools that nobody knows yet are asked meanwhile what they offer.
+        """
+        if self._offered is not None:
+            self._offered.servers.begin_learning()
         return await self._active.connect()
+
+    @property
+    def offered(self) -> OfferedTools | None:
+        """The servers of tools, and what the model is told of them; None where there are none."""
+        return self._offered
 
     async def swap_model(self, model: Model) -> None:
         """Let another model answer from the next call on. Raises `AgentBusy` while a turn runs, and `StorageError`."""

@@ -12,11 +12,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from tui_agent.context.counting import estimate
+from tui_agent.agent.bounded import bounded
+from tui_agent.agent.tool_servers import OfferedTools
 from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.sizes import size_of_text
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown
@@ -29,8 +29,8 @@ NEWS_LIMIT = 40_000
 """Characters of one section that enter a notice."""
 _MOST_READ = 4 * 1024 * 1024  # bytes of an instruction file, of which `INSTRUCTIONS_LIMIT` characters are kept
 
-_TAGS = ("project-instructions", "skills", "memory")
-_NAMES = ("The project's instructions", "The index of skills", "The index of memory")
+_TAGS = ("project-instructions", "skills", "memory", "tool-servers")
+_NAMES = ("The project's instructions", "The index of skills", "The index of memory", "What the servers of tools offer")
 _CHANGED = "[notice] {name} changed while this conversation went on. Now it reads:\n\n"
 _REMOVED = "[notice] {name}: gone. What this conversation was told of it no longer applies."
 
@@ -41,6 +41,7 @@ class Sections(NamedTuple):
     instructions: str = ""
     skills: str = ""
     memory: str = ""
+    servers: str = ""
 
 
 def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
@@ -259,40 +260,23 @@ class Knowledge:
         )
 
 
-def bounded(introduction: str, lines: Sequence[str], tokens: int, rest: Callable[[int], str]) -> str:
-    """An index of at most `tokens` (estimated): the introduction, as many lines from the first on as fit, and what
-    `rest` says of the number left out. Empty where there are no lines.
-    """
-    if not lines:
-        return ""
-    room = tokens - _tokens(f"{introduction}\n\n{rest(len(lines))}\n")
-    kept: list[str] = []
-    for line in lines:
-        room -= _tokens(f"{line}\n")
-        if room < 0:
-            break
-        kept.append(line)
-    left = len(lines) - len(kept)
-    text = "\n".join([introduction, "", *kept, *([rest(left)] if left else [])])
-    return text if _tokens(text) <= tokens else ""
-
-
-def _tokens(text: str) -> int:
-    return estimate(size_of_text(text))
-
-
 class Briefing:
     """Owns the prefix as it should be now. A conversation keeps the one in its log until a point where it is renewed.
 
-    `write` makes the system prompt of the sections. Without `knowledge` it stays the same.
+    `write` makes the system prompt of the sections. Without `knowledge` and `offered` it stays the same.
     """
 
     def __init__(
-        self, write: Callable[[Sections], str], tools: Sequence[ToolDefinition], knowledge: Knowledge | None = None
+        self,
+        write: Callable[[Sections], str],
+        tools: Sequence[ToolDefinition],
+        knowledge: Knowledge | None = None,
+        offered: OfferedTools | None = None,
     ) -> None:
         self._write = write
         self._tools = tuple(tools)
         self._knowledge = knowledge
+        self._offered = offered
         self._sections = Sections()
         self._prefix = Prefix(system=write(self._sections), tools=self._tools)
         self._settled: tuple[Sections, int, int] | None = None
@@ -302,14 +286,20 @@ class Briefing:
         """The prefix as of the last `refresh`."""
         return self._prefix
 
-    async def refresh(self) -> None:
-        """Look at the files again; cheap while nothing has changed."""
-        if self._knowledge is None:
-            return
-        sections = await asyncio.to_thread(self._knowledge.sections)
-        if sections != self._sections:
+    async def refresh(self, window: int) -> None:
+        """Look at the files and the servers again, for a model with a `window` of so many tokens; cheap while nothing
+        has changed.
+        """
+        sections, tools = Sections(), self._tools
+        if self._knowledge is not None:
+            sections = await asyncio.to_thread(self._knowledge.sections)
+        if self._offered is not None:
+            self._offered.look(window)
+            sections = sections._replace(servers=self._offered.index)
+            tools = tuple(sorted((*tools, *self._offered.definitions), key=lambda tool: tool.name))
+        if (sections, tools) != (self._sections, self._prefix.tools):
             self._sections = sections
-            self._prefix = Prefix(system=self._write(sections), tools=self._tools)
+            self._prefix = Prefix(system=self._write(sections), tools=tools)
 
     async def skills_text(self) -> str:
         """The skills there are, for a person to read."""
@@ -324,14 +314,15 @@ class Briefing:
 
         Costs what has been appended since it last had nothing to say.
         """
-        if self._knowledge is None:
+        if self._knowledge is None and self._offered is None:
             return ()
         settled = self._settled
         if settled is not None and settled[:2] == (self._sections, begun.seq) and _goes_on(log, settled[2]):
             self._settled = (self._sections, begun.seq, log.head)
             return ()
         told = [text for text in _notices(log) if is_news(text)] if begun.seq else []
-        found = news(begun.system, self._sections, told, own_memory=self._knowledge.own_memory)
+        own = self._knowledge.own_memory if self._knowledge else ""
+        found = news(begun.system, self._sections, told, own_memory=own)
         self._settled = None if found else (self._sections, begun.seq, log.head)
         return found
 

@@ -514,6 +514,12 @@ def rule_text(rule: "GrantedRule") -> str:
     return f"{one_line(rule.text, 4_000)}{said} ({source})"
 
 
+async def _mcp(agent: "Agent", argument: str) -> Reply:
+    from tui_agent.agent.server_command import mcp
+
+    return await mcp(agent, argument)
+
+
 async def _skills(agent: "Agent", _: str) -> Reply:
     return Reply("Skills", await agent.skills())
 
@@ -567,6 +573,7 @@ COMMANDS: Final = (
     Command("todo", "the model's task list", _todo),
     Command("recall", "search all that was ever said", _recall, "<text>"),
     Command("permissions", "what may happen unasked; take a rule back", _permissions, "[number]"),
+    Command("mcp", "servers of tools: how they stand, on and off", _mcp, "[name|on|off|import]", uses_profile=True),
     Command("skills", "the skills the model can read", _skills),
     Command("memory", "the notes kept about this project", _memory),
     Command("continue-spending", "go on after the ceiling", _resume),

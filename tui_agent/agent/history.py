@@ -21,6 +21,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED
+from tui_agent.conversation.through import meant
 from tui_agent.storage.log import log_file, read_newest
 
 
@@ -108,6 +109,7 @@ def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.Agen
         )
         for block in message.blocks:
             if isinstance(block, ToolCall):
+                block = meant(block)
                 calls[block.id] = block
                 yield events.ToolStarted(call_id=block.id, name=block.name, arguments=block.arguments)
     elif message.kind == "tool_result":

@@ -23,6 +23,7 @@ from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult, val
 from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
+from tui_agent.conversation.through import meant
 from tui_agent.durable import being_cancelled, to_completion
 from tui_agent.storage.errors import StorageError
 from tui_agent.text import error_text
@@ -89,6 +90,7 @@ class Toolbox:
         Every call that was told of as started is told of as finished, and has its result in the log, whatever is
         raised. Raises `NobodyToAsk` where a call needs a person's word and there is none, and `StorageError`.
         """
+        calls = [meant(call) for call in calls]
         unfinished = {call.id: call for call in calls}
 
         def tell(event: events.AgentEvent) -> None:
@@ -158,7 +160,7 @@ class Toolbox:
     def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         batch: list[ToolCall] = []
         for call in calls:
-            if call.name not in self.registry or self.registry.get(call.name).effect in ("read", "none"):
+            if self._is_harmless(call):
                 batch.append(call)
                 if len(batch) < PARALLEL:
                     continue
@@ -171,6 +173,13 @@ class Toolbox:
             batch = []
         if batch:
             yield batch
+
+    def _is_harmless(self, call: ToolCall) -> bool:
+        """Whether it can run beside others: it only reads, or is not done at all."""
+        try:
+            return self.registry.get(call.name).effect in ("read", "none")
+        except ToolFailure:
+            return True
 
     async def _answer(self, call: ToolCall, record: Record, emit: Emit) -> None:
         began = time.monotonic()
@@ -255,7 +264,7 @@ class Toolbox:
         images = tuple(block for block in attached.blocks if isinstance(block, Image))
         duration_ms = _since(began)
         shown = "\n".join((fitted.text, *notes))
-        result = ToolResult(call.id, shown, is_error=output.is_error, images=images)
+        result = ToolResult(call.id, shown, is_error=output.is_error, images=images, tools=output.tools)
         undone = status if status in ("denied", "interrupted") else ""
         answer = tool_result(
             result,

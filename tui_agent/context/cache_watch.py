@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from tui_agent.context.economics import MILLION, CacheState, Forecast, Rates, Situation
+from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.text import money_text
@@ -162,7 +163,7 @@ def _what_changed(before: _Sent | None, now: _Sent) -> tuple[Part, str]:
     old, new = before.request, now.request
     if old.system != new.system:
         return "system", ""
-    if old.tools != new.tools:
+    if _told(old) != _told(new):
         return "tools", _changed_tools(old, new)
     if (index := _first_changed(old.messages, new.messages)) is not None:
         why = "by a context step" if now.edits != before.edits else "by no context step"
@@ -170,8 +171,13 @@ def _what_changed(before: _Sent | None, now: _Sent) -> tuple[Part, str]:
     return ("expired", now.cache.reason) if now.cache.cold else ("provider", "")
 
 
+def _told(request: ModelRequest) -> list[ToolDefinition]:
+    """The definitions at the front of a request: what is held back is no part of what is cached."""
+    return [tool for tool in request.tools if not tool.deferred]
+
+
 def _changed_tools(old: ModelRequest, new: ModelRequest) -> str:
-    before, after = {tool.name: tool for tool in old.tools}, {tool.name: tool for tool in new.tools}
+    before, after = {tool.name: tool for tool in _told(old)}, {tool.name: tool for tool in _told(new)}
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return ", ".join(names[:5]) if names else "their order"
 

@@ -47,6 +47,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     ascending from 0; empty: not known. `bound_reasoning`: reasoning is only accepted back under the prefix it was made
     under. `small` is the cheaper model that could write a summary, None where there is none. `picture_bytes` and
     `most_pictures` bound what one request holds of pictures, in bytes of base64 and in number; 0: no limit is known.
+    `defers_tools`: its provider takes definitions that it shows the model only once they were found.
     """
 
     name: str
@@ -61,6 +62,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     small: "ModelFacts | None" = None
     picture_bytes: int = 0
     most_pictures: int = 0
+    defers_tools: bool = False
 
     def rates(self, tokens: float) -> Rates | None:
         """The rates of a request of `tokens`; None where they are not known."""

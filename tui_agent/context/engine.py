@@ -75,6 +75,7 @@ from tui_agent.context.layers.recovery import (
 )
 from tui_agent.context.meter import TokenMeter
 from tui_agent.context.stats import ContextStats, counts, marks, upcoming
+from tui_agent.context.summary.found_tools import found_tools
 from tui_agent.context.summary.plan import (
     Accepted,
     Material,
@@ -101,7 +102,7 @@ from tui_agent.context.summary.writing import (
     choose_writer,
     write_summary,
 )
-from tui_agent.conversation.blocks import Image, Reasoning, Text
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolDefinition
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     AnyEntry,
@@ -404,12 +405,17 @@ class ContextEngine:
         prefix = self.view.prefix
         request = ModelRequest(
             system=prefix.system if prefix else "",
-            tools=prefix.tools if prefix else (),
+            tools=self._tools_of(prefix),
             messages=messages,
             max_tokens=self.budget.reserve or LONGEST_ANSWER,
             cache_edges=tuple(sorted(edge for edge in edges if 0 <= edge < len(messages) - 1)),
         )
         return Prepared(request, self.tokens, self.view.prefix_hash())
+
+    def _tools_of(self, prefix: Prefix | None) -> tuple[ToolDefinition, ...]:
+        """The definitions that a request carries: those that are held back only where the provider knows of that."""
+        tools = prefix.tools if prefix else ()
+        return tools if self.model.defers_tools else tuple(tool for tool in tools if not tool.deferred)
 
     def recover(self) -> Steps[bool]:
         """Make the next request smaller without asking a model; whether it is now smaller and fits.
@@ -840,7 +846,8 @@ class ContextEngine:
                 yield from self._shorten(here)
 
     def _telling(self, plan: SummaryPlan) -> SummaryPlan:
-        state = where_things_are(self.view, self.running())
+        told = (where_things_are(self.view, self.running()), found_tools(self.view))
+        state = "\n\n".join(text for text in told if text)
         return telling(plan, state, self.view, self.meter.mixed_tokens_of(self.view))
 
     def _extract(self, plan: SummaryPlan) -> Steps[None]:
@@ -954,7 +961,7 @@ class ContextEngine:
                 before, asked = before[:-1], RequestMessage("user", (*before[-1].blocks, *asked.blocks))
             return ModelRequest(
                 system=prefix.system if prefix else "",
-                tools=prefix.tools if prefix else (),
+                tools=self._tools_of(prefix),
                 messages=(*before, asked),
                 max_tokens=ANSWER_TOKENS,
                 cache_edges=(len(before) - 1,) if before else (),

@@ -55,24 +55,32 @@ class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True):
-    """The answer to one call: text as the model sees it, and pictures."""
+    """The answer to one call: text as the model sees it, and pictures.
+
+    `tools` were found by the call: providers that keep definitions back show the model these, the others read the text.
+    """
 
     call_id: str
     text: str
     is_error: bool = False
     images: tuple[Image, ...] = ()
     opaque: str = ""
+    tools: "tuple[ToolDefinition, ...]" = ()
 
 
 Block: TypeAlias = Text | Reasoning | ToolCall | ToolResult | Image
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool as the model is told of it; `schema` is the JSON text of the arguments' JSON Schema (an object)."""
+    """A tool as the model is told of it; `schema` is the JSON text of the arguments' JSON Schema (an object).
+
+    `deferred`: the model is not told of it until it has looked for it.
+    """
 
     name: str
     description: str
     schema: str
+    deferred: bool = False
 
 
 def valid_text(text: str) -> str:

@@ -172,7 +172,9 @@ class Rendering:
         system, tools = (fold.prefix.system, fold.prefix.tools) if fold.prefix else ("", ())
         self.sizes["system"] = size_of_text(system)
         self.sizes["tools"] = size_of_tools(tools)
-        self._root = blake2b(msgspec.json.encode((system, tools)), digest_size=16).digest()
+        # Definitions that are held back are no part of what reasoning is bound to (Anthropic, tool search).
+        told = [tool for tool in tools if not tool.deferred]
+        self._root = blake2b(msgspec.json.encode((system, told)), digest_size=16).digest()
 
     def _read_words(self, fold: Fold) -> None:
         if not fold.words_stale:

@@ -85,5 +85,6 @@ def characters_of(block: Block) -> int:
 
 
 def size_of_tools(tools: Iterable[ToolDefinition]) -> Size:
-    """The size of all tool definitions together."""
-    return size_of_text(*(part for tool in tools for part in (tool.name, tool.description, tool.schema)))
+    """The size of all tool definitions together that the model is told of from the beginning."""
+    told = (tool for tool in tools if not tool.deferred)
+    return size_of_text(*(part for tool in told for part in (tool.name, tool.description, tool.schema)))

@@ -58,6 +58,7 @@ async def _run(arguments: Arguments, settings: Settings, schema: ResultSchema | 
             return ExitCode.BAD_USAGE
         for notice in session.notices:
             _say(" ".join(part for part in (notice.title + ":", notice.text, notice.hint) if part))
+        await _learn_of_servers(session)
         return await _answered(session, arguments, schema, began)
     finally:
         try:
@@ -88,6 +89,15 @@ async def _why_nobody_answers(session: Session, arguments: Arguments, settings: 
         f"There is no model to ask, for there is no key. Set {' or '.join(keys)}, keep a key in the system's keyring "
         f"with /key in the app, or choose {local} or the built-in demonstration (offline) with --model."
     )
+
+
+async def _learn_of_servers(session: Session) -> None:
+    """Wait for servers of tools that nobody knows yet: there is no later turn in which their tools could be used."""
+    servers = session.offered.servers
+    await servers.learn()
+    for status in servers.statuses():
+        if status.standing == "failed":
+            _say(status.error)
 
 
 async def _answered(session: Session, arguments: Arguments, schema: ResultSchema | None, began: float) -> int:

@@ -42,7 +42,8 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     `cache_ttl_s`: how long a cached prefix lives, in seconds. `cache_minimum`: the smallest cacheable one, in tokens.
     `fixed_window`: the window is what the model is loaded with, so a setting may narrow it but never widen it.
     `picture_bytes` (in base64) and `most_pictures` are what all pictures of one request may come to; 0: not known to be
-    limited. `catalogue` is what the price catalogue calls its provider (empty: not there).
+    limited. `defers_tools`: it takes definitions of tools that the model sees only once they were found.
+    `catalogue` is what the price catalogue calls its provider (empty: not there).
     `source` says where window and prices come from: ``provider``, ``settings``, ``catalogue``, or ``default``.
     """
 
@@ -60,6 +61,7 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_minimum: int = 1024
     picture_bytes: int = 0
     most_pictures: int = 0
+    defers_tools: bool = False
     catalogue: str = ""
     source: str = "default"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tui_agent.settings.schema import Context
-from tui_agent.settings.trust import PROJECT_FOLDER, project_root
+from tui_agent.settings.trust import PROJECT_FOLDER, SERVERS_FILE, project_root
 
 MAX_READ: Final = 1_000_000
 """Bytes of a settings file that are looked at."""
@@ -44,7 +44,11 @@ def brought(folder: Path, instruction_files: Iterable[str] = Context().instructi
     return tuple(
         Brought(str(path.relative_to(root)), does)
         for place in reversed(on_the_way)
-        for path, does in (*_instructions(place, names), *_own(place / PROJECT_FOLDER))
+        for path, does in (
+            *_instructions(place, names),
+            *_own(place / PROJECT_FOLDER),
+            *(_servers(root / SERVERS_FILE) if place == root else ()),
+        )
     )
 
 
@@ -52,6 +56,11 @@ def _instructions(place: Path, names: Iterable[str]) -> Iterator[tuple[Path, str
     for name in names:
         if os.path.lexists(place / name):
             yield place / name, "instructions that the model follows"
+
+
+def _servers(path: Path) -> Iterator[tuple[Path, str]]:
+    if os.path.lexists(path):
+        yield path, "names servers of tools; each starts only once you turn it on"
 
 
 def _own(folder: Path) -> Iterator[tuple[Path, str]]:

@@ -5,13 +5,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from tui_agent.settings.schema import Endpoint, Settings
+from tui_agent.settings.schema import Endpoint, Settings, ToolServer
 
-Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Mapping[str, Endpoint] | None
+Table: TypeAlias = Mapping[str, Endpoint] | Mapping[str, ToolServer]
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Table | None
+
+SERVERS: Final = "mcp.servers"
+"""The key of the servers of tools."""
+HIDDEN: Final = "…"
+"""What is shown in place of a value that may be a key."""
+SERVER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+"""How a server of tools may be called."""
 
 ADDED_UP = frozenset(
     {
@@ -21,6 +29,7 @@ ADDED_UP = frozenset(
         "permissions.deny",
         "permissions.folders",
         "models.endpoints",
+        SERVERS,
     }
 )
 """Lists to which each layer adds, so that a project or a flag cannot drop a rule of the user's file."""
@@ -41,15 +50,18 @@ class Allowed(NamedTuple):
     """What a setting accepts, taken apart from its type annotation."""
 
     kind: type
-    """bool, int, float, str, tuple (of strings) or dict (of endpoints)."""
+    """bool, int, float, str, tuple (of strings) or dict (of endpoints or servers)."""
     choices: tuple[str, ...] = ()
     """The only strings accepted; empty: any."""
     nullable: bool = False
     bounds: msgspec.Meta = msgspec.Meta()
+    record: "type[Endpoint | ToolServer] | None" = None
+    """What a dict holds by name."""
 
     def described(self) -> str:
         """What is accepted, in words."""
-        text = "|".join(self.choices) or _KIND_NAMES[self.kind] + _bounds_text(self.bounds)
+        kind = _SERVERS if self.record is ToolServer else _KIND_NAMES[self.kind]
+        text = "|".join(self.choices) or kind + _bounds_text(self.bounds)
         return f"{text} or null" if self.nullable else text
 
 
@@ -73,6 +85,8 @@ _KIND_NAMES: Mapping[type, str] = {
     tuple: "a list of texts",
     dict: "an object of endpoints by name",
 }
+
+_SERVERS: Final = "an object of servers by name, each with `command` and `args`, or `url`"
 
 _JSON_NAMES: Mapping[str, str] = {"True": "true", "False": "false", "None": "null"}
 
@@ -122,7 +136,7 @@ def checked_value(setting: Setting, value: object) -> Value:
             raise _refusal(allowed, value)
         return tuple(value)
     if allowed.kind is dict:
-        return _endpoints(allowed, value)
+        return _servers(allowed, value) if allowed.record is ToolServer else _endpoints(allowed, value)
     if allowed.kind is str and isinstance(value, str):
         if (allowed.choices and value not in allowed.choices) or not _is_text(value):
             raise _refusal(allowed, value)
@@ -168,8 +182,17 @@ def value_from_text(setting: Setting, text: str) -> Value:
 
 
 def json_text(value: Value) -> str:
-    """`value` as JSON, the form in which files hold it."""
-    return msgspec.json.encode(value).decode()
+    """`value` as JSON, the form in which files hold it; what may be a key is not shown."""
+    if not isinstance(value, Mapping):
+        return msgspec.json.encode(value).decode()
+    shown = {name: _without_keys(each) if isinstance(each, ToolServer) else each for name, each in value.items()}
+    return msgspec.json.encode(shown).decode()
+
+
+def _without_keys(server: ToolServer) -> ToolServer:
+    """The server with the values of its variables and headers left out."""
+    hidden, headers = dict.fromkeys(server.env, HIDDEN), dict.fromkeys(server.headers, HIDDEN)
+    return msgspec.structs.replace(server, env=hidden, headers=headers)
 
 
 def _read_list(setting: Setting, text: str) -> Value:
@@ -188,6 +211,23 @@ def _endpoints(allowed: Allowed, value: object) -> Mapping[str, Endpoint]:
         return msgspec.convert(value, dict[str, Endpoint])
     except msgspec.ValidationError as error:
         raise BadValueError(f"expected {allowed.described()}: {error}") from None
+
+
+def _servers(allowed: Allowed, value: object) -> Mapping[str, ToolServer]:
+    if not isinstance(value, Mapping):
+        raise _refusal(allowed, value)
+    try:
+        servers = msgspec.convert(value, dict[str, ToolServer])
+    except msgspec.ValidationError as error:
+        raise BadValueError(f"expected {allowed.described()}: {error}") from None
+    for name, server in servers.items():
+        if not SERVER_NAME.fullmatch(name):
+            raise BadValueError(f"{name[:80]!r} is no name for a server: letters, digits, - and _ (at most 40)")
+        if bool(server.command) == bool(server.url):
+            raise BadValueError(f"{name}: expected either `command` or `url`")
+        if server.url and not server.url.startswith(("http://", "https://", "${")):
+            raise BadValueError(f"{name}: its url must begin with http:// or https://")
+    return servers
 
 
 def _is_text(value: object) -> bool:
@@ -252,8 +292,10 @@ def _allowed(annotation: object) -> Allowed:
         return _allowed(inner)._replace(bounds=bounds)
     if origin is Literal:
         return Allowed(str, choices=get_args(annotation))
-    if origin in (tuple, dict):
-        return Allowed(origin)
+    if origin is dict:
+        return Allowed(dict, record=get_args(annotation)[1])
+    if origin is tuple:
+        return Allowed(tuple)
     if isinstance(annotation, type) and annotation in _KIND_NAMES:
         return Allowed(annotation)
     raise TypeError(f"a setting cannot be of type {annotation!r}")

@@ -108,7 +108,7 @@ class Clearing(Struct, frozen=True, kw_only=True):
     """Largest share of the window `protect_tokens` may be."""
     min_batch_share: Share = 0.05
     """A batch frees at least this share of the window, or nothing happens."""
-    never_clear: tuple[str, ...] = ("mark_task_done",)
+    never_clear: tuple[str, ...] = ("mark_task_done", "find_tool")
     """Tools whose results stay, besides reads of memory and skills; the lists of all layers add up."""
 
 
@@ -343,6 +343,45 @@ class FileHistory(Struct, frozen=True, kw_only=True):
     """Seconds one look at the project's files may take, before a command and after it."""
 
 
+class ToolServer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A server of tools (Model Context Protocol), as `mcp.servers` and the project's `.mcp.json` name it.
+
+    `command` starts one that is talked to over its standard input and output, `url` is where one listens (streamable
+    HTTP). In texts ``${NAME}`` and ``${NAME:-otherwise}`` stand for environment variables.
+    """
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    enabled: bool = True
+    call_seconds: Annotated[float, Meta(gt=0)] | None = None
+    """Seconds of one call; null: `mcp.call_seconds`."""
+    always_load: bool | tuple[str, ...] = False
+    """The model is told of all its tools (or of these) from the beginning."""
+    believe_hints: bool = False
+    """A tool of which the server says that it only reads is called without asking, several at once."""
+
+
+class Mcp(Struct, frozen=True, kw_only=True):
+    """Servers of tools (Model Context Protocol)."""
+
+    servers: dict[str, ToolServer] = field(default_factory=dict)
+    """The servers by name, each with `command` and `args`, or `url`; see docs/mcp.md."""
+    project: bool = True
+    """Offer the servers in the `.mcp.json` of a trusted project; each starts only once you have turned it on."""
+    whole_share: Share = 0.02
+    """Largest share of the window that the tools of all servers may take whole; larger sets are looked up."""
+    index_tokens: Count = 1_200
+    """Largest size, in tokens, of what the model is told of the servers from the beginning."""
+    start_seconds: Annotated[float, Meta(gt=0)] = 60.0
+    """Seconds a server may take to start."""
+    call_seconds: Annotated[float, Meta(gt=0)] = 300.0
+    """Seconds one call of a server's tool may take."""
+
+
 class Watchdog(Struct, frozen=True, kw_only=True):
     """Notices a model that is stuck."""
 
@@ -405,6 +444,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     safety: Safety = Safety()
     permissions: Permissions = Permissions()
     file_history: FileHistory = FileHistory()
+    mcp: Mcp = Mcp()
     watchdog: Watchdog = Watchdog()
     session: Session = Session()
     ui: Ui = Ui()

@@ -8,13 +8,15 @@ in full only once the user trusts that folder; before, it can only tighten (`tru
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from tui_agent.settings.keys import (
     ADDED_UP,
+    SERVERS,
     BadValueError,
+    Table,
     Value,
     checked_value,
     nearest,
@@ -103,7 +105,7 @@ def load_settings(
     load.apply(_from_file(home / USER_FILE, load.problems))
     if project is not None:
         if trusted:
-            load.apply(_from_file(project / PROJECT_FILE, load.problems))
+            load.apply_trusted(project / PROJECT_FILE)
         else:
             load.apply_untrusted(project / PROJECT_FILE)
     load.apply(_from_environment(environ or {}, load.problems))
@@ -130,7 +132,7 @@ class _Load:
                 value = tuple(dict.fromkeys(before + value))
                 origin = f"{self.sources[key]}, {origin}" if key in self.sources else origin
             elif key in ADDED_UP and isinstance(before, Mapping) and isinstance(value, Mapping):
-                value = {**before, **value}
+                value = cast("Table", {**before, **value})
             self.values[key] = value
             self.sources[key] = origin
 
@@ -139,6 +141,14 @@ class _Load:
             assigned = list(_from_program(origin, key, value, self.problems))
             self.apply(assigned)
             self.overridden += [assignment.key for assignment in assigned]
+
+    def apply_trusted(self, path: Path) -> None:
+        """A project's servers of tools are turned on one by one, so they stand in a file of their own."""
+        for assignment in _from_file(path, self.problems):
+            if assignment.key == SERVERS:
+                self.problems.append(f"{path}: {assignment.key}: a project's servers belong into its .mcp.json")
+            else:
+                self.apply([assignment])
 
     def apply_untrusted(self, path: Path) -> None:
         problems: list[str] = []

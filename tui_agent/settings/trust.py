@@ -17,6 +17,7 @@ from tui_agent.settings.keys import Value
 
 TRUSTED_FILE = "trusted.json"
 PROJECT_FOLDER = ".agents"
+SERVERS_FILE = ".mcp.json"
 _LOCK_FILE = ".trusted.lock"
 
 

@@ -40,8 +40,9 @@ import msgspec
 
 from tui_agent.conversation.blocks import Image, ToolDefinition, valid_text
 
-Effect: TypeAlias = Literal["read", "write", "run", "network", "none"]
-"""The worst a call can do: read files, change files, run something, reach the network, or touch nothing outside."""
+Effect: TypeAlias = Literal["read", "write", "run", "network", "call", "none"]
+"""The worst a call can do: read files, change files, run something, reach the network, call a tool of a server, which
+may do anything, or touch nothing outside."""
 
 
 class ToolFailure(Exception):
@@ -62,7 +63,8 @@ class ToolFailure(Exception):
 class Access(msgspec.Struct, frozen=True):
     """One thing that a call wants to touch.
 
-    `target` is a path (resolved, with all links followed), a command line, or a URL, as `effect` has it. For paths:
+    `target` is a path (resolved, with all links followed), a command line, a URL, or ``SERVER/TOOL``, as `effect` has
+    it. For paths:
     `inside` the workspace, or not; `own`: one of the session's own artifacts, a skill or a memory note, which may
     always be read; `guarded`: a place whose change is always asked about (`gate/guarded.py`). For command lines:
     `outside`: it is to run, or may run, outside the sandbox.
@@ -103,6 +105,8 @@ class ToolOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     """A unified diff of what the call changed, for people only."""
     stream: bool = False
     """`text` is what a command printed: it has a limit of its own (`output.stream_bytes`)."""
+    tools: tuple[ToolDefinition, ...] = ()
+    """Tools that the call has found: the model can call them from now on."""
     paged: bool = False
     """`text` is one page that the tool has cut itself, within `ToolContext.page_bytes`: it is never cut again."""
 

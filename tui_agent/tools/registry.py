@@ -12,12 +12,18 @@ from tui_agent.tools.gate.workspace import shown
 class ToolRegistry:
     """Tools by name, sorted: however they were put together, the prefix of every request stays the same."""
 
-    def __init__(self, tools: Iterable[Tool | Callable[..., object]]) -> None:
-        """A plain function among `tools` becomes one by `functions.tool`.
+    def __init__(
+        self,
+        tools: Iterable[Tool | Callable[..., object]],
+        more: Callable[[str], Tool | None] = lambda _: None,
+    ) -> None:
+        """A plain function among `tools` becomes one by `functions.tool`. `more` gives tools that come and go, by name;
+        they are no part of the definitions.
 
         Raises TypeError for what cannot be a tool, and ValueError for two tools of one name.
         """
         self._tools: dict[str, Tool] = {}
+        self._more = more
         offered = [given if isinstance(given, Tool) else tool(given) for given in tools]
         for one in sorted(offered, key=lambda one: one.definition.name):
             name = one.definition.name
@@ -32,7 +38,7 @@ class ToolRegistry:
 
     def get(self, name: str) -> Tool:
         """The tool called `name`. Raises ToolFailure that names the nearest one, or all."""
-        tool = self._tools.get(name)
+        tool = self._tools.get(name) or self._more(name)
         if tool is not None:
             return tool
         near = get_close_matches(name.lower(), self._tools, n=1, cutoff=0.5)

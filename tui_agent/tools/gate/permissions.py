@@ -302,6 +302,8 @@ class PermissionGate:
                 return "" if access.inside or access.own else "It reads outside the workspace."
             case "write":
                 return self._reason_of_write(access)
+            case "call":
+                return f"It calls a tool of the server {access.target.partition('/')[0]}."
             case _:
                 return "It reaches the network."
 

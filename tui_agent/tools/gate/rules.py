@@ -199,7 +199,7 @@ def catching(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) ->
     """
     for rule in rules:
         forms = _forms(access, workspace)
-        if access.effect != "network":
+        if access.effect not in {"network", "call"}:
             forms = (*forms, Path(access.target).name, *(f"{form}/" for form in forms), f"/{forms[0]}")
         if not rule.pattern or any(matches(rule.pattern, form) for form in forms):
             return rule
@@ -273,7 +273,9 @@ def _mentions(text: str, word: str) -> bool:
 
 
 def proposed(tool: str, access: Access, workspace: WorkspaceView) -> tuple[Rule, ...]:
-    """What "always allow this" would remember of a path or a URL."""
+    """What "always allow this" would remember of a path, a URL or a server's tool."""
+    if access.effect == "call":
+        return (Rule(tool),)
     if access.effect == "network":
         parts = urlsplit(access.target)
         return (Rule(tool, f"{escaped(f'{parts.scheme}://{parts.netloc}/')}*"),) if parts.netloc else ()
@@ -288,7 +290,7 @@ def _forms(access: Access, workspace: WorkspaceView, rule: Rule | None = None) -
     """How a rule may name the target: a path below the root is relative first. A rule that begins with no folder means
     one of the project.
     """
-    if access.effect == "network":
+    if access.effect in {"network", "call"}:
         return (access.target,)
     path = Path(access.target)
     relative = path.relative_to(workspace.root).as_posix() if path.is_relative_to(workspace.root) else ""
@@ -348,5 +350,5 @@ def _said(rule: Rule) -> str:
     if rule.pattern in {"", "*"} and verb:
         return f"every {verb} in this project" if rule.pattern else f"every {verb}, also outside this project"
     if not verb:
-        return rule.text
+        return rule.text if rule.pattern else f"every call of {rule.tool}"
     return f"every {verb} in {rule.pattern[:-1]}" if rule.pattern.endswith("/*") else f"every {verb} of {rule.pattern}"

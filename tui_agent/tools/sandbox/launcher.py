@@ -9,9 +9,10 @@ has started, and itself. The kinds:
   one command can reach and end what another left running, and all of it ends with the launcher, whatever it did.
 
 A request is its length (4 bytes, network order), with two descriptors beside it (the command's output and a socket for
-what is told about it), then JSON: `Request`. About each command is told, one JSON object a line: that it started or
-failed to, and how it ended; the socket closes when nothing of it is left. ``T`` asks all its processes to end, ``K``
-ends them by force, as does closing the socket.
+what is told about it; a third one is for its errors, then the first is a socket that is its input too), then JSON:
+`Request`. About each command is told, one JSON object a line: that it started or failed to, and how it ended; the
+socket closes when nothing of it is left. ``T`` asks all its processes to end, ``K`` ends them by force, as does closing
+the socket.
 
 Each command has a keeper: a process that adopts whatever its children leave behind (``PR_SET_CHILD_SUBREAPER``), so
 that nothing gets away by forking twice. In its namespaces the keeper holds all rights; the command holds none.
@@ -60,6 +61,19 @@ class Request(NamedTuple):
     readonly: list[str] = []  # noqa: RUF012
     hidden: list[str] = []  # noqa: RUF012
     temporary: str = ""
+
+
+class Streams(NamedTuple):
+    """Where a command's output goes; with `errors` that is where its errors go, and `output` is its input too."""
+
+    output: int
+    errors: int = -1
+
+    def close(self) -> None:
+        """Leave them to the command."""
+        for descriptor in self:
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 def main(kind: str) -> None:
@@ -163,21 +177,22 @@ def _serve(control: socket.socket) -> None:
             break
         size = struct.unpack("!I", head)[0]
         data = _exactly(control, size) if size <= _LONGEST else b""
-        if len(descriptors) != 2 or not data:
+        if len(descriptors) not in (2, 3) or not data:
             break
-        output, status = descriptors
+        output, status, *errors = descriptors
         if os.fork() == 0:
             control.close()
-            _keep(Request(**json.loads(data)), output, socket.socket(fileno=status))
-        os.close(output)
-        os.close(status)
+            streams = Streams(output, *errors)
+            _keep(Request(**json.loads(data)), streams, socket.socket(fileno=status))
+        for descriptor in descriptors:
+            os.close(descriptor)
     _end_all()
 
 
 def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
     """The head of a request and its descriptors; nothing where the socket was closed."""
     try:
-        head, beside, _, _ = control.recvmsg(4, socket.CMSG_SPACE(8), socket.MSG_CMSG_CLOEXEC)
+        head, beside, _, _ = control.recvmsg(4, socket.CMSG_SPACE(12), socket.MSG_CMSG_CLOEXEC)
     except OSError:
         return b"", []
     descriptors = [
@@ -200,15 +215,15 @@ def _exactly(control: socket.socket, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _keep(request: Request, output: int, status: socket.socket) -> NoReturn:
+def _keep(request: Request, streams: Streams, status: socket.socket) -> NoReturn:
     """Start a command and stay with it until nothing of it is left."""
     try:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
         woken = _wake_on_children()
-        command = _start(request, output, status)
-        os.close(output)
+        command = _start(request, streams, status)
+        streams.close()
         if command:
             _follow(command, status, woken)
     except BaseException as error:
@@ -226,7 +241,7 @@ def _wake_on_children() -> int:
     return woken
 
 
-def _start(request: Request, output: int, status: socket.socket) -> int:
+def _start(request: Request, streams: Streams, status: socket.socket) -> int:
     """Start the command and tell of it: its process id, or 0 where it could not be started."""
     if request.mounts:
         kernel.unshare(kernel.CLONE_NEWNS)
@@ -236,7 +251,7 @@ def _start(request: Request, output: int, status: socket.socket) -> int:
     told, tell = os.pipe2(os.O_CLOEXEC)
     command = os.fork()
     if command == 0:
-        _become(request, output, tell)
+        _become(request, streams, tell)
     os.close(tell)
     with os.fdopen(told, "rb") as stream:
         problem = stream.read()
@@ -249,7 +264,7 @@ def _start(request: Request, output: int, status: socket.socket) -> int:
     return command
 
 
-def _become(request: Request, output: int, tell: int) -> NoReturn:
+def _become(request: Request, streams: Streams, tell: int) -> NoReturn:
     """Be the command."""
     try:
         os.setsid()
@@ -259,9 +274,9 @@ def _become(request: Request, output: int, tell: int) -> NoReturn:
         os.chdir(request.folder)
         if request.confined:
             _confine(request)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY) if streams.errors < 0 else streams.output, 0)
+        os.dup2(streams.output, 1)
+        os.dup2(streams.output if streams.errors < 0 else streams.errors, 2)
         os.execve(request.arguments[0], request.arguments, request.environment)  # noqa: S606 - as it was asked for
     except BaseException as error:
         text = f"{getattr(error, 'errno', None) or 5} {getattr(error, 'strerror', None) or error}"

@@ -135,8 +135,8 @@ class Launcher:
                 self._stop()
                 self._start()
 
-    def launch(self, request: Request, output: int) -> socket.socket:
-        """Ask for a command, whose output goes to `output`: the socket over which is told about it.
+    def launch(self, request: Request, *streams: int) -> socket.socket:
+        """Ask for a command: the socket over which is told about it. `streams` are as `launcher.Streams` has them.
 
         Raises OSError, and ValueError for text that no command line can hold.
         """
@@ -147,11 +147,11 @@ class Launcher:
             ours.setsockopt(socket.SOL_SOCKET, _SO_PASSCRED, 1)
             self.ready()
             try:
-                self._send(data, output, theirs)
+                self._send(data, streams, theirs)
             except OSError:
                 self.close()
                 self.ready()
-                self._send(data, output, theirs)
+                self._send(data, streams, theirs)
         except BaseException:
             ours.close()
             raise
@@ -164,11 +164,11 @@ class Launcher:
         with self._lock:
             self._stop()
 
-    def _send(self, data: bytes, output: int, status: socket.socket) -> None:
+    def _send(self, data: bytes, streams: tuple[int, ...], status: socket.socket) -> None:
         with self._lock:
             if self._control is None:
                 raise BrokenPipeError
-            socket.send_fds(self._control, [struct.pack("!I", len(data))], [output, status.fileno()])
+            socket.send_fds(self._control, [struct.pack("!I", len(data))], [streams[0], status.fileno(), *streams[1:]])
             self._control.sendall(data)
 
     def _start(self) -> None:

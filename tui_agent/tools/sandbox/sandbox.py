@@ -263,12 +263,12 @@ def _programs_among_temporary_files(search_path: str) -> list[Path]:
     return found
 
 
-def launch(request: Request, output: int) -> LaunchedChild:
+def launch(request: Request, *streams: int) -> LaunchedChild:
     """Ask the launcher that fits to start a command, and follow it. Linux only; to be called on the event loop.
 
-    Raises OSError, and ValueError for text that no command line can hold.
+    `streams` are as `launcher.Streams` has them. Raises OSError, and ValueError for text that no command line can hold.
     """
-    return LaunchedChild(launchers[_launcher_of(request)].launch(request, output))
+    return LaunchedChild(launchers[_launcher_of(request)].launch(request, *streams))
 
 
 async def ready(request: Request) -> None:

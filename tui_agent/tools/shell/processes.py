@@ -17,6 +17,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -63,7 +64,7 @@ class RunningCommand:
         self._failure: BaseException | None = None
         self._output, output = os.pipe()
         try:
-            self._child: LaunchedChild | _OwnChild = _OwnChild(request, output) if own else launch(request, output)
+            self._child = start_child(request, output, own=own)
         except BaseException:
             os.close(self._output)
             raise
@@ -159,10 +160,18 @@ class RunningCommand:
         return True
 
 
+def start_child(request: Request, *streams: int, own: bool = not AVAILABLE) -> "Child":
+    """Start a process that ends with this program, however that ends. To be called on the event loop.
+
+    `streams` are as `launcher.Streams` has them. Raises as `RunningCommand`.
+    """
+    return _OwnChild(request, *streams) if own else launch(request, *streams)
+
+
 class _OwnChild:
     """A command as a child of this process; whatever leaves its session is found by a mark in its environment."""
 
-    def __init__(self, request: Request, output: int) -> None:
+    def __init__(self, request: Request, output: int, errors: int = -1) -> None:
         self._loop = asyncio.get_running_loop()
         self._mark = uuid.uuid4().hex
         self.left: tuple[int, ...] = ()
@@ -173,9 +182,9 @@ class _OwnChild:
                 request.arguments,
                 cwd=request.folder,
                 env={**request.environment, families.MARK: self._mark},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if errors < 0 else output,
                 stdout=output,
-                stderr=output,
+                stderr=output if errors < 0 else errors,
                 start_new_session=True,
             )
         except BaseException:
@@ -219,6 +228,10 @@ class _OwnChild:
             _supervisor.remove(self._mark)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self.exited.set)
+
+
+Child: TypeAlias = LaunchedChild | _OwnChild
+"""A process that was started, with all it starts."""
 
 
 class Supervisor:

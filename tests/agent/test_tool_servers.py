@@ -1,0 +1,199 @@
+"""Servers of tools in whole conversations: found, called through the gate, and the same in front of every request."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.agent.talking import say, talking
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.gemini import GeminiServer
+from tests.servers.running import in_thread
+from tests.servers.script import Call, Script, Step, Turn
+from tests.servers.server import ProtocolServer
+from tests.tools.mcp.connecting import faulty
+from tui_agent.agent import events
+from tui_agent.agent.commands import run_command
+from tui_agent.session import Session
+from tui_agent.settings import GivenValue, ToolServer
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+
+MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.8-flash"}
+
+
+class Person:
+    """Answers every question alike, and remembers them."""
+
+    def __init__(self, *, allowed: bool = True, always: bool = False) -> None:
+        self.asked: list[PermissionQuestion] = []
+        self._answer = PermissionAnswer(allowed=allowed, always=always)
+
+    async def __call__(self, question: PermissionQuestion) -> PermissionAnswer:
+        self.asked.append(question)
+        return self._answer
+
+
+class World:
+    """A provider's server, and sessions that talk to it and have the tests' own server of tools."""
+
+    def __init__(self, provider: str, folder: Path, server: ProtocolServer) -> None:
+        self.provider, self.folder, self.server = provider, folder, server
+
+    @asynccontextmanager
+    async def session(
+        self,
+        tools: ToolServer | None = None,
+        *,
+        ask: Callable[[PermissionQuestion], Any] | None = None,
+        resume: str | None = None,
+        **settings: GivenValue,
+    ) -> AsyncIterator[Session]:
+        servers = {"test": msgspec.to_builtins(tools or faulty())}
+        given = {key.replace("__", "."): value for key, value in settings.items()}
+        given = {"model.id": MODELS[self.provider], "mcp.servers": servers, "mcp.whole_share": 0.0, **given}
+        async with talking(self.folder, given, ask=ask or Person(), resume=resume) as session:
+            await session.offered.servers.learn()
+            yield session
+
+    def fronts(self) -> list[bytes]:
+        """What stands in front of the conversation in each request of it: system prompt and tools."""
+        keys = ("system", "tools", "systemInstruction")
+        of_it = (request for request in self.bodies() if request.get("tools"))
+        return [json.dumps({key: request.get(key) for key in keys}).encode() for request in of_it]
+
+    def bodies(self) -> list[dict[str, Any]]:
+        return [request.json or {} for request in self.server.model_requests]
+
+
+def through(name: str, **arguments: object) -> Call:
+    return Call("call_tool", {"name": f"mcp__test__{name}", "arguments": arguments})
+
+
+FIND = Call("find_tool", {"query": "say the same again"})
+
+
+@pytest.fixture(params=list(MODELS))
+def world(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Script], World]]:
+    with ExitStack() as stack:
+
+        def made(script: Script) -> World:
+            anthropic = request.param == "anthropic"
+            server = stack.enter_context(in_thread(AnthropicServer(script) if anthropic else GeminiServer(script)))
+            for name, value in server.environment.items():
+                monkeypatch.setenv(name, value)
+            return World(request.param, tmp_path, server)
+
+        yield made
+
+
+def finished(told: list[events.AgentEvent]) -> list[events.ToolFinished]:
+    return [event for event in told if isinstance(event, events.ToolFinished)]
+
+
+async def test_a_tool_is_found_and_called_and_asked_about_by_its_own_name(world: Callable[[Script], World]) -> None:
+    calling = (Step(calls=(FIND,)), Step(calls=(through("echo", text="hi"),)), Step(calls=(through("add", a=1, b=2),)))
+    here = world(Script((Turn((*calling, Step(text="done"))),)))
+    person = Person(always=True)
+    async with here.session(ask=person) as session:
+        told = await say(session, "say hi")
+        await say(session, "and again")
+    found, echoed, added = finished(told)[:3]
+    assert found.text.startswith("mcp__test__echo\nSay the same again.")
+    assert (echoed.name, echoed.text, added.text) == ("mcp__test__echo", "hi", '{"sum": 3}')
+    assert [question.tool for question in person.asked] == ["mcp__test__echo", "mcp__test__add"], "once each, for good"
+    assert person.asked[0].rules == ("every call of mcp__test__echo",)
+    assert len(set(here.fronts())) == 1
+    assert here.server.violations == []
+
+
+async def test_what_was_found_stays_through_a_compaction_and_a_resume(world: Callable[[Script], World]) -> None:
+    much = Step(calls=(through("large", size=40_000),))
+    here = world(Script((Turn((Step(calls=(FIND,)), much, Step(text="found")), when="find"),), Step(text="Yes.")))
+    async with here.session(compaction__keep_recent_tokens=500) as session:
+        await say(session, "find a tool")
+        await say(session, "go on")
+        done = await session.agent.compact()
+        assert not done.error
+        await say(session, "after")
+        name = session.id
+    async with here.session(resume=name) as session:
+        await say(session, "resumed")
+    newest = json.dumps(here.bodies()[-1])
+    assert "mcp__test__echo" in newest
+    assert "Say the same again." in newest
+    assert len(set(here.fronts())) == 1
+    assert here.server.violations == []
+
+
+async def test_a_list_that_changes_is_told_as_a_notice_and_costs_no_cache(world: Callable[[Script], World]) -> None:
+    growing = Turn((Step(calls=(through("grow"),)), Step(text="grown")), when="grow")
+    using = Turn((Step(calls=(through("grown_1", text="x"),)), Step(text="used")), when="use")
+    here = world(Script((growing, using), Step(text="Yes.")))
+    async with here.session() as session:
+        changed = asyncio.Event()
+        session.offered.servers.on_change = changed.set
+        await say(session, "grow")
+        await changed.wait()
+        told = await say(session, "use it")
+    assert finished(told)[0].status == "ok"
+    assert "[notice] What the servers of tools offer changed" in json.dumps(here.bodies()[-1])
+    assert len(set(here.fronts())) == 1
+
+
+async def test_small_sets_are_told_whole_and_hints_are_believed_only_where_the_user_says_so(
+    world: Callable[[Script], World],
+) -> None:
+    looking = Script.of(Step(calls=(Call("mcp__test__look", {"city": "Ulm"}),)), Step(text="done"))
+    here = world(looking)
+    for believed, asked in ((False, 1), (True, 0)):
+        person = Person()
+        server = msgspec.structs.replace(faulty(), believe_hints=believed)
+        async with here.session(server, ask=person, mcp__whole_share=0.5) as session:
+            told = await say(session, "look")
+        assert finished(told)[0].status == "ok"
+        assert len(person.asked) == asked
+    assert '"mcp__test__echo"' in here.fronts()[0].decode()
+    assert "find_tool" not in here.fronts()[0].decode()
+
+
+async def test_a_huge_result_is_kept_aside_like_any_other(world: Callable[[Script], World]) -> None:
+    here = world(Script.of(Step(calls=(through("large", size=10_000_000),)), Step(text="done")))
+    async with here.session() as session:
+        (large,) = finished(await say(session, "give me much"))
+        assert large.evicted
+        assert (session.folder / large.artifact).stat().st_size == 10_000_000
+    assert len(json.dumps(here.bodies()[-1])) < 200_000
+
+
+async def test_calls_that_cannot_be_done_say_why(world: Callable[[Script], World]) -> None:
+    calls = (through("nothing"), through("die"), through("echo", text="on"), Call("call_tool", {"name": ""}))
+    here = world(Script.of(Step(calls=calls), Step(text="done")))
+    async with here.session() as session:
+        done = {event.name: event.text for event in finished(await say(session, "try"))}
+        assert "offers no such tool" in done["mcp__test__nothing"]
+        assert "I have had enough" in done["mcp__test__die"]
+        assert done["mcp__test__echo"] == "on"
+        assert "names no tool" in done["call_tool"]
+        await run_command(session.agent, "/mcp off test")
+        done = {event.name: event.text for event in finished(await say(session, "try"))}
+        assert "turned off" in done["mcp__test__echo"]
+
+
+async def test_the_command_shows_what_servers_cost_and_save(world: Callable[[Script], World]) -> None:
+    here = world(Script())
+    async with here.session() as session:
+        await session.agent.connect()
+        shown = await run_command(session.agent, "/mcp")
+        assert "13 tools" in shown.text
+        assert "saves" in shown.text
+        assert "$" in shown.text
+        one = await run_command(session.agent, "/mcp test")
+        assert "Say the same again." in one.text
+        assert "Ask me anything." in one.text

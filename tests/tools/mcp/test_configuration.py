@@ -1,0 +1,95 @@
+"""Which servers there are, which of them may start, and taking over those of other agents."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tui_agent.settings import ToolServer, load_settings
+from tui_agent.settings.brought import brought
+from tui_agent.tools.mcp.configuration import Choices, Configured, configured, servers_in
+from tui_agent.tools.mcp.importing import foreign, take
+
+
+def test_a_projects_servers_wait_for_the_user_and_for_that_very_definition(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    project.mkdir()
+    write(project / ".mcp.json", {"mcpServers": {"theirs": {"command": "run", "args": ["it"]}}})
+    assert brought(project)
+    users = {"mine": ToolServer(command="mine")}
+    (mine, theirs), problems = configured(users, project, project)
+    assert not problems
+    choices = Choices(home)
+    assert choices.is_on(mine)
+    assert not choices.is_on(theirs)
+    assert choices.is_new(theirs)
+    choices.turn(theirs, on=True)
+    assert Choices(home).is_on(theirs), "it is remembered"
+    changed = Configured("theirs", ToolServer(command="run", args=("something else",)), "project", project)
+    assert not Choices(home).is_on(changed)
+    assert Choices(home).is_new(changed)
+    choices.turn(mine, on=False)
+    assert not Choices(home).is_on(mine)
+
+
+def test_only_the_user_may_believe_a_server(tmp_path: Path) -> None:
+    write(tmp_path / ".mcp.json", {"mcpServers": {"theirs": {"command": "run", "believe_hints": True}}})
+    ((theirs,), _) = configured({}, tmp_path, tmp_path)
+    assert not theirs.server.believe_hints
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ("{", "Expecting"),
+        ({"mcpServers": []}, "no section mcpServers"),
+        ({"mcpServers": {"a": {}}}, "either `command` or `url`"),
+        ({"mcpServers": {"a": {"type": "sse", "url": "https://x"}}}, "sse is not supported"),
+        ({"mcpServers": {"a": {"url": "file:///etc/passwd"}}}, "must begin with http"),
+        ({"mcpServers": {"a": {"command": "x", "args": "y"}}}, "Expected `array`"),
+        ({"mcpServers": {"!": {"command": "x"}}}, "no name for a server"),
+    ],
+)
+def test_a_broken_file_is_said_and_stops_nothing(document: object, said: str, tmp_path: Path) -> None:
+    write(tmp_path / ".mcp.json", document)
+    servers, problems = configured({"mine": ToolServer(command="x")}, tmp_path, tmp_path)
+    assert [server.name for server in servers] == ["mine"]
+    assert said in problems[0]
+
+
+def test_a_projects_settings_bring_no_servers(tmp_path: Path) -> None:
+    write(tmp_path / ".agents" / "config.json", {"mcp": {"servers": {"a": {"command": "x"}}}})
+    with pytest.raises(Exception, match=r"belong into its .mcp.json"):
+        load_settings(tmp_path / "home", tmp_path, trusted=True)
+
+
+def test_servers_of_other_agents_are_found_and_taken_over_once(tmp_path: Path) -> None:
+    home, program, project = tmp_path / "user", tmp_path / "program", tmp_path / "project"
+    own = {str(project): {"mcpServers": {"near": {"command": "near", "env": {"K": "v"}}}}}
+    write(home / ".claude.json", {"mcpServers": {"far": {"type": "http", "url": "https://far/mcp"}}, "projects": own})
+    write(home / ".gemini" / "settings.json", {"mcpServers": {"gem": {"httpUrl": "https://gem/mcp", "timeout": 5}}})
+    write(home / ".cursor" / "mcp.json", {"mcpServers": {"cur": {"command": "npx", "args": ["-y", "cur"]}}})
+    (home / ".codex").mkdir()
+    (home / ".codex" / "config.toml").write_text('[mcp_servers.dex]\ncommand = "dex"\nargs = ["serve"]\n')
+    found = foreign(home, project)
+    assert [each.agent for each in found] == ["Claude Code", "codex", "Gemini CLI", "Cursor"]
+    every = {name: server for each in found for name, server in each.servers.items()}
+    assert every["gem"].url == "https://gem/mcp"
+    assert every["dex"].args == ("serve",)
+    write(program / "config.json", {"ui": {"theme": "light"}, "mcp": {"servers": {"far": {"command": "mine"}}}})
+    assert take(program, every) == ["near", "dex", "gem", "cur"]
+    assert take(program, every) == []
+    settings = load_settings(program, None)
+    assert settings.ui.theme == "light"
+    assert settings.mcp.servers["far"].command == "mine"
+    assert settings.mcp.servers["near"].env == {"K": "v"}
+
+
+def test_names_that_other_agents_allow_are_made_usable() -> None:
+    found = servers_in({"mcpServers": {"my server/2": {"command": "x"}}}, "file")
+    assert list(found.servers) == ["my-server-2"]
+
+
+def write(path: Path, document: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(document if isinstance(document, str) else json.dumps(document))

@@ -1,0 +1,158 @@
+"""Talking to a server over the official SDK: answers and faults of every kind, and what is left afterwards."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.tools.mcp.connecting import faulty, talking
+from tui_agent.conversation.blocks import Image
+from tui_agent.settings import ToolServer
+from tui_agent.tools.mcp.connection import Limits, Unavailable
+
+
+async def test_every_kind_of_answer_becomes_an_output(tmp_path: Path) -> None:
+    async with talking(faulty(), tmp_path) as talk:
+        assert (await talk.call("echo", text="hello")).text == "hello"
+        assert (await talk.call("add", a=1, b=2)).text == '{"sum": 3}', "the same is not said twice"
+        assert '"city": "Ulm"' in (await talk.call("look", city="Ulm")).text
+        (picture,) = (await talk.call("picture")).images
+        assert isinstance(picture, Image)
+        assert picture.media_type == "image/png"
+        assert (await talk.call("escape")).text == "hello red"
+        hurt = await talk.call("hurt")
+        assert hurt.is_error
+        assert hurt.text == "it hurts"
+        assert talk.lists[-1].instructions == "Ask me anything."
+        assert len((await talk.call("large", size=10_000_000)).text) == 10_000_000
+        assert len(talk.lists) == 1, "one process for all of it"
+
+
+async def test_a_server_gets_no_key_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    monkeypatch.setenv("MINE", "value")
+    server = faulty()
+    given = ToolServer(command=server.command, args=server.args, env={"GIVEN": "${MINE}", "ELSE": "${NOT_SET:-x}"})
+    async with talking(given, tmp_path) as talk:
+        names = (await talk.call("variables")).text.split()
+    assert "GIVEN" in names
+    assert "ELSE" in names
+    assert "ANTHROPIC_API_KEY" not in names
+    assert "MINE" not in names
+
+
+async def test_a_stopped_call_reaches_the_server_which_goes_on(tmp_path: Path) -> None:
+    async with talking(faulty(), tmp_path) as talk:
+        told = asyncio.Event()
+        seen: list[str] = []
+
+        def tell(text: str) -> None:
+            seen.append(text)
+            told.set()
+
+        call = asyncio.create_task(talk.call("wait", tell))
+        await told.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert seen == ["half-hearted (1 of 4)"]
+        assert (await talk.call("cancelled")).text == "1"
+
+
+async def test_a_call_that_takes_too_long_is_stopped_at_the_server_too(tmp_path: Path) -> None:
+    async with talking(faulty(), tmp_path, Limits(start=30.0, call=0.3)) as talk:
+        with pytest.raises(Unavailable, match=r"did not answer within 0\.3 s"):
+            await talk.call("wait")
+        assert (await talk.call("cancelled")).text == "1"
+
+
+async def test_what_a_server_refuses_is_said_and_it_goes_on(tmp_path: Path) -> None:
+    async with talking(faulty(), tmp_path) as talk:
+        with pytest.raises(ValueError, match="Unknown tool: nothing"):
+            await talk.call("nothing")
+        assert (await talk.call("echo", text="on")).text == "on"
+
+
+async def test_a_server_that_dies_is_named_and_started_again(tmp_path: Path) -> None:
+    async with talking(faulty(), tmp_path) as talk:
+        with pytest.raises(Unavailable, match=r"test ended: it ended by itself \(exit code 7\): I have had enough"):
+            await talk.call("die")
+        assert talk.connection.state == "stopped"
+        assert (await talk.call("echo", text="again")).text == "again"
+        assert "I have had enough" in talk.log.read_text()
+
+
+async def test_a_changed_list_is_read_again(tmp_path: Path) -> None:
+    async with talking(faulty(), tmp_path) as talk:
+        await talk.call("grow")
+        talk.news.clear()
+        await talk.news.wait()
+        assert {tool.name for tool in talk.lists[-1].tools} - {tool.name for tool in talk.lists[0].tools} == {"grown_1"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("dies", "no licence found"),
+        ("hangs", "did not start within 2 s"),
+        ("floods", "messages in 10 s that nobody asked for"),
+        ("endless", "a message of more than 32 MB"),
+    ],
+)
+async def test_a_server_that_cannot_be_used_is_named_with_the_reason(fault: str, said: str, tmp_path: Path) -> None:
+    async with talking(faulty(fault), tmp_path, Limits(start=2.0 if fault == "hangs" else 30.0, call=5.0)) as talk:
+        with pytest.raises(Unavailable, match="The server test cannot be used") as failure:
+            await talk.connection.start()
+        assert said in str(failure.value)
+        assert talk.connection.state == "failed"
+    assert not _left()
+
+
+async def test_one_bad_definition_does_not_cost_the_others(tmp_path: Path) -> None:
+    async with talking(faulty("lies"), tmp_path) as talk:
+        await talk.connection.start()
+        tools = {tool.name: tool for tool in talk.lists[-1].tools}
+        assert {"echo", "odd name/with signs", "either", "wrong", "promise"} <= tools.keys()
+        assert len(tools["odd name/with signs"].description) < 3_000
+        assert tools["wrong"].schema == tools["either"].schema == '{"type":"object"}'
+        assert '"a":7' in tools["wrong"].description
+        assert "anyOf" in tools["either"].description
+        assert any(problem.startswith("either: ") for problem in talk.lists[-1].problems)
+        assert '"seven"' in (await talk.call("promise")).text, "what it says otherwise than it promised is passed on"
+
+
+async def test_a_flood_of_errors_fills_no_disk_and_stops_nothing(tmp_path: Path) -> None:
+    async with talking(faulty("noisy"), tmp_path) as talk:
+        assert (await talk.call("echo", text="heard")).text == "heard"
+        assert talk.log.stat().st_size <= 5_000_000
+
+
+async def test_no_process_is_left_not_even_one_that_fled(tmp_path: Path) -> None:
+    async with talking(faulty("deaf"), tmp_path) as talk:
+        await talk.call("orphan")
+        assert _left()
+    assert not _left()
+
+
+async def test_programs_that_are_not_there_are_named(tmp_path: Path) -> None:
+    async with talking(ToolServer(command="no-such-program"), tmp_path) as talk:
+        with pytest.raises(Unavailable, match="there is no program no-such-program"):
+            await talk.connection.start()
+    async with talking(ToolServer(command="${NOT_SET}"), tmp_path) as talk:
+        with pytest.raises(Unavailable, match="the variable NOT_SET is not set"):
+            await talk.connection.start()
+
+
+def _left() -> list[str]:
+    """What servers of this process have left running."""
+    found = []
+    for process in psutil.Process(os.getpid()).children(recursive=True):
+        try:
+            line = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        if ("mcp_stdio" in line or "sleep 600" in line) and process.status() != psutil.STATUS_ZOMBIE:
+            found.append(line)
+    return found

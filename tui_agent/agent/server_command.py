@@ -1,0 +1,167 @@
+"""The command /mcp: how the servers of tools stand, what they cost, turning them on and off, taking over others'."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tui_agent.agent.commands import Reply
+from tui_agent.text import money_text, one_line
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.agent.tool_servers import OfferedTools, ServerWeight
+    from tui_agent.settings import ToolServer
+    from tui_agent.tools.mcp.servers import Status, ToolServers
+
+NONE: Final = (
+    "There are none. Name one in the settings (mcp.servers), in the project's .mcp.json, or take over those of another "
+    "agent with /mcp import."
+)
+USAGE: Final = "/mcp shows all; /mcp NAME one of them; /mcp on NAME, /mcp off NAME; /mcp import."
+LAST_LINES: Final = 5
+
+
+async def mcp(agent: "Agent", argument: str) -> Reply:
+    """Do what /mcp asks for."""
+    word, _, rest = argument.partition(" ")
+    name = rest.strip()
+    offered = agent.offered
+    if offered is not None and word == "import":
+        return await _import(offered.servers, name)
+    if offered is None or not offered.servers:
+        problems = offered.servers.problems if offered is not None else ()
+        return Reply("No servers of tools", "\n".join((*problems, NONE)))
+    if word in ("on", "off"):
+        return await _turn(offered.servers, name, on=word == "on")
+    if not word:
+        return _all(agent, offered)
+    status = next((each for each in offered.servers.statuses() if each.name == word), None)
+    return _one(agent, offered, status) if status else _unknown(offered.servers, word)
+
+
+def _all(agent: "Agent", offered: "OfferedTools") -> Reply:
+    statuses = offered.servers.statuses()
+    weights = _weights(agent, offered)
+    width = max(len(status.name) for status in statuses) + 2
+    lines = [f"{status.name:<{width}}{_described(agent, status, weights.get(status.name))}" for status in statuses]
+    problems = [f"{'':<{width}}{one_line(status.error, 400)}" for status in statuses if status.error]
+    told, saved = sum(each.told for each in weights.values()), sum(each.saved for each in weights.values())
+    total = f"All together: {_price(agent, told)} a call in front of every request"
+    total += f"; looking tools up when they are needed saves {_price(agent, saved)} a call." if saved else "."
+    return Reply(
+        f"{len(statuses)} server{'s' * (len(statuses) != 1)} of tools",
+        "\n".join([*lines, *problems, *offered.servers.problems, total, USAGE]),
+    )
+
+
+def _described(agent: "Agent", status: "Status", weight: "ServerWeight | None") -> str:
+    parts: list[str] = [status.standing]
+    if status.known is not None and weight is not None:
+        count = len(status.known.tools)
+        parts.append(f"{count:,} tool{'s' * (count != 1)}")
+        parts.append(f"{_price(agent, weight.told)} a call" if weight.told else "looked up when needed")
+        if weight.saved:
+            parts.append(f"saves {_price(agent, weight.saved)} a call")
+    if status.calls:
+        parts.append(f"called {status.calls:,} times")
+    if status.standing == "new":
+        parts.append(f"would run: {status.command} · /mcp on {status.name} starts it")
+    return " · ".join(parts)
+
+
+def _one(agent: "Agent", offered: "OfferedTools", status: "Status") -> Reply:
+    weights = _weights(agent, offered)
+    lines = [
+        _described(agent, status, weights.get(status.name)),
+        f"runs: {status.command}" if "://" not in status.command[:10] else f"at: {status.command}",
+        f"named by: {'your settings' if status.source == 'user' else 'the .mcp.json of this project'}",
+        f"last error: {one_line(status.error, 1_000)}" if status.error else "",
+        f"log: {status.log}" if status.log.exists() else "",
+    ]
+    if known := status.known:
+        hints = "are believed" if status.believed else "are not believed (believe_hints)"
+        lines.append(f"says of itself: {one_line(known.instructions, 600)}" if known.instructions else "")
+        lines += [f"not as it should be: {problem}" for problem in known.problems]
+        reads = sum(tool.reads for tool in known.tools)
+        lines.append(f"{reads} of its tools only read, it says; such hints {hints}" if reads else "")
+        width = max((len(tool.name) for tool in known.tools), default=0) + 2
+        lines += [f"  {tool.name:<{width}}{one_line(tool.description, 120)}" for tool in known.tools]
+    return Reply(f"Server {status.name}", "\n".join(filter(None, lines)))
+
+
+async def _turn(servers: "ToolServers", name: str, *, on: bool) -> Reply:
+    if name not in {status.name for status in servers.statuses()}:
+        return _unknown(servers, name)
+    try:
+        await servers.turn(name, on=on)
+    except OSError as error:
+        return Reply(f"{name} is {'on' if on else 'off'} for this session only", str(error.strerror), failed=True)
+    status = next(each for each in servers.statuses() if each.name == name)
+    if on and status.standing == "failed":
+        return Reply(f"{name} is on, but it cannot be used", status.error, failed=True)
+    if not on:
+        return Reply(f"{name} is off", "Its tools can no longer be called, here and in later sessions.")
+    count = len(status.known.tools) if status.known else 0
+    return Reply(f"{name} is on", f"{count:,} tools. The model is told of it with your next message.")
+
+
+async def _import(servers: "ToolServers", wanted: str) -> Reply:
+    from tui_agent.tools.mcp.importing import foreign, take
+
+    found = await asyncio.to_thread(foreign, Path.home(), servers.folder)
+    if not found:
+        return Reply("Nothing to take over", "Looked for the servers of Claude Code, codex, Gemini CLI and Cursor.")
+    if not wanted:
+        lines = [
+            line
+            for each in found
+            for line in (
+                f"{each.agent} ({each.path})",
+                *(f"  {name}: {_shown(server)}" for name, server in each.servers.items()),
+                *(f"  {problem}" for problem in each.problems),
+            )
+        ]
+        return Reply(
+            "Servers of other agents",
+            "\n".join([*lines, "/mcp import NAME takes one over, /mcp import all takes all."]),
+        )
+    every = {name: server for each in found for name, server in each.servers.items()}
+    chosen = every if wanted == "all" else {name: every[name] for name in wanted.split() if name in every}
+    if not chosen:
+        return Reply(f"No other agent has a server {one_line(wanted, 60)}", "/mcp import lists them.", failed=True)
+    try:
+        added = await asyncio.to_thread(take, servers.home, chosen)
+    except (OSError, ValueError) as error:
+        return Reply("The servers could not be added to your settings", str(error), failed=True)
+    if not added:
+        return Reply("Nothing new", "Your settings name these servers already.")
+    await servers.add({name: chosen[name] for name in added})
+    return Reply(
+        f"Added: {', '.join(added)}", "They are in your settings now (mcp.servers). /mcp shows how they stand."
+    )
+
+
+def _shown(server: "ToolServer") -> str:
+    return one_line(server.url or " ".join((server.command, *server.args)), 300)
+
+
+def _unknown(servers: "ToolServers", name: str) -> Reply:
+    names = ", ".join(status.name for status in servers.statuses())
+    return Reply(f"There is no server {one_line(name, 60)}", f"There are: {names}. {USAGE}", failed=True)
+
+
+def _weights(agent: "Agent", offered: "OfferedTools") -> "dict[str, ServerWeight]":
+    prefix = agent.engine.view.prefix
+    if prefix is None:
+        offered.look(agent.engine.window.tokens)
+        return offered.weights(offered.definitions)
+    return offered.weights(prefix.tools)
+
+
+def _price(agent: "Agent", tokens: int) -> str:
+    """Tokens, and what they cost in each call: they are read from the cache where the provider has one."""
+    prices = agent.profile.prices
+    if prices is None or not prices.input:
+        return f"{tokens:,} tokens"
+    rate = prices.input if prices.cache_read is None else prices.cache_read
+    return f"{tokens:,} tokens ({money_text(tokens * rate / 1_000_000)})"

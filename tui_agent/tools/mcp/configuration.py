@@ -1,0 +1,241 @@
+"""Which servers there are: those of the user's settings, and those of the project's `.mcp.json`.
+
+A project's server starts only once the user turned it on, having seen its command; that holds for the very definition
+they saw. What they chose is kept in a private file in the program's home.
+"""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from tui_agent.durable import make_private_folder, write_file
+from tui_agent.settings import ToolServer
+from tui_agent.settings.keys import SERVER_NAME
+from tui_agent.settings.trust import SERVERS_FILE
+from tui_agent.text import one_line
+
+FOLDER: Final = "mcp"
+"""The folder, in the program's home, of all that is kept about servers."""
+CHOICES_FILE: Final = "choices.json"
+MOST_BYTES: Final = 1_000_000
+"""Bytes of a file with servers that is read."""
+
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_OWN: Final = frozenset(ToolServer.__struct_fields__)
+_USERS_ALONE: Final = ("believe_hints",)
+"""What only the user may say of a server."""
+
+
+class Configured(msgspec.Struct, frozen=True):
+    """A server and who named it. `folder`: where it runs, and what relative paths start from."""
+
+    name: str
+    server: ToolServer
+    source: Literal["user", "project"]
+    folder: Path
+
+    @property
+    def digest(self) -> str:
+        """Tells this definition from any other: of what runs or is asked, not of how it is used."""
+        server = self.server
+        told = [server.command, server.args, server.env, server.cwd, server.url, server.headers, str(self.folder)]
+        return sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:32]
+
+    @property
+    def shown(self) -> str:
+        """The command line or the address, for people: as it is written, with the names of its variables."""
+        server = self.server
+        if server.url:
+            return one_line(server.url, 2_000)
+        names = "".join(f"{name}=… " for name in server.env)
+        return one_line(names + shlex.join((server.command, *server.args)), 2_000)
+
+    def resolved(self, environ: Mapping[str, str]) -> ToolServer:
+        """The server with its variables filled in. Raises KeyError with the name of one that is not set."""
+
+        def filled(text: str) -> str:
+            def value(match: re.Match[str]) -> str:
+                found = environ.get(match[1], match[2])
+                if found is None:
+                    raise KeyError(match[1])
+                return found
+
+            return _VARIABLE.sub(value, text)
+
+        server = self.server
+        return msgspec.structs.replace(
+            server,
+            command=filled(server.command),
+            args=tuple(map(filled, server.args)),
+            env={name: filled(text) for name, text in server.env.items()},
+            cwd=filled(server.cwd),
+            url=filled(server.url),
+            headers={name: filled(text) for name, text in server.headers.items()},
+        )
+
+
+class Found(NamedTuple):
+    """The servers of a file, and what in it cannot be used, in whole sentences."""
+
+    servers: dict[str, ToolServer]
+    problems: tuple[str, ...] = ()
+
+
+def servers_in(document: object, origin: str) -> Found:
+    """The servers under ``mcpServers`` of a file that several agents share. What only others know is left out."""
+    listed = document.get("mcpServers") if isinstance(document, dict) else None
+    if not isinstance(listed, dict):
+        return Found({}, (f"{origin}: there is no section mcpServers.",))
+    servers: dict[str, ToolServer] = {}
+    problems = []
+    for name, given in listed.items():
+        try:
+            servers[_usable_name(str(name))] = server_from(given)
+        except ValueError as error:
+            problems.append(f"{origin}: {one_line(str(name), 60)}: {error}.")
+    return Found(servers, tuple(problems))
+
+
+def server_from(given: object) -> ToolServer:
+    """A server as other agents write it. Raises ValueError."""
+    if not isinstance(given, dict):
+        raise ValueError("expected a section with `command` and `args`, or `url`")  # noqa: TRY004
+    kind = given.get("type") or given.get("transport")
+    if kind == "sse":
+        raise ValueError("the transport sse is not supported, only stdio and streamable HTTP")
+    known = {str(key): value for key, value in given.items() if key in _OWN and value is not None}
+    if given.get("disabled") is True:
+        known["enabled"] = False
+    for other in ("httpUrl", "serverUrl"):
+        if "url" not in known and isinstance(given.get(other), str):
+            known["url"] = given[other]
+    try:
+        server = msgspec.convert(known, ToolServer)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+    if bool(server.command) == bool(server.url):
+        raise ValueError("expected either `command` or `url`")
+    if server.url and not server.url.startswith(("http://", "https://", "${")):
+        raise ValueError("its url must begin with http:// or https://")
+    return server
+
+
+def read_json(path: Path) -> object:
+    """The document in a file; None where there is none. Raises ValueError with a sentence."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}.") from None
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"{path}: larger than {MOST_BYTES:,} bytes.")
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def configured(
+    users: Mapping[str, ToolServer], folder: Path, project: Path | None
+) -> tuple[list[Configured], tuple[str, ...]]:
+    """Every server, and what cannot be used. `project`: the root of a trusted one. Reads a file.
+
+    Of two servers with one name the user's counts.
+    """
+    found = [Configured(name, server, "user", folder) for name, server in users.items()]
+    problems: tuple[str, ...] = ()
+    if project is not None:
+        theirs, problems = _of_project(project)
+        found += [Configured(name, server, "project", project) for name, server in theirs.items() if name not in users]
+    return sorted(found, key=lambda each: each.name), problems
+
+
+def _of_project(project: Path) -> Found:
+    path = project / SERVERS_FILE
+    try:
+        document = read_json(path)
+    except ValueError as error:
+        return Found({}, (str(error),))
+    if document is None:
+        return Found({})
+    found = servers_in(document, str(path))
+    tamed = {
+        name: msgspec.structs.replace(server, **dict.fromkeys(_USERS_ALONE, False))
+        for name, server in found.servers.items()
+    }
+    return Found(tamed, found.problems)
+
+
+def _usable_name(name: str) -> str:
+    """Other agents allow any name. Raises ValueError where nothing of it can be used."""
+    usable = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:40]
+    if not SERVER_NAME.fullmatch(usable):
+        raise ValueError("no name for a server: letters, digits, - and _ (at most 40)")
+    return usable
+
+
+class Choices:
+    """Which servers the user turned on or off, in a private file. Its methods read or write it: call them off the loop.
+
+    Raises OSError where it cannot be written; the choice holds all the same until the program ends.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / FOLDER / CHOICES_FILE
+        self._chosen = self._read()
+
+    def is_on(self, server: Configured) -> bool:
+        """Whether it may start: a project's server only where the user turned on this very definition."""
+        chosen = self._chosen.get(self._key(server))
+        if chosen is not None:
+            return chosen
+        return server.source == "user" and server.server.enabled
+
+    def is_new(self, server: Configured) -> bool:
+        """Whether the user has not decided about it yet."""
+        return server.source == "project" and self._key(server) not in self._chosen
+
+    def turn(self, server: Configured, *, on: bool) -> None:
+        """Remember a choice."""
+        self._chosen[self._key(server)] = on
+        kept = {**self._read(), self._key(server): on}
+        make_private_folder(self._path.parent)
+        write_file(self._path, json.dumps({"servers": kept}, indent=2).encode() + b"\n")
+
+    @staticmethod
+    def _key(server: Configured) -> str:
+        return f"{server.source} {server.name} {server.digest if server.source == 'project' else ''}".strip()
+
+    def _read(self) -> dict[str, bool]:
+        try:
+            return msgspec.convert(json.loads(self._path.read_bytes())["servers"], dict[str, bool])
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+
+SAFE_VARIABLES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ")
+"""What a server gets of this program's environment beside its own variables: no keys (as the official SDK has it)."""
+
+
+def environment_of(server: ToolServer, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a server."""
+    return {name: environ[name] for name in SAFE_VARIABLES if name in environ} | server.env
+
+
+def names(servers: Iterable[Configured]) -> str:
+    """The names of servers, for people."""
+    return ", ".join(server.name for server in servers)
+
+
+def environ() -> Mapping[str, str]:
+    """The variables that definitions may name."""
+    return os.environ

@@ -1,0 +1,442 @@
+"""Talking to one server over the official SDK: it starts when it is first needed, and again once where it has ended.
+
+One task owns a run of the server: it enters the SDK's client and leaves it. Calls are made by whoever wants them;
+cancelling one tells the server so (notifications/cancelled), and the server stays.
+"""
+
+import asyncio
+import contextlib
+import importlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from tui_agent.durable import to_completion
+from tui_agent.text import clean, error_text, one_line
+from tui_agent.tools.mcp.configuration import Configured, environ, environment_of
+from tui_agent.tools.mcp.known import (
+    MOST_INSTRUCTIONS,
+    MOST_TOOLS,
+    KnownPrompt,
+    KnownServer,
+    known_tool,
+    mend_list,
+    unique,
+)
+from tui_agent.tools.mcp.process import ErrorLog, running
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.client import ClientRequestContext, IncomingMessage, Transport
+    from mcp.client._transport import ReadStream, TransportStreams
+    from mcp.shared.message import SessionMessage
+    from mcp_types import CallToolResult, ListRootsResult, LoggingMessageNotificationParams
+
+State: TypeAlias = Literal["stopped", "starting", "running", "failed"]
+Result = TypeVar("Result")
+
+BACKOFF_S: Final = 1.0
+"""Seconds before a server that could not be started is tried once more."""
+MOST_PAGES: Final = 50
+"""Pages of a list that are read."""
+RELIST_S: Final = 0.2
+"""Seconds in which several changes of a list are read as one."""
+MOST_PROBLEMS: Final = 50
+"""Sentences about what cannot be used of a server that are kept."""
+_CLOSING_S: Final = 5.0
+_REASON_S: Final = 2.0
+
+
+class Unavailable(Exception):
+    """The server cannot be used now; the text says why, in a whole sentence."""
+
+
+class _Hopeless(Unavailable):
+    """It cannot be started, or not in time: another try would end alike."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Seconds a start and a call may take."""
+
+    start: float
+    call: float
+
+
+class Connection:
+    """One server. `changed` is told when its list of tools was read; `folders` are the roots that it may ask for."""
+
+    def __init__(
+        self,
+        configured: Configured,
+        limits: Limits,
+        log: Path,
+        changed: Callable[[KnownServer], Awaitable[None]],
+        folders: Sequence[Path] = (),
+    ) -> None:
+        self.configured = configured
+        self.state: State = "stopped"
+        self._reason = ""
+        self.error = ""
+        """What went wrong last, in a sentence; empty where nothing did."""
+        self.log = ErrorLog(log)
+        self._limits = limits
+        self._changed = changed
+        self._folders = tuple(folders)
+        self._starting = asyncio.Lock()
+        self._client: Client | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
+        self._relist = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+        return self.configured.name
+
+    async def start(self) -> None:
+        """Have it running. Raises `Unavailable`."""
+        await self._running()
+
+    async def call(self, tool: str, arguments: dict[str, object], tell: Callable[[str], None]) -> "CallToolResult":
+        """Call a tool; `tell` gets what the server says of its progress. Raises `Unavailable`, and ValueError for what
+        the server refuses.
+        """
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            tell(_progress_text(progress, total, message))
+
+        seconds = self.configured.server.call_seconds or self._limits.call
+        return await self._ask(
+            f"calling {one_line(tool, 60)}",
+            lambda client: client.call_tool(
+                tool, arguments, read_timeout_seconds=seconds, progress_callback=on_progress
+            ),
+            seconds,
+        )
+
+    async def close(self) -> None:
+        """End it, and all it has started."""
+        owner, self._owner = self._owner, None
+        self._client = None
+        if owner is not None:
+            self._over.set()
+            done, _ = await asyncio.wait([owner], timeout=_CLOSING_S)
+            if not done:
+                owner.cancel()
+                await asyncio.wait([owner])
+        if self.state != "failed":
+            self.state = "stopped"
+
+    # Running
+
+    async def _running(self) -> "Client":
+        """The client of a server that runs; it is started where it does not, and tried twice. Raises `Unavailable`."""
+        async with self._starting:
+            if self._client is not None and not self._over.is_set():
+                return self._client
+            await self.close()
+            try:
+                return await self._started()
+            except _Hopeless:
+                raise
+            except Unavailable:
+                await asyncio.sleep(BACKOFF_S)
+                return await self._started()
+
+    async def _started(self) -> "Client":
+        self.state, self.error, self._reason = "starting", "", ""
+        self._over = asyncio.Event()
+        ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._owner = asyncio.create_task(self._own(ready, self._over), name=f"server {self.name}")
+        try:
+            async with asyncio.timeout(self._limits.start):
+                self._client = await asyncio.shield(ready)
+        except TimeoutError:
+            raise _Hopeless(await self._failed(f"it did not start within {self._limits.start:g} s")) from None
+        except asyncio.CancelledError:
+            await to_completion(self._abandon())
+            raise
+        except Exception as error:
+            kind = _Hopeless if isinstance(error, Unavailable | FileNotFoundError | PermissionError) else Unavailable
+            raise kind(await self._failed(self._reason or _why(error))) from error
+        self.state = "running"
+        return self._client
+
+    async def _failed(self, why: str) -> str:
+        await self._abandon()
+        self.state = "failed"
+        last = one_line(self.log.last[-1], 200) if self.log.last else ""
+        said = f" It said: {last}" if last and last not in why else ""
+        self.error = f"The server {self.name} cannot be used: {why}.{said}"
+        return self.error
+
+    async def _abandon(self) -> None:
+        owner, self._owner = self._owner, None
+        self._client, self.state = None, "stopped"
+        if owner is not None:
+            owner.cancel()
+            await asyncio.wait([owner])
+
+    async def _own(self, ready: "asyncio.Future[Client]", over: asyncio.Event) -> None:
+        """One run of the server, from its start to its end."""
+        try:
+            async with AsyncExitStack() as stack:
+                client = await stack.enter_async_context(await self._connected(over))
+                # What a server says of its results is not checked with a schema of its own making: a pattern in it may
+                # take for ever, and nothing else would run meanwhile.
+                client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
+                await self._read_lists(client)
+                ready.set_result(client)
+                watching = asyncio.create_task(self._watch(client))
+                try:
+                    await over.wait()
+                finally:
+                    watching.cancel()
+                    await asyncio.wait([watching])
+        except asyncio.CancelledError:
+            ready.cancel()
+            raise
+        except Exception as error:
+            if ready.done():
+                self._ended(over, _why(error))
+            else:
+                ready.set_exception(error)
+                ready.exception()
+
+    async def _connected(self, over: asyncio.Event) -> "Client":
+        """A client that is to be entered. Raises `Unavailable`."""
+        await asyncio.to_thread(importlib.import_module, "mcp")
+        from mcp import Client
+        from mcp_types import Implementation
+
+        from tui_agent.version import __version__
+
+        try:
+            server = self.configured.resolved(environ())
+        except KeyError as missing:
+            raise Unavailable(f"the variable {missing.args[0]} is not set") from None
+        if server.command:
+            environment = environment_of(server, environ())
+            transport: Transport = running(
+                server, environment, self.configured.folder, self.log, lambda why: self._ended(over, why)
+            )
+        else:
+            from tui_agent.tools.mcp.http import listening
+
+            transport = listening(server)
+        return Client(
+            _mended(transport),
+            client_info=Implementation(name="tui-agent", version=__version__),
+            logging_callback=self._take_log,
+            message_handler=self._take_message,
+            list_roots_callback=self._roots if self._folders else None,
+            cache=None,
+        )
+
+    def _ended(self, over: asyncio.Event, why: str) -> None:
+        if over.is_set():
+            return
+        over.set()
+        if over is self._over:
+            self._reason = why
+        if over is self._over and self.state == "running":
+            self.state, self.error = "stopped", f"The server {self.name} ended: {why}."
+
+    # Asking
+
+    async def _ask(self, what: str, ask: Callable[["Client"], Awaitable[Result]], seconds: float) -> Result:
+        """Ask the server something. Raises `Unavailable`, and ValueError for what it refuses.
+
+        Where the server has ended since it was asked last, it is started again. Where it ends meanwhile, what it did is
+        not known, so nothing is asked twice.
+        """
+        client = await self._running()
+        over = self._over
+        from mcp.shared.exceptions import MCPError
+        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+
+        try:
+            return await ask(client)
+        except MCPError as error:
+            if error.code == REQUEST_TIMEOUT:
+                told = f"The server {self.name} did not answer within {seconds:g} s ({what}); it was told to stop."
+                self.error = told
+                raise Unavailable(told) from error
+            if error.code != CONNECTION_CLOSED:
+                raise ValueError(one_line(error.message, 4_000) or f"error {error.code}") from error
+            failure: Exception = error
+        except Exception as error:
+            failure = error
+        with contextlib.suppress(TimeoutError):  # why it ended is known a moment later
+            async with asyncio.timeout(_REASON_S):
+                await over.wait()
+        why = self.error or f"The server {self.name} cannot be reached any more: {_why(failure)}."
+        self._ended(over, _why(failure))
+        raise Unavailable(f"{why} What it did by then ({what}) is not known.") from failure
+
+    async def _read_lists(self, client: "Client") -> None:
+        """Read what the server offers, and tell of it."""
+        capabilities = client.server_capabilities
+        tools = await _paged(client.list_tools, "tools") if capabilities.tools else []
+        prompts = await _paged(client.list_prompts, "prompts") if capabilities.prompts else []
+        info = client.server_info
+        known = await asyncio.to_thread(
+            _known,
+            one_line((info.title or info.name) if info else "", 100),
+            client.instructions or "",
+            tools,
+            prompts,
+            capabilities.resources is not None,
+        )
+        await self._changed(known)
+
+    async def _watch(self, client: "Client") -> None:
+        """Read the lists again whenever the server says that they changed."""
+        from mcp.client.subscriptions import ListenNotSupportedError
+
+        listening = asyncio.create_task(self._listen(client))
+        try:
+            while True:
+                await self._relist.wait()
+                await asyncio.sleep(RELIST_S)
+                self._relist.clear()
+                try:
+                    await self._read_lists(client)
+                except Exception as error:
+                    self.error = f"The list of {self.name} could not be read again: {_why(error)}."
+        finally:
+            listening.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception, ListenNotSupportedError):
+                await listening
+
+    async def _listen(self, client: "Client") -> None:
+        """Since 2026-07-28 a server tells of changes only to who listens."""
+        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        async with client.listen(tools_list_changed=True, prompts_list_changed=True) as changes:
+            async for _ in changes:
+                self._relist.set()
+
+    # What the server says unasked
+
+    async def _take_log(self, params: "LoggingMessageNotificationParams") -> None:
+        line = f"[{params.level}] {one_line(str(params.data), 2_000)}\n"
+        await asyncio.to_thread(self.log.write, line.encode())
+
+    async def _take_message(self, message: "IncomingMessage") -> None:
+        from mcp_types import PromptListChangedNotification, ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
+            self._relist.set()
+
+    async def _roots(self, context: "ClientRequestContext") -> "ListRootsResult":
+        from mcp_types import ListRootsResult, Root
+        from pydantic import FileUrl
+
+        return ListRootsResult(roots=[Root(uri=FileUrl(folder.as_uri()), name=folder.name) for folder in self._folders])
+
+
+@asynccontextmanager
+async def _mended(transport: "Transport") -> "AsyncGenerator[TransportStreams, None]":
+    """The same streams, but one bad definition in a list does not cost the others."""
+    async with transport as (reads, writes):
+        yield _Mended(reads), writes
+
+
+class _Mended:
+    """A stream of messages in which lists of tools can be read by the SDK."""
+
+    def __init__(self, reads: "ReadStream[SessionMessage | Exception]") -> None:
+        self._reads = reads
+
+    async def receive(self) -> "SessionMessage | Exception":
+        message = await self._reads.receive()
+        if not isinstance(message, Exception):
+            mend_list(getattr(message.message, "result", None))
+        return message
+
+    async def aclose(self) -> None:
+        await self._reads.aclose()
+
+    def __aiter__(self) -> "_Mended":
+        return self
+
+    async def __anext__(self) -> "SessionMessage | Exception":
+        message = await anext(self._reads)
+        if not isinstance(message, Exception):
+            mend_list(getattr(message.message, "result", None))
+        return message
+
+    async def __aenter__(self) -> "_Mended":
+        await self._reads.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._reads.__aexit__(*error)
+
+
+async def _paged(read: Callable[..., Awaitable[object]], what: str) -> list[object]:
+    """All items of a list that comes in pages, up to `MOST_TOOLS` and one."""
+    found: list[object] = []
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        page = await read(cursor=cursor)
+        found += getattr(page, what)
+        cursor = getattr(page, "next_cursor", None)
+        if not cursor or len(found) > MOST_TOOLS:
+            break
+    return found
+
+
+def _known(
+    title: str, instructions: str, tools: Sequence[object], prompts: Sequence[object], resources: bool
+) -> KnownServer:
+    """What the server has told, cleaned. Costs what it is long: called off the event loop."""
+    from mcp_types import Prompt, Tool
+
+    problems = []
+    found = []
+    for tool in tools:
+        if isinstance(tool, Tool):
+            reads = bool(tool.annotations and tool.annotations.read_only_hint)
+            known, problem = known_tool(tool.name, tool.description or tool.title or "", tool.input_schema, reads=reads)
+            found.append(known)
+            problems += [problem] if problem else []
+    if len(tools) > MOST_TOOLS:
+        problems.append(f"it lists more than {MOST_TOOLS:,} tools; the others are left out.")
+    offered = tuple(
+        KnownPrompt(
+            one_line(prompt.name, 100),
+            one_line(prompt.description or prompt.title or "", 300),
+            tuple(one_line(each.name, 60) + "?" * (not each.required) for each in prompt.arguments or ()),
+        )
+        for prompt in prompts[:MOST_TOOLS]
+        if isinstance(prompt, Prompt)
+    )
+    told = clean(instructions).strip()[:MOST_INSTRUCTIONS]
+    return KnownServer(title, told, unique(found), offered, resources, tuple(problems[:MOST_PROBLEMS]))
+
+
+async def _unchecked(name: str, result: "CallToolResult") -> None:
+    """In place of the SDK's check of a result."""
+
+
+def _progress_text(done: float, total: float | None, message: str | None) -> str:
+    part = f"{done:g} of {total:g}" if total else f"{done:g}"
+    return f"{one_line(message, 200)} ({part})" if message else part
+
+
+def _why(error: BaseException) -> str:
+    """What went wrong, without a full stop: of a group of errors the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, Unavailable):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return one_line(error.strerror, 500)
+    return one_line(error_text(error), 500).rstrip(".")

@@ -1,0 +1,292 @@
+"""All servers of a session: what they offer, which of them run, and what the user decided about each."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
+
+from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.settings import Mcp, ToolServer
+from tui_agent.text import error_text, one_line
+from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
+from tui_agent.tools.mcp.configuration import Choices, Configured, configured
+from tui_agent.tools.mcp.connection import Connection, Limits, Unavailable
+from tui_agent.tools.mcp.known import KnownServer, Lists, tool_name
+from tui_agent.tools.mcp.search import Entry, Index
+
+if TYPE_CHECKING:
+    from tui_agent.tools.mcp.tools import ServerTool
+
+Standing: TypeAlias = Literal["off", "new", "configured", "known", "starting", "started", "in use", "failed"]
+
+LOGS: Final = "mcp"
+"""The folder, in the session's own, with what servers write to their standard error."""
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """A tool as the model may be told of it. `always`: from the beginning, whatever it takes."""
+
+    server: str
+    definition: ToolDefinition
+    always: bool
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a server stands. ``new``: a project's, about which the user has not decided. `known`: what it has told of
+    itself, None where nothing is known yet; `calls`: how often it was called in this session.
+    """
+
+    name: str
+    standing: Standing
+    source: Literal["user", "project"]
+    command: str
+    known: KnownServer | None
+    calls: int
+    error: str
+    log: Path
+    believed: bool
+
+
+class ToolServers:
+    """The servers of a session. Made with `opened`; `close` ends all that runs."""
+
+    def __init__(
+        self,
+        settings: Mcp,
+        servers: Sequence[Configured],
+        home: Path,
+        session: Path,
+        folders: Sequence[Path],
+        problems: Sequence[str] = (),
+    ) -> None:
+        """`home` is the program's folder, `session` this session's; `folders` are those it works in, which servers may
+        ask for. Reads files.
+        """
+        self.home = home
+        self.folder = folders[0]
+        self.problems = tuple(problems)
+        self.version = 0
+        """Goes up whenever what is offered changes."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Told then."""
+        self._folders = tuple(folders)
+        self._session = session
+        self._choices = Choices(home)
+        self._lists = Lists(home)
+        self._limits = Limits(settings.start_seconds, settings.call_seconds)
+        self._servers: dict[str, Configured] = {}
+        self._connections: dict[str, Connection] = {}
+        self._known: dict[str, KnownServer] = {}
+        self._calls: dict[str, int] = {}
+        self._learning: dict[str, asyncio.Task[None]] = {}
+        self._tools: dict[str, ServerTool] = {}
+        self._index = Index(())
+        for server in servers:
+            self._add(server)
+        self._arrange()
+
+    @classmethod
+    def opened(
+        cls, settings: Mcp, home: Path, session: Path, folders: Sequence[Path], project: Path | None
+    ) -> "ToolServers":
+        """The servers of the settings and of a trusted `project`. Reads files: call it off the event loop."""
+        servers, problems = configured(settings.servers, folders[0], project if settings.project else None)
+        return cls(settings, servers, home, session, folders, problems)
+
+    # What they offer
+
+    def __bool__(self) -> bool:
+        return bool(self._servers)
+
+    @property
+    def on(self) -> tuple[str, ...]:
+        """The servers that may be used, by name."""
+        return tuple(name for name, server in self._servers.items() if self._choices.is_on(server))
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Those of which it is not known yet what they offer."""
+        return tuple(name for name in self.on if name not in self._known)
+
+    @property
+    def new(self) -> tuple[Configured, ...]:
+        """The project's servers that the user has not decided about."""
+        return tuple(server for server in self._servers.values() if self._choices.is_new(server))
+
+    def known(self, name: str) -> KnownServer | None:
+        """What a server has told of itself."""
+        return self._known.get(name)
+
+    def offers(self) -> tuple[Offer, ...]:
+        """Every tool there is, in an order that stays."""
+        found = []
+        for name in sorted(self._tools):
+            tool = self._tools[name]
+            always = self._servers[tool.server].server.always_load
+            wanted = always if isinstance(always, bool) else tool.known.name in always
+            found.append(Offer(tool.server, tool.definition, wanted))
+        return tuple(found)
+
+    def tool(self, name: str) -> "ServerTool | None":
+        """A server's tool by the name that the model knows it by. Raises ToolFailure for one that is there no more."""
+        tool = self._tools.get(name)
+        if tool is None:
+            self._explain(name)
+        return tool
+
+    async def search(self, query: str, limit: int) -> "list[ServerTool]":
+        """The tools that fit a description best, the best one first. Servers that nobody knows yet are asked first."""
+        await self.learn()
+        return [self._tools[tool_name(entry.server, entry.tool.name)] for entry in self._index.search(query, limit)]
+
+    # Using them
+
+    async def learn(self) -> None:
+        """Have it known what every server offers; those that cannot be asked are left out."""
+        self.begin_learning()
+        if self._learning:
+            await asyncio.wait(self._learning.values())
+
+    def begin_learning(self) -> None:
+        """The same, without waiting for it."""
+        for name in self.unknown:
+            if name not in self._learning and self._connections[name].state != "failed":
+                task = asyncio.create_task(self._learn(name), name=f"learning {name}")
+                self._learning[name] = task
+                task.add_done_callback(partial(self._learned, name))
+
+    async def call(self, name: str, tool: str, arguments: dict[str, object], context: ToolContext) -> ToolOutput:
+        """Call a server's tool. Raises ToolFailure."""
+        from tui_agent.tools.mcp.results import output_of
+
+        if name not in self.on:
+            raise ToolFailure(f"The server {name} is turned off.", "Go on without it, or ask the user to turn it on.")
+        connection = self._connections[name]
+        if connection.state != "running":
+            context.progress(f"starting the server {name} …")
+        self._calls[name] = self._calls.get(name, 0) + 1
+        try:
+            result = await connection.call(tool, arguments, context.progress)
+        except Unavailable as error:
+            raise ToolFailure(str(error), "Try it once more if that can do no harm, or go on without it.") from error
+        except ValueError as error:
+            raise ToolFailure(f"The server {name} refuses the call: {error}", "Call it as its schema says.") from error
+        return await asyncio.to_thread(output_of, result)
+
+    async def turn(self, name: str, *, on: bool) -> None:
+        """Turn a server on or off, for later sessions too. Raises KeyError, and OSError where that cannot be kept."""
+        server = self._servers[name]
+        try:
+            await asyncio.to_thread(lambda: self._choices.turn(server, on=on))
+        finally:
+            self._arrange()
+            if not on:
+                await self._connections[name].close()
+        if on:
+            self._connections[name].state = "stopped"
+            await self.learn()
+
+    async def add(self, servers: Mapping[str, ToolServer]) -> None:
+        """Take in more of the user's servers, and ask them what they offer."""
+        for name, server in servers.items():
+            if name not in self._servers:
+                await asyncio.to_thread(self._add, Configured(name, server, "user", self.folder))
+        self._arrange()
+        await self.learn()
+
+    async def close(self) -> None:
+        """End all servers, and what they have started."""
+        for task in list(self._learning.values()):
+            task.cancel()
+        await asyncio.gather(*self._learning.values(), return_exceptions=True)
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
+
+    def statuses(self) -> tuple[Status, ...]:
+        """How every server stands, by name."""
+        return tuple(self._status(name) for name in self._servers)
+
+    def _add(self, server: Configured) -> None:
+        log = self._session / LOGS / f"{server.name}.log"
+        noting = partial(self._note, server.name)
+        self._servers[server.name] = server
+        self._connections[server.name] = Connection(server, self._limits, log, noting, self._folders)
+        if (known := self._lists.load(server)) is not None:
+            self._known[server.name] = known
+
+    def _status(self, name: str) -> Status:
+        server, connection = self._servers[name], self._connections[name]
+        return Status(
+            name,
+            self._standing(name),
+            server.source,
+            server.shown,
+            self._known.get(name),
+            self._calls.get(name, 0),
+            connection.error,
+            connection.log.path,
+            server.server.believe_hints,
+        )
+
+    def _standing(self, name: str) -> Standing:
+        if name not in self.on:
+            return "new" if self._choices.is_new(self._servers[name]) else "off"
+        match self._connections[name].state:
+            case "starting":
+                return "starting"
+            case "failed":
+                return "failed"
+            case "running":
+                return "in use" if self._calls.get(name) else "started"
+            case "stopped":
+                return "known" if name in self._known else "configured"
+
+    async def _learn(self, name: str) -> None:
+        try:
+            await self._connections[name].start()
+        except Unavailable:
+            return  # its status says so
+        except Exception as error:
+            self._connections[name].error = f"The server {name} cannot be used: {one_line(error_text(error), 300)}."
+
+    def _learned(self, name: str, _: asyncio.Task[None]) -> None:
+        self._learning.pop(name, None)
+
+    async def _note(self, name: str, known: KnownServer) -> None:
+        """Take in what a server tells of itself."""
+        if self._known.get(name) == known:
+            return
+        self._known[name] = known
+        self._arrange()
+        try:
+            await asyncio.to_thread(self._lists.save, self._servers[name], known)
+        except OSError as error:
+            self._connections[name].error = f"What {name} offers cannot be kept: {error.strerror}."
+
+    def _arrange(self) -> None:
+        from tui_agent.tools.mcp.tools import ServerTool
+
+        self._tools = {}
+        entries = []
+        for name in self.on:
+            for tool in self._known.get(name, KnownServer()).tools:
+                believed = self._servers[name].server.believe_hints
+                self._tools[tool_name(name, tool.name)] = ServerTool(self, name, tool, believed=believed)
+                entries.append(Entry(name, tool))
+        self._index = Index(entries)
+        self.version += 1
+        self.on_change()
+
+    def _explain(self, name: str) -> None:
+        """Raises ToolFailure where a name is that of a tool which is there no more."""
+        for server in self._servers:
+            if not name.startswith(tool_name(server, "")):
+                continue
+            if server not in self.on:
+                raise ToolFailure(f"The server {server} is turned off.", "Go on without it.")
+            if server not in self._known:
+                error = self._connections[server].error or f"It is not known yet what the server {server} offers."
+                raise ToolFailure(error, "Look for the tool with find_tool.")
+            raise ToolFailure(f"The server {server} offers no such tool (any more).", "Look for it with find_tool.")

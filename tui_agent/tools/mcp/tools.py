@@ -1,0 +1,155 @@
+"""The tools that lead to servers: one for each tool of a server, and `find_tool` and `call_tool` for those that the
+model was not told of. The definitions of these two never change, so that a request's prefix stays as it is.
+"""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+from msgspec import Meta
+
+from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.conversation.through import CALL_TOOL, described
+from tui_agent.text import one_line
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.mcp.known import KnownTool, definition_of
+from tui_agent.tools.schema import Signature
+
+if TYPE_CHECKING:
+    from tui_agent.tools.mcp.servers import ToolServers
+
+FIND_TOOL: Final = "find_tool"
+FOUND_CHARS: Final = 24_000
+"""Characters of definitions that one search gives."""
+_PREVIEW: Final = 2_000
+
+Most: TypeAlias = Annotated[int, Meta(ge=1, le=10)]
+
+
+class ServerTool:
+    """A tool of a server. `believed`: it is taken for reading where the server says so."""
+
+    def __init__(self, servers: "ToolServers", server: str, known: KnownTool, *, believed: bool) -> None:
+        self._servers = servers
+        self.server = server
+        self.known = known
+        self.effect: Effect = "none" if believed and known.reads else "call"
+        self.definition = definition_of(server, known, deferred=False)
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        """One access for every call, so that rules about the tool are heeded."""
+        _given(arguments)
+        return (Access(self.effect, f"{self.server}/{self.known.name}"),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        given = _given(arguments)
+        lines = [f"{one_line(name, 60)}: {shown(_as_text(value), _PREVIEW)}" for name, value in given.items()]
+        return Preview(f"Call {self.known.name} of the server {self.server}", text="\n".join(lines))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._servers.call(self.server, self.known.name, _given(arguments), context)
+
+
+class FindTool:
+    """The tool `find_tool`."""
+
+    effect: Effect = "none"
+
+    def __init__(self, servers: "ToolServers") -> None:
+        self._servers = servers
+        self._signature = Signature.of(self._find, FIND_TOOL)
+        self.definition = self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        self._signature.parse(arguments)
+        return (Access("none", FIND_TOOL),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return Preview("Look for tools", text=shown(str(self._signature.parse(arguments)["query"]), _PREVIEW))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        given = self._signature.parse(arguments)
+        query, limit = str(given["query"]), given.get("limit", 5)
+        if self._servers.unknown:
+            context.progress("asking the servers what they offer …")
+        found = await self._servers.search(query, limit if isinstance(limit, int) else 5)
+        if not found:
+            return ToolOutput(self._nothing(), summary="nothing found")
+        room = FOUND_CHARS
+        told: list[str] = []
+        fitting: list[ToolDefinition] = []
+        for tool in found:
+            text = described(tool.definition)
+            if len(text) > room and told:
+                told.append(f"{tool.definition.name}: look for it by this name to see its arguments")
+                continue
+            room -= len(text)
+            told.append(text)
+            fitting.append(tool.definition)
+        count = f"{len(found)} tool{'s' * (len(found) > 1)}"
+        return ToolOutput("\n\n".join(told), summary=count, tools=tuple(fitting), paged=True)
+
+    def _nothing(self) -> str:
+        lines = ["No tool fits these words. Try others: what the tool would do, and to what."]
+        for status in self._servers.statuses():
+            if status.known is not None and status.standing != "off":
+                lines.append(f"- {status.name}: {', '.join(tool.name for tool in status.known.tools[:20])}")
+            elif status.error:
+                lines.append(f"- {status.name}: {one_line(status.error, 300)}")
+        return "\n".join(lines)
+
+    def _find(self, query: str, limit: Most = 5) -> None:
+        """Find tools of connected servers by what they do. Gives their names, descriptions and arguments.
+
+        What was found can be called from then on: by its own name where you are offered it, else with call_tool.
+
+        Args:
+            query: What the tool should do, in a few words, such as "list open pull requests".
+            limit: The most tools to give.
+        """
+
+
+class CallTool:
+    """The tool `call_tool`. A call of it is taken for a call of the tool it names before anything is done about it
+    (`conversation.through`), so what is here answers only calls that name none.
+    """
+
+    effect: Effect = "none"
+    definition = ToolDefinition(
+        CALL_TOOL,
+        "Call a tool that find_tool has found, where you are not offered it by its own name.",
+        json.dumps(
+            {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "description": 'Its whole name, such as "mcp__github__list_issues".'},
+                    "arguments": {"type": "object", "description": "Its arguments, as its schema says."},
+                },
+                "required": ["name", "arguments"],
+            }
+        ),
+    )
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        return (Access("none", CALL_TOOL),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return Preview("Call a tool", text=shown(arguments, _PREVIEW))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        raise ToolFailure("The call names no tool.", "Give its `name`, as find_tool told it, and its `arguments`.")
+
+
+def _given(arguments: str) -> dict[str, object]:
+    """Raises ToolFailure for what is no JSON object."""
+    try:
+        given = json.loads(arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        raise ToolFailure(f"The arguments are no JSON: {error}.", "Give one JSON object.") from error
+    if not isinstance(given, dict):
+        raise ToolFailure("The arguments are no JSON object.", "Give one JSON object.")
+    return given
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
