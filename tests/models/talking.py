@@ -11,6 +11,7 @@ from tests.servers.openai_chat import ChatServer, Make
 from tests.servers.openai_responses import ENDPOINT, ResponsesServer
 from tests.servers.pictures import PNG as ONE_PIXEL
 from tests.servers.script import ScriptSource
+from tests.servers.server import ProtocolServer
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.base import Completed, Model, StreamEvent
@@ -54,7 +55,7 @@ ONE_EACH = ("claude-opus-5-5", "gemini-3.8-flash", "responses:gpt-6.1-sol", "dee
 """A model of each protocol."""
 
 
-def point_at(server: Server, set_variable: Callable[[str, str], None]) -> None:
+def point_at(server: ProtocolServer, set_variable: Callable[[str, str], None]) -> None:
     """Let what is asked next be asked of this server."""
     for variable, value in server.environment.items():
         set_variable(variable, value)

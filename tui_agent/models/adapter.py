@@ -18,7 +18,7 @@ import msgspec
 from tui_agent.aside import uncollected
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.base import Completed, ConnectionLost, ModelError, ModelProfile, StreamEvent
-from tui_agent.models.errors import broke_off, unreadable
+from tui_agent.models.errors import SomethingElseError, broke_off, something_else, unreadable
 from tui_agent.models.prices import look_up
 from tui_agent.models.provider import Provider
 
@@ -100,7 +100,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
             async with asyncio.timeout(DESCRIBE_TIMEOUT_S):
                 await self._learn()
         except Exception as error:
-            if not isinstance(error, msgspec.DecodeError) and await self._failure(error) is None:
+            if not isinstance(error, msgspec.DecodeError | SomethingElseError) and await self._failure(error) is None:
                 raise
         return self._profile
 
@@ -137,6 +137,8 @@ class Adapter(ABC, Generic[Client, AnyReply]):
 
     async def _known(self, error: Exception, _request: ModelRequest) -> Exception:
         """The error to raise for one of the transport: itself where it is a mistake of ours."""
+        if isinstance(error, SomethingElseError):
+            return something_else(self._provider, error.address)
         return await self._failure(error) or error
 
     def _silence(self) -> ConnectionLost:

@@ -202,6 +202,14 @@ def unreadable(provider: Provider) -> ConnectionLost:
     return ConnectionLost(f"{provider.title}'s answer could not be read: try again.")
 
 
+class SomethingElseError(Exception):
+    """What answers at an address is another kind of server: it sent a page, not an answer."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"a page came from {address}")
+        self.address = address
+
+
 def something_else(provider: Provider, address: str) -> InvalidRequest:
-    """What answers at the provider's address is another kind of server: it sent a page, not an answer."""
+    """Another kind of server answers at the provider's address."""
     return InvalidRequest(f"What answers at {plain(address)} is not {provider.title}: check {provider.where}.")

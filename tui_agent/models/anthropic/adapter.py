@@ -21,7 +21,16 @@ from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import Options, RequestEncoder, betas, picture_at
 from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, PictureRefused, Tier
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import Refusal, bad_address, failure, no_key, parse_retry_after, plain, unreadable
+from tui_agent.models.errors import (
+    Refusal,
+    SomethingElseError,
+    bad_address,
+    failure,
+    no_key,
+    parse_retry_after,
+    plain,
+    unreadable,
+)
 from tui_agent.models.provider import Provider
 from tui_agent.tls import tls
 
@@ -84,6 +93,8 @@ class AnthropicModel(Adapter["AsyncAnthropic", AnthropicReply]):
             stream_cls=AsyncStream[object],
         )
         try:
+            if "html" in stream.response.headers.get("content-type", ""):
+                raise SomethingElseError(str(client.base_url))
             async for data in stream:
                 yield data
         finally:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 from typing_extensions import override
 
+from tui_agent.models.errors import SomethingElseError
 from tui_agent.tls import tls
 
 CONNECT_TIMEOUT_S = 15.0
@@ -56,4 +57,6 @@ class PreparedClient(httpx2.AsyncClient):
         token = request.extensions.get("prepared_body")
         if isinstance(token, str):
             self._answers[token] = answer
+            if answer.is_success and "html" in answer.headers.get("content-type", ""):
+                raise SomethingElseError(f"{request.url.scheme}://{request.url.netloc.decode()}")
         return answer

@@ -18,7 +18,7 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
 from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, LocalModels, ModelError, ModelProfile
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import bad_address, plain, unreadable
+from tui_agent.models.errors import bad_address, plain, something_else, unreadable
 from tui_agent.models.ollama.address import address_of, names_in
 from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refusal
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
@@ -204,6 +204,8 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
                 return bad_address(self._provider, str(error))
             case OSError():
                 return ConnectionLost(f"Ollama cannot be reached: {plain(str(error))}")
+            case JSONDecodeError() if error.doc.lstrip().startswith("<"):
+                return something_else(self._provider, self._url)
             case msgspec.ValidationError() | JSONDecodeError() | UnicodeDecodeError():
                 return unreadable(self._provider)
             case _:

@@ -18,10 +18,10 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
 from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import Refusal, bad_address, failure, no_key, plain, something_else, unreadable
+from tui_agent.models.errors import Refusal, SomethingElseError, bad_address, failure, no_key, plain, unreadable
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
-from tui_agent.models.openai.client import HttpClient, ServerRefusedError, SomethingElseError
+from tui_agent.models.openai.client import HttpClient, ServerRefusedError
 from tui_agent.models.openai.facts import Facts, facts_in, facts_of_props
 from tui_agent.models.openai.responses_reply import ResponsesReply
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
@@ -180,8 +180,6 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
         match error:
             case ServerRefusedError():
                 return self._refused(error.refusal)
-            case SomethingElseError():
-                return something_else(self._provider, self._service.url)
             case httpx2.ConnectError() | httpx2.ConnectTimeout() if self._service.local:
                 return ConnectionLost(
                     f"{title} does not answer at {plain(self._service.url)}: start it, or check {self._provider.where}."

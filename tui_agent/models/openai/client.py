@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S
 from tui_agent.models.address import host_of, is_local
-from tui_agent.models.errors import Refusal, parse_retry_after
+from tui_agent.models.errors import Refusal, SomethingElseError, parse_retry_after
 from tui_agent.tls import tls
 
 LONGEST_REFUSAL = 100_000
@@ -26,10 +26,6 @@ class ServerRefusedError(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.text)
         self.refusal = refusal
-
-
-class SomethingElseError(Exception):
-    """What answers is another kind of server."""
 
 
 class HttpClient:
@@ -63,7 +59,7 @@ class HttpClient:
                 raise ServerRefusedError(_refusal(answer, await _beginning(answer)))
             kind = answer.headers.get("content-type", "")
             if "html" in kind:
-                raise SomethingElseError
+                raise SomethingElseError(self.url)
             if "application/json" in kind:
                 yield await answer.aread()
                 return
@@ -77,7 +73,7 @@ class HttpClient:
         if not answer.is_success:
             raise ServerRefusedError(_refusal(answer, answer.content[:LONGEST_REFUSAL]))
         if "html" in answer.headers.get("content-type", ""):
-            raise SomethingElseError
+            raise SomethingElseError(self.url)
         return answer.content
 
 
