@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.base import THIS_MACHINE, LocalModels, Model, ModelProfile, Tier, UnknownModel
+from tui_agent.models.bedrock.record import BEDROCK
 from tui_agent.models.errors import plain
 from tui_agent.models.gemini.record import GEMINI
 from tui_agent.models.offline.record import OFFLINE as OFFLINE_MODEL
@@ -21,11 +22,12 @@ from tui_agent.models.ollama.record import OLLAMA
 from tui_agent.models.openai.record import PROVIDERS as OPENAI_LIKE
 from tui_agent.models.openai.record import endpoints
 from tui_agent.models.provider import Provider
+from tui_agent.models.vertex.record import VERTEX
 from tui_agent.settings.schema import Endpoint
 
 OFFLINE = OFFLINE_MODEL.id
 
-PROVIDERS: tuple[Provider, ...] = (ANTHROPIC, GEMINI, *OPENAI_LIKE, OLLAMA, OFFLINE_MODEL)
+PROVIDERS: tuple[Provider, ...] = (ANTHROPIC, GEMINI, *OPENAI_LIKE, BEDROCK, VERTEX, OLLAMA, OFFLINE_MODEL)
 """Every provider of the package, in the order in which a model is looked for where none is named."""
 
 _own: list[Provider] = []
@@ -56,7 +58,10 @@ def use_endpoints(named: Mapping[str, Endpoint]) -> None:
     if _read and _read[0] is named:
         return
     for name in named:
-        if any(name in (each.id, *each.aliases) for each in (ANTHROPIC, GEMINI, OPENAI_LIKE[0], OLLAMA, OFFLINE_MODEL)):
+        if any(
+            name in (each.id, *each.aliases)
+            for each in (ANTHROPIC, GEMINI, OPENAI_LIKE[0], BEDROCK, VERTEX, OLLAMA, OFFLINE_MODEL)
+        ):
             raise UnknownModel(f"models.endpoints.{name}: that name is taken; call the endpoint something else.")
     _own[:], _read[:] = endpoints(named), [named]
 

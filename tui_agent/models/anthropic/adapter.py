@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from typing_extensions import override
@@ -16,6 +16,7 @@ from typing_extensions import override
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter, raised_in
 from tui_agent.models.anthropic.claude import Thinking, most_pictures, thinking_of
+from tui_agent.models.anthropic.features import Feature, elsewhere, refused_feature, remember, remembered
 from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import Options, RequestEncoder, betas, picture_at
@@ -35,8 +36,18 @@ from tui_agent.models.provider import Provider
 from tui_agent.tls import tls
 
 if TYPE_CHECKING:
-    from anthropic import APIStatusError, AsyncAnthropic
+    from anthropic import (
+        APIStatusError,
+        AsyncAnthropic,
+        AsyncAnthropicBedrock,
+        AsyncAnthropicVertex,
+        AsyncStream,
+        DefaultAsyncHttpxClient,
+        Timeout,
+    )
     from anthropic.types import ModelInfo
+
+    ClaudeClient: TypeAlias = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
 
 TIER_OF_LINE: dict[str, Tier] = {
     "fable": "frontier",
@@ -47,7 +58,7 @@ TIER_OF_LINE: dict[str, Tier] = {
 }
 
 
-class AnthropicModel(Adapter["AsyncAnthropic", AnthropicReply]):
+class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
     """A `Model` of Anthropic's."""
 
     def __init__(
@@ -57,19 +68,21 @@ class AnthropicModel(Adapter["AsyncAnthropic", AnthropicReply]):
         self._thinking: Thinking = thinking_of(profile.id)
         self._diagnoses = False
         self._encoder = RequestEncoder()
+        self._elsewhere = ""
+        self._without: frozenset[Feature] = frozenset()
 
     @override
-    def _connect(self) -> "AsyncAnthropic":
-        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Timeout
+    def _connect(self) -> "ClaudeClient":
+        from anthropic import AsyncAnthropic
 
         # The SDK imports its parts where they are first used: better here than on the event loop.
         import_module("anthropic.resources.models")
-        timeout = Timeout(self._idle_timeout_s, connect=CONNECT_TIMEOUT_S)
-        http = DefaultAsyncHttpxClient(verify=tls(), timeout=timeout)
+        self._stands_at(elsewhere())
+        http, timeout = http_client(self._idle_timeout_s)
         return AsyncAnthropic(max_retries=0, http_client=http, timeout=timeout, open_telemetry=False)
 
     @override
-    async def _release(self, client: "AsyncAnthropic") -> None:
+    async def _release(self, client: "ClaudeClient") -> None:
         await client.close()
 
     @override
@@ -79,19 +92,17 @@ class AnthropicModel(Adapter["AsyncAnthropic", AnthropicReply]):
     @override
     async def _events(self, request: ModelRequest, reply: AnthropicReply) -> AsyncGenerator[object, None]:
         client = await self._connection.client()
-        from anthropic import AsyncStream
+        from anthropic import APIStatusError
 
-        options = Options(self._profile.id, self._thinking, self._profile.bound_reasoning, self._diagnoses)
-        body = await asyncio.to_thread(self._encoder.encode, request, options)
-        wanted = betas(options, request.max_tokens)
-        stream = await client.post(
-            "/v1/messages",
-            content=body,
-            cast_to=object,
-            options={"params": {"beta": "true"}, "headers": {"anthropic-beta": wanted} if wanted else {}},
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
+        while True:
+            options = self._options()
+            body = await asyncio.to_thread(self._encoder.encode, request, options)
+            try:
+                stream = await self._post(client, body, betas(options, request.max_tokens))
+                break
+            except APIStatusError as error:
+                if not await self._does_without(error):
+                    raise
         try:
             if "html" in stream.response.headers.get("content-type", ""):
                 raise SomethingElseError(str(client.base_url))
@@ -100,9 +111,52 @@ class AnthropicModel(Adapter["AsyncAnthropic", AnthropicReply]):
         finally:
             await stream.close()
 
+    def _options(self) -> Options:
+        thinking, without = self._thinking, self._without
+        if "adaptive" in without and thinking == "adaptive":
+            thinking = "enabled"
+        if "thinking" in without:
+            thinking = "off"
+        return Options(self._profile.id, thinking, self._profile.bound_reasoning, self._diagnoses, without)
+
+    async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":
+        """Send a request's body. `wanted` are its betas."""
+        from anthropic import AsyncStream
+
+        return await client.post(
+            "/v1/messages",
+            content=body,
+            cast_to=object,
+            options={
+                "params": {} if "parameter" in self._without else {"beta": "true"},
+                "headers": {"anthropic-beta": wanted} if wanted else {},
+            },
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+
+    def _stands_at(self, address: str) -> None:
+        """Another server than Anthropic's own answers, at this address (empty: none); recall what it does without."""
+        self._elsewhere = address
+        if address:
+            self._without = remembered(address, self._profile.id)
+
+    async def _does_without(self, error: "APIStatusError") -> bool:
+        """Whether a server in Anthropic's place refused something that can be left out, and from here on is."""
+        if not self._elsewhere or error.status_code not in (400, 422):
+            return False
+        feature = refused_feature(_refusal(error).text, self._without)
+        if feature is None:
+            return False
+        self._without |= {feature}
+        await asyncio.to_thread(remember, self._elsewhere, self._profile.id, self._without)
+        return True
+
     @override
     async def _learn(self) -> None:
         client = await self._connection.client()
+        if not hasattr(client, "models"):
+            return
         self._take_in(await client.models.retrieve(self._profile.id, timeout=DESCRIBE_TIMEOUT_S))
 
     def _take_in(self, info: "ModelInfo") -> None:
@@ -164,6 +218,14 @@ class AnthropicModel(Adapter["AsyncAnthropic", AnthropicReply]):
                 return unreadable(self._provider)
             case _:
                 return None
+
+
+def http_client(idle_timeout_s: float) -> "tuple[DefaultAsyncHttpxClient, Timeout]":
+    """The HTTP client for the SDK's own, and its timeouts. For a thread: imports the SDK."""
+    from anthropic import DefaultAsyncHttpxClient, Timeout
+
+    timeout = Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S)
+    return DefaultAsyncHttpxClient(verify=tls(), timeout=timeout), timeout
 
 
 def _refusal(error: "APIStatusError") -> Refusal:

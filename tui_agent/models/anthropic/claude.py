@@ -37,7 +37,8 @@ class ClaudeId(NamedTuple):
 
 def parse_id(model: str) -> ClaudeId:
     """``claude-opus-5-5`` is Opus 5.5, ``claude-3-7-sonnet-latest`` is Sonnet 3.7."""
-    found = _NEW.match(model) or _OLD.match(model)
+    named = model[max(0, model.find("claude-")) :]  # a cloud puts a region and the maker before it
+    found = _NEW.match(named) or _OLD.match(named)
     if found is None:
         return ClaudeId("", (0, 0))
     return ClaudeId(found["line"] or "", (int(found["major"]), int(found["minor"] or 0)))

@@ -17,6 +17,7 @@ from tui_agent.conversation.blocks import (
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import read_opaque, safe_id, safe_name
 from tui_agent.models.anthropic.claude import Thinking
+from tui_agent.models.anthropic.features import Feature
 from tui_agent.models.encoding import Fields, Pieces, arguments_of, encode, schema_of
 
 CACHE_MARKS = 4
@@ -35,21 +36,26 @@ _NO_TEXT = "(no output)"
 class Options(msgspec.Struct, frozen=True):
     """What of a request depends on the model: its id, how it thinks, whether its thinking is bound to its prefix.
 
-    `diagnoses`: who answers is asked why a cache was missed.
+    `diagnoses`: who answers is asked why a cache was missed. `version`: that of a cloud, which names the model in the
+    address; `betas_inside`: it has the betas in the body.
     """
 
     model: str
     thinking: Thinking
     bound: bool
     diagnoses: bool = False
+    without: frozenset[Feature] = frozenset()
+    """What the server does without."""
+    version: str = ""
+    betas_inside: bool = False
 
 
 def betas(options: Options, max_tokens: int) -> str:
     """The ``anthropic-beta`` header's value; may be empty."""
-    if thinking_field(options, max_tokens) is None:
+    if thinking_field(options, max_tokens) is None or "betas" in options.without:
         return ""
     wanted = []
-    if options.bound:
+    if _binds(options):
         wanted.append(BINDING_BETA)
     if options.thinking == "enabled":
         wanted.append(INTERLEAVED_BETA)
@@ -63,10 +69,16 @@ def thinking_field(options: Options, max_tokens: int) -> Fields | None:
     field: Fields = {"type": options.thinking}
     if options.thinking == "enabled":
         field["budget_tokens"] = THINKING_BUDGET
-    field["display"] = "summarized"
-    if options.bound:
+    if "display" not in options.without:
+        field["display"] = "summarized"
+    if _binds(options):
         field["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
     return field
+
+
+def _binds(options: Options) -> bool:
+    """Whether thinking is asked to be left out where its prefix changed, which takes a beta."""
+    return options.bound and not {"binding", "betas"} & options.without
 
 
 def _may_think(messages: tuple[RequestMessage, ...]) -> bool:
@@ -94,24 +106,29 @@ class RequestEncoder:
 
     def encode(self, request: ModelRequest, options: Options) -> bytes:
         """The request's body. What grows comes last: a longer conversation's body begins as a shorter one's."""
+        marks = not request.one_off and "caching" not in options.without
         head: Fields = {"model": options.model, "max_tokens": request.max_tokens, "stream": True}
+        if options.version:
+            head = {"anthropic_version": options.version, "max_tokens": request.max_tokens}
+            if options.betas_inside and (wanted := betas(options, request.max_tokens)):
+                head["anthropic_beta"] = wanted.split(",")
         thinking = thinking_field(options, request.max_tokens)
         if thinking is not None and (options.thinking != "enabled" or _may_think(request.messages)):
             head["thinking"] = thinking
         if request.tools:
-            head["tools"] = _tools(request.tools, mark_last=not request.one_off and not request.system.strip())
+            head["tools"] = _tools(request.tools, mark_last=marks and not request.system.strip())
         if request.system.strip():
-            mark: Fields = {} if request.one_off else {"cache_control": _MARK}
+            mark: Fields = {"cache_control": _MARK} if marks else {}
             head["system"] = [{"type": "text", "text": valid_text(request.system), **mark}]
-        messages = b",".join(self._messages(request))
+        messages = b",".join(self._messages(request, marks=marks))
         tail = b"]}"
         if options.diagnoses and request.follows is not None:
             tail = b'],"diagnostics":%b}' % encode({"previous_message_id": request.follows or None})
         return encode(head)[:-1] + b',"messages":[' + messages + tail
 
-    def _messages(self, request: ModelRequest) -> Iterable[bytes]:
+    def _messages(self, request: ModelRequest, *, marks: bool) -> Iterable[bytes]:
         pieces = self._pieces.of(request.messages, lambda message, _: encode_message(message), keep=not request.one_off)
-        for index in _marked(request):
+        for index in _marked(request) if marks else ():
             pieces[index] = encode_message(request.messages[index], mark=True)
         return filter(None, pieces)
 

@@ -27,6 +27,7 @@ from tui_agent.tls import tls
 if TYPE_CHECKING:
     from google.genai import Client
     from google.genai.errors import APIError
+    from google.genai.types import HttpOptions
 
     from tui_agent.models.gemini.client import PreparedClient
 
@@ -45,14 +46,10 @@ class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
 
     @override
     def _connect(self) -> "tuple[Client, PreparedClient]":
-        from google.genai import Client
         from google.genai.types import GenerateContentConfig, GenerateContentResponse, HttpOptions, HttpRetryOptions
 
         from tui_agent.models.gemini.client import PreparedClient
 
-        key = os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY")
-        if not key:
-            raise no_key(self._provider)
         http = PreparedClient(self._idle_timeout_s)
         options = HttpOptions(
             api_version=os.environ.get("GOOGLE_GENAI_API_VERSION") or API_VERSION,
@@ -65,7 +62,16 @@ class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
         # Their first use builds them, which takes a while: better here than on the event loop.
         for kind in (GenerateContentConfig, GenerateContentResponse):
             kind.model_validate({})
-        return Client(vertexai=False, api_key=key, http_options=options), http
+        return self._client(options), http
+
+    def _client(self, options: "HttpOptions") -> "Client":
+        """The SDK's client."""
+        from google.genai import Client
+
+        key = os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY")
+        if not key:
+            raise no_key(self._provider)
+        return Client(vertexai=False, api_key=key, http_options=options)
 
     @override
     async def _release(self, client: "tuple[Client, PreparedClient]") -> None:

@@ -1,0 +1,64 @@
+"""Claude on Amazon Bedrock, over Anthropic's SDK and the credentials that AWS's SDK finds."""
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from typing_extensions import override
+
+from tui_agent.models.anthropic.adapter import AnthropicModel, http_client
+from tui_agent.models.anthropic.request import Options
+from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError, ModelProfile
+from tui_agent.models.bedrock.record import BEDROCK
+from tui_agent.models.errors import plain
+
+if TYPE_CHECKING:
+    from anthropic import AsyncStream
+
+    from tui_agent.models.anthropic.adapter import ClaudeClient
+
+VERSION = "bedrock-2023-05-31"
+
+
+class BedrockModel(AnthropicModel):
+    """A `Model` of Anthropic's that Amazon serves."""
+
+    def __init__(self, profile: ModelProfile) -> None:
+        super().__init__(profile, BEDROCK)
+
+    @override
+    def _connect(self) -> "ClaudeClient":
+        if missing := self._provider.missing():
+            raise InvalidRequest(missing)
+        from anthropic import AsyncAnthropicBedrock
+
+        http, timeout = http_client(self._idle_timeout_s)
+        client = AsyncAnthropicBedrock(max_retries=0, http_client=http, timeout=timeout, open_telemetry=False)
+        self._stands_at(str(client.base_url))
+        return client
+
+    @override
+    def _options(self) -> Options:
+        options = super()._options()
+        return Options(
+            options.model, options.thinking, options.bound, without=options.without, version=VERSION, betas_inside=True
+        )
+
+    @override
+    async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":
+        from anthropic import AsyncStream
+
+        path = f"/model/{quote(self._profile.id, safe=':')}/invoke-with-response-stream"
+        return await client.post(path, content=body, cast_to=object, stream=True, stream_cls=AsyncStream[object])
+
+    @override
+    async def _failure(self, error: Exception) -> ModelError | None:
+        known = await super()._failure(error)
+        if isinstance(known, AuthFailed):
+            return AuthFailed(f"{known.message} AWS's credentials and AWS_REGION have to allow it.")
+        if known is None and type(error).__module__.partition(".")[0] in ("botocore", "boto3"):
+            return AuthFailed(
+                f"There are no AWS credentials: set AWS_PROFILE, or run `aws configure`. ({plain(str(error))})"
+            )
+        if known is None and isinstance(error, RuntimeError) and "credentials" in str(error):
+            return AuthFailed("There are no AWS credentials: set AWS_PROFILE, or run `aws configure`.")
+        return known
