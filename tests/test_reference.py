@@ -119,7 +119,8 @@ def commands_table() -> str:
     rows = []
     for action in SLASH_COMMANDS:
         also = ", ".join(f"`/{alias}`" for alias in action.aliases)
-        rows.append(f"| `{action.usage}` | {action.help}{f' (also {also})' if also else ''} |")
+        told = f"{action.help}{f' (also {also})' if also else ''}"
+        rows.append(f"| `{in_table(action.usage)}` | {in_table(told)} |")
     return "\n".join(["| Command | Does |", "|---|---|", *rows])
 
 

@@ -1,4 +1,5 @@
-"""The pages lead somewhere: links, anchors, pictures and named files are there, and the index leads to every page."""
+"""The pages are whole: links, anchors, pictures and named files are there, no table loses a cell, and the index leads
+to every page."""
 
 import re
 from collections.abc import Iterator
@@ -38,6 +39,17 @@ def anchors_in(markdown: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in said}
 
 
+def torn_rows(markdown: str) -> list[str]:
+    """The rows of tables with more or fewer cells than the head: within a cell, `|` is written with a backslash."""
+    torn: list[str] = []
+    cells = 0
+    for line in markdown.splitlines():
+        found = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        torn += [line] if cells and found not in (0, cells) else []
+        cells = found and (cells or found)
+    return torn
+
+
 def broken(page: Path, markdown: str) -> list[str]:
     """The links of `page` that lead nowhere, and the files of this repository that it names and that are not there."""
     wrong = []
@@ -54,6 +66,15 @@ def broken(page: Path, markdown: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_leads_somewhere(page: Path) -> None:
     assert broken(page, page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_table_loses_no_cell(page: Path) -> None:
+    assert torn_rows(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_torn_row_is_found() -> None:
+    assert torn_rows("| a | b |\n|---|---|\n| `x|y` | 1 |\n| `x\\|y` | 1 |\n\n| a |\n|---|\n") == ["| `x|y` | 1 |"]
 
 
 def test_the_index_leads_to_every_page_and_the_readme_to_the_index() -> None:
@@ -77,7 +98,7 @@ def test_a_page_of_the_generator_stays_within_what_it_reads() -> None:
         ("# A `b` (c)\n\n[up](#a-b-c), [no](#a-b)", ["#a-b"]),
         ("[no](absent.md)", ["absent.md"]),
         ("| a |\n|---|\n| [no](settings.md#absent) ![no](absent.svg) |", ["settings.md#absent", "absent.svg"]),
-        ("`tests/test_links.py` and `tests/absent.py`", ["tests/absent.py"]),
+        ("`tests/test_pages.py` and `tests/absent.py`", ["tests/absent.py"]),
     ],
 )
 def test_what_leads_nowhere_is_found(markdown: str, wrong: list[str]) -> None:
