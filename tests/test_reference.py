@@ -4,7 +4,7 @@ import argparse
 import ast
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -15,6 +15,7 @@ import pytest
 from tests.agent.talking import talking
 from tui_agent.agent import events
 from tui_agent.arguments import PARSERS, ExitCode
+from tui_agent.conversation import blocks, entries
 from tui_agent.conversation.entries import Usage
 from tui_agent.headless.report import ContextReport, ErrorReport, Report
 from tui_agent.models.catalogue import PROVIDERS
@@ -163,12 +164,13 @@ def endpoint_table() -> str:
     return "\n".join(lines)
 
 
-def events_table() -> str:
-    lines = ["| Type | Fields | Is |", "|---|---|---|"]
-    for event in get_args(events.AgentEvent):
-        fields = ", ".join(f"`{name}`" for name in event.__struct_fields__)
-        meaning = " ".join(str(event.__doc__).split()).replace("``", "`")
-        lines.append(f"| `{event.__struct_config__.tag}` | {fields} | {in_table(meaning)} |")
+def kinds_table(kinds: Iterable[type[msgspec.Struct]], common: Collection[str] = ()) -> str:
+    """Structs that are told apart by a tag: their fields, but for the `common` ones, and their docstrings."""
+    lines = ["| Kind | Fields | Is |", "|---|---|---|"]
+    for kind in kinds:
+        fields = ", ".join(f"`{name}`" for name in kind.__struct_fields__ if name not in common)
+        meaning = " ".join(str(kind.__doc__).split()).replace("``", "`")
+        lines.append(f"| `{kind.__struct_config__.tag}` | {fields} | {in_table(meaning)} |")
     return "\n".join(lines)
 
 
@@ -190,7 +192,9 @@ TABLES: dict[str, Table] = {
     "options": Table("commands", options_table),
     "endpoint": Table("providers", endpoint_table),
     "keys": Table("commands", keys_table),
-    "events": Table("headless", events_table),
+    "events": Table("headless", lambda: kinds_table(get_args(events.AgentEvent))),
+    "entries": Table("formats", lambda: kinds_table(get_args(entries.AnyEntry), ("seq", "parent", "time"))),
+    "blocks": Table("formats", lambda: kinds_table(get_args(blocks.Block))),
     "commands": Table("commands", commands_table),
 }
 
