@@ -8,13 +8,20 @@ from tui_agent.agent.model_choice import configured_model, model_of_tier
 from tui_agent.agent.record import Record
 from tui_agent.context.counting import load_tokenizer
 from tui_agent.context.economics import ModelFacts, Rates, relative_rates
-from tui_agent.conversation.entries import ModelSwitched, notice
+from tui_agent.conversation.entries import ModelSwitched, Prefix, notice
 from tui_agent.models.base import Model, ModelProfile, Prices
 from tui_agent.models.catalogue import missing_key
 from tui_agent.settings.schema import Settings
 
 SmallModel = Callable[[str], Model | None]
 """The cheaper model beside a provider's own; None where there is none to ask."""
+
+
+WITHOUT_TOOLS = (
+    "You have no tools in this conversation. Answer from what it holds; where more is needed, ask the user to attach a "
+    "file or to run a command, and say which."
+)
+"""What the system prompt ends with for a model that is asked without tools."""
 
 
 class ActiveModel:
@@ -26,6 +33,7 @@ class ActiveModel:
         self._briefing = briefing
         self._small = small
         self._connecting: asyncio.Future[None] | None = None
+        self._told_of_chat: set[str] = set()
         record.engine.use(self._facts())
 
     @property
@@ -56,14 +64,26 @@ class ActiveModel:
         """
         await self.connect()
         await self._briefing.refresh(self._record.engine.window.tokens)
-        view, name = self._record.view, self.profile.name
-        self._record.engine.renewed_prefix = self._briefing.prefix
+        view, name, prefix = self._record.view, self.profile.name, self._prefix()
+        self._record.engine.renewed_prefix = prefix
         if view.model != name:
-            await self._record.append(ModelSwitched(model=name), self._briefing.prefix)
-        elif view.prefix is None:
-            await self._record.append(self._briefing.prefix)
+            await self._record.append(ModelSwitched(model=name), prefix)
+        elif view.prefix is None or bool(view.prefix.tools) > self.profile.tools:
+            await self._record.append(prefix)
         elif news := self._briefing.news(view.log, view.prefix):
             await self._record.append(*map(notice, news))
+
+    def take_chat_news(self) -> bool:
+        """Whether the user is to be told that it is asked without tools; once for each model."""
+        name = self.profile.name
+        if self.profile.tools or name in self._told_of_chat:
+            return False
+        self._told_of_chat.add(name)
+        return True
+
+    def _prefix(self) -> Prefix:
+        whole = self._briefing.prefix
+        return whole if self.profile.tools or not whole.tools else Prefix(system=f"{whole.system}\n\n{WITHOUT_TOOLS}")
 
     async def take_over(self, model: Model) -> None:
         """Let another model answer from the next call on. Raises `StorageError`."""

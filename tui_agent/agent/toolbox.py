@@ -39,6 +39,7 @@ from tui_agent.tools.base import (
 )
 from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
 from tui_agent.tools.registry import ToolRegistry
+from tui_agent.tools.schema import expected
 
 PARALLEL = 8
 """Read-only calls of one step that run at the same time."""
@@ -194,10 +195,7 @@ class Toolbox:
 
     async def _attempt(self, call: ToolCall, record: Record, emit: Emit) -> tuple[Status, ToolOutput]:
         if call.malformed:
-            advice = "Nothing was done. Call it again with one JSON object, as its definition says."
-            return "error", _refusal(
-                f"The arguments of {call.name} were not a JSON object: {call.malformed[:500]}\n{advice}"
-            )
+            return "error", _refusal(self._taught(call))
         try:
             tool = self.registry.get(call.name)
             verdict = await self.gate.check(tool, call, self._asking(emit))
@@ -229,6 +227,15 @@ class Toolbox:
             record.trace.record("error", {"kind": "tool", "call_id": call.id, "traceback": traceback.format_exc()})
             return "error", _broke(call.name, error)
         return ("error" if output.is_error else "ok"), output
+
+    def _taught(self, call: ToolCall) -> str:
+        """What to tell a model whose call could not be read."""
+        again = "Nothing was done. Call it again with one JSON object"
+        if call.name in self.registry:
+            advice = f"{again}. {expected(self.registry.get(call.name).definition)}"
+        else:
+            advice = f"{again}, as its definition says."
+        return f"The arguments of {call.name} were not a JSON object: {call.malformed[:500]}\n{advice}"
 
     @asynccontextmanager
     async def _keeping(self, context: CallContext, record: Record) -> AsyncIterator[None]:

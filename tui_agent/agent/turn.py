@@ -3,6 +3,7 @@
 import asyncio
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel
+from tui_agent.agent.call_repair import repaired
 from tui_agent.agent.guards import WATCHDOG, Guards, not_done
 from tui_agent.agent.hints import HINTS, UNASKED, UNASKED_WATCHDOG
 from tui_agent.agent.history import said, text_of, user_blocks
@@ -21,7 +23,7 @@ from tui_agent.agent.user_shell import is_note
 from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.effects import WriteBeside
 from tui_agent.context.engine import Prepared
-from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
@@ -38,6 +40,7 @@ from tui_agent.models.base import (
     Retrying,
     TextDelta,
     ToolCallDelta,
+    ToolsRefused,
 )
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.usage import UsageTracker, cost_usd
@@ -163,6 +166,7 @@ class Turn:
         is due done, and the user's words taken in.
         """
         await self._active.introduce()
+        self._tell_of_chat()
         await self._complete_what_a_crash_left()
         try:
             self._guards.ceiling.check()
@@ -240,11 +244,29 @@ class Turn:
                     raise
                 if not await self._steps.run(self._engine.recover(), self._emit):
                     raise
+            except ToolsRefused:
+                if self._record.view.prefix is None or not self._record.view.prefix.tools:
+                    raise
+                await self._active.introduce()
+                self._tell_of_chat()
             except PictureRefused as refused:
                 # Smaller, then none: so it ends.
                 again, self._picture_refused = self._picture_refused, True
                 if not await self._steps.run(self._engine.give_way(refused.pictures, others=again), self._emit):
                     raise
+
+    def _tell_of_chat(self) -> None:
+        """Say, once for each model, that it is given no tools."""
+        if self._active.take_chat_news():
+            name = self._active.profile.id
+            self._emit(
+                events.Notice(
+                    level="warning",
+                    title=f"{name} calls no tools",
+                    text="It is asked without them: it answers from what is in the conversation, and changes nothing.",
+                    hint="Attach files with @, run commands with !, or choose a model that calls tools with /model.",
+                )
+            )
 
     def _refuse_what_cannot_fit(self) -> None:
         budget, tokens = self._engine.budget, self._engine.tokens
@@ -292,6 +314,7 @@ class Turn:
         )
         if missed is not None:
             self._record.trace.record("cache_miss", {**missed._asdict(), "text": missed.text()})
+        completed = _mended(completed, prepared.request.tools, in_text=profile.loose_calls)
         completed = msgspec.structs.replace(completed, blocks=entered_blocks(completed.blocks, self._record.view))
         message = Message(
             role="assistant",
@@ -472,6 +495,17 @@ def entered_blocks(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:
                 pass
         renamed.append(block)
     return tuple(renamed)
+
+
+def _mended(completed: Completed, tools: Sequence[ToolDefinition], *, in_text: bool) -> Completed:
+    """The answer with its calls as they were meant."""
+    blocks = repaired(completed.blocks, tools, in_text=in_text and completed.stop_reason == "end_turn")
+    if blocks is completed.blocks:
+        return completed
+    calls = completed.stop_reason == "end_turn" and any(isinstance(block, ToolCall) for block in blocks)
+    return msgspec.structs.replace(
+        completed, blocks=blocks, stop_reason="tool_calls" if calls else completed.stop_reason
+    )
 
 
 def _cut_short(text: str, model: str) -> AnyEntry:

@@ -16,8 +16,9 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from tui_agent.aside import uncollected
-from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.base import Completed, ConnectionLost, ModelError, ModelProfile, StreamEvent
+from tui_agent.conversation.request import ModelRequest, RequestMessage
+from tui_agent.models.base import Completed, ConnectionLost, ModelError, ModelProfile, StreamEvent, ToolsRefused
+from tui_agent.models.encoding import Pieces, without_calls
 from tui_agent.models.errors import SomethingElseError, broke_off, something_else, unreadable
 from tui_agent.models.prices import look_up
 from tui_agent.models.provider import Provider
@@ -59,6 +60,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         self._profile = profile
         self._idle_timeout_s = idle_timeout_s
         self._connection: Connection[Client] = Connection(self._connect, self._release)
+        self._as_text: Pieces[RequestMessage] = Pieces()
 
     @property
     def profile(self) -> ModelProfile:
@@ -66,6 +68,11 @@ class Adapter(ABC, Generic[Client, AnyReply]):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Ask. Ends with one `Completed`. Raises `ModelError`. Closing the iterator ends the connection."""
+        if not self._profile.tools:
+            plain = self._as_text.of(
+                request.messages, lambda message, _: without_calls(message), keep=not request.one_off
+            )
+            request = msgspec.structs.replace(request, messages=tuple(plain))
         reply = self._reply(request)
         events = self._events(request, reply)
         try:
@@ -78,7 +85,10 @@ class Adapter(ABC, Generic[Client, AnyReply]):
                 except Exception as error:
                     if reply.complete:
                         break
-                    raise await self._known(error, request) from error
+                    known = await self._known(error, request)
+                    if isinstance(known, ToolsRefused):
+                        self._profile = msgspec.structs.replace(self._profile, tools=False)
+                    raise known from error
                 try:
                     told = reply.read(data)
                 except msgspec.DecodeError as error:

@@ -44,6 +44,8 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     `picture_bytes` (in base64) and `most_pictures` are what all pictures of one request may come to; 0: not known to be
     limited. `defers_tools`: it takes definitions of tools that the model sees only once they were found.
     `catalogue` is what the price catalogue calls its provider (empty: not there).
+    `local`: it runs on a machine of one's own, where a request costs time, not money. `tools`: it can be given tools.
+    `loose_calls`: its server leaves it to the model how calls are written, so that they may stand in the text.
     `source` says where window and prices come from: ``provider``, ``settings``, ``catalogue``, or ``default``.
     """
 
@@ -63,6 +65,9 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     most_pictures: int = 0
     defers_tools: bool = False
     catalogue: str = ""
+    local: bool = False
+    tools: bool = True
+    loose_calls: bool = False
     source: str = "default"
 
     @property
@@ -212,6 +217,10 @@ class InvalidRequest(ModelError):
     """The provider refuses the request as it is; sending it again would not help."""
 
     kind = "invalid_request"
+
+
+class ToolsRefused(InvalidRequest):
+    """The model, or its server as it runs now, takes no tools: without them it can be asked."""
 
 
 class PictureRefused(InvalidRequest):

@@ -10,7 +10,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from tui_agent.conversation.blocks import ToolCall
+from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.wire import is_object
 
@@ -67,6 +67,24 @@ def arguments_of(call: ToolCall) -> msgspec.Raw:
 def schema_of(schema: str) -> msgspec.Raw:
     """A tool's JSON Schema, to be put into a request as it is."""
     return msgspec.Raw(schema.encode() if is_object(schema) else b'{"type":"object"}')
+
+
+def without_calls(message: RequestMessage) -> RequestMessage:
+    """A message as text, its calls and their results too: for a model that knows no tools. The same object where it
+    has none.
+    """
+    if not any(isinstance(block, ToolCall | ToolResult) for block in message.blocks):
+        return message
+    blocks: list[Block] = []
+    for block in message.blocks:
+        match block:
+            case ToolCall():
+                blocks.append(Text(f"[called {block.name} with {block.arguments}]"))
+            case ToolResult():
+                blocks += [Text(f"[result of the call]\n{block.text}"), *block.images]
+            case _:
+                blocks.append(block)
+    return message._replace(blocks=tuple(blocks))
 
 
 def call_ids(messages: Iterable[RequestMessage]) -> frozenset[str]:

@@ -33,12 +33,6 @@ class Parameter(msgspec.Struct, frozen=True):
     required: bool
     default: object = None
 
-    @property
-    def shape(self) -> str:
-        """The argument as a person would write it down: ``offset: integer = 1``."""
-        text = f"{self.name}: {_shape(self.schema)}"
-        return text if self.required else f"{text} = {msgspec.json.encode(self.default).decode()}"
-
 
 class Signature(msgspec.Struct, frozen=True):
     """A tool's name, definition and parameters, read from a function."""
@@ -84,11 +78,6 @@ class Signature(msgspec.Struct, frozen=True):
         definition = ToolDefinition(name, description, msgspec.json.encode(schema).decode())
         return cls(definition, tuple(parameters))
 
-    @property
-    def shape(self) -> str:
-        """The call as a person would write it down."""
-        return f"{self.definition.name}({', '.join(parameter.shape for parameter in self.parameters)})"
-
     def parse(self, arguments: str) -> dict[str, object]:
         """The arguments by name, with defaults filled in and types checked.
 
@@ -114,7 +103,7 @@ class Signature(msgspec.Struct, frozen=True):
         if faults:
             if len(unknown) > _NAMED_FAULTS:
                 faults.append(f"there are {len(unknown) - _NAMED_FAULTS:,} more that it does not have.")
-            raise ToolFailure(f"{self.definition.name}: {' Also, '.join(faults)}", f"Expected: {self.shape}")
+            raise ToolFailure(f"{self.definition.name}: {' Also, '.join(faults)}", expected(self.definition))
         return values
 
     def call(self, function: Callable[..., Result], arguments: str, *ours: object) -> Result:
@@ -130,11 +119,11 @@ class Signature(msgspec.Struct, frozen=True):
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise ToolFailure(
                 f"{self.definition.name}: the arguments are not valid JSON ({_lowered(str(error))}).",
-                f"Expected: {self.shape}",
+                expected(self.definition),
             ) from error
         if not isinstance(decoded, dict):
             raise ToolFailure(
-                f"{self.definition.name}: the arguments must be one JSON object.", f"Expected: {self.shape}"
+                f"{self.definition.name}: the arguments must be one JSON object.", expected(self.definition)
             )
         return decoded
 
@@ -224,7 +213,52 @@ def _inline(schema: object, components: Mapping[str, object], above: tuple[str, 
     raise TypeError(f"{schema!r} is no JSON")
 
 
-def _shape(schema: Mapping[str, Json]) -> str:
+def expected(definition: ToolDefinition) -> str:
+    """How a tool is called, in one line for the model that called it wrongly: its shape, and an example."""
+    try:
+        schema = msgspec.json.decode(definition.schema, type=dict[str, object])
+    except msgspec.DecodeError:
+        schema = {}
+    properties, required = schema.get("properties"), schema.get("required")
+    listed = properties.items() if isinstance(properties, dict) else ()
+    fields = {name: field for name, field in listed if isinstance(field, dict)}
+    needed = required if isinstance(required, list) else []
+    shapes = [_parameter_shape(name, field, required=name in needed) for name, field in fields.items()]
+    example = {name: _example(name, field) for name, field in fields.items() if name in needed}
+    return (
+        f"Expected: {definition.name}({', '.join(shapes)}). "
+        f"For example, with the arguments {msgspec.json.encode(example).decode()}"
+    )
+
+
+def _parameter_shape(name: str, schema: Mapping[str, object], *, required: bool) -> str:
+    """One argument as a person would write it down: ``offset: integer = 1``."""
+    text = f"{name}: {_shape(schema)}"
+    return text if required else f"{text} = {msgspec.json.encode(schema.get('default')).decode()}"
+
+
+def _example(name: str, schema: Mapping[str, object]) -> object:
+    """A value that fits; what the model is to fill in stands in angle brackets."""
+    choices, items, fields = schema.get("enum"), schema.get("items"), schema.get("properties")
+    if isinstance(choices, list) and choices:
+        return choices[0]
+    match schema.get("type"):
+        case "integer" | "number":
+            least = schema.get("minimum")
+            return least if isinstance(least, int | float) else 1
+        case "boolean":
+            return True
+        case "array":
+            return [_example(name, items)] if isinstance(items, dict) else []
+        case "object" if isinstance(fields, dict):
+            return {key: _example(key, each) for key, each in fields.items() if isinstance(each, dict)}
+        case "object":
+            return {}
+        case _:
+            return f"<{name}>"
+
+
+def _shape(schema: Mapping[str, object]) -> str:
     choices = schema.get("enum")
     if isinstance(choices, list):
         return "|".join(str(choice) for choice in choices)

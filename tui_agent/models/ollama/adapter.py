@@ -103,6 +103,7 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
             self._profile,
             window=window,
             images=facts.can("vision"),
+            tools=facts.can("tools"),
             prices=None if facts.remote else self._profile.prices,
             source="provider",
         )

@@ -11,6 +11,7 @@ from tui_agent.models.base import (
     Overloaded,
     RateLimited,
     RequestTooLarge,
+    ToolsRefused,
     Unavailable,
     UnknownModel,
 )
@@ -33,10 +34,10 @@ def not_running(url: str) -> str:
     return f"Ollama does not answer at {plain(url)}: start it with `ollama serve`, or check OLLAMA_HOST."
 
 
-def no_tools(model: str, others: Sequence[str] = ()) -> InvalidRequest:
+def no_tools(model: str, others: Sequence[str] = ()) -> ToolsRefused:
     """The model was not made to call tools."""
     has = f" Of those Ollama has, these can: {_listed(others)}." if others else ""
-    return InvalidRequest(f"{plain(model)} cannot call tools, which a session works by: choose another model.{has}")
+    return ToolsRefused(f"{plain(model)} cannot call tools, which a session works by: choose another model.{has}")
 
 
 def not_pulled(model: str, others: Sequence[str] = ()) -> UnknownModel:

@@ -14,8 +14,15 @@ def _create(profile: ModelProfile, local: LocalModels) -> Model:
 
 
 def _profile(model: str) -> ModelProfile:
-    prices = None if is_remote(model) else FREE
-    return ModelProfile(provider="ollama", id=model, prices=prices, fixed_window=True)
+    remote = is_remote(model)
+    return ModelProfile(
+        provider="ollama",
+        id=model,
+        prices=None if remote else FREE,
+        fixed_window=True,
+        local=not remote,
+        loose_calls=True,
+    )
 
 
 OLLAMA = Provider(

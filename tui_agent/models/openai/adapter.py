@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
-from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile
+from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, ToolsRefused
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import Refusal, SomethingElseError, bad_address, failure, no_key, plain, unreadable
 from tui_agent.models.openai.chat_reply import ChatReply
@@ -37,6 +37,13 @@ _BLIND = re.compile(
     r"|unknown variant .image_url"
 )
 """How servers say that a model sees no pictures: vLLM, LM Studio, OpenRouter, llama.cpp, DeepSeek."""
+
+_TOOLLESS = re.compile(
+    r"(?:does not|doesn't|do not|no endpoints found that) support (?:tool|function)"
+    r"|tools? (?:param(?:eter)?s? )?(?:is|are) not supported|requires --(?:enable-auto-tool-choice|jinja)"
+    r"|tools param requires|tool use is not supported"
+)
+"""How servers say that a model takes no tools: Groq, OpenRouter, vLLM, llama.cpp, LM Studio."""
 
 AnyOfThem: TypeAlias = ChatReply | ResponsesReply
 
@@ -116,6 +123,8 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
             changes["max_output"] = told.max_output
         if told.prices is not None and given.prices is None:
             changes["prices"] = told.prices
+        if told.tools is not None and given.source != "settings":
+            changes["tools"] = told.tools
         if told.images is not None and given.source != "settings":
             changes["images"] = told.images
         self._profile = msgspec.structs.replace(self._profile, **changes)
@@ -168,6 +177,10 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
     def _refused(self, refusal: Refusal) -> ModelError:
         if refusal.status == 401 and self._provider.key and not os.environ.get(self._provider.key):
             return no_key(self._provider)
+        if refusal.status in (400, 404, 422, 500, 501) and _TOOLLESS.search(refusal.text.lower()):
+            return ToolsRefused(
+                f"{self._profile.id} takes no tools as {self._provider.title} runs it: choose another model."
+            )
         return failure(self._provider, self._profile.id, refusal)
 
     @override

@@ -95,6 +95,8 @@ def _profile(service: Service, model: str, said: EndpointModel) -> ModelProfile:
         cache="none" if service.local else "implicit",
         cache_minimum=CACHE_MINIMUM,
         fixed_window=service.local,
+        local=service.local,
+        loose_calls=service.api == "chat",
         catalogue=service.catalogue,
         source="settings" if said is not _UNKNOWN else "default",
     )

@@ -1,0 +1,303 @@
+"""What a weak model meant as a tool call: mended where only one reading is possible, left alone everywhere else.
+
+Models of a few billion parameters write calls as text, quote as Python does, leave a comma behind, or send ``"5"`` for
+5. What is valid stays as it was, byte for byte. Nothing is completed: a tool, an argument or an end that the model did
+not write is not put there, so that half a call never runs. What cannot be mended is told the model with the shape of
+the call and an example (`tools.schema`).
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolDefinition, valid_text
+from tui_agent.conversation.wire import fresh_id, is_object
+
+LONGEST = 100_000
+"""Characters of a text that is looked at: what is longer is an answer, not a call."""
+DEEPEST = 20
+"""Levels of a value whose types are mended."""
+
+_TAGGED = re.compile(
+    r"<(?P<tag>tool_call|function_call|tool|function)(?:=(?P<name>[\w.-]{1,128}))?>\s*(?P<body>.*?)\s*</(?P=tag)>",
+    re.DOTALL,
+)
+_FENCED = re.compile(r"```(?:json|tool_call|tool|python)?[ \t]*\n(?P<body>(?:(?!```).)*?)\n?```\s*\Z", re.DOTALL)
+_MARK = re.compile(r"\A\s*(?:\[TOOL_CALLS\]|<\|python_tag\|>|<\|?tool_call\|?>)\s*")
+_FENCE = re.compile(r"\A```\w*[ \t]*\n(.*?)\n?```\Z", re.DOTALL)
+_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?")
+
+_NAMES = ("name", "tool", "tool_name", "function")
+_ARGUMENTS = ("arguments", "parameters", "args", "input")
+_BESIDE = frozenset({"type", "id", "thought"})
+"""What may stand in a written call besides its name and its arguments."""
+
+
+class _Written(NamedTuple):
+    """A call as a text has it."""
+
+    name: str
+    arguments: dict[str, object]
+
+
+def repaired(blocks: tuple[Block, ...], tools: Sequence[ToolDefinition], *, in_text: bool = False) -> tuple[Block, ...]:
+    """An answer's blocks with its calls mended; the same object where nothing was to mend.
+
+    `in_text`: the server leaves it to the model how calls are written, so where there is none, the last text is looked
+    at. It counts as calls only where it ends with them and each names one of `tools` and is an object.
+    """
+    by_name = {tool.name: tool for tool in tools}
+    mended = tuple(_mended(block, by_name) if isinstance(block, ToolCall) else block for block in blocks)
+    if in_text and by_name and not any(isinstance(block, ToolCall) for block in mended):
+        mended = _from_text(mended, by_name)
+    same = len(mended) == len(blocks) and all(one is other for one, other in zip(mended, blocks, strict=True))
+    return blocks if same else mended
+
+
+def _mended(call: ToolCall, tools: Mapping[str, ToolDefinition]) -> ToolCall:
+    tool = tools.get(call.name)
+    if tool is None:
+        return call
+    given = read_object(call.malformed or call.arguments)
+    if given is None:
+        return call
+    fitted = fit(given, _schema(tool))
+    if not call.malformed and _equal(fitted, given):
+        return call
+    return msgspec.structs.replace(call, arguments=_text(fitted), malformed="")
+
+
+def _from_text(blocks: tuple[Block, ...], tools: Mapping[str, ToolDefinition]) -> tuple[Block, ...]:
+    place = next((number for number in reversed(range(len(blocks))) if isinstance(blocks[number], Text)), None)
+    if place is None or place != len(blocks) - 1:
+        return blocks
+    text = blocks[place]
+    if not isinstance(text, Text) or len(text.text) > LONGEST:
+        return blocks
+    said, written = _split(text.text)
+    if not written or any(call.name not in tools for call in written):
+        return blocks
+    calls = [ToolCall(fresh_id(), call.name, _text(fit(call.arguments, _schema(tools[call.name])))) for call in written]
+    kept = (msgspec.structs.replace(text, text=said),) if said else ()
+    return (*blocks[:place], *kept, *calls)
+
+
+def _split(text: str) -> tuple[str, list[_Written]]:
+    """What a text says before the calls it ends with, and these; none where it ends with anything else."""
+    tagged = list(_TAGGED.finditer(text))
+    if tagged:
+        between = [text[before.end() : after.start()] for before, after in pairwise(tagged)] + [
+            text[tagged[-1].end() :]
+        ]
+        if any(part.strip() for part in between):
+            return text, []
+        calls = [_calls_in(found["body"], found["name"] or "") for found in tagged]
+        return text[: tagged[0].start()].strip(), [one for each in calls for one in each] if all(calls) else []
+    fenced = _FENCED.search(text)
+    if fenced:
+        return text[: fenced.start()].strip(), _calls_in(fenced["body"])
+    bare = _MARK.sub("", text).strip()
+    return "", _calls_in(bare) if bare[:1] in ("{", "[") else []
+
+
+def _calls_in(text: str, name: str = "") -> list[_Written]:
+    """The calls that a text is: one, or a list of them. With `name`, the text is the arguments alone."""
+    value = _read(text)
+    if name:
+        return [_Written(name, value)] if isinstance(value, dict) else []
+    each = value if isinstance(value, list) else [value]
+    calls = [_call_of(one) for one in each]
+    return [call for call in calls if call is not None] if calls and None not in calls else []
+
+
+def _call_of(value: object) -> _Written | None:
+    """The call an object is: a name, arguments, and nothing else that would mean something."""
+    if not isinstance(value, dict):
+        return None
+    inner = value.get("function")
+    if isinstance(inner, dict) and value.keys() <= {"function"} | _BESIDE:
+        return _call_of(inner)
+    name_key = next((key for key in _NAMES if key in value), "")
+    arguments_key = next((key for key in _ARGUMENTS if key in value), "")
+    if not name_key or not arguments_key or value.keys() - {name_key, arguments_key} - _BESIDE:
+        return None
+    name, arguments = value[name_key], value[arguments_key]
+    if isinstance(arguments, str):
+        arguments = _read(arguments)
+    return _Written(name, arguments) if isinstance(name, str) and isinstance(arguments, dict) else None
+
+
+def read_object(text: str) -> dict[str, object] | None:
+    """The object a text is, read as JSON and else as what models write in its place; None where it is none.
+
+    Understood are a fence around it, the text of a text (twice encoded), commas before a closing bracket, line breaks
+    in strings, and Python's quotes and constants. A text that ends too early is none.
+    """
+    value = _read(text)
+    return value if isinstance(value, dict) else None
+
+
+def _read(text: str) -> object:
+    if len(text) > LONGEST:
+        return None
+    for _ in range(3):
+        fence = _FENCE.match(text.strip())
+        value = _value(fence[1] if fence else text.strip())
+        if not isinstance(value, str):
+            return value
+        text = value
+    return None
+
+
+def _value(text: str) -> object:
+    """The value a text stands for; None where it stands for none, or has no JSON."""
+    for read in (_json, _without_commas, _python):
+        try:
+            value = read(text)
+            return value if isinstance(value, str) or is_object(_text({"value": value})) else None
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+    return None
+
+
+def _json(text: str) -> object:
+    return _plain(json.loads(text, strict=False, parse_constant=_refused))
+
+
+def _without_commas(text: str) -> object:
+    return _json(_COMMA.sub(lambda found: found[1] or "", text))
+
+
+def _python(text: str) -> object:
+    return _plain(ast.literal_eval(text))
+
+
+def _refused(constant: str) -> object:
+    raise ValueError(constant)
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it. Raises TypeError where it has none."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float() if value == value and value not in (float("inf"), float("-inf")):
+            return value
+        case list():
+            return [_plain(each) for each in value]
+        case dict() if all(isinstance(key, str) for key in value):
+            return {key: _plain(each) for key, each in value.items()}
+        case _:
+            raise TypeError(type(value).__name__)
+
+
+def _text(value: object) -> str:
+    return valid_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def fit(value: dict[str, object], schema: Mapping[str, object]) -> dict[str, object]:
+    """The arguments with each value that has the wrong type by the tool's JSON Schema as the one it means."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return value
+    return {
+        key: _fitted(each, wanted, DEEPEST) if isinstance(wanted := properties.get(key), dict) else each
+        for key, each in value.items()
+    }
+
+
+def _fitted(value: object, schema: Mapping[str, object], levels: int) -> object:
+    kinds = tuple(_kinds(schema))
+    if not kinds or not levels:
+        return value
+    if any(_is(value, kind) for kind in kinds):
+        return _inside(value, schema, levels - 1)
+    choices = schema.get("enum")
+    for kind in kinds:
+        found = _as(value, kind)
+        if found is not None and (not isinstance(choices, list) or found in choices):
+            return _inside(found, schema, levels - 1)
+    return value
+
+
+def _inside(value: object, schema: Mapping[str, object], levels: int) -> object:
+    items, properties = schema.get("items"), schema.get("properties")
+    if isinstance(value, list) and isinstance(items, dict):
+        return [_fitted(each, items, levels) for each in value]
+    if isinstance(value, dict) and isinstance(properties, dict):
+        return {
+            key: _fitted(each, wanted, levels) if isinstance(wanted := properties.get(key), dict) else each
+            for key, each in value.items()
+        }
+    return value
+
+
+def _kinds(schema: Mapping[str, object]) -> Iterator[str]:
+    """The types a schema allows; none where it does not say, or says more than a type."""
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        yield kind
+    elif isinstance(kind, list):
+        yield from (each for each in kind if isinstance(each, str))
+
+
+def _is(value: object, kind: str) -> bool:
+    match kind:
+        case "string":
+            return isinstance(value, str)
+        case "integer":
+            return (isinstance(value, int) and not isinstance(value, bool)) or (
+                isinstance(value, float) and value.is_integer()
+            )
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+        case "array":
+            return isinstance(value, list)
+        case "object":
+            return isinstance(value, dict)
+        case "null":
+            return value is None
+        case _:
+            return True
+
+
+def _as(value: object, kind: str) -> object:
+    """A value as another type, where it can mean nothing else; None where it may."""
+    if kind == "string" and isinstance(value, int | float) and not isinstance(value, bool):
+        return _text(value)
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    match kind:
+        case "boolean":
+            return {"true": True, "false": False}.get(text.lower())
+        case "integer" | "number" if _NUMBER.fullmatch(text):
+            number = json.loads(text)
+            return number if _is(number, kind) else None
+        case "array" if text.startswith("["):
+            found = _read(text)
+            return found if isinstance(found, list) else None
+        case "object" if text.startswith("{"):
+            return read_object(text)
+        case _:
+            return None
+
+
+def _schema(tool: ToolDefinition) -> Mapping[str, object]:
+    try:
+        return msgspec.json.decode(tool.schema, type=dict[str, object])
+    except msgspec.DecodeError:
+        return {}
+
+
+def _equal(one: object, other: object) -> bool:
+    """Equal in type, too: ``1`` is no ``True``."""
+    return _text(one) == _text(other)
