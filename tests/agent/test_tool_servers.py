@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Script, Step, Turn
 from tests.servers.server import ProtocolServer
+from tests.tools.mcp.catalogue import ASKED, ten_servers
 from tests.tools.mcp.connecting import faulty
 from tui_agent.agent import events
 from tui_agent.agent.commands import run_command
@@ -51,11 +52,10 @@ class World:
         *,
         ask: Callable[[PermissionQuestion], Any] | None = None,
         resume: str | None = None,
-        **settings: GivenValue,
+        given: Mapping[str, GivenValue] | None = None,
     ) -> AsyncIterator[Session]:
         servers = {"test": msgspec.to_builtins(tools or faulty())}
-        given = {key.replace("__", "."): value for key, value in settings.items()}
-        given = {"model.id": MODELS[self.provider], "mcp.servers": servers, "mcp.whole_share": 0.0, **given}
+        given = {"model.id": MODELS[self.provider], "mcp.servers": servers, "mcp.whole_share": 0.0, **(given or {})}
         async with talking(self.folder, given, ask=ask or Person(), resume=resume) as session:
             await session.offered.servers.learn()
             yield session
@@ -98,7 +98,8 @@ def finished(told: list[events.AgentEvent]) -> list[events.ToolFinished]:
 
 
 async def test_a_tool_is_found_and_called_and_asked_about_by_its_own_name(world: Callable[[Script], World]) -> None:
-    calling = (Step(calls=(FIND,)), Step(calls=(through("echo", text="hi"),)), Step(calls=(through("add", a=1, b=2),)))
+    by_name = Call("mcp__test__add", {"a": 1, "b": 2})
+    calling = (Step(calls=(FIND,)), Step(calls=(through("echo", text="hi"),)), Step(calls=(by_name,)))
     here = world(Script((Turn((*calling, Step(text="done"))),)))
     person = Person(always=True)
     async with here.session(ask=person) as session:
@@ -109,6 +110,7 @@ async def test_a_tool_is_found_and_called_and_asked_about_by_its_own_name(world:
     assert (echoed.name, echoed.text, added.text) == ("mcp__test__echo", "hi", '{"sum": 3}')
     assert [question.tool for question in person.asked] == ["mcp__test__echo", "mcp__test__add"], "once each, for good"
     assert person.asked[0].rules == ("every call of mcp__test__echo",)
+    assert ('"tool_reference"' in json.dumps(here.bodies()[-1])) == (here.provider == "anthropic")
     assert len(set(here.fronts())) == 1
     assert here.server.violations == []
 
@@ -116,7 +118,7 @@ async def test_a_tool_is_found_and_called_and_asked_about_by_its_own_name(world:
 async def test_what_was_found_stays_through_a_compaction_and_a_resume(world: Callable[[Script], World]) -> None:
     much = Step(calls=(through("large", size=40_000),))
     here = world(Script((Turn((Step(calls=(FIND,)), much, Step(text="found")), when="find"),), Step(text="Yes.")))
-    async with here.session(compaction__keep_recent_tokens=500) as session:
+    async with here.session(given={"compaction.keep_recent_tokens": 500}) as session:
         await say(session, "find a tool")
         await say(session, "go on")
         done = await session.agent.compact()
@@ -155,7 +157,7 @@ async def test_small_sets_are_told_whole_and_hints_are_believed_only_where_the_u
     for believed, asked in ((False, 1), (True, 0)):
         person = Person()
         server = msgspec.structs.replace(faulty(), believe_hints=believed)
-        async with here.session(server, ask=person, mcp__whole_share=0.5) as session:
+        async with here.session(server, ask=person, given={"mcp.whole_share": 0.5}) as session:
             told = await say(session, "look")
         assert finished(told)[0].status == "ok"
         assert len(person.asked) == asked
@@ -197,3 +199,50 @@ async def test_the_command_shows_what_servers_cost_and_save(world: Callable[[Scr
         one = await run_command(session.agent, "/mcp test")
         assert "Say the same again." in one.text
         assert "Ask me anything." in one.text
+
+
+@pytest.mark.parametrize("calls", [30, pytest.param(200, marks=pytest.mark.soak)])
+async def test_three_hundred_tools_weigh_little_and_cost_no_cache(
+    calls: int, world: Callable[[Script], World], tmp_path: Path
+) -> None:
+    """Found, called, compacted, resumed and called again: no cache is missed but where the summary changed what is
+    sent, and in front stands what stood there.
+    """
+    found = list(ASKED.items())
+    steps = [step for number in range(calls // 2) for step in _find_and_call(*found[number % len(found)])]
+    here = world(Script((Turn((*steps, Step(text="done")), when="work"),), Step(text="Yes.")))
+    async with here.session(given={"mcp.servers": {}}) as session:
+        await say(session, "hello")
+        bare = fixed_tokens(session)
+    servers = {name: msgspec.to_builtins(server) for name, server in ten_servers(tmp_path).items()}
+    given: dict[str, GivenValue] = {"mcp.servers": servers, "mcp.whole_share": 0.02, "permissions.mode": "allow"}
+    given["compaction.auto"] = False  # the script tells by the conversation how far it has come
+    async with here.session(given=given) as session:
+        told = finished(await say(session, "work"))
+        assert fixed_tokens(session) - bare <= 2_000
+        assert [each.status for each in told] == ["ok"] * calls
+        wanted = [f"mcp__{asked.replace('/', '__')}" for _, asked in found]
+        for number, each in enumerate(told):
+            assert wanted[number // 2 % len(found)] in (each.text if number % 2 == 0 else each.name)
+        assert session.agent.missed_caches == []
+        await session.agent.compact()
+        await say(session, "thanks")
+        name = session.id
+    async with here.session(resume=name, given=given) as session:
+        told = finished(await say(session, "work"))
+        assert [each.status for each in told] == ["ok"] * calls
+        assert session.agent.missed_caches == []
+    assert len(set(here.fronts()[1:])) == 1
+    assert here.server.violations == []
+
+
+def _find_and_call(query: str, wanted: str) -> tuple[Step, Step]:
+    name = f"mcp__{wanted.replace('/', '__')}"
+    calling = Call("call_tool", {"name": name, "arguments": {"workspace": "w"}})
+    return Step(calls=(Call("find_tool", {"query": query}),)), Step(calls=(calling,))
+
+
+def fixed_tokens(session: Session) -> int:
+    """Tokens of system prompt and tools."""
+    engine = session.agent.engine
+    return engine.budget.fixed

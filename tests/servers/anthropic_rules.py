@@ -65,6 +65,7 @@ def check(headers: dict[str, str], raw: bytes, models: dict[str, ModelSpec], *, 
     _check_cache_marks(body)
     _check_roles(body["messages"], spec)
     _check_pairing(body["messages"])
+    _check_references(body)
     _check_thinking(body, spec, betas)
     _check_open_loop(body)
     _check_tool_choice(body, spec)
@@ -118,12 +119,18 @@ class Prompt:
 
 
 def render(body: dict[str, Any]) -> Prompt:
-    head = [_segment(tool, "tool") for tool in body.get("tools", [])]
+    tools = body.get("tools", [])
+    head = [_segment(tool, "tool") for tool in tools if not tool.get("defer_loading")]
+    held_back = {tool["name"]: tokens_in(compact(tool)) for tool in tools if tool.get("defer_loading")}
     system = body.get("system", "")
     head += [_segment(block, "system") for block in ([system] if isinstance(system, str) else system) if block]
     thinking = {k: v for k, v in (body.get("thinking") or {}).items() if k not in ("display", "block_binding")}
     options = compact([body.get("tool_choice"), body.get("output_config"), thinking]).encode()
     messages = [[_segment(block, message["role"]) for block in _blocks(message)] for message in body["messages"]]
+    for segments, message in zip(messages, body["messages"], strict=True):
+        for j, name in _references(message):  # the definition is shown where it was found
+            more = held_back.get(name, 0)
+            segments[j] = Segment(segments[j].data, segments[j].tokens + more, segments[j].breakpoint)
     return Prompt(head, Segment(options, 0), messages)
 
 
@@ -264,6 +271,23 @@ def _check_pairing(messages: list[dict[str, Any]]) -> None:
             seen.add(call)
     if open_ids:
         raise _unanswered(len(messages) - 1, open_ids)
+
+
+def _check_references(body: dict[str, Any]) -> None:
+    """What a search found must be among the definitions that are held back (tool search tool)."""
+    deferred = {tool["name"] for tool in body.get("tools", []) if tool.get("defer_loading")}
+    for i, message in enumerate(body["messages"]):
+        for j, name in _references(message):
+            if name not in deferred:
+                raise RuleBroken(f"messages.{i}.content.{j}: Tool reference '{name}' not found in available tools")
+
+
+def _references(message: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    for j, block in enumerate(_blocks(message)):
+        inner = block.get("content") if isinstance(block, dict) else None
+        for part in inner if isinstance(inner, list) else []:
+            if part.get("type") == "tool_reference":
+                yield j, part["tool_name"]
 
 
 def _unanswered(message: int, calls: list[str]) -> RuleBroken:

@@ -128,6 +128,10 @@ def check_tools(tools: object) -> None:
             raise RuleBroken(f"{where}input_schema.type: Input should be 'object'")
         if not isinstance(tool.get("description", ""), str):
             raise RuleBroken(f"{where}description: Input should be a valid string")
+        if tool.get("defer_loading") and tool.get("cache_control"):
+            raise RuleBroken(f"{where}cache_control: cannot be set on a tool with defer_loading")
+    if tools and all(tool.get("defer_loading") for tool in tools):
+        raise RuleBroken("tools: At least one tool must have defer_loading=false.")
 
 
 def check_system(system: object) -> None:
@@ -240,6 +244,11 @@ def _check_tool_result(block: dict[str, Any], where: str) -> None:
         raise RuleBroken(f"{where}.tool_result.content: Input should be a valid string or list")
     for k, inner in enumerate(content):
         kind = inner.get("type") if isinstance(inner, dict) else None
+        if kind == "tool_reference":
+            check_known(inner, {"type", "tool_name", "cache_control"}, f"{where}.tool_result.content.{k}.")
+            if any(other.get("type") != kind for other in content):
+                raise RuleBroken(f"{where}.tool_result.content.{k}: tool_reference blocks stand alone")
+            continue
         if kind not in ("text", "image"):
             raise RuleBroken(f"{where}.tool_result.content.{k}: blocks of type {kind!r} are not permitted here")
         if kind == "image" and block.get("is_error"):

@@ -48,8 +48,9 @@ if "lies" in FAULTS:
             "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
         },
     ]
-if many := next((fault for fault in FAULTS if fault.startswith("many=")), ""):
-    TOOLS += [tool(f"spare_{number}", f"Spare part number {number}.", key=TEXT) for number in range(int(many[5:]))]
+if listed := next((fault for fault in FAULTS if fault.startswith("tools=")), ""):
+    with open(listed[6:], encoding="utf-8") as stream:  # noqa: PTH123 - it imports little
+        TOOLS = json.load(stream)
 
 
 class State:
@@ -106,12 +107,14 @@ def call(number: Any, name: str, given: dict[str, Any], meta: dict[str, Any]) ->
         case "variables":
             return text(" ".join(sorted(os.environ)))
         case "orphan":
+            reading, writing = os.pipe()
             if os.fork() == 0:
                 os.setsid()
                 if os.fork() == 0:
+                    os.write(writing, str(os.getpid()).encode())
                     os.execv("/bin/sleep", ["sleep", "600"])  # noqa: S606
                 os._exit(0)
-            return text(str(os.getpid()))
+            return text(os.read(reading, 20).decode())
         case "hurt":
             return text("it hurts", isError=True)
         case "promise":
@@ -162,7 +165,7 @@ def notified(method: str, params: dict[str, Any]) -> None:
 def main() -> None:
     """Serve until the input ends. Faults: ``hangs`` (never answers the handshake), ``dies`` (at once), ``floods``,
     ``endless`` (one line that never ends), ``noisy`` (a flood of errors), ``deaf`` (ignores the end of its input),
-    ``lies`` (about its tools), ``talks`` (long instructions), ``many=N`` (N more tools).
+    ``lies`` (about its tools), ``talks`` (long instructions), ``tools=FILE`` (offers those).
     """
     if "dies" in FAULTS:
         sys.stderr.write("no licence found\n")

@@ -1,8 +1,11 @@
 """300 tools of ten servers, named and described as real servers do, and twenty plain descriptions of some of them."""
 
 import json
+from pathlib import Path
 from typing import Final
 
+from tests.tools.mcp.connecting import faulty
+from tui_agent.settings import ToolServer
 from tui_agent.tools.mcp.known import KnownTool
 from tui_agent.tools.mcp.search import Entry
 
@@ -58,6 +61,21 @@ def three_hundred() -> list[Entry]:
                 properties = {name: {"type": "string", "description": f"The {name} to use."} for name in _ARGUMENTS}
                 schema = json.dumps({"type": "object", "properties": properties})
                 found.append(Entry(server, KnownTool(f"{verb}_{thing}", described, schema)))
+    return found
+
+
+def ten_servers(folder: Path) -> dict[str, ToolServer]:
+    """The ten servers, as processes of the tests' own server."""
+    found: dict[str, ToolServer] = {}
+    for server in _SERVERS:
+        tools = [
+            {"name": each.tool.name, "description": each.tool.description, "inputSchema": json.loads(each.tool.schema)}
+            for each in three_hundred()
+            if each.server == server
+        ]
+        path = folder / f"{server}.json"
+        path.write_text(json.dumps(tools))
+        found[server] = faulty(f"tools={path}")
     return found
 
 

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter, raised_in
-from tui_agent.models.anthropic.claude import Thinking, most_pictures, thinking_of
+from tui_agent.models.anthropic.claude import Thinking, defers_tools, most_pictures, thinking_of
 from tui_agent.models.anthropic.features import Feature, elsewhere, refused_feature, remember, remembered
 from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.anthropic.reply import AnthropicReply
@@ -168,6 +168,7 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
                 changes["source"] = "provider"
         # Whoever tells the line is Anthropic's own API of 2026; what else stands at the address may refuse the field.
         self._diagnoses = isinstance(info.line, str)
+        changes["defers_tools"] = self._diagnoses and defers_tools(self._profile.id)
         if isinstance(info.line, str) and info.line in TIER_OF_LINE:
             changes["tier"] = TIER_OF_LINE[info.line]
         if info.capabilities is not None:

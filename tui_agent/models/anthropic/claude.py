@@ -64,6 +64,14 @@ def thinking_of(model: str) -> Thinking:
     return "enabled" if version >= (3, 7) else "off"
 
 
+def defers_tools(model: str) -> bool:
+    """Does it take definitions of tools that it sees only once a search found them? So it is from 4.5 on (Anthropic,
+    tool search tool); assumed of a model whose id tells nothing.
+    """
+    version = parse_id(model).version
+    return version == (0, 0) or version >= (4, 5)
+
+
 def cache_minimum_of(model: str) -> int:
     """The smallest prefix that is cached, in tokens."""
     line, version = parse_id(model)

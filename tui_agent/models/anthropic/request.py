@@ -31,6 +31,7 @@ THINKING_BUDGET = 4096
 _MARK: Fields = {"type": "ephemeral"}
 _MARK_BYTES = b',"cache_control":{"type":"ephemeral"}}'
 _NO_TEXT = "(no output)"
+_NOTHING: frozenset[str] = frozenset()
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -127,9 +128,15 @@ class RequestEncoder:
         return encode(head)[:-1] + b',"messages":[' + messages + tail
 
     def _messages(self, request: ModelRequest, *, marks: bool) -> Iterable[bytes]:
-        pieces = self._pieces.of(request.messages, lambda message, _: encode_message(message), keep=not request.one_off)
+        deferred = frozenset(tool.name for tool in request.tools if tool.deferred)
+        pieces = self._pieces.of(
+            request.messages,
+            lambda message, _: encode_message(message, deferred=deferred),
+            way=deferred,
+            keep=not request.one_off,
+        )
         for index in _marked(request) if marks else ():
-            pieces[index] = encode_message(request.messages[index], mark=True)
+            pieces[index] = encode_message(request.messages[index], mark=True, deferred=deferred)
         return filter(None, pieces)
 
 
@@ -155,9 +162,14 @@ def picture_at(request: ModelRequest, place: str) -> tuple[Image, ...]:
             return ()
 
 
-def encode_message(message: RequestMessage, *, mark: bool = False) -> bytes:
-    """One message; with `mark` its last block that may carry one ends a cached prefix. Empty where nothing is left."""
-    blocks = [(block, field) for block in message.blocks if (field := _block(block, message.role)) is not None]
+def encode_message(message: RequestMessage, *, mark: bool = False, deferred: frozenset[str] = _NOTHING) -> bytes:
+    """One message; with `mark` its last block that may carry one ends a cached prefix. Empty where nothing is left.
+
+    `deferred` are the tools whose definitions the request holds back: where they were found, they are referred to.
+    """
+    blocks = [
+        (block, field) for block in message.blocks if (field := _block(block, message.role, deferred)) is not None
+    ]
     # The API refuses an assistant's message that ends in thinking (one cut short while the model was thinking).
     while message.role == "assistant" and blocks and isinstance(blocks[-1][0], Reasoning):
         blocks.pop()
@@ -182,16 +194,24 @@ def _marked(request: ModelRequest) -> frozenset[int]:
 
 
 def _tools(tools: tuple[ToolDefinition, ...], *, mark_last: bool) -> list[Fields]:
+    """The definitions, those that are held back last: no cached prefix ends there (Anthropic, tool search tool)."""
+    ordered = sorted(tools, key=lambda tool: tool.deferred)
     fields: list[Fields] = [
-        {"name": tool.name, "description": valid_text(tool.description), "input_schema": schema_of(tool.schema)}
-        for tool in tools
+        {
+            "name": tool.name,
+            "description": valid_text(tool.description),
+            "input_schema": schema_of(tool.schema),
+            **({"defer_loading": True} if tool.deferred else {}),
+        }
+        for tool in ordered
     ]
-    if mark_last:
-        fields[-1]["cache_control"] = _MARK
+    told = sum(not tool.deferred for tool in ordered)
+    if mark_last and told:
+        fields[told - 1]["cache_control"] = _MARK
     return fields
 
 
-def _block(block: Block, role: str) -> Fields | None:
+def _block(block: Block, role: str, deferred: frozenset[str] = _NOTHING) -> Fields | None:
     match block:
         case Text():
             return {"type": "text", "text": valid_text(block.text)} if block.text.strip() else None
@@ -203,7 +223,7 @@ def _block(block: Block, role: str) -> Fields | None:
             name, arguments = safe_name(block.name), arguments_of(block)
             return {"type": "tool_use", "id": safe_id(block.id), "name": name, "input": arguments}
         case ToolResult():
-            return _result(block)
+            return _result(block, deferred)
 
 
 def _reasoning(block: Reasoning) -> Fields | None:
@@ -215,7 +235,10 @@ def _reasoning(block: Reasoning) -> Fields | None:
     return {"type": "thinking", "thinking": valid_text(block.text), "signature": opaque["signature"]}
 
 
-def _result(block: ToolResult) -> Fields:
+def _result(block: ToolResult, deferred: frozenset[str]) -> Fields:
+    if block.tools and deferred.issuperset(tool.name for tool in block.tools):
+        found: list[Fields] = [{"type": "tool_reference", "tool_name": tool.name} for tool in block.tools]
+        return {"type": "tool_result", "tool_use_id": safe_id(block.call_id), "content": found}
     text = valid_text(block.text) if block.text.strip() else ""
     content: str | list[Fields] = text or _NO_TEXT
     if block.images and not block.is_error:  # an error's content must be text alone

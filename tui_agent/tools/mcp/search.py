@@ -28,14 +28,16 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 _ENDINGS: Final = ("ations", "ation", "ings", "ing", "ies", "ied", "ed", "es", "s", "e", "y")
 _COMMON: Final = table(
     "a an and are as at be by can do for from get has have how i in into is it its me my of on or our that the their "
-    "them there these this to tool tools use used uses using want was we what when where which who will with you your"
+    "them there these this to tool tools use used uses using want was we when where who will with you your"
 )
 _ALIKE: Final = {
     "delete": "remove", "erase": "remove", "drop": "remove", "make": "create", "add": "create", "new": "create",
     "open": "create", "show": "list", "see": "list", "fetch": "read", "retrieve": "read", "view": "read",
     "find": "search", "look": "search", "query": "search", "modify": "update", "change": "update", "edit": "update",
     "folder": "directory", "dir": "directory", "picture": "image", "photo": "image", "mail": "email", "ticket": "issue",
-    "pr": "pull", "repo": "repository", "doc": "document", "msg": "message", "post": "send", "schedule": "calendar",
+    "pr": "pull", "repo": "repository", "doc": "document", "msg": "message", "post": "send",
+    "which": "list", "what": "list", "all": "list", "every": "list",
+    "schedule": "calendar",
 }  # fmt: skip
 
 
