@@ -1,7 +1,6 @@
 """The session behind the screen as a state machine: every state with every message."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -9,6 +8,7 @@ from typing import Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.blocks import Image
@@ -55,7 +55,7 @@ from tui_agent.tui.app.states import (
 )
 
 HERE: Final = Arguments(folder=Path("/p"), home=Path("/h"), project=Path("/p"))
-THERE: Final = replace(HERE, resume="20260101-000000-abcd")
+THERE: Final = Arguments(folder=Path("/p"), home=Path("/h"), project=Path("/p"), resume="20260101-000000-abcd")
 A, B, C = Outgoing(1, "a"), Outgoing(2, "b"), Outgoing(3, "c")
 PICTURE: Final = Image("image/png", "AA==")
 ERROR: Final = OSError("no room")

@@ -1,8 +1,7 @@
 """The status line: what it tells, and what it leaves out where there is no room."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from typing_extensions import override

@@ -6,9 +6,9 @@ is a row of `tui_agent.agent.commands`, which this table takes in.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from msgspec import Struct
 from textual.binding import Binding
 
 from tui_agent.agent.commands import COMMANDS
@@ -35,8 +35,7 @@ SIGNS: Final = (
 """What a text may begin with, in the prompt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class Action(Struct, frozen=True, kw_only=True):
     """One thing a user can do.
 
     id: its name in ``ui.keymap``. help: a line for the help. place: where its keys do it. keys: Textual's names for

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Final
 
 from textual.binding import Binding
@@ -13,21 +14,26 @@ from tui_agent.tui.actions import ACTIONS, BY_ID, SIGNS, Action, Place, help_row
 
 _MODIFIERS: Final = frozenset({"ctrl", "shift", "alt", "super", "meta", "hyper"})
 _NAMED: Final = frozenset(key.value for key in KnownKeys)
-_SIGNS: Final = {
-    binding.key: sign
-    for sign in "!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~"
-    for binding in Binding.make_bindings([Binding(sign, "")])
-}
-"""Textual's names of the keys of signs."""
 _SHORT: Final = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space"}
-_WRITING: Final = {
-    binding.key: binding.description.lower()
-    for binding in Binding.make_bindings(TextArea.BINDINGS)
-    if not any(binding.key in action.keys.split(",") for action in ACTIONS)
-}
-"""What edits a text, before any action that works everywhere gets to it."""
 _SHOWN_KEYS: Final = 2
 """Keys of one action that the help names."""
+
+
+@cache
+def _signs() -> dict[str, str]:
+    """The keys of signs as Textual names them, with their sign."""
+    signs = "!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~"
+    return {binding.key: sign for sign in signs for binding in Binding.make_bindings([Binding(sign, "")])}
+
+
+@cache
+def _writing() -> dict[str, str]:
+    """The keys that edit a text, before any action that works everywhere gets to them, and what they do."""
+    return {
+        binding.key: binding.description.lower()
+        for binding in Binding.make_bindings(TextArea.BINDINGS)
+        if not any(binding.key in action.keys.split(",") for action in ACTIONS)
+    }
 
 
 class Keymap:
@@ -81,8 +87,8 @@ class Keymap:
                 problems.append(f"there is no action {one_line(identity, 80)}; {hint}")
             elif unknown is not None:
                 problems.append(f"{identity}: there is no key {one_line(unknown, 80)}")
-            elif action.place == "everywhere" and (own := next((key for key in normal if key in _WRITING), None)):
-                problems.append(f"{identity}: {key_text(own)} is for writing in the prompt ({_WRITING[own]})")
+            elif action.place == "everywhere" and (own := next((key for key in normal if key in _writing()), None)):
+                problems.append(f"{identity}: {key_text(own)} is for writing in the prompt ({_writing()[own]})")
             else:
                 wanted[identity] = ",".join(normal)
         self.changes = wanted
@@ -108,7 +114,7 @@ class Keymap:
 def key_text(key: str) -> str:
     """A key as a person reads it: ``Ctrl+O``, ``PgUp``, ``[``."""
     *modifiers, last = key.split("+")
-    shown = _SHORT.get(last) or _SIGNS.get(last) or (last if len(last) == 1 else last.capitalize())
+    shown = _SHORT.get(last) or _signs().get(last) or (last if len(last) == 1 else last.capitalize())
     if modifiers and len(shown) == 1:
         shown = shown.upper()
     return "+".join([*(modifier.capitalize() for modifier in modifiers), shown])
@@ -145,9 +151,9 @@ def _normal(keys: str) -> list[str]:
 def _named(key: str) -> str:
     """A key with the name of its sign: ``ctrl+_`` is ``ctrl+underscore``."""
     modifiers, plus, last = key.rpartition("+") if len(key) > 1 else ("", "", key)
-    return modifiers + plus + next((name for name, sign in _SIGNS.items() if sign == last), last)
+    return modifiers + plus + next((name for name, sign in _signs().items() if sign == last), last)
 
 
 def _is_key(key: str) -> bool:
     *modifiers, last = key.split("+")
-    return set(modifiers) <= _MODIFIERS and (len(last) == 1 or last in _NAMED or last in _SIGNS)
+    return set(modifiers) <= _MODIFIERS and (len(last) == 1 or last in _NAMED or last in _signs())

@@ -2,7 +2,7 @@
 Textual itself does.
 
 Reading the terminal: large pastes in one piece, and bytes that are no text without an end to the program. Leaving: with
-a line instead of a traceback. Writing in the prompt: as if typed.
+a line instead of a traceback. Writing in the prompt: as if typed. Styles: read once a theme.
 """
 
 import os
@@ -11,6 +11,7 @@ import signal
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Final
 
@@ -18,6 +19,9 @@ import textual
 from textual import constants, events
 from textual._xterm_parser import XTermParser
 from textual.app import App
+from textual.cache import LRUCache
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.message import Message
 from textual.widgets import TextArea
 from typing_extensions import override
@@ -31,6 +35,10 @@ PASTE_START: Final = "\x1b[200~"
 PASTE_END: Final = "\x1b[201~"
 _KEPT: Final = len(PASTE_START) - 1
 READ_BYTES: Final = 65_536
+THEMES_KEPT: Final = 4
+"""Themes whose styles are kept: as many as are looked at in turn."""
+SOURCES_KEPT: Final = 200
+"""Style sheets, a widget's own among them, that are kept of a theme."""
 
 
 KNOWN: Final = (8, 2)
@@ -56,6 +64,16 @@ def version_warning(version: str = "") -> str:
 
 class TerminalApp(App[object]):
     """An app that leaves in order when it breaks, and that can speak to the terminal itself."""
+
+    def __init__(self, *, driver_class: "type[Driver] | None" = None) -> None:
+        super().__init__(driver_class=driver_class)
+        if is_known():
+            self.stylesheet = KeepingStylesheet(self.get_css_variables())
+
+    def begin_with_theme(self, name: str) -> None:
+        """Have a theme from the first paint on, before any style is read."""
+        self.theme = name
+        self.stylesheet.set_variables(self.get_css_variables())
 
     def broken(self, error: Exception) -> int:
         """Keep what is known of an error that leaves the screen unusable; the exit code to leave with."""
@@ -83,6 +101,37 @@ class TerminalApp(App[object]):
             self._exception_event.set()
         self._return_code = code
         self._close_messages_no_wait()
+
+
+class KeepingStylesheet(Stylesheet):
+    """Textual's style sheet, which keeps what was read with the variables of a theme.
+
+    Textual's own reads all of it again at the start, for a theme of one's own, and whenever a style sheet is added or a
+    theme is looked at.
+    """
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        super().__init__(variables=variables)
+        self._parse_cache = _read_with(frozenset(variables.items()))
+
+    @override
+    def set_variables(self, variables: dict[str, str]) -> None:
+        if variables == self._variables:
+            return
+        # Textual empties what it has.
+        self._parse_cache = LRUCache(1)
+        super().set_variables(variables)
+        self._parse_cache = _read_with(frozenset(variables.items()))
+
+    @override
+    def reparse(self) -> None:
+        self.parse()
+
+
+@lru_cache(THEMES_KEPT)
+def _read_with(variables: frozenset[tuple[str, str]]) -> "LRUCache[tuple[object, ...], list[RuleSet]]":
+    """What was read with these variables, by its source."""
+    return LRUCache(SOURCES_KEPT)
 
 
 def write_as_typed(area: TextArea, text: str, start: tuple[int, int], end: tuple[int, int]) -> None:

@@ -83,7 +83,7 @@ class BaseApp(TerminalApp):
         self.status = StatusBar(self.glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
         few_colors = self.console.color_system == "standard" and not settings.is_set("ui.theme")
         self._appearance = appearance(self, ANSI if few_colors else settings.ui.theme, arguments.home)
-        self.theme = self._appearance.theme
+        self.begin_with_theme(self._appearance.theme)
         self._own_filters = own_filters(self.glyphs, terminal_encoding(), os.environ)
         self._attention = Attention(
             self.write_control, os.environ, place=arguments.folder.name, notifications=settings.ui.notifications

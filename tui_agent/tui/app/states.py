@@ -5,9 +5,11 @@
 key is answered in every state.
 """
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from tui_agent.arguments import Arguments
@@ -28,16 +30,14 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(Struct, frozen=True):
     """A text that was sent and is not in the conversation yet."""
 
     number: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """`outbox`: sent, the oldest first. `waiting`: in the conversation by number, for the running turn's next step.
 
     `reading` is the text of the outbox whose pictures are read, `taking` the one the running turn takes in, `ready`
@@ -74,72 +74,60 @@ class State:
 # What is told
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """The user sent a text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """The user wants the turn stopped; what was not yet said comes back."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopSummary:
+class StopSummary(Struct, frozen=True):
     """The user wants no summary now; the turn that waits for it goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class TakeBack:
+class TakeBack(Struct, frozen=True):
     """The user wants the newest text that waits back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepare:
+class Prepare(Struct, frozen=True):
     """The user began to write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(Struct, frozen=True):
     """The user wants to go on in another session."""
 
     target: "Arguments"
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(Struct, frozen=True):
     """The program ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """The session is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotOpened:
+class NotOpened(Struct, frozen=True):
     """There will be no session; the user was told why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """The pictures of a text are there."""
 
     number: int
     images: "tuple[Image, ...]" = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NotSent:
+class NotSent(Struct, frozen=True):
     """A text could not be sent; the user was told why."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """The running turn took a text in. `waits`: its next step has not come yet."""
 
     number: int
@@ -147,45 +135,39 @@ class Taken:
     waits: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class NoTurn:
+class NoTurn(Struct, frozen=True):
     """The turn that was to take a text in came to its end in that moment."""
 
     number: int
     images: "tuple[Image, ...]" = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
+class TurnEnded(Struct, frozen=True):
     """The turn is over; `unsent` are texts that no model has seen, where it was stopped."""
 
     unsent: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
+class Waits(Struct, frozen=True):
     """A text waits in the conversation."""
 
     seq: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class WaitsNoMore:
+class WaitsNoMore(Struct, frozen=True):
     """It was delivered or withdrawn."""
 
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """The conversation goes on elsewhere, where only these texts wait."""
 
     still: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(Struct, frozen=True):
     """The session is closed, in order or with an error."""
 
     error: Exception | None = None
@@ -215,94 +197,79 @@ Inbound: TypeAlias = (
 # What is to be done
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSession:
+class OpenSession(Struct, frozen=True):
     """Open it; `Opened` or `NotOpened` follows."""
 
     target: "Arguments"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPictures:
+class ReadPictures(Struct, frozen=True):
     """Read the pictures a text names; `Read` or `NotSent` follows."""
 
     outgoing: Outgoing
 
 
-@dataclass(frozen=True, slots=True)
-class StopReading:
+class StopReading(Struct, frozen=True):
     """Read no further; nothing follows that still counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShowTurn:
+class ShowTurn(Struct, frozen=True):
     """A turn begins, or is over."""
 
     runs: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RunTurn:
+class RunTurn(Struct, frozen=True):
     """Run a turn; `TurnEnded` follows."""
 
     text: str
     images: "tuple[Image, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class TakeIn:
+class TakeIn(Struct, frozen=True):
     """Have the running turn take a text in; `Taken`, `NoTurn` or `NotSent` follows, before `TurnEnded`."""
 
     outgoing: Outgoing
     images: "tuple[Image, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupt:
+class Interrupt(Struct, frozen=True):
     """Stop the running turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopWriting:
+class StopWriting(Struct, frozen=True):
     """Stop the summary that is being written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Withdraw:
+class Withdraw(Struct, frozen=True):
     """Take a text out of the conversation, and give it back."""
 
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class PrepareAhead:
+class PrepareAhead(Struct, frozen=True):
     """Have done what is due before the next turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class GiveBack:
+class GiveBack(Struct, frozen=True):
     """Put these texts back into the prompt."""
 
     texts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TellNoSession:
+class TellNoSession(Struct, frozen=True):
     """Say that there is no session to send to."""
 
 
-@dataclass(frozen=True, slots=True)
-class TellClosing:
+class TellClosing(Struct, frozen=True):
     """Say that there is nothing to stop, for this session is being opened or closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class CloseSession:
+class CloseSession(Struct, frozen=True):
     """End the turn, or the opening, and close the session; `Closed` follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """Tell of an error."""
 
     error: Exception

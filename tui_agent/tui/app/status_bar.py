@@ -1,11 +1,12 @@
 """The line at the bottom: is it working, which model, how full, what it cost."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from itertools import groupby
 from time import monotonic
 from typing import Final, NamedTuple, TypeAlias, TypedDict
 
+from msgspec import Struct
+from msgspec.structs import replace
 from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
@@ -37,8 +38,7 @@ _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SPINNER_ASCII: Final = "-\\|/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(Struct, frozen=True, kw_only=True):
     """What the status bar tells.
 
     window, tokens: of the last request; `window` 0: unknown. measured: counted by the provider, not estimated.

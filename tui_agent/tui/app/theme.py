@@ -1,9 +1,9 @@
 """The shipped themes, and the glyphs the screen is drawn with."""
 
 import os
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from msgspec import Struct
 from textual.app import App
 from textual.theme import Theme
 
@@ -146,8 +146,7 @@ def register_themes(app: App[Returned]) -> None:
         app.register_theme(theme)
 
 
-@dataclass(frozen=True, slots=True)
-class Glyphs:
+class Glyphs(Struct, frozen=True):
     """The symbols of the screen, each one cell wide but for the ellipsis."""
 
     bar: str = "▌"

@@ -1,8 +1,9 @@
 """The colours of the pane, worked out once per theme from the theme's variables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.style import Style
 from textual.color import Color, ColorParseError
 
@@ -11,8 +12,7 @@ from tui_agent.tui.app.theme import Glyphs
 _NO_COLOR = Color(0, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Palette:
+class Palette(Struct, frozen=True):
     """A Rich style for each role. `base` carries the background; the others are complete styles on top of it."""
 
     base: Style
@@ -101,8 +101,7 @@ class Palette:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """Everything a painter needs beside the block and the width."""
 
     palette: Palette

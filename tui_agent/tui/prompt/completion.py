@@ -1,9 +1,9 @@
 """What could be typed next: a short list over the prompt."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from msgspec import Struct
 from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
@@ -17,8 +17,7 @@ _LABEL_CELLS: Final = 28
 _LEAST_DESCRIPTION: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One completion. insert: what stands in the prompt when it is taken. final: nothing needs to follow."""
 
     insert: str
@@ -27,8 +26,7 @@ class Choice:
     final: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(Struct, frozen=True):
     """Choices for the text from character `start` up to the cursor."""
 
     start: int
