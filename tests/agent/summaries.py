@@ -9,7 +9,7 @@ HANDOVER = "# Current state\nThe files are being read one by one.\n\n# Exact nex
 
 def asks_for_summary(request: ParsedRequest) -> bool:
     """Whether the request is not the conversation's own: a summary at its end, or one by a separate model."""
-    newest = (request.body.get("messages") or request.body["contents"])[-1]
+    newest = next(said for name in ("messages", "input", "contents") if (said := request.body.get(name)))[-1]
     return not request.tools or "Stop the work here for one message" in str(newest)
 
 

@@ -1,5 +1,7 @@
 """Random walks through a session: turns, context steps, branches, kills; no rule is broken and nothing is lost."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,16 +9,25 @@ import pytest
 from tests.agent.walks import MODELS, WINDOW, Walk, answering, go, material
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
+from tests.servers.openai_chat import ChatServer
+from tests.servers.openai_responses import ResponsesServer
 from tests.servers.running import in_thread
+from tests.servers.server import ProtocolServer
 
-PARTS, WALKS, STEPS = 10, 15, 4
+SERVERS: dict[str, Callable[..., ProtocolServer]] = {
+    "anthropic": AnthropicServer,
+    "gemini": GeminiServer,
+    "responses": ResponsesServer,
+    "vllm": partial(ChatServer, make="vllm"),
+}
+PARTS, WALKS, STEPS = 5, 15, 4
 """Walks of a part, and parts of each provider: 300 walks in all."""
-SOAK_PARTS, SOAK_WALKS, SOAK_STEPS = 20, 30, 25
+SOAK_PARTS, SOAK_WALKS, SOAK_STEPS = 10, 30, 25
 
 
 def walks(provider: str, seeds: range, steps: int, folder: Path) -> None:
-    made = AnthropicServer if provider == "anthropic" else GeminiServer
-    with in_thread(made(answering, windows=dict.fromkeys(MODELS[provider], WINDOW))) as server:
+    windows = {name.partition(":")[2] or name: WINDOW for name in MODELS[provider]}
+    with in_thread(SERVERS[provider](answering, windows=windows)) as server:
         for seed in seeds:
             walk = Walk(folder / str(seed), provider, seed, steps)
             material(walk.folder / "project")

@@ -17,6 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from msgspec.json import encode as encode_json
+
 from tests.agent.summaries import HANDOVER, asks_for_summary
 from tests.agent.talking import talking
 from tests.conversation.logs import broken_rules
@@ -30,16 +32,30 @@ from tui_agent.models.anthropic.request import Options
 from tui_agent.models.anthropic.request import RequestEncoder as AnthropicEncoder
 from tui_agent.models.catalogue import create_model
 from tui_agent.models.gemini.request import RequestEncoder as GeminiEncoder
+from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
+from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
 from tui_agent.session import Session
 from tui_agent.storage.verify import verify
 
 MODELS: Final = {
     "anthropic": ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-4-5"),
     "gemini": ("gemini-3.1-pro-preview", "gemini-3.8-flash", "gemini-2.5-pro"),
+    "responses": ("responses:gpt-6.1-sol", "responses:gpt-4.1"),
+    "vllm": ("vllm:deepseek-v4-pro", "vllm:qwen/qwen3-coder"),
 }
 WINDOW: Final = 36_000
 """Tokens: so small that every layer has to work within a few steps."""
 EARLY: Final = {f"compaction.threshold_by_tier.{tier}": "0.5" for tier in ("frontier", "mid", "small")}
+ENDPOINTS: Final = encode_json(
+    {
+        "responses": {
+            "url": "ADDRESS",
+            "key": "OPENAI_API_KEY",
+            "api": "responses",
+            "models": {name: {"window": WINDOW} for name in ("gpt-6.1-sol", "gpt-4.1")},
+        }
+    }
+).decode()
 SIZES: Final = (40, 400, 4_000, 12_000, 40_000)
 
 
@@ -95,6 +111,9 @@ class Walk:
             "context.preset": ("layered", "digest")[self.seed % 5 == 0],
             # Early enough for a summary to be under way most of the time.
             **(EARLY if self.seed % 2 else {}),
+            "models.endpoints": ENDPOINTS.replace(
+                "ADDRESS", os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+            ),
             "watchdog.mode": "off",
         }
 
@@ -211,8 +230,15 @@ def request_bytes(provider: str, session: Session) -> bytes:
         cache_edges=(),
     )
     name = session.agent.profile.id
-    if provider == "gemini":
-        return GeminiEncoder(name).encode(request)
+    match provider:
+        case "gemini":
+            return GeminiEncoder(name).encode(request)
+        case "responses":
+            return ResponsesEncoder().encode(request, ResponsesOptions(name, reasons=True, summaries=True))
+        case "vllm":
+            return ChatEncoder().encode(request, ChatOptions(name, "max_tokens", "content", sees=True))
+        case _:
+            pass
     return AnthropicEncoder().encode(request, Options(name, "adaptive", bound=True))
 
 

@@ -172,8 +172,9 @@ def known_models(
 
     found: list[ModelProfile] = []
     for provider in providers():
-        listed = [look_up(quick_profile(f"{provider.id}:{model}", tiers)) for model in listed_models(provider)]
-        found += listed
+        listed = (quick_profile(f"{provider.id}:{model}", tiers) for model in listed_models(provider))
+        # Another server in a provider's place has models of its own.
+        found += [look_up(profile) for profile in listed if profile.catalogue]
         for model in provider.running(local):
             with contextlib.suppress(UnknownModel):
                 found.append(quick_profile(f"{provider.id}:{model}", tiers))

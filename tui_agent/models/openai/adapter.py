@@ -26,6 +26,7 @@ from tui_agent.models.openai.facts import Facts, facts_in, facts_of_props
 from tui_agent.models.openai.responses_reply import ResponsesReply
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
 from tui_agent.models.openai.service import Service, addressed, root
+from tui_agent.models.overflow import overflow_in
 from tui_agent.models.provider import Provider
 
 LOCAL_IDLE_TIMEOUT_S = 1800.0
@@ -153,7 +154,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
 
     def _does_without(self, refusal: Refusal) -> bool:
         """Whether the server refused for something that can be left out, and from here on is."""
-        if refusal.status not in (400, 404, 422):
+        if refusal.status not in (400, 404, 422) or overflow_in(refusal.text, refusal.kind) is not None:
             return False
         said = refusal.text.lower()
         if self._counts and "stream_options" in said:
@@ -166,7 +167,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
             self._summaries = False
         elif self._reasons and ("encrypted" in said or "reasoning." in said) and self._service.api == "responses":
             self._reasons = False
-        elif self._service.limit == "max_tokens" and "max_completion_tokens" in said and "max_tokens" in said:
+        elif self._service.limit == "max_tokens" and "'max_tokens'" in said and "support" in said:
             self._service = self._service._replace(limit="max_completion_tokens")
         elif self._profile.images and _BLIND.search(said):
             self._profile = msgspec.structs.replace(self._profile, images=False)

@@ -113,9 +113,9 @@ def _tiers_of(models: Mapping[str, EndpointModel]) -> TierModels:
 
 def _running(service: Service) -> Sequence[str]:
     """The models a local server lists; none where it does not answer at once. May block for two seconds."""
+    service = addressed(service)
     if not service.local:
         return ()
-    service = addressed(service)
     try:
         parts = urlsplit(service.url)
         port = parts.port or {"http": 80, "https": 443}[parts.scheme]

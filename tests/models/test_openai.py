@@ -1,0 +1,415 @@
+"""What is particular to the servers that speak OpenAI's APIs: what they send, refuse and tell."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.models.talking import PNG, Talk, closing, finish, point_at, request, user
+from tests.models.test_every_provider import until
+from tests.servers.coding_task import coding_task_script
+from tests.servers.openai_chat import ChatServer
+from tests.servers.openai_responses import ResponsesServer
+from tests.servers.script import Script, Step
+from tests.servers.wire import Exchange, HttpServer, Request
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
+from tui_agent.models.adapter import Connection
+from tui_agent.models.base import FREE, AdapterFailed, ContextOverflow, InvalidRequest, ModelError
+from tui_agent.models.catalogue import (
+    create_model,
+    known_models,
+    missing_key,
+    provider_of,
+    quick_profile,
+    resolve,
+    use_endpoints,
+)
+from tui_agent.models.errors import Refusal, failure
+from tui_agent.models.openai.adapter import reasons
+from tui_agent.models.openai.chat_reply import ChatReply
+from tui_agent.models.openai.client import read_error
+from tui_agent.models.openai.facts import facts_in
+from tui_agent.models.openai.record import PROVIDERS
+from tui_agent.models.openai.service import OPENAI, addressed
+from tui_agent.models.overflow import Overflow, overflow_in
+from tui_agent.models.retry import stream_with_retries
+from tui_agent.settings import load_settings
+from tui_agent.settings.schema import Endpoint, EndpointModel
+
+RECORD = PROVIDERS[0]
+
+
+def refused(refusal: Refusal) -> ModelError:
+    return failure(RECORD, "m", refusal)
+
+
+def read(*chunks: object, end: bool = True) -> ChatReply:
+    """A reply that these chunks make."""
+    reply = ChatReply("m", refused)
+    for chunk in chunks:
+        list(reply.read(msgspec.json.encode(chunk)))
+    if end:
+        reply.read(b"[DONE]")
+    return reply
+
+
+def delta(finish_reason: str | None = None, **fields: object) -> dict[str, object]:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish_reason}]}
+
+
+def piece(**fields: object) -> dict[str, object]:
+    return delta(tool_calls=[fields])
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        (
+            piece(index=0, id="a", type="function", function={"name": "grep", "arguments": ""}),
+            piece(index=0, function={"arguments": '{"a":'}),
+            piece(index=1, id="b", function={"name": "read", "arguments": "{}"}),
+            piece(index=0, function={"arguments": "1}"}),
+        ),
+        # whole, without an index
+        (piece(id="a", function={"name": "grep", "arguments": '{"a":1}'}), piece(id="b", function={"name": "read"})),
+        # all under one index, told apart by their ids
+        (
+            piece(index=0, id="a", function={"name": "grep", "arguments": '{"a":1}'}),
+            piece(index=0, id="b", function={"name": "read", "arguments": ""}),
+        ),
+        # the name with every piece, arguments as an object
+        (
+            piece(index=0, id="a", function={"name": "grep", "arguments": '{"a"'}),
+            piece(index=0, function={"name": "grep", "arguments": ":1}"}),
+            piece(index=1, id="b", function={"name": "read", "arguments": {}}),
+        ),
+    ],
+)
+def test_calls_in_every_shape(chunks: tuple[object, ...]) -> None:
+    completed = read(*chunks, delta("tool_calls")).completed()
+    calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
+    assert [(call.id, call.name, call.arguments) for call in calls] == [("a", "grep", '{"a":1}'), ("b", "read", "{}")]
+    assert completed.stop_reason == "tool_calls"
+
+
+def test_a_call_without_an_id_gets_one_and_a_broken_one_is_kept() -> None:
+    completed = read(piece(index=0, function={"name": "grep", "arguments": '{"a": '}), delta("tool_calls")).completed()
+    call = completed.blocks[0]
+    assert isinstance(call, ToolCall)
+    assert call.id
+    assert (call.arguments, call.malformed) == ("{}", '{"a": ')
+
+
+def test_empty_deltas_and_usage_wherever_it_comes() -> None:
+    used = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}}
+    for chunks in (
+        (delta(content="a"), delta(), delta("stop"), {"choices": [], "usage": used}),
+        ({**delta(content="a"), "usage": used}, delta("stop", content="")),
+        (delta(content="a"), {**delta("stop"), "x_groq": {"usage": used}}),
+        (delta(content=[{"type": "text", "text": "a"}]), {**delta("stop"), "usage": used}),
+        ({"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}], "usage": used},),
+    ):
+        completed = read(*chunks).completed()
+        assert completed.blocks == (Text("a"),)
+        assert (completed.usage.input_tokens, completed.usage.cache_read_tokens) == (9, 5)
+    assert read(delta(content="a"), delta("stop")).completed().usage.input_tokens == 0
+    assert read(delta(reasoning_content="hm"), delta("stop", content="a")).completed().blocks[0] == Reasoning("hm")
+
+
+def test_what_ends_an_answer() -> None:
+    assert not read(delta(content="a"), end=False).complete
+    assert read(delta("stop", content="a"), end=False).complete
+    assert not ChatReply("m", refused).complete
+    assert read(delta("content_filter", content="a")).completed().stop_reason == "refusal"
+    with pytest.raises(ContextOverflow):
+        read({"error": {"message": "maximum context length", "code": 400}})
+
+
+OVERFLOWS = {
+    "This model's maximum context length is 8192 tokens. However, your messages resulted in 20024 tokens.": (
+        20024,
+        8192,
+    ),
+    "This model's maximum context length is 6048 tokens. However, you requested 6616 tokens (568 in the messages, 6048 "
+    "in the completion).": (6616, 6048),
+    "This endpoint's maximum context length is 131072 tokens. However, you requested about 140000 tokens.": (
+        140_000,
+        131_072,
+    ),
+    "This model's maximum context length is 2048 tokens. However, your request has 8 input tokens plus 2045": (8, 2048),
+    "You passed 1015 input tokens and requested 10 output tokens. However, the model's context length is only 1024 "
+    "tokens": (1015, 1024),
+    "request (5051 tokens) exceeds the available context size (2048 tokens), try increasing it": (5051, 2048),
+    "Requested tokens (5051) exceed context window of 2048": (5051, 2048),
+    "Trying to keep the first 10136 tokens when context the overflows. However, the model is loaded with context "
+    "length of only 7866 tokens": (10_136, 7866),
+    "Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)": (15_028, 7424),
+    "Request too large for model `llama-3.3` in organization `x` service tier `y` on tokens per minute (TPM): Limit "
+    "6000, Requested 14810, please reduce": (14_810, 6000),
+    "Please reduce the length of the messages or completion. Current length is 42328 while limit is 40000": (
+        42_328,
+        40_000,
+    ),
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3474 `inputs` tokens": (
+        3474,
+        2048,
+    ),
+    "`inputs` must have less than 1024 tokens. Given: 1872": (1872, 1024),
+    "The input (9000 tokens) is longer than the model's context length (8192 tokens).": (9000, 8192),
+    "This model's maximum prompt length is 131072 but the request contains 537812 tokens.": (537_812, 131_072),
+    "prompt is too long: 205000 tokens > 200000 maximum": (205_000, 200_000),
+    "Your input exceeds the context window of this model.": (0, 0),
+    "The number of tokens to keep from the initial prompt is greater than the context length.": (0, 0),
+    "Please reduce the length of the messages or completion.": (0, 0),
+    "Input is too long for requested model.": (0, 0),
+}
+
+
+@pytest.mark.parametrize("text", OVERFLOWS)
+def test_each_server_s_own_words_for_too_long(text: str) -> None:
+    assert overflow_in(text) == Overflow(*OVERFLOWS[text])
+    assert isinstance(refused(Refusal(400, "", text)), ContextOverflow)
+
+
+def test_what_is_no_overflow() -> None:
+    assert overflow_in("max_tokens must be at least 1") is None
+    assert overflow_in("Invalid schema for function 'grep': context is no string") is None
+    assert overflow_in("", "context_length_exceeded") == Overflow()
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"error": {"message": "no", "type": "t", "code": "c"}}', ("c", "no")),
+        (b'{"error": {"message": "no", "type": "t", "code": null}}', ("t", "no")),
+        (b'{"error": {"message": "It failed", "code": 502, "metadata": {"raw": "why"}}}', ("502", "It failed why")),
+        (b'{"object": "error", "message": "no", "type": "BadRequestError", "code": 400}', ("400", "no")),
+        (b'{"error": "no", "error_type": "validation"}', ("validation", "no")),
+        (b'{"detail": "no"}', ("", "no")),
+        (b'{"detail": [{"msg": "no"}]}', ("", '[{"msg":"no"}]')),
+        (b"upstream gone", ("", "upstream gone")),
+        (b"[]", ("", "[]")),
+    ],
+)  # fmt: skip
+def test_errors_in_every_shape(body: bytes, told: tuple[str, str]) -> None:
+    assert read_error(body) == told
+
+
+def test_a_key_s_quota_is_no_reason_to_wait() -> None:
+    assert not refused(Refusal(429, "insufficient_quota", "You exceeded your current quota")).retryable
+
+
+async def test_what_a_server_refuses_is_left_out_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ResponsesServer(coding_task_script()) as server:
+        server.summaries = False
+        point_at(server, monkeypatch.setenv)
+        async with closing(create_model("responses:gpt-6.1-sol")) as model:
+            talk = Talk(model)
+            await talk.say("fix the bug")
+        assert len([each for each in server.violations if "verified" in each]) == len(server.violations) == 1
+        assert any(isinstance(block, Reasoning) for answer in talk.answers for block in answer.blocks)
+    async with ChatServer(Script(after=Step(text="ok"))) as server:
+        point_at(server, monkeypatch.setenv)
+        async with closing(create_model("openai:gpt-4.1")) as model:
+            for _ in range(2):
+                await finish(model.stream(request(user("go"))))
+        assert [each for each in server.violations if "max_tokens" in each] == server.violations
+        assert len(server.violations) == 1
+
+
+async def test_a_picture_that_is_not_seen_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ChatServer(Script(after=Step(text="ok")), make="deepseek") as server:
+        point_at(server, monkeypatch.setenv)
+        async with closing(create_model("deepseek:deepseek-v4-pro")) as model:
+            for _ in range(2):
+                await finish(model.stream(request(user("look", PNG))))
+            assert not model.profile.images
+        assert len(server.model_requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("llamacpp:deepseek-v4-pro", "llamacpp"),
+        ("lmstudio:deepseek-v4-pro", "lmstudio"),
+        ("vllm:deepseek-v4-pro", "vllm"),
+    ],
+)
+async def test_a_local_server_tells_the_window_it_has_loaded(
+    name: str, make: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatServer(Script(), make=make, windows={"deepseek-v4-pro": 12_345}) as server:  # type: ignore[arg-type]
+        point_at(server, monkeypatch.setenv)
+        async with closing(create_model(name)) as model:
+            profile = await model.describe()
+        assert (profile.window, profile.fixed_window, profile.prices) == (12_345, True, FREE)
+        assert missing_key(name) is None
+
+
+def test_openrouter_tells_prices() -> None:
+    listing = {
+        "data": [
+            {
+                "id": "a/b",
+                "context_length": 200_000,
+                "top_provider": {"context_length": 100_000, "max_completion_tokens": 4_096},
+                "pricing": {"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003"},
+                "architecture": {"input_modalities": ["text", "image"]},
+            },
+            {"id": "openrouter/auto", "context_length": 2_000_000, "pricing": {"prompt": "-1", "completion": "-1"}},
+        ]
+    }
+    encoded = msgspec.json.encode(listing)
+    facts = facts_in(encoded, "a/b")
+    assert (facts.window, facts.max_output, facts.images) == (100_000, 4_096, True)
+    assert facts.prices is not None
+    assert (facts.prices.input, facts.prices.output, facts.prices.cache_read) == (3.0, 15.0, 0.3)
+    assert facts_in(encoded, "openrouter/auto").prices is None
+    assert facts_in(encoded, "nobody").window == 0
+
+
+def test_another_address_in_openai_s_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert addressed(OPENAI).api == "responses"
+    for own in ("https://eu.api.openai.com/v1", "https://mine.openai.azure.com/openai/v1"):
+        monkeypatch.setenv("OPENAI_BASE_URL", own)
+        assert (addressed(OPENAI).api, missing_key("openai:gpt-6.1-sol")) == ("responses", "OPENAI_API_KEY")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://openai.com.evil.test/v1")
+    assert (addressed(OPENAI).api, missing_key("openai:gpt-6.1-sol")) == ("chat", None)
+    assert quick_profile("openai:gpt-6.1-sol").catalogue == ""
+    assert not [profile for profile in known_models() if profile.provider == "openai"]
+
+
+@pytest.mark.parametrize(
+    ("model", "does"),
+    [
+        ("gpt-6.1-sol", True),
+        ("o3", True),
+        ("gpt-5-mini", True),
+        ("gpt-oss-20b", True),
+        ("gpt-4.1", False),
+        ("gpt-5-chat-latest", False),
+        ("qwen3", False),
+    ],
+)
+def test_which_models_reason(model: str, does: bool) -> None:
+    assert reasons(model) is does
+
+
+def test_endpoints_of_one_s_own(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.json").write_text(
+        '{"models": {"endpoints": {"mine": {"url": "http://10.0.0.7/v1", "key": "MY_KEY",'
+        ' "models": {"big": {"window": 9000, "input": 1, "output": 2, "tier": "small"}}}}}}'
+    )
+    environ = {"TUI_AGENT__MODELS__ENDPOINTS": '{"other": {"url": "http://localhost:9/v1"}}'}
+    settings = load_settings(home, None, environ=environ)
+    assert sorted(settings.models.endpoints) == ["mine", "other"]
+    use_endpoints(settings.models.endpoints)
+    profile = quick_profile("mine:big")
+    assert (profile.window, profile.tier, profile.source) == (9000, "small", "settings")
+    assert profile.prices is not None
+    assert (missing_key("mine:big"), missing_key("other:x")) == ("MY_KEY", None)
+    assert str(resolve("mine:org/model:q4")) == "mine:org/model:q4"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"mine": {}}', "missing required field `url`"),
+        ('{"mine": {"url": "x", "modles": {}}}', "modles"),
+        ('{"Mine!": {"url": "x"}}', "endpoints by name"),
+        ('{"mine": {"url": "x", "api": "soap"}}', "soap"),
+        ("[1]", "endpoints by name"),
+    ],
+)
+def test_an_endpoint_that_is_none_says_why(text: str, problem: str, tmp_path: Path) -> None:
+    from tui_agent.settings import SettingsError
+
+    with pytest.raises(SettingsError, match=problem):
+        load_settings(tmp_path, None, overrides={"models.endpoints": text})
+
+
+def test_an_endpoint_may_stand_in_for_a_known_server_but_not_for_a_provider() -> None:
+    use_endpoints({"groq": Endpoint(url="http://10.0.0.7/v1", models={"x": EndpointModel(window=5)})})
+    assert quick_profile("groq:x").window == 5
+    with pytest.raises(ModelError, match="that name is taken"):
+        use_endpoints({"anthropic": Endpoint(url="http://10.0.0.7/v1")})
+
+
+async def test_a_mistake_of_ours_is_neither_hidden_nor_paid_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ChatServer(Script(after=Step(text="ok")), make="deepseek") as server:
+        point_at(server, monkeypatch.setenv)
+        async with closing(create_model("deepseek:deepseek-v4-pro")) as model:
+
+            def broken(*_: object) -> bytes:
+                raise ValueError("a mistake")
+
+            monkeypatch.setattr("tui_agent.models.openai.chat_request._encoded", broken)
+            with pytest.raises(AdapterFailed, match="a mistake"):
+                await finish(stream_with_retries(model, request(user("go"))))
+        assert server.model_requests == []
+
+
+async def test_leaving_a_call_that_was_not_answered_yet_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    came, left = asyncio.Event(), asyncio.Event()
+
+    async def silent(_: Request, exchange: Exchange) -> None:
+        came.set()
+        with contextlib.suppress(Exception):
+            await exchange.wait(60)
+        left.set()
+
+    server = HttpServer(silent)
+    port = await server.listen()
+    for name in ("openai:x", "claude-opus-5-5", "gemini-3.8-flash"):
+        variable = provider_of(name).address
+        came.clear()
+        left.clear()
+        monkeypatch.setenv(variable, f"http://127.0.0.1:{port}")
+        for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+            monkeypatch.setenv(key, "test-key")
+        async with closing(create_model(name)) as model:
+            task = asyncio.ensure_future(finish(model.stream(request(user("go")))))
+            await came.wait()
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            async with asyncio.timeout(10):
+                await left.wait()
+    await server.close()
+
+
+async def test_a_client_whose_making_was_left_is_closed_all_the_same() -> None:
+    made: list[str] = []
+    closed: list[str] = []
+
+    def connect() -> str:
+        made.append("client")
+        return "client"
+
+    async def release(client: str) -> None:
+        closed.append(client)
+
+    connection = Connection(connect, release)
+    waiting = asyncio.ensure_future(connection.client())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await until(waiting.done)
+    await connection.close()
+    assert closed == made == ["client"]
+
+
+async def test_a_page_in_the_middle_of_a_name_is_no_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def page(_: Request, exchange: Exchange) -> None:
+        await exchange.page("<html><title>Router</title></html>")
+
+    server = HttpServer(page)
+    monkeypatch.setenv("LLAMACPP_BASE_URL", f"http://127.0.0.1:{await server.listen()}/v1")
+    async with closing(create_model("llamacpp:x")) as model:
+        assert (await model.describe()).source == "default"
+        with pytest.raises(InvalidRequest, match=r"is not llama\.cpp: check LLAMACPP_BASE_URL"):
+            await finish(model.stream(request(user("go"))))
+    await server.close()
