@@ -95,7 +95,7 @@ class Parsed(NamedTuple):
 
 
 SETTINGS_FLAGS = (
-    Flag("--model", "ID", "model.id", "claude-…, gemini-…, ollama:NAME or offline (also provider:ID)"),
+    Flag("--model", "ID", "model.id", "claude-…, gemini-…, offline, or PROVIDER:NAME (openai, ollama, …)"),
     Flag(
         "--task", "CLASS", "session.task_class", "debug|implement|chat|research|review: defaults for that kind of work"
     ),

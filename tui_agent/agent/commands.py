@@ -425,7 +425,7 @@ async def _model(agent: "Agent", name: str) -> Reply:
     facts.append(f"{profile.window:,} tokens" if profile.window else "window unknown")
     prices = profile.prices
     facts.append(f"${prices.input:g} / ${prices.output:g} per million tokens" if prices else "price unknown")
-    others = "/model NAME lets another one answer; claude-…, gemini-…, ollama:NAME, offline."
+    others = "/model NAME lets another one answer; claude-…, gemini-…, openai:NAME, ollama:NAME, offline."
     return Reply(
         ", ".join(fact for fact in facts if fact), "\n".join(line for line in (_where_from(profile), others) if line)
     )

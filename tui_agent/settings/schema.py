@@ -26,7 +26,7 @@ class Model(Struct, frozen=True, kw_only=True):
     """Who answers."""
 
     id: str = ""
-    """Model id: claude-…, gemini-…, ollama:NAME or offline; empty: chosen by the task class and the keys present."""
+    """Model id: claude-…, gemini-…, PROVIDER:NAME or offline; empty: chosen by the task class and the keys present."""
 
 
 class Context(Struct, frozen=True, kw_only=True):
