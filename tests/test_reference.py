@@ -17,7 +17,7 @@ from tui_agent.agent import events
 from tui_agent.arguments import PARSERS, ExitCode
 from tui_agent.conversation import blocks, entries
 from tui_agent.conversation.entries import Usage
-from tui_agent.headless.report import ContextReport, ErrorReport, Report
+from tui_agent.headless.report import ContextReport, ErrorReport, QuestionReport, Report
 from tui_agent.models.catalogue import PROVIDERS
 from tui_agent.models.provider import Provider
 from tui_agent.settings import POLICIES, Settings, environment_name, json_text, schema, settings_by_key
@@ -214,8 +214,9 @@ def test_every_exit_code_is_listed() -> None:
 
 def test_every_field_of_the_result_is_listed() -> None:
     listed = set(re.findall(r"`(\w+)`", page("headless").partition("| Field |")[2].partition("\n## ")[0]))
-    fields = {*Report.__struct_fields__, *ErrorReport.__struct_fields__, *ContextReport.__struct_fields__}
-    assert {*fields, *Usage.__struct_fields__} - listed == set()
+    parts = (Report, ErrorReport, QuestionReport, ContextReport, Usage)
+    fields = {field for part in parts for field in part.__struct_fields__}
+    assert fields - listed == set()
 
 
 def test_every_setting_has_a_meaning_that_ends_as_a_sentence() -> None:

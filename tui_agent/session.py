@@ -58,6 +58,7 @@ from tui_agent.storage.sessions import TITLE, create_session, noted_folder, sess
 from tui_agent.storage.trace import Trace
 from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_subtasks
 from tui_agent.tools.agentic import agentic_tools
+from tui_agent.tools.asking import AskUser, SubmitPlan
 from tui_agent.tools.base import Ask, Effect, Tool
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.paging import PageLimits
@@ -376,6 +377,8 @@ def tools_of(
         FetchUrl(gate),
         Memory(notes, trusted=trusted),
         Todo(),
+        AskUser(),
+        SubmitPlan(gate),
     ]
     if settings.checkpoints.enabled:
         tools.append(MarkTaskDone())

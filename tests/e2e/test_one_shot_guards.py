@@ -110,6 +110,20 @@ def test_a_raised_ceiling_lets_the_session_go_on(bound: str, tmp_path: Path) -> 
         assert len(server.model_requests) == asked + 1
 
 
+def test_a_question_with_nobody_to_answer_it_is_answered_by_the_next_prompt(tmp_path: Path) -> None:
+    program = Program.in_folder(tmp_path)
+    answer = program.ask("-p", 'ask me "Which one?" "this", "that"', "--model", "offline")
+    assert (answer["exit"], answer["error"]["kind"]) == (3, "needs_answer")
+    asked = {"kind": "question", "tool": "ask_user", "text": "Which one?", "choices": ["this", "that"]}
+    assert answer["question"] == asked
+    assert "1. this" in answer["stderr"]
+    assert program.run("-c", "-p", "that", "--model", "offline").returncode == 0
+    planned = program.ask("-p", 'plan "mend it"', "--model", "offline", "--ask", "plan")
+    assert (planned["exit"], planned["question"]["kind"]) == (3, "plan")
+    assert program.run("-c", "-p", "approve", "--model", "offline").returncode == 0
+    assert "[ ] mend it" in program.run("-c", "-p", "/todo", "--model", "offline").stdout
+
+
 def test_a_watchdog_with_nobody_to_ask_says_what_else_it_can_do(tmp_path: Path) -> None:
     program = Program.in_folder(tmp_path)
     answer = program.ask("-p", LOOP, "--model", "offline", "--watchdog", "prompt")

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from tui_agent.tools.base import Access, Tool, ToolOutput, WorkspaceView
+from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion, Tool, ToolOutput, WorkspaceView
+from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.gate.workspace import Workspace
 
 
@@ -17,6 +18,9 @@ class Call:
         self.call_id = "call-1"
         self.page_bytes = 1_000_000
         self.seen: list[str] = []
+
+    async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
+        raise NobodyToAsk(question)
 
     def progress(self, text: str) -> None:
         self.seen.append(text)

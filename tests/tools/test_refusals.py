@@ -12,6 +12,7 @@ from typing_extensions import override
 from tests.tools.support import Call
 from tests.tools.world import Person
 from tui_agent.conversation.blocks import ToolCall
+from tui_agent.tools.asking import AskUser, SubmitPlan
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Tool, ToolFailure
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.reading import ListDir, ReadFile
@@ -117,6 +118,9 @@ REFUSED: list[tuple[str, dict[str, object], str, str]] = [
         "`text`",
     ),
     ("todo", {"items": [{"text": "a", "state": "done"}] * 51}, "51 items", "Join small steps"),
+    ("ask_user", {"question": " ", "choices": []}, "is empty", "need to know"),
+    ("ask_user", {"question": "?", "choices": ["a"] * 9}, "at most 8", "Offer fewer"),
+    ("submit_plan", {"plan": "a", "steps": [" "]}, "1 to 50 steps", "what is to be done"),
     ("fetch_url", {"url": "example.org"}, "no web address", "Did you mean https://example.org?"),
     ("fetch_url", {"url": "ftp://example.org"}, "must begin with", "https://example.org/page"),
     ("fetch_url", {"url": "https://"}, "names no host", "https://example.org/page"),
@@ -150,6 +154,8 @@ def registry(folder: Path) -> ToolRegistry:
         RunCommand(),
         MarkTaskDone(),
         Todo(),
+        AskUser(),
+        SubmitPlan(PermissionGate("auto", Workspace(folder))),
     ]
     notes = Notes(folder / "memory")
     return ToolRegistry(
@@ -194,7 +200,7 @@ class Swapping(Person):
 
 
 DENIED: list[tuple[Mode, list[str], str, dict[str, object], str, str]] = [
-    ("plan", [], "write_file", {"path": "b.txt", "content": ""}, "Plan mode", "Describe what you would do"),
+    ("plan", [], "write_file", {"path": "b.txt", "content": ""}, "Plan mode", "submit_plan"),
     ("plan", [], "run_command", {"command": "ls"}, "Plan mode", "you may read and search"),
     ("plan", [], "fetch_url", {"url": "https://example.org/"}, "Plan mode", "you may read and search"),
     ("auto", ["run_command(rm *)"], "run_command", {"command": "ls && rm x"}, "run_command(rm *)", "go on without it"),

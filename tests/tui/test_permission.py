@@ -22,6 +22,12 @@ COMMAND = PermissionQuestion(
     reason="It runs a command.",
     rules=("every command that begins with make",),
 )
+ASKED = PermissionQuestion(
+    "3", "ask_user", "{}", (), Preview("Asks you", text="Which?"), "", kind="question", choices=("a", "b", "c", "d")
+)
+PLANNED = PermissionQuestion(
+    "4", "submit_plan", "{}", (), Preview("The plan", text="Do it."), "", kind="plan", choices=("ask", "auto")
+)
 EDIT = PermissionQuestion(
     call_id="2",
     tool="edit_file",
@@ -46,6 +52,9 @@ class PanelApp(App[None]):
 
     def on_permission_panel_typed(self, message: PermissionPanel.Typed) -> None:
         self.typed.append(message.character)
+
+    def on_permission_panel_edit_asked(self, message: PermissionPanel.EditAsked) -> None:
+        self.panel.use_edited(message.text.replace("it", "more"))
 
     def ask(self, question: PermissionQuestion) -> asyncio.Task[PermissionAnswer]:
         return asyncio.create_task(self.panel.ask(question))
@@ -80,6 +89,28 @@ async def test_answers(keys: list[str], answer: PermissionAnswer) -> None:
         assert await asked == answer
         await pilot.pause()
         assert not app.panel.display
+
+
+@pytest.mark.parametrize(
+    ("question", "keys", "answer"),
+    [
+        (ASKED, ["2"], PermissionAnswer(allowed=True, choice="b")),
+        (ASKED, ["down", "down", "enter"], PermissionAnswer(allowed=True, choice="c")),
+        (ASKED, ["5", "e", "5", "enter"], PermissionAnswer(allowed=True, choice="e5")),
+        (ASKED, ["5", "enter"], PermissionAnswer(allowed=False)),
+        (PLANNED, ["enter"], PermissionAnswer(allowed=True, choice="ask")),
+        (PLANNED, ["2"], PermissionAnswer(allowed=True, choice="auto")),
+        (PLANNED, ["4", "n", "o", "enter"], PermissionAnswer(allowed=False, feedback="no")),
+        (PLANNED, ["3", "1"], PermissionAnswer(allowed=True, choice="ask", edited="Do more.")),
+    ],
+)
+async def test_answers_to_the_model(question: PermissionQuestion, keys: list[str], answer: PermissionAnswer) -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        asked = app.ask(question)
+        await until_focused(app, pilot)
+        await pilot.press(*keys)
+        assert await asked == answer
 
 
 async def test_keys_in_the_first_moment_still_belong_to_whoever_had_them() -> None:

@@ -28,6 +28,7 @@ from tui_agent.agent.overview import (
     switch_outlook,
 )
 from tui_agent.agent.pictures import attach, smaller_text
+from tui_agent.agent.planning import Planning
 from tui_agent.agent.record import Record
 from tui_agent.agent.steps import Checkpointer, Compactor, StepRunner, Texts
 from tui_agent.agent.subtasks import SubtaskRunner
@@ -147,7 +148,14 @@ class Agent:
         self._toolbox = Toolbox(registry, gate, ask or nobody, workspace, self._texts, files)
         self._caches = CacheWatch()
         self._parts = Parts(
-            self._record, self._active, self._toolbox, self.tracker, self._steps, self._guards, self._caches
+            self._record,
+            self._active,
+            self._toolbox,
+            self.tracker,
+            self._steps,
+            self._guards,
+            self._caches,
+            Planning(self._record, gate, registry),
         )
         self._holder: asyncio.Task[object] | None = None
         self._listeners: list[Callable[[events.AgentEvent], None]] = []

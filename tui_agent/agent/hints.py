@@ -20,6 +20,13 @@ HINTS: Final = {
 UNASKED: Final = "Allow it with --ask allow or a rule in permissions.allow, or run it in the full-screen app."
 """Where a tool call needs an approval and there is nobody to ask."""
 
+UNANSWERED_QUESTION: Final = 'Answer it with tui-agent -c -p "your answer", or in the full-screen app with -c.'
+UNANSWERED_PLAN: Final = (
+    'Approve it with tui-agent -c -p "approve" (or "approve ask": changes are asked about), send it back with other '
+    "words, or look at it in the full-screen app with -c."
+)
+"""Where the model asks the user and there is nobody."""
+
 UNASKED_WATCHDOG: Final = (
     "Everything so far is kept. --watchdog warn only tells of it, --watchdog auto goes on with a larger model; with "
     "--watchdog prompt somebody must be there: go on in the full-screen app with -c."

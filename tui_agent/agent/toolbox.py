@@ -21,6 +21,7 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Evicted, Whole
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Artifact, tool_result
+from tui_agent.conversation.plan import UNANSWERED
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
 from tui_agent.conversation.through import meant
@@ -61,6 +62,10 @@ class CallContext:
     accesses: tuple[Access, ...]
     page_bytes: int
     emit: Emit
+    asker: Ask
+
+    async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
+        return await self.asker(question)
 
     def progress(self, text: str) -> None:
         self.emit(events.ToolProgress(call_id=self.call_id, text=valid_text(text)))
@@ -109,17 +114,22 @@ class Toolbox:
             for call in calls[most:]:
                 output = _refusal(left_out)
                 await self._finish(call, "error", output, time.monotonic(), record, tell)
-        except NobodyToAsk:
+        except NobodyToAsk as refusal:
+            if refusal.question.kind != "call":
+                asked = [call for call in calls if call.id == refusal.question.call_id and call.id in unfinished]
+                await to_completion(self._leave(asked, UNANSWERED, record, tell, is_error=False))
             await to_completion(self._leave(unfinished.values(), NOT_APPROVED, record, tell))
             raise
         except BaseException:
             await to_completion(self._leave(unfinished.values(), INTERRUPTED, record, tell))
             raise
 
-    async def _leave(self, calls: Iterable[ToolCall], text: str, record: Record, emit: Emit) -> None:
+    async def _leave(
+        self, calls: Iterable[ToolCall], text: str, record: Record, emit: Emit, *, is_error: bool = True
+    ) -> None:
         """End calls that will not be done."""
         for call in list(calls):
-            output = ToolOutput(text, is_error=True)
+            output = ToolOutput(text, is_error=is_error)
             try:
                 await self._finish(call, "interrupted", output, time.monotonic(), record, emit)
             except StorageError:
@@ -140,7 +150,8 @@ class Toolbox:
 
         # What the user runs is theirs: no sandbox confines it.
         granted = (Access("run", command, outside=True),)
-        context = CallContext(self._workspace, self._texts.folder, call.id, granted, engine.page_bytes, pass_on)
+        asking = self._asking(pass_on)
+        context = CallContext(self._workspace, self._texts.folder, call.id, granted, engine.page_bytes, pass_on, asking)
 
         async def finish(status: Status, output: ToolOutput) -> None:
             fitted = await self._fit(call, valid_text(output.text), output.paged, engine)
@@ -207,7 +218,13 @@ class Toolbox:
             if verdict.notice:
                 emit(events.Notice(level="warning", title="The rule is not remembered", text=verdict.notice))
             context = CallContext(
-                self._workspace, self._texts.folder, call.id, verdict.accesses, record.engine.page_bytes, emit
+                self._workspace,
+                self._texts.folder,
+                call.id,
+                verdict.accesses,
+                record.engine.page_bytes,
+                emit,
+                self._asking(emit),
             )
             async with self._keeping(context, record):
                 output = await tool.run(call.arguments, context)

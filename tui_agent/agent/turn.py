@@ -14,8 +14,9 @@ from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel
 from tui_agent.agent.call_repair import repaired
 from tui_agent.agent.guards import WATCHDOG, Guards, not_done
-from tui_agent.agent.hints import HINTS, UNASKED, UNASKED_WATCHDOG
+from tui_agent.agent.hints import HINTS, UNANSWERED_PLAN, UNANSWERED_QUESTION, UNASKED, UNASKED_WATCHDOG
 from tui_agent.agent.history import said, text_of, user_blocks
+from tui_agent.agent.planning import Planning
 from tui_agent.agent.record import CallAccount, Record
 from tui_agent.agent.steps import Emit, StepRunner
 from tui_agent.agent.toolbox import NOT_APPROVED, Toolbox
@@ -71,6 +72,7 @@ class Parts(NamedTuple):
     steps: StepRunner
     guards: Guards
     caches: CacheWatch
+    planning: Planning
 
 
 @dataclass(slots=True)
@@ -87,7 +89,8 @@ class Turn:
     """One turn of a conversation, from the user's words to the final answer. Runs once."""
 
     def __init__(self, parts: Parts, emit: Emit) -> None:
-        self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards, self._caches = parts
+        self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards = parts[:6]
+        self._caches, self._planning = parts.caches, parts.planning
         self._engine = self._record.engine
         self._account = CallAccount(self._record, self._tracker)
         self._emit = emit
@@ -196,6 +199,7 @@ class Turn:
         message already, unanswered.
         """
         await self._deliver()
+        await self._planning.hear(text_of(prompt.blocks, Text) if prompt is not None else "")
         if prompt is None:
             return
         fitted = await self._steps.run(self._engine.fitted(prompt), self._emit)
@@ -433,6 +437,11 @@ class Turn:
     async def _unapproved(self, refusal: NobodyToAsk) -> None:
         question = refusal.question
         await self._record.answer_open_calls(NOT_APPROVED)
+        if question.kind != "call":
+            what = "A plan waits for your approval" if question.kind == "plan" else "A question waits for your answer"
+            hint = UNANSWERED_PLAN if question.kind == "plan" else UNANSWERED_QUESTION
+            self._fail("needs_answer", f"{what}, and there is nobody to ask.", retryable=False, hint=hint)
+            return
         self._fail(
             "needs_approval",
             f"{question.tool} needs an approval, and there is nobody to ask: {question.reason}",

@@ -1,7 +1,8 @@
 """The task list that the model keeps with the tool `todo`, as the log has it: untrusted text.
 
-The list in force is that of the newest call that was carried out on the conversation's branch, whatever the view shows
-of that call: a summary hides it and a clearing shortens its result, but neither changes the list.
+The list in force is that of the newest call that was carried out on the conversation's branch, or of the plan that the
+user approved since, whatever the view shows of them: a summary hides a call and a clearing shortens its result, but
+neither changes the list.
 """
 
 from typing import Annotated, Final, Literal, TypeAlias
@@ -9,9 +10,10 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from tui_agent.conversation.blocks import ToolCall, ToolResult
+from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message
 from tui_agent.conversation.log import Log
+from tui_agent.conversation.plan import PLAN, approved_steps
 
 TODO: Final = "todo"
 """The tool's name."""
@@ -71,6 +73,7 @@ def newest_todo(log: Log) -> TodoList:
     Costs the entries since that call: a call that was refused, stopped or not answered yet does not count.
     """
     carried_out: set[str] = set()
+    approved: dict[str, TodoList] = {}
     seq = log.head
     while seq:
         entry = log[seq]
@@ -78,6 +81,13 @@ def newest_todo(log: Log) -> TodoList:
             match block:
                 case ToolResult(is_error=False):
                     carried_out.add(block.call_id)
+                    if (steps := approved_steps(block.text)) is not None:
+                        approved[block.call_id] = _begun(steps)
+                case Text() if isinstance(entry, Message) and entry.kind == "notice":
+                    if (steps := approved_steps(block.text)) is not None:
+                        return _begun(steps)
+                case ToolCall(name=name) if name == PLAN and block.id in approved:
+                    return approved[block.id]
                 case ToolCall() if block.id in carried_out:
                     carried_out.discard(block.id)
                     found = read_todo(block.arguments) if block.name == TODO else None
@@ -87,6 +97,10 @@ def newest_todo(log: Log) -> TodoList:
                     pass
         seq = entry.parent
     return TodoList()
+
+
+def _begun(steps: tuple[str, ...]) -> TodoList:
+    return TodoList(tuple(TodoItem(step, "pending") for step in steps))
 
 
 class _Arguments(msgspec.Struct, frozen=True):

@@ -14,6 +14,17 @@ class ErrorReport(msgspec.Struct, frozen=True):
     retryable: bool
 
 
+class QuestionReport(msgspec.Struct, frozen=True):
+    """What somebody has to answer before it goes on: whether a call may run (``call``), a ``question`` of the model or
+    a ``plan`` of it. `choices` are the answers offered: of a plan, the modes in which it may be carried out.
+    """
+
+    kind: str
+    tool: str
+    text: str
+    choices: tuple[str, ...]
+
+
 class ContextReport(msgspec.Struct, frozen=True):
     """How full the window is, in tokens, and what was done about it, counted over the session."""
 
@@ -40,6 +51,7 @@ class Report(msgspec.Struct, frozen=True):
     structured_result: msgspec.Raw
     is_error: bool
     error: ErrorReport | None
+    question: QuestionReport | None
     stop_reason: str
     turns: int
     usage: Usage

@@ -18,7 +18,7 @@ from tui_agent.agent.pictures import mentioned_pictures, read_pictures, smaller_
 from tui_agent.arguments import Arguments, ExitCode, OutputFormat, UsageError
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage
-from tui_agent.headless.report import ContextReport, ErrorReport, Report, both, report_json
+from tui_agent.headless.report import ContextReport, ErrorReport, QuestionReport, Report, both, report_json
 from tui_agent.headless.standard_input import with_data
 from tui_agent.headless.structured import ResultSchema
 from tui_agent.models.catalogue import OFFLINE, missing_key, with_keys
@@ -30,6 +30,9 @@ from tui_agent.storage.errors import StorageError
 from tui_agent.text import clean, printable
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
+
+UNANSWERED = frozenset(("needs_approval", "needs_answer"))
+"""Failures that end with `ExitCode.NEEDS_APPROVAL`: nobody is there to be asked."""
 
 REPAIRS = 1
 """How often the model is told what is wrong with a result that is not valid under the schema."""
@@ -155,6 +158,8 @@ async def _turn(
             match event:
                 case events.TurnFailed():
                     outcome.failure = event
+                case events.PermissionAsked():
+                    outcome.asked = event.question
                 case events.TurnFinished():
                     finished = event
                 case events.Notice() if not streaming:
@@ -218,6 +223,8 @@ class _Outcome:
     def __init__(self, tracker: UsageTracker) -> None:
         self.failure: events.TurnFailed | None = None
         self.finished: events.TurnFinished | None = None
+        self.asked: PermissionQuestion | None = None
+        """What was asked last; where the turn failed for want of an answer, what waits for one."""
         self.structured = ""
         """The valid result as JSON text; empty: there is none."""
         self._tracker = tracker
@@ -239,9 +246,18 @@ class _Outcome:
         return [name for name, totals in self._tracker.by_model().items() if totals != self._before.get(name)]
 
     @property
+    def question(self) -> QuestionReport | None:
+        """What waits for an answer."""
+        if self.asked is None or self.failure is None or self.failure.kind not in UNANSWERED:
+            return None
+        asked, shown = self.asked, self.asked.preview
+        text = shown.command or shown.diff or shown.text or shown.title
+        return QuestionReport(asked.kind, asked.tool, text, asked.choices)
+
+    @property
     def exit_code(self) -> int:
         if self.failure is not None:
-            return ExitCode.NEEDS_APPROVAL if self.failure.kind == "needs_approval" else ExitCode.FAILED
+            return ExitCode.NEEDS_APPROVAL if self.failure.kind in UNANSWERED else ExitCode.FAILED
         return ExitCode.DONE if self.ended_well else ExitCode.INTERRUPTED
 
 
@@ -253,6 +269,7 @@ def _report(session: Session, outcome: _Outcome, began: float) -> Report:
         structured_result=msgspec.Raw(outcome.structured.encode() or b"null"),
         is_error=failure is not None,
         error=ErrorReport(failure.kind, failure.message, failure.retryable) if failure else None,
+        question=outcome.question,
         stop_reason=finished.stop_reason if finished else "interrupted",
         turns=finished.steps if finished else 0,
         usage=finished.usage if finished else Usage(),
@@ -279,6 +296,9 @@ def _show(outcome: _Outcome, report: Report, form: OutputFormat, *, structured: 
         _print_json(report_json(report))
     elif text:
         _print(text)
+    if (asked := outcome.question) is not None and asked.kind != "call":
+        offered = [f"  {place}. {choice}" for place, choice in enumerate(asked.choices, 1) if asked.kind == "question"]
+        _say("\n".join((asked.text, *offered)))
     if outcome.failure is not None:
         _say(f"{outcome.failure.message} {outcome.failure.hint}".strip())
 

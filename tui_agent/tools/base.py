@@ -157,6 +157,10 @@ class ToolContext(Protocol):
         """The most UTF-8 bytes one page of a result should have, so that it takes a fair part of the window at most."""
         ...
 
+    async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
+        """Put a question to the user; see `Ask`. Raises `gate.permissions.NobodyToAsk`."""
+        ...
+
     def progress(self, text: str) -> None:
         """Show the user what can be seen of the call by now.
 
@@ -235,6 +239,10 @@ class Tool(Protocol):
 class PermissionQuestion(msgspec.Struct, frozen=True):
     """A call that needs a person's word. `rules` say in words what "always" would allow; nothing where no rule could
     let the call through. `outside`: the sandbox stopped the command, and this is about running it outside.
+
+    `kind`: ``call`` is about whether it may run; ``question`` is one of the model's own, in `preview.text`, with the
+    answers it offers as `choices`; ``plan`` asks for the approval of the plan in `preview.text`, with the modes in
+    which it may be carried out as `choices`.
     """
 
     call_id: str
@@ -245,14 +253,21 @@ class PermissionQuestion(msgspec.Struct, frozen=True):
     reason: str
     rules: tuple[str, ...] = ()
     outside: bool = False
+    kind: Literal["call", "question", "plan"] = "call"
+    choices: tuple[str, ...] = ()
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the person said. `always` is remembered for this project; `feedback` is passed on to the model."""
+    """What the person said. `always` is remembered for this project; `feedback` is passed on to the model.
+
+    `choice` is the choice they took, or their own words in place of one; `edited` the plan as they changed it.
+    """
 
     allowed: bool
     always: bool = False
     feedback: str = ""
+    choice: str = ""
+    edited: str = ""
 
 
 Ask: TypeAlias = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]

@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tui_agent.tools.base import Access, Tool, ToolFailure, ToolOutput
+from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion, Tool, ToolFailure, ToolOutput
+from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.shell.run_command import RunCommand
 
@@ -28,6 +29,9 @@ class Context:
         self.accesses: tuple[Access, ...] = ()
         self.seen: list[tuple[float, str]] = []
         (folder / "work").mkdir(exist_ok=True)
+
+    async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
+        raise NobodyToAsk(question)
 
     def progress(self, text: str) -> None:
         self.seen.append((time.monotonic(), text))

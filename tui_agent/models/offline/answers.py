@@ -66,6 +66,7 @@ _INTENTIONS = {
     "done": "Marking the task as done",
     "todo": "Keeping the task list",
     "ask": "Asking about {}",
+    "plan": "Submitting a plan",
     "research": "Researching {}",
 }
 

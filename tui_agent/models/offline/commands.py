@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.conversation.plan import ASK, PLAN
 from tui_agent.conversation.todo import MARKS, TODO, TodoItem
 
 Verb: TypeAlias = Literal[
@@ -28,6 +29,7 @@ Verb: TypeAlias = Literal[
     "done",
     "todo",
     "ask",
+    "plan",
     "research",
     "think",
     "help",
@@ -64,6 +66,7 @@ _VERBS: Mapping[str, Verb] = {
     **dict.fromkeys(("mark task done", "mark the task done", "mark the task as done", "done"), "done"),
     "todo": "todo",
     "ask": "ask",
+    "plan": "plan",
     "research": "research",
     **dict.fromkeys(("think about", "think"), "think"),
     "help": "help",
@@ -179,6 +182,10 @@ class _Reader:
                 return [self._run(rest)]
             case "fetch":
                 return [self._make(verb, url, "fetch_url", {"url": url}) for url in _URL.findall(self._text(rest))]
+            case "ask" if rest.startswith("me "):
+                return self._ask_user(rest)
+            case "plan":
+                return self._plan(rest)
             case "ask":
                 path, _, question = rest.partition(" ")
                 given = {"path": self._path(path), "question": self._whole(question)}
@@ -261,6 +268,18 @@ class _Reader:
         if not items:
             return [Command("todo", rest, missing='say it like: todo "[x] read it", "[>] mend it", "run the tests"')]
         return [self._make("todo", "task list", TODO, {"items": items})]
+
+    def _ask_user(self, rest: str) -> list[Command]:
+        question, *choices = [self._quotes[int(number)].inside.strip() for number in _HELD.findall(rest)] or [""]
+        if not question:
+            return [Command("ask", rest, missing='say it like: ask me "Which one?" "this", "that"')]
+        return [self._make("ask", question, ASK, {"question": question, "choices": choices})]
+
+    def _plan(self, rest: str) -> list[Command]:
+        steps = [self._quotes[int(number)].inside.strip() for number in _HELD.findall(rest)]
+        if not steps:
+            return [Command("plan", rest, missing='say it like: plan "mend it", "run the tests"')]
+        return [self._make("plan", "plan", PLAN, {"plan": "What you asked for, step by step.", "steps": steps})]
 
     def _remember(self, text: str) -> Command:
         for name in _MEMORY_TOOLS:

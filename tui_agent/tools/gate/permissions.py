@@ -41,8 +41,8 @@ Mode: TypeAlias = Literal["plan", "ask", "auto", "allow"]
 Source: TypeAlias = Literal["mode", "rule", "remembered", "user", "changed"]
 
 _PLAN_ADVICE = (
-    "The session is in plan mode: you may read and search, but change and run nothing. Describe what you would do "
-    "instead; the user leaves plan mode when they agree."
+    "The session is in plan mode: you may read and search, but change and run nothing. Submit what you would do as a "
+    "plan (submit_plan); the user leaves plan mode when they approve it."
 )
 _RULE_ADVICE = (
     "A rule of the user forbids this. Do not look for a way around it: go on without it, or say that you cannot."
@@ -96,7 +96,8 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 class PermissionGate:
-    """The gate of a session and all its subtasks. `mode` may be changed at any time.
+    """The gate of a session and all its subtasks. `mode` may be changed at any time; `before_plan` is the one that held
+    before ``plan``.
 
     `confinement` says whether commands run in a sandbox. Raises RuleError for a rule that cannot be read.
     """
@@ -112,12 +113,24 @@ class PermissionGate:
         remembered: RememberedRules | None = None,
         confinement: Confinement | None = None,
     ) -> None:
-        self.mode: Mode = mode
+        self._mode: Mode = mode
+        self.before_plan: Mode = "ask" if mode == "plan" else mode
         self.confinement: Confinement = confinement or Unconfined()
         self._workspace = workspace
         self._allow, self._ask, self._deny = (tuple(map(Rule.read, rules)) for rules in (allow, ask, deny))
         self._remembered = remembered
         self._one_question = asyncio.Lock()
+
+    @property
+    def mode(self) -> Mode:
+        """What may happen without asking."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._mode = mode
+        if mode != "plan":
+            self.before_plan = mode
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -443,6 +443,13 @@ class TuiAgent(BaseApp):
         self.entry.prompt.focus()
         self.entry.prompt.type(message.character)
 
+    def on_permission_panel_edit_asked(self, message: PermissionPanel.EditAsked) -> None:
+        """A plan is to be changed before it is approved."""
+        from tui_agent.tui.context.words_screen import WordsScreen
+
+        nothing = "Nothing is left of it: the plan stays as it was"
+        self.push_screen(WordsScreen("The plan", message.text, nothing), self.permission.use_edited)
+
     def on_permission_panel_closed(self, message: PermissionPanel.Closed) -> None:
         """The keyboard goes back to the prompt."""
         if message.had_focus:
@@ -491,6 +498,7 @@ class TuiAgent(BaseApp):
 
     def _context_changed(self, agent: "Agent", view: "TurnView", event: "AgentEvent") -> None:
         from tui_agent.agent.events import ContextStep, HeadMoved, ModelChanged, ToolFinished
+        from tui_agent.conversation.plan import PLAN
         from tui_agent.conversation.todo import TODO
 
         if isinstance(event, HeadMoved):
@@ -499,6 +507,9 @@ class TuiAgent(BaseApp):
             self._show_todo(agent)
         if isinstance(event, ContextStep | HeadMoved | ModelChanged):
             self._show_agent(agent)
+        elif isinstance(event, ToolFinished) and event.name == PLAN:
+            self._show_agent(agent)
+            self._show_todo(agent)
         self.status.show(cache_share=agent.cache_share)
         self.steering.changed()
 

@@ -49,6 +49,7 @@ NAMES: Final = {
     "remember": "Remember",
     "mark_task_done": "Task done",
     "ask_user": "Ask",
+    "submit_plan": "Plan",
     "run_command": "Run",
     "command_output": "Output of",
     "stop_command": "Stop",

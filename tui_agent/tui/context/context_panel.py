@@ -171,13 +171,13 @@ class ContextPanel(Vertical):
         kept = next((each.text for each in self._seen.words if each.seq == seq), "") if self._seen is not None else ""
         if seq is None or not kept:
             return
-        from tui_agent.tui.context.words_screen import WordsScreen
+        from tui_agent.tui.context.words_screen import EMPTY, WordsScreen
 
         def edited(text: str | None) -> None:
             if text is not None:
                 self._keep(seq, text)
 
-        self.app.push_screen(WordsScreen(seq, kept), edited)
+        self.app.push_screen(WordsScreen(f"What is kept of message {seq}", kept, EMPTY), edited)
 
     def action_drop(self) -> None:
         """Keep none of the user's words under the cursor; the step can be undone."""

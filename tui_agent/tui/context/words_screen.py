@@ -1,4 +1,4 @@
-"""What is kept of a message of the user, to be changed by them."""
+"""A text to be changed by the user: what is kept of a message of theirs, or a plan."""
 
 from typing import ClassVar, Final
 
@@ -19,7 +19,9 @@ EMPTY: Final = "Nothing is left of it: Ctrl+S keeps none of this message"
 
 
 class WordsScreen(Dialog[str | None]):
-    """Ends with the words to be kept of message `seq` (empty: none of it), or None: they stay as they are."""
+    """Ends with the text as it was changed (empty: nothing is left, which `empty` says in words), or None: it stays as
+    it is.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+c", "leave", "Leave it", show=False),
@@ -27,9 +29,10 @@ class WordsScreen(Dialog[str | None]):
         Binding("ctrl+g", "edit_outside", "Your editor", show=False),
     ]
 
-    def __init__(self, seq: int, text: str) -> None:
+    def __init__(self, title: str, text: str, empty: str) -> None:
         super().__init__()
-        self._title = f"What is kept of message {seq}"
+        self._title = title
+        self._empty = empty
         self._text = text
         self._shown = clean(text)
         self._area = EditedText(self._shown)
@@ -52,7 +55,7 @@ class WordsScreen(Dialog[str | None]):
 
     def on_text_area_changed(self) -> None:
         """Say what it means where nothing is left."""
-        self._tell("" if self._area.text.strip() else EMPTY)
+        self._tell("" if self._area.text.strip() else self._empty)
 
     def action_keep(self) -> None:
         """Keep what is written."""

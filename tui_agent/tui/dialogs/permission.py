@@ -23,6 +23,7 @@ from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.diffs import DiffLines
 from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.dialogs.answers import Answers, answers_to
 from tui_agent.tui.dialogs.row_list import Draw, Row, RowList
 
 QUIET_S: Final = 0.3
@@ -62,6 +63,7 @@ _OUTSIDE_CHOICES: Final = (
     "No",
     "No, and say why",
 )
+WHY: Final = "What should be done instead?"
 _NO_RULE: Final = "Yes, always (not for this one)"
 
 Kind = Literal["command", "text", "rule"]
@@ -99,6 +101,13 @@ class PermissionPanel(Vertical, can_focus=True):
             super().__init__()
             self.character = character
 
+    class EditAsked(Message):
+        """The user wants to change the plan they are asked about; `PermissionPanel.use_edited` takes it."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
     def __init__(self, typed_at: Callable[[], float], glyphs: Glyphs) -> None:
         """`typed_at`: when a key last went to the prompt, on the monotonic clock."""
         super().__init__()
@@ -110,6 +119,8 @@ class PermissionPanel(Vertical, can_focus=True):
         self._title = self._brief = self._reason = ""
         self._rules: tuple[str, ...] = ()
         self._outside = False
+        self._answers: Answers | None = None
+        self._plan = self._edited = ""
         self._lines: tuple[Shown, ...] = ()
         self._diff: DiffLines | None = None
         self._broken: list[tuple[str, Draw]] = []
@@ -126,7 +137,7 @@ class PermissionPanel(Vertical, can_focus=True):
         yield Static(id="permission-more")
         yield Static(id="permission-choices")
         yield Static(id="permission-keys")
-        yield Input(placeholder="What should be done instead?", id="permission-reason", compact=True)
+        yield Input(placeholder=WHY, id="permission-reason", compact=True)
 
     def on_mount(self) -> None:
         """Know what was in view."""
@@ -167,6 +178,9 @@ class PermissionPanel(Vertical, can_focus=True):
         """Answer with the choice of this number, counted from 0."""
         if self._answer is None or self._answer.done():
             return
+        if self._answers is not None:
+            self._choose_among(self._answers, index, self._answer)
+            return
         if (index == 0 and self.hidden) or (index == 1 and self._rules and len(self._broken) > self._seen):
             self.action_scroll_preview(1)
             return
@@ -178,13 +192,38 @@ class PermissionPanel(Vertical, can_focus=True):
             case 2:
                 self._answer.set_result(PermissionAnswer(allowed=False))
             case 3:
-                self._marked = 3
-                reason = self.query_one(Input)
-                reason.display = True
-                self._paint()
-                reason.focus()
+                self._ask_for_words(3)
             case _:
                 self.app.bell()
+
+    def _choose_among(self, answers: Answers, place: int, answer: asyncio.Future[PermissionAnswer]) -> None:
+        if place == answers.words:
+            self._ask_for_words(place)
+        elif place == answers.edit:
+            self.post_message(self.EditAsked(self._edited or self._plan))
+        elif place >= len(answers.choices):
+            self.app.bell()
+        elif answers.is_plan and self.hidden:
+            self.action_scroll_preview(1)
+        else:
+            answer.set_result(answers.chosen(place, self._edited))
+
+    def _ask_for_words(self, place: int) -> None:
+        self._marked = place
+        field = self.query_one(Input)
+        field.display = True
+        self._paint()
+        field.focus()
+
+    def use_edited(self, text: str | None) -> None:
+        """Show the plan as the user changed it; None: they left it as it was."""
+        if self._answer is None or self._answer.done():
+            return
+        if text:
+            self._edited, self._marked, self._width = text, 0, 0
+            self._lines = _text_lines(text, "text")
+            self._paint()
+        self.focus()
 
     def action_choose_marked(self) -> None:
         """Answer with the marked choice."""
@@ -192,8 +231,8 @@ class PermissionPanel(Vertical, can_focus=True):
 
     def action_mark(self, step: int) -> None:
         """Mark another choice."""
-        self._marked = (self._marked + step) % len(_CHOICES)
-        if self._marked == 1 and not self._rules:
+        self._marked = (self._marked + step) % len(self._labels)
+        if self._marked == 1 and not self._rules and self._answers is None:
             self._marked += step
         self._paint_choices()
 
@@ -211,7 +250,11 @@ class PermissionPanel(Vertical, can_focus=True):
         """The reason is written."""
         event.stop()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_result(PermissionAnswer(allowed=False, feedback=event.value.strip()))
+            words = event.value.strip()
+            said = (
+                PermissionAnswer(allowed=False, feedback=words) if self._answers is None else self._answers.said(words)
+            )
+            self._answer.set_result(said)
 
     def on_key(self, event: events.Key) -> None:
         """Let what answers nothing go where it was meant to go."""
@@ -221,13 +264,18 @@ class PermissionPanel(Vertical, can_focus=True):
                 self.query_one(Input).display = False
                 self.focus()
             return
-        if event.is_printable and event.character is not None and event.key not in {"1", "2", "3", "4"}:
+        if event.key.isdecimal() and 4 < int(event.key) <= len(self._labels):
+            event.stop()
+            self.action_choose(int(event.key) - 1)
+        elif event.is_printable and event.character is not None and event.key not in {"1", "2", "3", "4"}:
             event.stop()
             self.post_message(self.Typed(event.character))
 
     def _show(self, question: PermissionQuestion, lines: tuple[Shown, ...]) -> None:
         self._rules = tuple(one_line(rule, MAX_RULE) for rule in question.rules)
         self._outside = question.outside
+        self._answers = answers_to(question)
+        self._plan, self._edited = clean(question.preview.text), ""
         self._marked = self._tiny_first = self._seen = self._width = 0
         self._title = one_line(question.preview.title) or one_line(question.tool, 80)
         self._brief = one_line(question.preview.command) or self._title
@@ -237,6 +285,7 @@ class PermissionPanel(Vertical, can_focus=True):
         self._rows.scroll_home(animate=False)
         field = self.query_one(Input)
         field.value = ""
+        field.placeholder = self._answers.placeholder if self._answers is not None else WHY
         field.display = False
         self._paint()
         self._set_open(True)
@@ -278,7 +327,10 @@ class PermissionPanel(Vertical, can_focus=True):
     def _paint(self) -> None:
         self._break_lines()
         asked = "? " if self._tiny else "Run this outside the sandbox? " if self._outside else "Allow this? "
-        title = Content.assemble((asked, "$accent bold"), (self._headline(), "$foreground bold"))
+        if self._answers is not None and not self._tiny:
+            title = Content.styled(self._answers.title, "$accent bold")
+        else:
+            title = Content.assemble((asked, "$accent bold"), (self._headline(), "$foreground bold"))
         if self._reason and not self._low:
             title += Content.styled(f"\n{self._reason}", "$foreground 68%")
         self.query_one("#permission-title", Static).update(title)
@@ -325,6 +377,8 @@ class PermissionPanel(Vertical, can_focus=True):
     def _bound_preview(self) -> None:
         screen = self.app.size.height
         others = OTHER_LINES + (1 if self._reason else 0) + self._always_lines() - 1
+        if self._answers is not None:
+            others += len(self._label_lines()) - len(_CHOICES)
         others = LOW_OTHER_LINES if self._low else others
         room = max(1, (screen - 1) * MAX_SHARE // 100 - others)
         self._rows.styles.height = max(1, min(len(self._broken), room))
@@ -340,11 +394,15 @@ class PermissionPanel(Vertical, can_focus=True):
         below = len(self._broken) - last
         more.display = below > 0 and not self._tiny
         lines = f"{below:,} more line{'s' * (below > 1)}"
-        unseen = f"{lines}, PgDn or Enter shows them" + (" before you can say yes" if self.hidden else "")
+        must = self.hidden and (self._answers is None or self._answers.is_plan)
+        unseen = f"{lines}, PgDn or Enter shows them" + (" before you can say yes" if must else "")
         more.update(Content(unseen if self._label_width() > len(unseen) else f"{lines}: PgDn"))
 
     def _paint_choices(self) -> None:
         choices = self.query_one("#permission-choices", Static)
+        if self._answers is not None:
+            choices.update(Content("\n").join(self._shown_answers()))
+            return
         if self._low:
             named = [self._choice(index, [name]) for index, name in enumerate(_SHORT_CHOICES)]
             wide = sum(len(choice.plain) + 2 for choice in named) <= max(choices.size.width, self.app.size.width - 3)
@@ -354,6 +412,22 @@ class PermissionPanel(Vertical, can_focus=True):
         labels = [[label] for label in (_OUTSIDE_CHOICES if self._outside else _CHOICES)]
         labels[1] = self._always_label(labels[1][0])
         choices.update(Content("\n").join(self._choice(index, label) for index, label in enumerate(labels)))
+
+    @property
+    def _labels(self) -> tuple[str, ...]:
+        return self._answers.labels if self._answers is not None else _CHOICES
+
+    def _label_lines(self) -> list[str]:
+        return [line for label in self._labels for line in _wrapped(label, self._label_width())]
+
+    def _shown_answers(self) -> Iterator[Content]:
+        """Every answer, or the marked one where there is no room for more."""
+        for place, label in enumerate(self._labels):
+            if not self._low:
+                yield self._choice(place, _wrapped(label, self._label_width()))
+            elif place == self._marked:
+                more = f" ({len(self._labels)} answers: up, down)"
+                yield self._choice(place, [fit(label, max(8, self._label_width() - len(more))) + more])
 
     def _always_label(self, label: str) -> list[str]:
         if not self._rules:
@@ -366,7 +440,7 @@ class PermissionPanel(Vertical, can_focus=True):
         return [f"{label}:", *(f"  {line}" for lines in (first, *others) for line in lines)]
 
     def _choice(self, index: int, lines: list[str]) -> Content:
-        possible = index != 1 or bool(self._rules)
+        possible = index != 1 or bool(self._rules) or self._answers is not None
         marked = index == self._marked
         color = "$accent bold" if marked else "$foreground" if possible else "$foreground 40%"
         number = f"{index + 1} " if self._low else f"{index + 1}  "
@@ -398,8 +472,11 @@ def _lines_of(question: PermissionQuestion, *, from_change: bool) -> tuple[tuple
     if preview.diff:
         return (), DiffLines(clean(preview.diff), from_change=from_change)
     kind: Kind = "command" if preview.command else "text"
-    text = preview.command or preview.text or question.arguments
-    return tuple(Shown(displayed(line), kind) for line in clean(text).rstrip("\n").split("\n")), None
+    return _text_lines(preview.command or preview.text or question.arguments, kind), None
+
+
+def _text_lines(text: str, kind: Kind) -> tuple[Shown, ...]:
+    return tuple(Shown(displayed(line), kind) for line in clean(text).rstrip("\n").split("\n"))
 
 
 def _rule_lines(rules: tuple[str, ...]) -> tuple[Shown, ...]:

@@ -1,0 +1,146 @@
+"""Questions of the model and plans of it: answered, approved, changed, sent back, and answered later."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.agent.talking import say, talking
+from tui_agent.agent import events
+from tui_agent.agent.agent import Agent
+from tui_agent.conversation.blocks import Text, ToolResult
+from tui_agent.conversation.entries import Message
+from tui_agent.conversation.plan import PLAN_BEGUN, PLAN_OVER, Plan
+from tui_agent.session import Session
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.gate.permissions import NobodyToAsk
+
+PLANNED = 'plan "mend it", "run the tests"'
+IN_PLAN_MODE = {"permissions.mode": "plan"}
+
+
+class Person:
+    """Answers every question with the same answer."""
+
+    def __init__(self, **answer: str) -> None:
+        self.asked: list[PermissionQuestion] = []
+        self._answer = PermissionAnswer("feedback" not in answer, **answer)  # type: ignore[arg-type]
+
+    async def __call__(self, question: PermissionQuestion) -> PermissionAnswer:
+        self.asked.append(question)
+        return self._answer
+
+
+async def nobody(question: PermissionQuestion) -> PermissionAnswer:
+    raise NobodyToAsk(question)
+
+
+def tasks(agent: Agent) -> list[str]:
+    return [item.line for item in agent.todo().items]
+
+
+def mode_of(session: Session) -> str:
+    return session.agent.mode
+
+
+def newest_result(session: Session) -> str:
+    blocks = (block for message in session.agent.engine.view.messages() for block in message.blocks)
+    return [block.text for block in blocks if isinstance(block, ToolResult)][-1]
+
+
+def notices(session: Session) -> list[str]:
+    path = session.agent.engine.view.log.path()
+    messages = (entry for entry in path if isinstance(entry, Message) and entry.kind == "notice")
+    return [block.text for message in messages for block in message.blocks if isinstance(block, Text)]
+
+
+async def test_the_users_choice_or_words_are_the_result_of_the_question(tmp_path: Path) -> None:
+    person = Person(choice="that")
+    async with talking(tmp_path, ask=person) as session:
+        told = await say(session, 'ask me "Which one?" "this", "that"')
+        assert newest_result(session) == "The user answered: that"
+    asked = person.asked[0]
+    assert (asked.kind, asked.preview.text, asked.choices) == ("question", "Which one?", ("this", "that"))
+    assert any(isinstance(event, events.PermissionAsked) for event in told)
+
+
+@pytest.mark.parametrize(("choice", "mode"), [("auto", "auto"), ("ask", "ask"), ("no such mode", "ask")])
+async def test_an_approved_plan_is_the_task_list_and_ends_plan_mode(tmp_path: Path, choice: str, mode: str) -> None:
+    async with talking(tmp_path, IN_PLAN_MODE, ask=Person(choice=choice)) as session:
+        await say(session, PLANNED)
+        assert mode_of(session) == mode
+        assert tasks(session.agent) == ["[ ] mend it", "[ ] run the tests"]
+        tools = session.agent.engine.view.prefix
+        await say(session, "list .")
+        # The definitions of a session never change with its mode, and the end of planning was told once.
+        assert session.agent.engine.view.prefix == tools
+        assert notices(session) == [PLAN_BEGUN]
+        await say(session, 'todo "[x] mend it"')
+        assert tasks(session.agent) == ["[x] mend it"]
+
+
+async def test_the_mode_goes_back_to_the_one_before(tmp_path: Path) -> None:
+    person = Person(choice="")
+    async with talking(tmp_path, {"permissions.mode": "auto"}, ask=person) as session:
+        session.agent.mode = "plan"
+        await say(session, PLANNED)
+        assert person.asked[0].choices == ("auto", "ask")
+        assert mode_of(session) == "auto"
+
+
+async def test_a_plan_that_the_user_changed_is_what_counts(tmp_path: Path) -> None:
+    edited = "Only this.\n\nSteps:\n- mend it well"
+    async with talking(tmp_path, IN_PLAN_MODE, ask=Person(choice="ask", edited=edited)) as session:
+        await say(session, PLANNED)
+        assert tasks(session.agent) == ["[ ] mend it well"]
+        assert "They changed it. It is now:\n\nOnly this." in newest_result(session)
+
+
+async def test_a_plan_that_is_sent_back_leaves_everything_as_it_is(tmp_path: Path) -> None:
+    async with talking(tmp_path, IN_PLAN_MODE, ask=Person(feedback="tests first")) as session:
+        await say(session, PLANNED)
+        assert mode_of(session) == "plan"
+        assert not tasks(session.agent)
+        assert newest_result(session) == "[the user sent the plan back] They said: tests first"
+
+
+@pytest.mark.parametrize(
+    ("words", "mode"), [("approve", "ask"), ("Yes, auto.", "auto"), ("ok", "ask"), ("approve but later", "plan")]
+)
+async def test_a_plan_is_approved_later_where_nobody_was_there(tmp_path: Path, words: str, mode: str) -> None:
+    async with talking(tmp_path, IN_PLAN_MODE, ask=nobody) as session:
+        told = await say(session, PLANNED)
+        assert [event.kind for event in told if isinstance(event, events.TurnFailed)] == ["needs_answer"]
+        name = session.id
+    async with talking(tmp_path, IN_PLAN_MODE, ask=nobody, resume=name) as session:
+        await say(session, words)
+        assert mode_of(session) == mode
+        assert bool(tasks(session.agent)) == (mode != "plan")
+        # Said once: the same words mean nothing more afterwards.
+        session.agent.mode = "plan"
+        await say(session, words)
+        assert mode_of(session) == "plan"
+
+
+async def test_the_model_hears_once_where_plan_mode_begins_and_ends(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        for mode in ("auto", "plan", "plan", "ask", "auto", "plan"):
+            session.agent.mode = mode
+            await say(session, "list .")
+        assert notices(session) == [PLAN_BEGUN, PLAN_OVER, PLAN_BEGUN]
+        await session.agent.rewind(session.agent.prompts()[1].seq)
+        session.agent.mode = "auto"
+        await say(session, "list .")
+        name = session.id
+        told = notices(session)
+    async with talking(tmp_path, resume=name) as session:
+        await say(session, "list .")
+        assert notices(session) == told
+
+
+@pytest.mark.parametrize("plan", [Plan("Words.\n\nSteps:\nfew", ("a", "b")), Plan("", ("one",))])
+def test_a_plan_reads_back_as_it_is_shown(plan: Plan) -> None:
+    assert Plan.read(plan.whole()) == plan
+
+
+def test_a_plan_without_its_heading_is_steps_all_over() -> None:
+    assert Plan.read("- a\n\nb\n").steps == ("a", "b")

@@ -1,0 +1,50 @@
+"""Plan mode as the model hears of it, and the user's word on a plan that nobody was there to approve."""
+
+from typing import Final
+
+from tui_agent.agent.record import Record
+from tui_agent.conversation.entries import notice
+from tui_agent.conversation.plan import PLAN, PLAN_BEGUN, PLAN_OVER, approval, told_of_planning, waiting_plan
+from tui_agent.tools.asking import modes_after_plan
+from tui_agent.tools.gate.permissions import Mode, PermissionGate
+from tui_agent.tools.registry import ToolRegistry
+
+APPROVING: Final = frozenset(("approve", "approved", "yes", "ok"))
+"""Words that approve a plan; a mode may follow."""
+
+
+class Planning:
+    """Tells the model where plan mode begins and ends."""
+
+    def __init__(self, record: Record, gate: PermissionGate, registry: ToolRegistry) -> None:
+        self._record = record
+        self._gate = gate
+        self._registry = registry
+        self._head = 0
+        self._told = False
+
+    async def hear(self, words: str) -> None:
+        """Before the user's words enter: say what has become of the mode, by these words too. Raises `StorageError`."""
+        if PLAN not in self._registry:
+            return
+        log = self._record.view.log
+        plan = waiting_plan(log) if words else None
+        if plan is not None and (mode := approving_mode(words, self._gate)) is not None:
+            self._gate.mode = mode
+            await self._record.append(notice(approval(plan, mode, edited=False)))
+        self._told = told_of_planning(log, self._head, self._told)
+        if self._told != (self._gate.mode == "plan"):
+            self._told = not self._told
+            await self._record.append(notice(PLAN_BEGUN if self._told else PLAN_OVER))
+        self._head = log.head
+
+
+def approving_mode(words: str, gate: PermissionGate) -> Mode | None:
+    """The mode in which a plan is to be carried out, where these words approve it: ``approve``, or ``approve ask``."""
+    word, _, named = words.strip().lower().rstrip(".!").partition(" ")
+    modes = modes_after_plan(gate)
+    if word.rstrip(",") not in APPROVING:
+        return None
+    if not named:
+        return gate.mode if gate.mode != "plan" else modes[0]
+    return next((mode for mode in modes if mode == named.strip()), None)

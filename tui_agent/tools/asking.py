@@ -1,0 +1,124 @@
+"""Asking the user: `ask_user` puts a question of the model, `submit_plan` a plan that is to be approved."""
+
+from typing import Final, Literal
+
+from tui_agent.conversation.plan import ASK, PLAN, Plan, approval
+from tui_agent.tools.base import (
+    Access,
+    Effect,
+    PermissionQuestion,
+    Preview,
+    ToolContext,
+    ToolFailure,
+    ToolOutput,
+    WorkspaceView,
+)
+from tui_agent.tools.gate.permissions import Mode, PermissionGate
+from tui_agent.tools.schema import Signature
+
+MAX_CHOICES: Final = 8
+"""Answers offered to one question: each has a digit, with one left for the user's own words."""
+MAX_CHOICE: Final = 200
+"""Characters of one of them."""
+MAX_STEPS: Final = 50
+"""Steps of a plan: as many as a task list may have items."""
+
+
+class AskUser:
+    """Puts a question of the model to the user."""
+
+    effect: Effect = "none"
+
+    def __init__(self) -> None:
+        self._signature = Signature.of(self._ask, ASK)
+        self.definition = self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        self._signature.parse(arguments)
+        return ()
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return Preview("Ask you", text=str(self._signature.parse(arguments)["question"]))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._signature.call(self._ask, arguments, context)
+
+    async def _ask(self, context: ToolContext, /, question: str, choices: list[str]) -> ToolOutput:
+        """Ask the user one question, and wait for the answer. Use it where a wrong guess would cost work and nothing
+        you can read tells the answer; not for leave to do what was asked already.
+
+        Args:
+            question: The question, whole and short, with what is needed to answer it.
+            choices: Two to eight answers to choose from, the best one first, each a few words; an empty list where only
+                their own words can answer. They can always answer in their own words.
+        """
+        if not question.strip():
+            raise ToolFailure("ask_user: the question is empty.", "Say in `question` what you need to know.")
+        offered = tuple(" ".join(choice.split()) for choice in choices if choice.strip())
+        if len(offered) > MAX_CHOICES or any(len(choice) > MAX_CHOICE for choice in offered):
+            raise ToolFailure(
+                f"ask_user: at most {MAX_CHOICES} choices of {MAX_CHOICE} characters can be offered.",
+                "Offer fewer and shorter ones, and put what there is to say of them into the question.",
+            )
+        answer = await context.ask(_asked(context, ASK, "question", Preview("Asks you", text=question), offered))
+        if not answer.allowed or not answer.choice.strip():
+            said = f" They said: {answer.feedback}" if answer.feedback else ""
+            return ToolOutput(f"[the user gave no answer; go on as you think best, or say what you need]{said}")
+        return ToolOutput(f"The user answered: {answer.choice}", summary=" ".join(answer.choice.split())[:60])
+
+
+class SubmitPlan:
+    """Has a plan approved; then it is the task list, and the mode is the one that the user chose."""
+
+    effect: Effect = "none"
+
+    def __init__(self, gate: PermissionGate) -> None:
+        self._gate = gate
+        self._signature = Signature.of(self._submit, PLAN)
+        self.definition = self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        self._signature.parse(arguments)
+        return ()
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return Preview("Submit a plan", text=str(self._signature.parse(arguments)["plan"]))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._signature.call(self._submit, arguments, context)
+
+    async def _submit(self, context: ToolContext, /, plan: str, steps: list[str]) -> ToolOutput:
+        """Submit a plan for the user's approval, at the end of plan mode or before large work. They approve it, change
+        it or send it back with words. Once approved it is the task list, and you may begin.
+
+        Args:
+            plan: What you would do and why, in short Markdown, with the files it touches.
+            steps: The steps in order, each a few words.
+        """
+        given = Plan(plan.strip(), tuple(" ".join(step.split()) for step in steps if step.strip()))
+        if not given.steps or len(given.steps) > MAX_STEPS:
+            raise ToolFailure(f"submit_plan: a plan has 1 to {MAX_STEPS} steps.", "Say in `steps` what is to be done.")
+        modes = modes_after_plan(self._gate)
+        answer = await context.ask(_asked(context, PLAN, "plan", Preview("The plan", text=given.whole()), modes))
+        if not answer.allowed:
+            said = f"They said: {answer.feedback}" if answer.feedback else "Ask what they want changed."
+            return ToolOutput(f"[the user sent the plan back] {said}", summary="sent back")
+        mode = next((mode for mode in modes if mode == answer.choice), modes[0])
+        edited = bool(answer.edited.strip())
+        agreed = Plan.read(answer.edited) if edited else given
+        self._gate.mode = mode
+        summary = f"approved{' as you changed it' * edited}, mode {mode}"
+        return ToolOutput(approval(agreed, mode, edited=edited), summary=summary)
+
+
+def modes_after_plan(gate: PermissionGate) -> tuple[Mode, ...]:
+    """The modes in which a plan may be carried out, the one that held before the planning first."""
+    modes: tuple[Mode, ...] = ("auto", "ask")
+    before = gate.before_plan
+    return (before, *(mode for mode in modes if mode != before))
+
+
+def _asked(
+    context: ToolContext, tool: str, kind: Literal["question", "plan"], preview: Preview, choices: tuple[str, ...]
+) -> PermissionQuestion:
+    return PermissionQuestion(context.call_id, tool, "{}", (), preview, "", kind=kind, choices=choices)
