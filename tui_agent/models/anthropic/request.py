@@ -185,7 +185,7 @@ def encode_message(message: RequestMessage, *, mark: bool = False, deferred: fro
 
 def _marked(request: ModelRequest) -> frozenset[int]:
     """The messages that end a cached prefix: the newest one, and the last edges that the limit leaves room for."""
-    if request.one_off:
+    if request.one_off or not request.messages:
         return frozenset()
     newest = len(request.messages) - 1
     room = CACHE_MARKS - 1 - bool(request.system.strip() or request.tools)
