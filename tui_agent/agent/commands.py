@@ -573,7 +573,7 @@ COMMANDS: Final = (
     Command("todo", "the model's task list", _todo),
     Command("recall", "search all that was ever said", _recall, "<text>"),
     Command("permissions", "what may happen unasked; take a rule back", _permissions, "[number]"),
-    Command("mcp", "servers of tools: how they stand, on and off", _mcp, "[name|on|off|import]", uses_profile=True),
+    Command("mcp", "servers of tools: their state and price, on and off", _mcp, "[name or action]", uses_profile=True),
     Command("skills", "the skills the model can read", _skills),
     Command("memory", "the notes kept about this project", _memory),
     Command("continue-spending", "go on after the ceiling", _resume),

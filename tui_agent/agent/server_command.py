@@ -17,7 +17,7 @@ NONE: Final = (
     "There are none. Name one in the settings (mcp.servers), in the project's .mcp.json, or take over those of another "
     "agent with /mcp import."
 )
-USAGE: Final = "/mcp shows all; /mcp NAME one of them; /mcp on NAME, /mcp off NAME; /mcp import."
+USAGE: Final = "/mcp shows all; /mcp NAME one of them; /mcp on NAME, /mcp off NAME; /mcp login NAME; /mcp import."
 LAST_LINES: Final = 5
 
 
@@ -31,6 +31,8 @@ async def mcp(agent: "Agent", argument: str) -> Reply:
     if offered is None or not offered.servers:
         problems = offered.servers.problems if offered is not None else ()
         return Reply("No servers of tools", "\n".join((*problems, NONE)))
+    if word == "login":
+        return await _sign_in(offered.servers, name)
     if word in ("on", "off"):
         return await _turn(offered.servers, name, on=word == "on")
     if not word:
@@ -103,6 +105,22 @@ async def _turn(servers: "ToolServers", name: str, *, on: bool) -> Reply:
         return Reply(f"{name} is off", "Its tools can no longer be called, here and in later sessions.")
     count = len(status.known.tools) if status.known else 0
     return Reply(f"{name} is on", f"{count:,} tools. The model is told of it with your next message.")
+
+
+async def _sign_in(servers: "ToolServers", name: str) -> Reply:
+    from tui_agent.tools.base import ToolFailure
+
+    if name not in {status.name for status in servers.statuses() if status.command.startswith("http")}:
+        return Reply(f"One does not sign in at {one_line(name, 60) or 'nothing'}", USAGE, failed=True)
+    try:
+        address = await servers.sign_in(name)
+    except ToolFailure as failure:
+        return Reply(f"Signing in at {name} failed", str(failure), failed=True)
+    if not address:
+        return Reply(f"{name} asks for no sign-in", "It can be used as it is.")
+    return Reply(
+        f"Sign in at {name}", f"Open this address where your browser has not done so:\n{one_line(address, 4_000)}"
+    )
 
 
 async def _import(servers: "ToolServers", wanted: str) -> Reply:

@@ -17,6 +17,7 @@ import msgspec
 from tui_agent.durable import to_completion
 from tui_agent.text import clean, error_text, one_line
 from tui_agent.tools.mcp.configuration import Configured, environ, environment_of
+from tui_agent.tools.mcp.http import SIGNING_IN_S, SignIn, Tokens, Unauthorized, listening
 from tui_agent.tools.mcp.known import (
     MOST_INSTRUCTIONS,
     MOST_TOOLS,
@@ -75,6 +76,7 @@ class Connection:
         log: Path,
         changed: Callable[[KnownServer], Awaitable[None]],
         folders: Sequence[Path] = (),
+        tokens: Path | None = None,
     ) -> None:
         self.configured = configured
         self.state: State = "stopped"
@@ -85,6 +87,9 @@ class Connection:
         self._limits = limits
         self._changed = changed
         self._folders = tuple(folders)
+        self._tokens = Tokens(tokens or log.with_suffix(".tokens"))
+        self._unauthorized = Unauthorized()
+        self._sign_in: SignIn | None = None
         self._starting = asyncio.Lock()
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -99,6 +104,17 @@ class Connection:
     async def start(self) -> None:
         """Have it running. Raises `Unavailable`."""
         await self._running()
+
+    async def sign_in(self, show: Callable[[str], None]) -> None:
+        """Have the user sign in where the server asks for that; `show` is given the address. Raises `Unavailable`."""
+        await self.close()
+        self._tokens.forget()
+        async with SignIn(show) as self._sign_in:
+            try:
+                async with self._starting:
+                    await self._started(SIGNING_IN_S)
+            finally:
+                self._sign_in = None
 
     async def call(self, tool: str, arguments: dict[str, object], tell: Callable[[str], None]) -> "CallToolResult":
         """Call a tool; `tell` gets what the server says of its progress. Raises `Unavailable`, and ValueError for what
@@ -146,13 +162,13 @@ class Connection:
                 await asyncio.sleep(BACKOFF_S)
                 return await self._started()
 
-    async def _started(self) -> "Client":
+    async def _started(self, within: float | None = None) -> "Client":
         self.state, self.error, self._reason = "starting", "", ""
         self._over = asyncio.Event()
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.create_task(self._own(ready, self._over), name=f"server {self.name}")
         try:
-            async with asyncio.timeout(self._limits.start):
+            async with asyncio.timeout(within or self._limits.start):
                 self._client = await asyncio.shield(ready)
         except TimeoutError:
             raise _Hopeless(await self._failed(f"it did not start within {self._limits.start:g} s")) from None
@@ -160,6 +176,9 @@ class Connection:
             await to_completion(self._abandon())
             raise
         except Exception as error:
+            if self._unauthorized.asked and self.configured.server.url:
+                self._reason = f"it asks you to sign in: /mcp login {self.name}"
+                raise _Hopeless(await self._failed(self._reason)) from error
             kind = _Hopeless if isinstance(error, Unavailable | FileNotFoundError | PermissionError) else Unavailable
             raise kind(await self._failed(self._reason or _why(error))) from error
         self.state = "running"
@@ -224,9 +243,8 @@ class Connection:
                 server, environment, self.configured.folder, self.log, lambda why: self._ended(over, why)
             )
         else:
-            from tui_agent.tools.mcp.http import listening
-
-            transport = listening(server)
+            self._unauthorized = Unauthorized()
+            transport = listening(server, self._tokens, self._unauthorized, self._sign_in)
         return Client(
             _mended(transport),
             client_info=Implementation(name="tui-agent", version=__version__),

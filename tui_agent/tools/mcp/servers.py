@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -12,7 +12,7 @@ from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.settings import Mcp, ToolServer
 from tui_agent.text import error_text, one_line
 from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
-from tui_agent.tools.mcp.configuration import Choices, Configured, configured
+from tui_agent.tools.mcp.configuration import FOLDER, Choices, Configured, configured
 from tui_agent.tools.mcp.connection import Connection, Limits, Unavailable
 from tui_agent.tools.mcp.known import KnownServer, Lists, tool_name
 from tui_agent.tools.mcp.search import Entry, Index
@@ -24,6 +24,8 @@ Standing: TypeAlias = Literal["off", "new", "configured", "known", "starting", "
 
 LOGS: Final = "mcp"
 """The folder, in the session's own, with what servers write to their standard error."""
+SIGN_INS: Final = "sign-ins"
+"""The folder, beside the lists, of what signing in gave: for the user alone."""
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -76,6 +78,7 @@ class ToolServers:
         self._session = session
         self._choices = Choices(home)
         self._lists = Lists(home)
+        self._sign_ins = home / FOLDER / SIGN_INS
         self._limits = Limits(settings.start_seconds, settings.call_seconds)
         self._servers: dict[str, Configured] = {}
         self._connections: dict[str, Connection] = {}
@@ -197,6 +200,24 @@ class ToolServers:
         self._arrange()
         await self.learn()
 
+    async def sign_in(self, name: str) -> str:
+        """Begin to sign in at a server: the address to open, or nothing where none is asked for. It goes on by itself.
+
+        Raises KeyError, and ToolFailure where the server cannot be reached.
+        """
+        connection = self._connections[name]
+        shown: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(connection.sign_in(shown.set_result), name=f"signing in at {name}")
+        self._learning[name] = task
+        task.add_done_callback(partial(self._learned, name))
+        waiting: list[asyncio.Future[Any]] = [task, shown]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if shown.done():
+            return shown.result()
+        if (error := task.exception()) is not None:
+            raise ToolFailure(str(error))
+        return ""
+
     async def close(self) -> None:
         """End all servers, and what they have started."""
         for task in list(self._learning.values()):
@@ -211,8 +232,9 @@ class ToolServers:
     def _add(self, server: Configured) -> None:
         log = self._session / LOGS / f"{server.name}.log"
         noting = partial(self._note, server.name)
+        tokens = self._sign_ins / f"{server.name}-{server.digest}.json"
         self._servers[server.name] = server
-        self._connections[server.name] = Connection(server, self._limits, log, noting, self._folders)
+        self._connections[server.name] = Connection(server, self._limits, log, noting, self._folders, tokens)
         if (known := self._lists.load(server)) is not None:
             self._known[server.name] = known
 
@@ -251,8 +273,10 @@ class ToolServers:
         except Exception as error:
             self._connections[name].error = f"The server {name} cannot be used: {one_line(error_text(error), 300)}."
 
-    def _learned(self, name: str, _: asyncio.Task[None]) -> None:
+    def _learned(self, name: str, done: asyncio.Task[None]) -> None:
         self._learning.pop(name, None)
+        if not done.cancelled():
+            done.exception()  # the server's status says it
 
     async def _note(self, name: str, known: KnownServer) -> None:
         """Take in what a server tells of itself."""

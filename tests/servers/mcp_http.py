@@ -1,0 +1,142 @@
+"""A server of tools over streamable HTTP (MCP 2025-06-18) on 127.0.0.1, written from the specification, without SDK.
+
+With ``oauth`` it wants a token, and is its own authorization server (RFC 6749, 7591, 7636, 8414, 9728): it enforces
+PKCE and one use of each code, and whoever opens the address to sign in is signed in.
+"""
+
+import base64
+import hashlib
+import json
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from typing_extensions import override
+
+ECHO = {
+    "name": "echo",
+    "description": "Say the same again.",
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+}
+
+
+class McpHttpServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, *, oauth: bool = False) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.oauth = oauth
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.codes: dict[str, str] = {}
+        self.tokens: set[str] = set()
+        self.registered = 0
+        self.headers: list[dict[str, str]] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: McpHttpServer
+
+    @override
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        url, here = urlsplit(self.path), self.server.url
+        if url.path.startswith("/.well-known/oauth-protected-resource"):
+            self._answer(200, {"resource": f"{here}/mcp", "authorization_servers": [here]})
+        elif url.path.startswith("/.well-known/oauth-authorization-server"):
+            self._answer(
+                200,
+                {
+                    "issuer": here,
+                    "authorization_endpoint": f"{here}/authorize",
+                    "token_endpoint": f"{here}/token",
+                    "registration_endpoint": f"{here}/register",
+                    "response_types_supported": ["code"],
+                    "grant_types_supported": ["authorization_code", "refresh_token"],
+                    "code_challenge_methods_supported": ["S256"],
+                    "token_endpoint_auth_methods_supported": ["none"],
+                },
+            )
+        elif url.path == "/authorize":
+            given = {name: values[0] for name, values in parse_qs(url.query).items()}
+            code = secrets.token_hex(8)
+            self.server.codes[code] = given["code_challenge"]
+            back = urlencode({"code": code, "state": given["state"]})
+            self._answer(302, {}, Location=f"{given['redirect_uri']}?{back}")
+        else:
+            self._answer(405, {})
+
+    def do_DELETE(self) -> None:
+        self._answer(200, {})
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        match urlsplit(self.path).path:
+            case "/register":
+                self.server.registered += 1
+                self._answer(201, {**json.loads(body), "client_id": "me", "token_endpoint_auth_method": "none"})
+            case "/token":
+                self._token({name: values[0] for name, values in parse_qs(body.decode()).items()})
+            case "/mcp":
+                self.server.headers.append(dict(self.headers))
+                self._message(json.loads(body))
+            case _:
+                self._answer(404, {})
+
+    def _token(self, given: dict[str, str]) -> None:
+        challenge = self.server.codes.pop(given.get("code", ""), "")
+        digest = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
+        if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != challenge:
+            self._answer(400, {"error": "invalid_grant"})
+            return
+        token = secrets.token_hex(16)
+        self.server.tokens.add(token)
+        self._answer(200, {"access_token": token, "token_type": "Bearer", "expires_in": 3600})
+
+    def _message(self, message: dict[str, Any]) -> None:
+        token = self.headers.get("authorization", "").removeprefix("Bearer ")
+        if self.server.oauth and token not in self.server.tokens:
+            place = f'Bearer resource_metadata="{self.server.url}/.well-known/oauth-protected-resource"'
+            self._answer(401, {"error": "invalid_token"}, **{"WWW-Authenticate": place})
+            return
+        result: dict[str, Any]
+        match message.get("method"), message.get("id"):
+            case _, None:
+                self._answer(202, {})
+                return
+            case "initialize", _:
+                result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+                result["serverInfo"] = {"name": "web", "version": "1"}
+            case "tools/list", _:
+                result = {"tools": [ECHO]}
+            case "tools/call", _:
+                result = {"content": [{"type": "text", "text": message["params"]["arguments"]["text"]}]}
+            case method, _:
+                error = {"code": -32601, "message": f"no method {method}"}
+                self._answer(200, {"jsonrpc": "2.0", "id": message["id"], "error": error})
+                return
+        self._answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    def _answer(self, status: int, body: dict[str, Any], **headers: str) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@contextmanager
+def serving(*, oauth: bool = False) -> Iterator[McpHttpServer]:
+    server = McpHttpServer(oauth=oauth)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,58 @@
+"""Servers that listen at an address, and signing in at them."""
+
+import asyncio
+import stat
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.servers.mcp_http import serving
+from tests.tools.mcp.connecting import talking
+from tui_agent.settings import Mcp, ToolServer
+from tui_agent.tools.mcp.connection import Unavailable
+from tui_agent.tools.mcp.servers import ToolServers
+
+
+async def test_a_server_at_an_address_is_called_with_its_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN_OF_MINE", "t-1")
+    with serving() as server:
+        asked = ToolServer(url=f"{server.url}/mcp", headers={"X-Key": "${TOKEN_OF_MINE}"})
+        async with talking(asked, tmp_path) as talk:
+            assert (await talk.call("echo", text="hello")).text == "hello"
+        assert all(headers["X-Key"] == "t-1" for headers in server.headers)
+
+
+async def test_an_address_where_nobody_listens_is_named(tmp_path: Path) -> None:
+    async with talking(ToolServer(url="http://127.0.0.1:9/mcp"), tmp_path) as talk:
+        with pytest.raises(Unavailable, match="The server test cannot be used"):
+            await talk.connection.start()
+
+
+async def test_signing_in_is_asked_for_done_once_and_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROWSER", "true")
+    with serving(oauth=True) as server:
+        settings = Mcp(servers={"web": ToolServer(url=f"{server.url}/mcp")})
+        servers = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
+        await servers.learn()
+        (status,) = servers.statuses()
+        assert "asks you to sign in: /mcp login web" in status.error
+        assert server.registered == 0, "nothing happens before the user wants it"
+        address = await servers.sign_in("web")
+        with await asyncio.to_thread(urllib.request.urlopen, address) as page:
+            assert b"Signed in" in page.read()
+        await servers.learn()
+        assert [status.standing for status in servers.statuses()] == ["started"]
+        await servers.close()
+        (file,) = (tmp_path / "home" / "mcp" / "sign-ins").iterdir()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        again = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
+        assert again.unknown == ()
+        await again._connections["web"].start()
+        await again.close()
+        assert server.registered == 1
+        assert not any(token in str(status) for token in server.tokens for status in again.statuses())
