@@ -67,10 +67,12 @@ define install
 endef
 
 $(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) with all that is needed: a minute or two, once."
 	$(call install,dev)
 	@$(BIN)/python -m compileall -q tui_agent
 	@touch $(READY)
 
 $(DOCS_READY): pyproject.toml constraints.txt
+	@echo "Setting up what builds the pages: a minute or two, once."
 	$(call install,docs)
 	@touch $(DOCS_READY)

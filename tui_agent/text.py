@@ -23,6 +23,8 @@ _CONTROL = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*"
 _COMMAND = rf"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_BODY}"
 _COMPLETE = rf"{_CONTROL}[@-~]|{_COMMAND}(?:\x07|\x1b\\|\x9c)"
 _UNFINISHED = rf"(?:{_CONTROL}|{_COMMAND}\x1b?|\x1b[ -/]*|\r)\Z"
+_OWN_COMMAND: Final = re.compile(r"<user-command>\n(.*?)\n</user-command>\n<output>\n.*", re.DOTALL)
+_STANDARD_INPUT: Final = re.compile(r"\n\n<(standard_input\w*)>\n.*\n</\1>\Z", re.DOTALL)
 _SHORT = r"\x1b[ -/]*[0-~]|\x1b"
 _LINE_BREAK = r"\r\n|\r|[\x0b\x0c\x85\u2028\u2029]"
 _SURROGATE = r"[\ud800-\udfff]"
@@ -164,6 +166,15 @@ def call_summary(arguments: str) -> str:
 
 def _argument(value: object) -> str:
     return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), _ARGUMENT_CHARS)
+
+
+def as_typed(message: str) -> str:
+    """What a person typed of a message of theirs: without the data that came on standard input, and of a shell command
+    of their own that command alone, after an exclamation mark.
+    """
+    if own := _OWN_COMMAND.fullmatch(message):
+        return f"!{own[1]}"
+    return _STANDARD_INPUT.sub(" [with standard input]", message)
 
 
 def money_text(usd: float | None) -> str:

@@ -26,14 +26,15 @@ def terminal(project: Path, tmp_path: Path) -> Iterator[Terminal]:
     terminal.process.close(force=True)
 
 
-def ask(terminal: Terminal, prompt: str, answer: str) -> None:
-    terminal.process.send(f"{prompt}{ENTER}")
+def ask(terminal: Terminal, order: str, answer: str) -> None:
+    terminal.process.send(f"{order}{ENTER}")
     terminal.shows(answer)
     terminal.shows("ready")
 
 
-def lines(terminal: Terminal) -> list[str]:
-    return [line.strip("▌ ").strip() for line in terminal.text.splitlines()]
+def prompt(terminal: Terminal) -> str:
+    """What stands in the prompt: the line in the frame above the status bar."""
+    return terminal.text.splitlines()[-3].strip("│ ")
 
 
 def test_a_message_is_taken_back_and_said_anew_and_the_tree_leads_back(terminal: Terminal) -> None:
@@ -46,12 +47,11 @@ def test_a_message_is_taken_back_and_said_anew_and_the_tree_leads_back(terminal:
     terminal.process.send(ENTER)
     terminal.shows("Rewound to before “read second.txt”")
     terminal.until(lambda: "the second file" not in terminal.text)
-    # The prompt is the line above the status bar.
-    terminal.until(lambda: lines(terminal)[-2] == "read second.txt")
+    terminal.until(lambda: prompt(terminal) == "read second.txt")
     terminal.process.send(BACKSPACE * len("second.txt"))
-    terminal.until(lambda: lines(terminal)[-2] == "read")
+    terminal.until(lambda: prompt(terminal) == "read")
     terminal.process.send("third.txt")
-    terminal.until(lambda: lines(terminal)[-2] == "read third.txt")
+    terminal.until(lambda: prompt(terminal) == "read third.txt")
     terminal.process.send(ENTER)
     terminal.shows("the third file says so")
     terminal.shows("ready")
@@ -76,7 +76,7 @@ def test_the_branch_is_gone_on_with_after_a_restart(project: Path, terminal: Ter
     terminal.process.send(ENTER)
     terminal.shows("Rewound to before")
     terminal.process.send("\x03")
-    terminal.until(lambda: lines(terminal)[-2] == "Ask, or / for commands")
+    terminal.until(lambda: prompt(terminal) == "Ask, or / for commands")
     terminal.process.send(LEAVE)
     assert terminal.ends() == 0
     again = Terminal(project, tmp_path / "home", "--model", "offline", "-c")

@@ -113,7 +113,10 @@ async def test_a_picker_rewinds_and_the_text_goes_to_the_prompt(arguments: Argum
         assert app.focused is app.entry.prompt
         assert [prompt.text for prompt in agent_of(app).prompts()] == ["read part0.txt"]
         (notice,) = notices(app)
-        assert (notice.title, notice.hint) == ("Rewound to before “read part1.txt”", "/tree leads back")
+        assert (notice.title, notice.hint) == (
+            "Rewound to before “read part1.txt”",
+            "send it anew, or Ctrl+C empties the prompt; /tree leads back",
+        )
         assert app.pane.following
         assert 0 < app.status.status.tokens == agent_of(app).fullness().tokens < full
 

@@ -7,7 +7,7 @@ completion read the rows before there is an agent, so what only a handler needs 
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from textwrap import shorten
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tui_agent.context.summary.writing import CompactionResult
     from tui_agent.models.base import ModelProfile
     from tui_agent.tools.gate.permissions import GrantedRule
+    from tui_agent.tools.recall import RecallHit
 
 AT_ONCE: Final = "!"
 """Behind the name of a command that the app shows a preview of: do it without one."""
@@ -41,6 +42,19 @@ UNDONE: Final = {"": "both", "both": "both", "files": "files", "conversation": "
 
 EXCERPT_CHARS: Final = 240
 """Characters shown of a hit of /recall."""
+
+HIT_CALL_CHARS: Final = 60
+"""Characters of the call whose result was found."""
+
+SAID_BY: Final = {
+    "user": "you",
+    "assistant": "the model",
+    "reasoning": "the model, thinking",
+    "tool_call": "call of",
+    "tool_result": "result of",
+    "raw_output": "whole output of",
+}
+"""Whose words a hit of /recall holds; what is not named here says itself what it is."""
 
 DESCRIPTION_CHARS: Final = 200
 """Characters shown of a tool's description."""
@@ -165,10 +179,25 @@ async def _recall(agent: "Agent", query: str) -> Reply:
         found = await agent.recall(query, RECALL_HITS)
     except ToolFailure as failure:
         return Reply("Nothing can be searched", str(failure), failed=True)
-    lines = [
-        f"{hit.seq:>6}  {hit.place}\n        {' '.join(hit.excerpt.split())[:EXCERPT_CHARS]}" for hit in found.hits
-    ]
-    return Reply(f"{found.total} hits", "\n".join(lines))
+    if not found.hits:
+        return Reply("Nothing of this session has that, nor its words")
+    total = max(found.total, len(found.hits))
+    told = f"{total:,} place{'s' * (total != 1)} found"
+    return Reply(told, "\n".join(line for hit in found.hits for line in _hit_lines(hit)))
+
+
+def _hit_lines(hit: "RecallHit") -> Iterator[str]:
+    """Who said it and whether the model still sees it; then the words around the match."""
+    what = f" {hit.tool} {one_line(hit.call, HIT_CALL_CHARS)}".rstrip() if hit.tool else ""
+    yield f"{hit.seq:>6}  {SAID_BY.get(hit.role, hit.role)}{what}{', left the window' if hit.hidden else ''}"
+    excerpt = " ".join(word for word in _around(hit).split() if not word.startswith("```"))
+    yield f"        {one_line(excerpt, EXCERPT_CHARS)}"
+
+
+def _around(hit: "RecallHit") -> str:
+    """The part of an excerpt that has the match in it, from the beginning of a word."""
+    start = max(0, hit.offset - EXCERPT_CHARS // 3)
+    return hit.excerpt[hit.excerpt.find(" ", start) + 1 if start else 0 :]
 
 
 async def _todo(agent: "Agent", _: str) -> Reply:

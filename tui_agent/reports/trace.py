@@ -17,7 +17,7 @@ from tui_agent.storage.sessions import find_session
 from tui_agent.storage.store import Kind
 from tui_agent.storage.trace import TraceEvent, entry_of, read_events
 from tui_agent.storage.verify import verify
-from tui_agent.text import call_summary, money_text, one_line
+from tui_agent.text import as_typed, call_summary, money_text, one_line
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 FOLLOW_S: Final = 0.3
@@ -125,7 +125,8 @@ def _message(body: dict[str, object]) -> str:
     shown = f" ({counted(int(pictures), 'picture')})" if pictures else ""
     stopped = _text(body, "stop_reason")
     how = f" ({stopped})" if stopped not in {"", "end_turn", "tool_calls"} else ""
-    return f"{who}{how}: {_text(body, 'text')}{shown}"
+    said = _text(body, "text")
+    return f"{who}{how}: {as_typed(said) if who == 'user' else said}{shown}"
 
 
 def _model_usage(body: dict[str, object]) -> str:

@@ -46,6 +46,7 @@ from tui_agent.storage.database import (
 )
 from tui_agent.storage.errors import Damaged, ReadOnly, SessionBusy, StorageError, explain_os_error, explained
 from tui_agent.storage.store import check_numbers
+from tui_agent.text import as_typed
 
 LOG_NAME: Final = "checkpoints.sqlite"
 LOCK_NAME: Final = "lock"
@@ -424,8 +425,8 @@ def _meta_step(values: Mapping[str, str]) -> Step:
 def _title(entries: Iterable[AnyEntry]) -> str:
     for entry in entries:
         if isinstance(entry, Message) and entry.role == "user" and not entry.kind:
-            words = " ".join(block.text for block in entry.blocks if isinstance(block, Text)).split()
-            title = " ".join(words[:TITLE_LENGTH])
+            said = as_typed(" ".join(block.text for block in entry.blocks if isinstance(block, Text)))
+            title = " ".join(said.split()[:TITLE_LENGTH])
             if title:
                 return title if len(title) <= TITLE_LENGTH else f"{title[: TITLE_LENGTH - 1]}…"
     return ""

@@ -129,7 +129,9 @@ def noted_folder(folder: Path) -> str:
 
 
 async def list_sessions(home: Path) -> list[SessionInfo]:
-    """Every session, newest first, subtasks aside; damaged ones with their `problem`. Raises `StorageError`."""
+    """Every session, newest first, subtasks aside; damaged ones with their `problem`. One that was killed at its start
+    left an empty folder, and is not among them. Raises `StorageError`.
+    """
     return await asyncio.to_thread(_list, home)
 
 
@@ -294,7 +296,8 @@ def _changed(folder: Path) -> float:
 def _list(home: Path) -> list[SessionInfo]:
     subtasks = _subtask_costs(home)
     # The size first: reading a database leaves a file beside it.
-    found = [_with_subtasks(_info(folder, size=_size(folder)), subtasks) for folder in _folders(home)]
+    folders = (folder for folder in _folders(home) if _contents(folder))
+    found = [_with_subtasks(_info(folder, size=_size(folder)), subtasks) for folder in folders]
     return sorted(found, key=lambda info: (info.updated or info.created, info.id), reverse=True)
 
 

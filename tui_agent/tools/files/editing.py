@@ -60,9 +60,10 @@ class WriteFile:
         before = _text_if_any(real)
         write_atomically(real, data, stop)
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
-        done = f"{'Created' if before is None else 'Replaced'} {name}: {lines:,} lines, {len(data):,} bytes."
+        size = f"{lines:,} line{'s' * (lines != 1)}"
+        done = f"{'Created' if before is None else 'Replaced'} {name}: {size}, {len(data):,} bytes."
         diff = "" if before is _UNREADABLE else unified(before.text if before else "", content, name)
-        return ToolOutput(done, summary=f"{lines:,} lines", diff=diff)
+        return ToolOutput(done, summary=size, diff=diff)
 
 
 class EditFile:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.agent.commands import REWOUND, UNDONE
 from tui_agent.aside import aside
-from tui_agent.text import one_line
+from tui_agent.text import as_typed, one_line
 from tui_agent.tui.app.opening import in_slices
 from tui_agent.tui.cards.blocks import Block, Level
 from tui_agent.tui.pane.transcript import Transcript
@@ -96,12 +96,12 @@ class Branches:
             # Of the files is told in the conversation as it is then.
             whole = await _as_written(agent, seq)
             text = await agent.rewind(seq)
-            self._app.entry.prompt.begin(_as_typed(whole or text))
+            self._app.entry.prompt.begin(as_typed(whole or text))
 
         unchanged, hint = "Nothing was taken back", "/rewind alone lists your messages"
         if not await self._move(look, unchanged, hint):
             return
-        asked = "Rewind to before this message?"
+        asked = "Take this message back, and all after it?"
         wanted = await self._files_asked(asked, planned, rewinds=True) if planned else "conversation"
         if wanted:
             await self._move(move, unchanged, hint)
@@ -303,20 +303,14 @@ async def _as_written(agent: "Agent", seq: int) -> str:
     return ""
 
 
-def _as_typed(text: str) -> str:
-    from tui_agent.agent.user_shell import read_note
-    from tui_agent.tui.app.own_commands import SIGN
-
-    own = read_note(text)
-    return text if own is None else f"{SIGN}{own.command}"
-
-
 def _told(event: "HeadMoved", before: Transcript, now: Transcript) -> tuple[str, str]:
     """What happened, and what leads back."""
     match event.reason:
         case "rewind":
             words = _words(before.said_after(event.to))
-            return f"Rewound to before {words}" if words else "Rewound", "/tree leads back"
+            # The text stands in the prompt again; a command would be typed behind it.
+            hint = "send it anew, or Ctrl+C empties the prompt; /tree leads back"
+            return f"Rewound to before {words}" if words else "Rewound", hint if words else "/tree leads back"
         case "fork":
             words = _words(before.said_up_to(event.to))
             told = f"Another branch begins after {words}" if words else "Another branch begins here"

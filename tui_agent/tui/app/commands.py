@@ -25,7 +25,7 @@ from tui_agent.tui.prompt.completion import Choice, Completion
 MODES: Final[dict[PermissionMode, str]] = {
     "plan": "read only",
     "ask": "every change and every command is asked about",
-    "auto": "edits and looking around inside the project pass; other commands, network and outside paths ask",
+    "auto": "edits here and looking around pass; all else is asked about",
     "allow": "nothing is asked",
 }
 

@@ -19,10 +19,8 @@ HINT: Final = "shows keys and commands"
 ASK: Final = "Say what you would like done here, in your own words."
 MAX_NAMES: Final = 200
 """Files of the folder that are looked at for an example."""
-MAX_LOCAL: Final = 3
+MAX_LOCAL: Final = 2
 """Local models that are named."""
-MAX_PAGES: Final = 3
-"""Providers whose pages for keys are named."""
 _CODE: Final = (".py", ".ts", ".js", ".go", ".rs", ".java", ".rb", ".c", ".cpp", ".cs", ".swift", ".kt", ".sh")
 _TESTS: Final = ("tests", "test", "spec", "__tests__")
 
@@ -32,7 +30,7 @@ class Facts(NamedTuple):
 
     model: who answers. mode, sandbox: what may happen unasked, and what confines commands, in a sentence each.
     key: where the key comes from; empty: the model needs none. offline: the small reader of commands answers.
-    keyless: it does since there is nobody else. local: models of this machine that could. pages: where keys are made.
+    keyless: it does since there is nobody else. local: models of this machine that could.
     """
 
     model: str
@@ -42,7 +40,6 @@ class Facts(NamedTuple):
     offline: bool = False
     keyless: bool = False
     local: Sequence[str] = ()
-    pages: Sequence[tuple[str, str]] = ()
 
 
 class Welcome:
@@ -79,12 +76,8 @@ def words(facts: Facts, names: Iterable[str]) -> str:
     lines = columns([(what, told) for what, told in set_now if told])
     if facts.keyless:
         ways = [(f"/model ollama:{name}", "a model of this machine") for name in facts.local[:MAX_LOCAL]]
-        ways += [("/key", "enter a key; it is used at once")]
+        ways += [("/key", "enter a key; says where one is made")]
         lines += ["", "For a real model:", *columns(ways)]
-        where = (
-            "Keys are made here:" if len(facts.pages) <= MAX_PAGES else "Keys are made here, for one (/key has others):"
-        )
-        lines += ["", where, *columns(facts.pages[:MAX_PAGES])]
         lines += ["", f"Until then, plain commands: {command_example(names)}"]
     else:
         lines += ["", ASK, f"For example: {command_example(names) if facts.offline else example(names)}"]
@@ -137,7 +130,7 @@ def names_in(folder: Path) -> list[str]:
 
 def known(session: "Session") -> Facts:
     """What is set, as far as nobody has to be asked for it. Imports the providers' records."""
-    from tui_agent.models.catalogue import OFFLINE, provider_of, short_name, with_keys
+    from tui_agent.models.catalogue import OFFLINE, provider_of, short_name
     from tui_agent.settings.kept_keys import kept_variables
     from tui_agent.tui.app.commands import MODES
 
@@ -152,7 +145,6 @@ def known(session: "Session") -> Facts:
         key=(f"{variable}, {'from the keyring' if kept else 'from the environment'}") if variable else "",
         offline=offline,
         keyless=offline and not agent.settings.model.id,
-        pages=tuple((each.label, each.keys_at) for each in with_keys() if each.keys_at),
     )
 
 

@@ -375,13 +375,15 @@ class PermissionPanel(Vertical, can_focus=True):
         self._rows.show([Row(draw) for _, draw in self._broken])
 
     def _bound_preview(self) -> None:
-        screen = self.app.size.height
-        others = OTHER_LINES + (1 if self._reason else 0) + self._always_lines() - 1
+        room = self._room() - (0 if self._low else self._always_lines() - 1)
+        self._rows.styles.height = max(1, min(len(self._broken), room))
+
+    def _room(self) -> int:
+        """Lines for what is asked about, where each choice takes one."""
+        others = OTHER_LINES + bool(self._reason)
         if self._answers is not None:
             others += len(self._label_lines()) - len(_CHOICES)
-        others = LOW_OTHER_LINES if self._low else others
-        room = max(1, (screen - 1) * MAX_SHARE // 100 - others)
-        self._rows.styles.height = max(1, min(len(self._broken), room))
+        return (self.app.size.height - 1) * MAX_SHARE // 100 - (LOW_OTHER_LINES if self._low else others)
 
     def _look(self) -> None:
         """Note what is in view, and say how much was not yet."""
@@ -433,11 +435,17 @@ class PermissionPanel(Vertical, can_focus=True):
         if not self._rules:
             return [_NO_RULE]
         if not self._rules_fit():
-            return [f"{label} the {len(self._rules)} rules at the end of the list above"]
-        first, *others = (_wrapped(rule, self._label_width() - 2) for rule in self._rules)
-        if not others and len(first) == 1 and len(label) + len(first[0]) < self._label_width():
-            return [f"{label} {first[0]}"]
-        return [f"{label}:", *(f"  {line}" for lines in (first, *others) for line in lines)]
+            rules = f"{len(self._rules)} rules" if len(self._rules) > 1 else "rule"
+            return [f"{label} the {rules} at the end of the list above"]
+        if self._rule_fits_its_choice(label):
+            return [f"{label} {self._rules[0]}"]
+        return [f"{label}:", *(f"  {line}" for line in self._wrapped_rules())]
+
+    def _rule_fits_its_choice(self, label: str) -> bool:
+        return len(self._rules) == 1 and len(label) + len(self._rules[0]) < self._label_width()
+
+    def _wrapped_rules(self) -> list[str]:
+        return [line for rule in self._rules for line in _wrapped(rule, self._label_width() - 2)]
 
     def _choice(self, index: int, lines: list[str]) -> Content:
         possible = index != 1 or bool(self._rules) or self._answers is not None
@@ -455,7 +463,10 @@ class PermissionPanel(Vertical, can_focus=True):
         """Whether the rules stand under the choice; else they stand below what is asked about."""
         if self._low:
             return not self._rules
-        return sum(len(_wrapped(rule, self._label_width() - 2)) for rule in self._rules) <= MAX_CHOICE_LINES
+        label = (_OUTSIDE_CHOICES if self._outside else _CHOICES)[1]
+        # A line of what is asked about has to be left.
+        most = min(MAX_CHOICE_LINES, self._room() - 1)
+        return self._rule_fits_its_choice(label) or len(self._wrapped_rules()) <= most
 
     def _always_lines(self) -> int:
         return len(self._always_label(_CHOICES[1]))

@@ -18,7 +18,8 @@ from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 from tui_agent.tui.wording import age
 
 Verb: TypeAlias = Literal["open", "rename", "fork", "delete"]
-TITLE_SHOWN: Final = 34
+TITLE_SHOWN: Final = 28
+"""Characters of a title: with the figures beside it they fit a screen of 60 columns."""
 WORDS_SHOWN: Final = 80
 MAX_TITLE: Final = 200
 """Characters of a title that the user gives."""
@@ -97,7 +98,7 @@ def delete_question(info: SessionInfo) -> PickerScreen:
         "Delete this session?",
         (Option("no", "Keep it"), Option(DELETE, "Delete it", "for good, with the files kept for it")),
         "no",
-        text=f"{displayed(clean(one_line(info.title, TITLE_SHOWN) or info.id))}\n{_figures(info)}",
+        text=f"{displayed(clean(one_line(info.title, MAX_TITLE) or info.id))}\n{_figures(info)}",
     )
 
 
@@ -150,8 +151,10 @@ class TitleScreen(Dialog[str | None]):
 def _option(info: SessionInfo, last: str, *, here: bool) -> Option:
     place = "" if here else f"  in {one_line(Path(info.cwd).name, 20)}"
     words = f"  {one_line(last, WORDS_SHOWN)}" if last else ""
-    return Option(info.id, one_line(info.title, TITLE_SHOWN) or info.id, f"{_figures(info)}{place}{words}")
+    figures = f"{age(info.updated):<9} {info.messages:>3,} {money_text(info.cost_usd):>7}"
+    return Option(info.id, one_line(info.title, TITLE_SHOWN) or info.id, f"{figures}{place}{words}")
 
 
 def _figures(info: SessionInfo) -> str:
-    return f"{age(info.updated):<10} {info.messages:>4,} messages {money_text(info.cost_usd):>8}"
+    messages = f"{info.messages:,} message{'s' * (info.messages != 1)}"
+    return f"{age(info.updated)}, {messages}, {money_text(info.cost_usd)}"
