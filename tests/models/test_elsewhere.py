@@ -92,6 +92,19 @@ async def test_bedrock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         assert server.violations == []
 
 
+@pytest.mark.skipif(find_spec("boto3") is None, reason="boto3 is not installed (pip install 'tui-agent[bedrock]')")
+async def test_bedrock_without_a_region_or_credentials_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for region, problem in (("", "set AWS_REGION"), ("us-east-1", "set AWS_PROFILE")):
+        monkeypatch.setenv("AWS_REGION", region)
+        async with closing(create_model("bedrock:global.anthropic.claude-opus-5-5")) as model:
+            with pytest.raises(ModelError, match=problem):
+                await finish(model.stream(request(user("go"))))
+
+
 async def test_no_credentials_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))

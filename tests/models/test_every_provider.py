@@ -204,7 +204,8 @@ async def test_a_conversation_goes_on_with_another_model(there: str, here: str, 
 async def test_hostile_text_and_names_do_not_break_a_request(name: str, open_model: Open) -> None:
     hostile = "lone \ud800 surrogate \x00 \x1b]0;title\x07 [bold] \u2028 \ufeff"
     calls = (
-        ToolCall("id with spaces/\ud800", "no such tool!", '{"a": 1}'),
+        ToolCall("id with spaces/\ud800", "no such tool!" * 9, '{"a": 1}'),
+        ToolCall("i" * 120, "long", "{}"),
         ToolCall("", "", "[1, 2]", malformed=hostile),
     )
     results = tuple(ToolResult(call.id, hostile) for call in calls)

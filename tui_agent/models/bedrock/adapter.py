@@ -32,7 +32,10 @@ class BedrockModel(AnthropicModel):
         from anthropic import AsyncAnthropicBedrock
 
         http, timeout = http_client(self._idle_timeout_s)
-        client = AsyncAnthropicBedrock(max_retries=0, http_client=http, timeout=timeout, open_telemetry=False)
+        try:
+            client = AsyncAnthropicBedrock(max_retries=0, http_client=http, timeout=timeout, open_telemetry=False)
+        except ValueError as error:
+            raise InvalidRequest(f"Amazon Bedrock is not set up: set AWS_REGION. ({plain(str(error))})") from error
         self._stands_at(str(client.base_url))
         return client
 

@@ -12,6 +12,8 @@ from tui_agent.models.openai.service import Thoughts
 
 LONGEST_ID = 40
 """Characters of a call's id (OpenAI, Chat Completions)."""
+LONGEST_NAME = 64
+"""Characters of a tool's name (OpenAI, function calling)."""
 _NO_TEXT = "(no output)"
 _PICTURES = "(pictures of the results above)"
 _UNSEEN = "(a picture, which this model cannot see)"
@@ -84,7 +86,7 @@ def _said(message: RequestMessage, thoughts: Thoughts) -> list[Fields]:
                 details += _details(block)
             case ToolCall():
                 arguments = block.arguments if is_object(block.arguments) else "{}"
-                function = {"name": safe_name(block.name), "arguments": arguments}
+                function = {"name": short_name(block.name), "arguments": arguments}
                 calls.append({"id": short_id(block.id), "type": "function", "function": function})
             case _:
                 pass
@@ -141,6 +143,11 @@ def short_id(call_id: str) -> str:
     """A call's id as these servers accept it, which is shorter than elsewhere."""
     safe = safe_id(call_id)
     return safe if len(safe) <= LONGEST_ID else safe_id(f"{call_id} ")  # what holds a blank is hashed
+
+
+def short_name(name: str) -> str:
+    """A tool's name as these servers accept it, also where a model made one up."""
+    return safe_name(name)[:LONGEST_NAME]
 
 
 def data_url(image: Image) -> str:

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
-from tui_agent.conversation.wire import is_object, read_opaque, safe_name
+from tui_agent.conversation.wire import is_object, read_opaque
 from tui_agent.models.encoding import Fields, Pieces, encode, schema_of
-from tui_agent.models.openai.chat_request import data_url, short_id
+from tui_agent.models.openai.chat_request import data_url, short_id, short_name
 
 _NO_TEXT = "(no output)"
 SEPARATOR = "\n\n"
@@ -91,7 +91,7 @@ def _said(blocks: tuple[Block, ...], options: ResponsesOptions) -> list[Fields]:
                     {
                         "type": "function_call",
                         "call_id": short_id(block.id),
-                        "name": safe_name(block.name),
+                        "name": short_name(block.name),
                         "arguments": arguments,
                     }
                 )
