@@ -88,7 +88,7 @@ class Parsed(NamedTuple):
     """A command line taken apart; nothing of it is checked against the settings yet."""
 
     command: str
-    """`sessions`, `trace`, `replay`, `doctor`, `config`, or empty: talk to the agent."""
+    """`sessions`, `trace`, `replay`, `acp`, `doctor`, `config`, or empty: talk to the agent."""
     settings: tuple[tuple[str, str, str], ...]
     """(flag as written, settings key, text) in the order given."""
     options: argparse.Namespace
@@ -121,7 +121,8 @@ SETTINGS_FLAGS = (
 OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 
 _EPILOG = """\
-commands: sessions [--json] | trace SESSION [--html FILE] | replay FILE [--json] | doctor | config [--json]
+commands: sessions [--json] | trace SESSION [--html FILE] | replay FILE [--json] | acp | doctor
+          | config [--json]
           (`tui-agent -- sessions` sends the word as a prompt)
 exit: 0 done, 1 the turn failed, 2 bad usage or configuration, 3 needs an approval nobody can give, 130 interrupted,
       141 nobody reads the output"""
@@ -204,11 +205,15 @@ def _agent_parser() -> _Parser:
     resume.add_argument("-r", "--resume", nargs="?", const="", metavar="ID", help="this one, or pick one")
     resume.add_argument("--fork", action="store_true", help="on a branch of its own: what was said stays another one")
     _add_settings_flags(parser)
+    _add_access_flags(parser)
+    return parser
+
+
+def _add_access_flags(parser: _Parser) -> None:
     access = parser.add_argument_group("access")
     access.add_argument("--add-dir", action="append", default=[], metavar="DIR", help="a folder that counts as inside")
     access.add_argument("--yolo", action="store_true", help="ask nothing (--ask allow) and show no guard notices")
     access.add_argument("--trust", action="store_true", help="trust this project's own settings and instructions")
-    return parser
 
 
 def _sessions_parser() -> _Parser:
@@ -258,6 +263,14 @@ def _replay_parser() -> _Parser:
     return parser
 
 
+def _acp_parser() -> _Parser:
+    parser = _new_parser("tui-agent acp", "[settings flags]")
+    parser.description = "Serve an editor over standard input and output (Agent Client Protocol; docs/editors.md)."
+    _add_settings_flags(parser)
+    _add_access_flags(parser)
+    return parser
+
+
 def _doctor_parser() -> _Parser:
     parser = _new_parser("tui-agent doctor", "")
     parser.description = "Check what the program needs, and say what is missing."
@@ -277,6 +290,7 @@ PARSERS = {
     "sessions": _sessions_parser,
     "trace": _trace_parser,
     "replay": _replay_parser,
+    "acp": _acp_parser,
     "doctor": _doctor_parser,
     "config": _config_parser,
 }

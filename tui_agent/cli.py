@@ -79,6 +79,8 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
             return ExitCode.DONE if healthy else ExitCode.BAD_USAGE
         case "replay":
             return _replay(parsed, folder, home, environ)
+        case "acp":
+            return _serve(parsed, folder, home, environ)
         case _:
             return _report_session(parsed, home)
 
@@ -157,6 +159,26 @@ def _replay(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]
     return ExitCode.DONE
 
 
+def _serve(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
+    def load(place: Path, folders: Sequence[str]) -> "tuple[Arguments, Settings]":
+        given = parsed.options
+        options = Namespace(**{**vars(given), "add_dir": [*given.add_dir, *folders]})
+        return _load(parsed._replace(options=options), place, home, environ)
+
+    load(folder, ())  # what cannot be used is told at once
+    _keep_private(environ)
+    from tui_agent.acp import run
+
+    return run(load)
+
+
+def _keep_private(environ: Mapping[str, str]) -> None:
+    if environ.get("TUI_AGENT_DEBUG") != "1":  # a debugger has to get in
+        from tui_agent.private_process import keep_private
+
+        keep_private()
+
+
 def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
     options = parsed.options
     _check_combination(parsed)
@@ -169,10 +191,7 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
             "answers once without it; set TERM where yours can do more, as in TERM=xterm-256color"
         )
     arguments, settings = _load(parsed, folder, home, environ)
-    if environ.get("TUI_AGENT_DEBUG") != "1":  # a debugger has to get in
-        from tui_agent.private_process import keep_private
-
-        keep_private()
+    _keep_private(environ)
     if not one_shot:
         _check_model(arguments, settings)
         from tui_agent.tui.app.start import run as run_app

@@ -2,9 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from tui_agent.resources import prompt_text
 
+ERRANDS: Final = (
+    ("review", "the model reviews what is changed here", "[what matters]"),
+    ("init", "the model writes AGENTS.md for this project", ""),
+)
+"""Each one's name, what it does, and how what follows the name is called in the help (empty: nothing may follow)."""
 INSTRUCTIONS = "AGENTS.md"
 """The instruction file where the settings name none."""
 

@@ -13,6 +13,7 @@ from textual.binding import Binding
 
 from tui_agent.agent.commands import COMMANDS
 from tui_agent.agent.commands import Command as AgentCommand
+from tui_agent.agent.errands import ERRANDS
 
 if TYPE_CHECKING:
     from tui_agent.context.changes import PreviewedStep
@@ -232,8 +233,7 @@ _SLASH: Final = (
     Action(id="new", name="new", aliases=("clear",), help="a new session; this one is kept"),
     Action(id="sessions", name="resume", aliases=("sessions",), argument="[id]", help="go on with another session"),
     Action(id="trust", name="trust", help="whether the project's own settings count"),
-    Action(id="review", name="review", argument="[what matters]", help="the model reviews what is changed here"),
-    Action(id="init", name="init", help="the model writes AGENTS.md for this project"),
+    *(Action(id=name, name=name, argument=argument, help=told) for name, told, argument in ERRANDS),
     Action(id="jobs", name="jobs", help="commands in the background: output, stop"),
     Action(id="export", name="export", argument="[file]", help="the conversation as .md, .html or .json"),
     Action(id="config", name="config", help="every setting, and where it comes from"),

@@ -1,0 +1,148 @@
+"""Tool calls as editors show them: kind, title, the files they are about, diffs, output."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from acp.helpers import text_block, tool_content, tool_diff_content
+from acp.schema import (
+    ContentToolCallContent,
+    FileEditToolCallContent,
+    TerminalToolCallContent,
+    ToolCallLocation,
+    ToolKind,
+)
+
+from tui_agent.text import call_summary, clean, one_line
+from tui_agent.tools.base import PermissionQuestion
+
+Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
+
+KINDS: Final[dict[str, ToolKind]] = {
+    "read_file": "read",
+    "list_dir": "read",
+    "agentic_read_file": "read",
+    "command_output": "read",
+    "write_file": "edit",
+    "edit_file": "edit",
+    "glob": "search",
+    "grep": "search",
+    "recall": "search",
+    "find_tool": "search",
+    "agentic_grep": "search",
+    "agentic_research": "search",
+    "run_command": "execute",
+    "stop_command": "execute",
+    "user_shell": "execute",
+    "fetch_url": "fetch",
+    "agentic_fetch_url": "fetch",
+    "todo": "think",
+    "memory": "think",
+    "mark_task_done": "think",
+}
+"""What a tool does, in the protocol's words; any other is ``other``."""
+
+MOST_CHARS: Final = 20_000
+"""Characters of a result that an editor is sent; the conversation has all of it."""
+
+_HUNK: Final = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+
+
+def kind_of(tool: str) -> ToolKind:
+    """What a tool does, in the protocol's words."""
+    return KINDS.get(tool, "other")
+
+
+def title_of(tool: str, arguments: str) -> str:
+    """A call on one line."""
+    told = call_summary(arguments)
+    if kind_of(tool) == "execute" and told:
+        return told
+    return one_line(f"{tool} {told}".strip())
+
+
+def arguments_of(arguments: str) -> dict[str, object]:
+    """The arguments of a call as a mapping; an empty one where they are none."""
+    try:
+        told = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def path_of(arguments: str, folder: Path) -> str:
+    """The absolute path that a call is about; empty: none."""
+    named = arguments_of(arguments).get("path")
+    return str(folder / named) if isinstance(named, str) and named and "\0" not in named else ""
+
+
+def locations_of(tool: str, arguments: str, folder: Path) -> list[ToolCallLocation]:
+    """The files a call is about, for an editor that follows along."""
+    path = path_of(arguments, folder)
+    if not path or kind_of(tool) not in ("read", "edit"):
+        return []
+    offset = arguments_of(arguments).get("offset")
+    return [ToolCallLocation(path=path, line=offset - 1 if isinstance(offset, int) and offset > 0 else None)]
+
+
+def question_content(question: PermissionQuestion, folder: Path) -> list[Content]:
+    """What a person sees before they allow a call."""
+    shown = question.preview
+    content: list[Content] = list(edits(shown.diff, path_of(question.arguments, folder)))
+    if shown.command:
+        content.append(_text(fenced(shown.command, "sh")))
+    content += [_text(clean(text)) for text in (shown.text, question.reason) if text]
+    return content
+
+
+def result_content(tool: str, arguments: str, text: str, diff: str, folder: Path) -> list[Content]:
+    """What came of a call: its diff, else its text."""
+    if diff and (found := list(edits(diff, path_of(arguments, folder)))):
+        return list(found)
+    return output_content(tool, text)
+
+
+def output_content(tool: str, text: str) -> list[Content]:
+    """A text that a tool gave back, as one that keeps its lines."""
+    text = clean(text)
+    left_out = len(text) - MOST_CHARS
+    if left_out > 0:
+        text = f"{text[:MOST_CHARS]}\n… {left_out:,} more characters"
+    return [_text(fenced(text, "console" if kind_of(tool) == "execute" else ""))] if text.strip() else []
+
+
+def edits(diff: str, path: str) -> Iterator[FileEditToolCallContent]:
+    """The hunks of a unified diff, each as its text before and after. A diff that was cut ends with what it has."""
+    old: list[str] = []
+    new: list[str] = []
+    made = False
+    for line in [*clean(diff).split("\n")[2:], "@@ -1 +1 @@"] if path else ():
+        if hunk := _HUNK.match(line):
+            if old or new:
+                before = None if made else _joined(old)
+                yield tool_diff_content(path, _joined(new), before)
+            old, new, made = [], [], hunk[1] == "0"
+        elif line.startswith("-"):
+            old.append(line[1:])
+        elif line.startswith("+"):
+            new.append(line[1:])
+        elif line.startswith(" "):
+            old.append(line[1:])
+            new.append(line[1:])
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A text as a block of Markdown code that it cannot end itself."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{clean(text).rstrip()}\n{fence}"
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _text(text: str) -> ContentToolCallContent:
+    return tool_content(text_block(text))

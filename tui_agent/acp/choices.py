@@ -1,0 +1,88 @@
+"""What a client lets its user choose in a session: the mode, the model, a command."""
+
+from typing import Final, Literal
+
+from acp.schema import (
+    AvailableCommand,
+    AvailableCommandInput,
+    AvailableCommandsUpdate,
+    SessionConfigOptionSelect,
+    SessionConfigSelectOption,
+    SessionMode,
+    SessionModeState,
+    UnstructuredCommandInput,
+)
+
+from tui_agent.agent.agent import Agent
+from tui_agent.agent.commands import available_commands
+from tui_agent.agent.errands import ERRANDS
+from tui_agent.agent.model_choice import TIERS, model_of_tier
+from tui_agent.models.catalogue import OFFLINE, missing_key, providers, short_name
+from tui_agent.tools.gate.permissions import Mode
+
+MODE: Final[Literal["mode"]] = "mode"
+MODEL: Final[Literal["model"]] = "model"
+
+MODES: Final[dict[Mode, tuple[str, str]]] = {
+    "plan": ("Plan", "Reads and thinks; changes nothing."),
+    "ask": ("Ask", "Asks before each change, command and address that no rule allows."),
+    "auto": ("Auto", "Changes files in the project and runs what only reads; asks about the rest."),
+    "allow": ("Allow", "Asks nothing; what your rules forbid stays forbidden."),
+}
+"""Each permission mode's name and what it does, for people."""
+
+
+def mode_named(name: str) -> Mode | None:
+    """The mode of this name; None: there is none."""
+    return next((mode for mode in MODES if mode == name), None)
+
+
+def mode_state(agent: Agent) -> SessionModeState:
+    """The modes there are, and the present one."""
+    modes = [SessionMode(id=mode, name=name, description=told) for mode, (name, told) in MODES.items()]
+    return SessionModeState(current_mode_id=agent.mode, available_modes=modes)
+
+
+def model_names(agent: Agent) -> list[str]:
+    """The models to choose from: the present one, and of each provider there is a key for one of each tier."""
+    settings = agent.settings
+    found = [agent.profile.name]
+    for provider in providers():
+        for tier in TIERS:
+            name = model_of_tier(settings, provider.id, tier)
+            if name and missing_key(name) is None:
+                found.append(name)
+    return list(dict.fromkeys([*found, OFFLINE]))
+
+
+def config_options(agent: Agent) -> list[SessionConfigOptionSelect]:
+    """The same and the models, as clients of today ask for them."""
+    modes = [SessionConfigSelectOption(value=mode, name=name, description=told) for mode, (name, told) in MODES.items()]
+    models = [SessionConfigSelectOption(value=name, name=short_name(name)) for name in model_names(agent)]
+    return [
+        _select(MODE, "Mode", "What needs your approval.", agent.mode, modes),
+        _select(MODEL, "Model", "Which model answers.", agent.profile.name, models),
+    ]
+
+
+def _select(
+    name: Literal["mode", "model"], title: str, told: str, value: str, options: list[SessionConfigSelectOption]
+) -> SessionConfigOptionSelect:
+    return SessionConfigOptionSelect(
+        id=name, name=title, description=told, category=name, type="select", current_value=value, options=options
+    )
+
+
+def commands(agent: Agent) -> AvailableCommandsUpdate:
+    """The slash commands there are."""
+    found = [_command(each.name, each.description, each.argument) for each in available_commands(agent)]
+    found += [_command(name, told, argument) for name, told, argument in ERRANDS]
+    return AvailableCommandsUpdate(session_update="available_commands_update", available_commands=found)
+
+
+def _command(name: str, told: str, argument: str) -> AvailableCommand:
+    if not argument:
+        return AvailableCommand(name=name, description=told)
+    return AvailableCommand(
+        name=name, description=told, input=AvailableCommandInput(root=UnstructuredCommandInput(hint=argument))
+    )

@@ -1,0 +1,345 @@
+"""One open session of a connection: prompts, questions, what its user chooses, its end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from acp.exceptions import RequestError
+from acp.helpers import update_agent_message_text, update_agent_thought_text, update_current_mode
+from acp.interfaces import Client
+from acp.schema import (
+    AllowedOutcome,
+    ConfigOptionUpdate,
+    PermissionOption,
+    PromptResponse,
+    SessionConfigOptionSelect,
+    SessionInfoUpdate,
+    StopReason,
+    ToolCallUpdate,
+    Usage,
+)
+
+from tui_agent.acp.calls import arguments_of, fenced, kind_of, locations_of, question_content, title_of
+from tui_agent.acp.choices import MODE, MODEL, commands, config_options, mode_named
+from tui_agent.acp.prompts import Prompt, PromptBlock, read_prompt
+from tui_agent.acp.updates import Translator, Update, plan, remark, usage
+from tui_agent.agent import events
+from tui_agent.agent.agent import Agent, AgentBusy, NotRunning
+from tui_agent.agent.commands import is_command, run_command
+from tui_agent.agent.errands import errand
+from tui_agent.agent.model_choice import configured_model
+from tui_agent.arguments import Arguments
+from tui_agent.conversation.entries import Usage as Used
+from tui_agent.conversation.todo import TODO
+from tui_agent.models.base import UnknownModel
+from tui_agent.models.catalogue import OFFLINE
+from tui_agent.session import Session, open_session
+from tui_agent.settings import Settings
+from tui_agent.storage.errors import StorageError
+from tui_agent.text import clean, one_line
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+
+ONCE: Final = "once"
+ALWAYS: Final = "always"
+DECLINE: Final = "decline"
+
+KEEPING_UP_S: Final = 1.0
+"""Seconds a question waits until the client knows of the call it is about; a subtask's it never gets to know."""
+
+_STOP_REASONS: Final[dict[str, StopReason]] = {
+    "max_tokens": "max_tokens",
+    "refusal": "refusal",
+    "interrupted": "cancelled",
+}
+TITLE_CHARS: Final = 80
+
+
+@dataclass
+class _Outcome:
+    """What the events of a turn said so far."""
+
+    finished: events.TurnFinished | None = None
+    failed: events.TurnFailed | None = None
+
+
+class Conversation:
+    """A session whose front end is the client at the other end of a connection. Made with `opened`."""
+
+    def __init__(self, client: Client, arguments: Arguments) -> None:
+        self._client = client
+        self._arguments = arguments
+        self._session: Session | None = None
+        self._translator = Translator(arguments.folder)
+        self._caught_up = asyncio.Event()
+        self._said: list[events.Notice] = []
+        self._doing: asyncio.Task[PromptResponse] | None = None
+        self._introducing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def opened(
+        cls, client: Client, settings: Settings, arguments: Arguments, notices: Iterable[str] = ()
+    ) -> "Conversation":
+        """Open the session that `arguments` name, or a new one. `notices` are told with its own.
+
+        Raises `SessionError`.
+        """
+        made = cls(client, arguments)
+        session = made._session = await open_session(settings, arguments, made._ask)
+        session.agent.listen(made._tell_later)
+        made._said = [*session.notices]
+        made._said += [events.Notice(level="warning", title="Session", text=text) for text in notices]
+        if session.agent.profile.provider == OFFLINE and not settings.model.id and not session.resumed:
+            told = "There is no key, so the built-in demonstration answers. `tui-agent doctor` says which keys count."
+            made._said.append(events.Notice(level="warning", title="No model", text=told))
+        return made
+
+    @property
+    def session(self) -> Session:
+        if self._session is None:
+            raise RuntimeError("the session is not open yet")
+        return self._session
+
+    @property
+    def agent(self) -> Agent:
+        return self.session.agent
+
+    @property
+    def id(self) -> str:
+        return self.session.id
+
+    def introduce(self) -> None:
+        """Tell the client of what there is, and learn what the provider tells of the model.
+
+        To be called last before a request is answered by which the client learns of the session: so the answer is sent
+        first.
+        """
+        if self._introducing is None or self._introducing.done():
+            self._introducing = asyncio.create_task(self._introduce())
+
+    async def _introduce(self) -> None:
+        await self._send(commands(self.agent))
+        if self.agent.todo().items:
+            await self._send(plan(self.agent.todo()))
+        await self.agent.connect()
+        stats = self.agent.context_stats()
+        if stats.window > 0 and self.session.resumed:
+            await self._send(usage(stats.tokens, stats.window, stats.cost_usd, stats))
+
+    async def replay(self) -> None:
+        """Tell the client of the whole conversation so far."""
+        told = Translator(self._arguments.folder, replaying=True)
+        for event in self.agent.history():
+            for update in told.updates(event):
+                await self._send(update)
+
+    # Prompts
+
+    async def prompt(self, blocks: Sequence[PromptBlock]) -> PromptResponse:
+        """Do a turn, or a slash command; where a turn runs already, the prompt joins it.
+
+        Raises `RequestError` where the turn failed.
+        """
+        profile = self.agent.profile
+        said = read_prompt(blocks, pictures=profile.images, model=profile.name)
+        await self._tell_notices(said.problems)
+        if self._doing is not None and not self._doing.done():
+            with suppress(NotRunning):
+                await self.agent.queue(said.text, said.images)
+                return await asyncio.shield(self._doing)
+        self._doing = asyncio.ensure_future(self._answer(said))
+        try:
+            return await self._doing
+        except asyncio.CancelledError:
+            # The request was withdrawn, or the client is gone: whatever runs ends first.
+            self._doing.cancel()
+            await asyncio.wait([self._doing])
+            raise
+
+    async def _answer(self, said: Prompt) -> PromptResponse:
+        text = said.text
+        names = self.agent.settings.context.instruction_files
+        if asked := errand(text, self._arguments.project, names):
+            text = asked
+        elif is_command(text) and text.startswith("/"):
+            return await self._command(text)
+        if not self.session.resumed and not self.agent.items() and text.strip():
+            await self._send(
+                SessionInfoUpdate(session_update="session_info_update", title=one_line(said.text, TITLE_CHARS))
+            )
+        outcome = _Outcome()
+        async with aclosing(self.agent.run(text, said.images)) as stream:
+            async for event in stream:
+                await self._show(event, outcome)
+        stats = self.agent.context_stats()
+        if stats.window > 0:
+            await self._send(usage(stats.tokens, stats.window, stats.cost_usd, stats))
+        if outcome.failed is not None:
+            raise _failure(outcome.failed)
+        return _response(outcome.finished)
+
+    async def _show(self, event: events.AgentEvent, outcome: _Outcome) -> None:
+        for update in self._translator.updates(event):
+            await self._send(update)
+        match event:
+            case events.PermissionAsked():
+                self._caught_up.set()
+            case events.ToolFinished(name=name, status="ok") if name == TODO:
+                await self._send(plan(self.agent.todo()))
+            case events.ModelChanged():
+                await self._send_options()
+            case events.TurnFailed():
+                outcome.failed = event
+            case events.TurnFinished():
+                outcome.finished = event
+            case _:
+                pass
+
+    async def _command(self, text: str) -> PromptResponse:
+        mode = self.agent.mode
+        try:
+            reply = await run_command(self.agent, text)
+            told = reply.title + (f"\n\n{fenced(reply.text)}" if "\n" in reply.text else f"\n\n{reply.text}")
+        except (AgentBusy, StorageError) as error:
+            told = str(error)
+        await self._send(update_agent_message_text(clean(told).rstrip()))
+        await self._tell_notices()
+        if self.agent.mode != mode:
+            await self._send(update_current_mode(self.agent.mode))
+        return PromptResponse(stop_reason="end_turn")
+
+    def cancel(self) -> None:
+        """Stop what runs; a turn's last events still come."""
+        if not self.agent.interrupt() and self._doing is not None:
+            self._doing.cancel()
+
+    # Questions
+
+    async def _ask(self, question: PermissionQuestion) -> PermissionAnswer:
+        """Put a question of the gate to the client's user. One that is not answered is declined, and the turn stops."""
+        if not self._translator.is_known(question.call_id):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._caught_up.wait(), KEEPING_UP_S)
+        self._caught_up.clear()
+        asked = await self._client.request_permission(
+            session_id=self.id,
+            tool_call=ToolCallUpdate(
+                tool_call_id=question.call_id or question.tool,
+                title=title_of(question.tool, question.arguments) if question.call_id else question.preview.title,
+                kind=kind_of(question.tool),
+                status="pending",
+                content=question_content(question, self._arguments.folder),
+                locations=locations_of(question.tool, question.arguments, self._arguments.folder),
+                raw_input=arguments_of(question.arguments),
+            ),
+            options=_options(question),
+        )
+        chosen = asked.outcome.option_id if isinstance(asked.outcome, AllowedOutcome) else ""
+        if not chosen:
+            self.agent.interrupt()
+        return PermissionAnswer(allowed=chosen in (ONCE, ALWAYS), always=chosen == ALWAYS)
+
+    # What the user chooses
+
+    async def set_mode(self, name: str) -> None:
+        """Raises `RequestError` for a mode that there is none of."""
+        mode = mode_named(name)
+        if mode is None:
+            raise _wrong(f"There is no mode {one_line(name, 60)!r}.")
+        self.agent.mode = mode
+        await self._send(update_current_mode(mode))
+
+    async def set_option(self, option: str, value: str) -> list[SessionConfigOptionSelect]:
+        """Choose a mode or a model; what there is to choose from then. Raises `RequestError`."""
+        if option == MODE:
+            await self.set_mode(value)
+        elif option == MODEL:
+            try:
+                model = await asyncio.to_thread(configured_model, self.agent.settings, value)
+                await self.agent.swap_model(model)
+            except UnknownModel as error:
+                raise _wrong(error.message) from error
+            except AgentBusy:
+                raise _wrong("A turn is running: choose another model when it is over.") from None
+        else:
+            raise _wrong(f"There is nothing called {one_line(option, 60)!r} to choose.")
+        return config_options(self.agent)
+
+    # The end
+
+    async def close(self) -> None:
+        """End what runs and close the session. Raises `StorageError`; all is closed all the same."""
+        running = [task for task in (self._doing, self._introducing) if task is not None and not task.done()]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        await self.session.close()
+
+    # Telling
+
+    def _tell_later(self, event: events.AgentEvent) -> None:
+        """Of what happens outside a turn, notices wait until something is said."""
+        if isinstance(event, events.Notice):
+            self._said.append(event)
+
+    async def _tell_notices(self, problems: Iterable[str] = ()) -> None:
+        said, self._said = self._said, []
+        for notice in said:
+            await self._send(update_agent_thought_text(remark(f"{notice.title}:", notice.text, notice.hint)))
+        for problem in problems:
+            await self._send(update_agent_thought_text(remark("Not sent:", problem)))
+
+    async def _send_options(self) -> None:
+        options = await asyncio.to_thread(config_options, self.agent)
+        await self._send(ConfigOptionUpdate(session_update="config_option_update", config_options=[*options]))
+
+    async def _send(self, update: Update) -> None:
+        await self._client.session_update(session_id=self.id, update=update)
+
+
+@asynccontextmanager
+async def explained() -> AsyncIterator[None]:
+    """Errors of sessions and their files as the protocol has them."""
+    from tui_agent.session import SessionError
+
+    try:
+        yield
+    except (SessionError, StorageError) as error:
+        raise RequestError(-32603, f"{error.message} {error.hint}".strip()) from error
+
+
+def _options(question: PermissionQuestion) -> list[PermissionOption]:
+    options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
+    if question.rules:
+        told = one_line(f"Always allow: {'; '.join(question.rules)}", 160)
+        options.append(PermissionOption(option_id=ALWAYS, name=told, kind="allow_always"))
+    return [*options, PermissionOption(option_id=DECLINE, name="Decline", kind="reject_once")]
+
+
+def _response(finished: events.TurnFinished | None) -> PromptResponse:
+    if finished is None:
+        return PromptResponse(stop_reason="cancelled")
+    reason = _STOP_REASONS.get(finished.stop_reason, "end_turn")
+    return PromptResponse(stop_reason=reason, usage=_usage(finished.usage))
+
+
+def _usage(used: Used) -> Usage:
+    return Usage(
+        total_tokens=used.input_tokens + used.output_tokens,
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        thought_tokens=used.reasoning_tokens,
+        cached_read_tokens=used.cache_read_tokens,
+        cached_write_tokens=used.cache_write_tokens,
+    )
+
+
+def _failure(failed: events.TurnFailed) -> RequestError:
+    told = f"{clean(failed.message)} {clean(failed.hint)}".strip()
+    return RequestError(-32603, told, {"kind": failed.kind, "retryable": failed.retryable})
+
+
+def _wrong(text: str) -> RequestError:
+    return RequestError(-32602, text)

@@ -1,0 +1,79 @@
+"""One connection: its pipes, what ends it, and the end of all its sessions."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import Final
+
+from acp.agent.connection import AgentSideConnection
+from typing_extensions import override
+
+from tui_agent.acp.front_end import FrontEnd, Load
+from tui_agent.arguments import ExitCode, UsageError
+
+LINE_BYTES: Final = 64 * 1024 * 1024
+"""Bytes read ahead of one message; a prompt may hold pictures."""
+CLOSING_S: Final = 3.0
+"""Seconds for what is still to be written: a client that reads no more must not keep sessions open."""
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run(load: Load) -> int:
+    """Serve one client until it goes or the process is told to end; the exit code.
+
+    `load` gives arguments and settings of a session in a folder. Raises `UsageError` where no client can be there.
+    """
+    if sys.stdin is None or sys.stdin.isatty() or sys.stdout is None:
+        raise UsageError("`tui-agent acp` is started by an editor, which talks to it over pipes (docs/editors.md)")
+    return asyncio.run(_serve(load))
+
+
+async def _serve(load: Load) -> int:
+    over, told = asyncio.Event(), asyncio.Event()
+    for number in _SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    reader, writer = await _pipes(over)
+    front_end = FrontEnd(load)
+    connection = AgentSideConnection(front_end, writer, reader, listening=False, use_unstable_protocol=True)
+    listening = asyncio.create_task(connection.listen())
+    ends = [listening, asyncio.create_task(over.wait()), asyncio.create_task(told.wait())]
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for end in ends:
+            end.cancel()
+        await asyncio.wait(ends)
+        # What the client still waits for is cancelled with the connection; each turn ends with a valid log.
+        with contextlib.suppress(TimeoutError, OSError):
+            await asyncio.wait_for(connection.close(), CLOSING_S)
+        await front_end.close()
+    return ExitCode.INTERRUPTED if told.is_set() else ExitCode.DONE
+
+
+class _Output(asyncio.StreamReaderProtocol):
+    """Standard output, whose reader may go."""
+
+    def __init__(self, over: asyncio.Event) -> None:
+        super().__init__(asyncio.StreamReader())
+        self._over = over
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._over.set()
+
+
+async def _pipes(over: asyncio.Event) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Standard input and output. From here on whatever else prints goes to standard error."""
+    loop = asyncio.get_running_loop()
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    reader = asyncio.StreamReader(limit=LINE_BYTES)
+    try:
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        transport, protocol = await loop.connect_write_pipe(lambda: _Output(over), output)
+    except ValueError as error:
+        raise UsageError("`tui-agent acp` needs pipes or sockets as its standard input and output") from error
+    return reader, asyncio.StreamWriter(transport, protocol, None, loop)

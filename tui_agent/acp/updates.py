@@ -1,0 +1,186 @@
+"""Events of the agent as updates of the protocol. All text in an update is clean: a client may be a terminal."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from acp.helpers import (
+    image_block,
+    plan_entry,
+    start_tool_call,
+    update_agent_message_text,
+    update_agent_thought_text,
+    update_plan,
+    update_tool_call,
+    update_user_message,
+    update_user_message_text,
+)
+from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    Cost,
+    CurrentModeUpdate,
+    PlanEntryStatus,
+    SessionInfoUpdate,
+    ToolCallProgress,
+    ToolCallStart,
+    UsageUpdate,
+    UserMessageChunk,
+)
+
+from tui_agent.acp.calls import arguments_of, kind_of, locations_of, output_content, result_content, title_of
+from tui_agent.agent import events
+from tui_agent.context.stats import ContextStats
+from tui_agent.conversation.todo import TodoList, TodoState
+from tui_agent.text import StreamCleaner, clean, one_line
+
+Update: TypeAlias = (
+    UserMessageChunk
+    | AgentMessageChunk
+    | AgentThoughtChunk
+    | ToolCallStart
+    | ToolCallProgress
+    | AgentPlanUpdate
+    | AvailableCommandsUpdate
+    | CurrentModeUpdate
+    | ConfigOptionUpdate
+    | SessionInfoUpdate
+    | UsageUpdate
+)
+
+_STATES: dict[TodoState, PlanEntryStatus] = {"pending": "pending", "in_progress": "in_progress", "done": "completed"}
+
+
+class Translator:
+    """Turns the events of one conversation into updates. `replaying`: what the user said is told, too."""
+
+    def __init__(self, folder: Path, *, replaying: bool = False) -> None:
+        self._folder = folder
+        self._replaying = replaying
+        self._said, self._thought = StreamCleaner(), StreamCleaner()
+        self._streamed = False
+        self._arguments: dict[str, str] = {}
+
+    def updates(self, event: events.AgentEvent) -> Iterator[Update]:
+        """What a client is told of an event; nothing of most."""
+        match event:
+            case events.UserMessage() if self._replaying:
+                yield from _of_user(event)
+            case events.ModelCallStarted():
+                self._said, self._thought, self._streamed = StreamCleaner(), StreamCleaner(), False
+            case events.TextDelta():
+                yield from self._text(self._said.feed(event.text))
+            case events.ReasoningDelta():
+                yield from self._reasoning(self._thought.feed(event.text))
+            case events.AssistantMessage():
+                yield from self._answer(event)
+            case events.ToolStarted():
+                yield self._started(event)
+            case events.ToolProgress() if event.call_id in self._arguments:
+                content = output_content("run_command", event.text)
+                yield update_tool_call(event.call_id, status="in_progress", content=content)
+            case events.ToolFinished():
+                yield self._finished(event)
+            case events.ContextChanged() if event.window > 0:
+                yield usage(event.tokens, event.window, event.cost_usd)
+            case _:
+                if told := _remark(event):
+                    yield update_agent_thought_text(told)
+
+    def is_known(self, call_id: str) -> bool:
+        """Whether the client was told of this call."""
+        return call_id in self._arguments
+
+    def _text(self, text: str) -> Iterator[Update]:
+        if text:
+            self._streamed = True
+            yield update_agent_message_text(text)
+
+    def _reasoning(self, text: str) -> Iterator[Update]:
+        if text:
+            yield update_agent_thought_text(text)
+
+    def _answer(self, event: events.AssistantMessage) -> Iterator[Update]:
+        if self._streamed and not self._replaying:
+            yield from self._text(self._said.finish())
+            return
+        if self._replaying and event.reasoning:
+            yield update_agent_thought_text(clean(event.reasoning))
+        if event.text:
+            yield update_agent_message_text(clean(event.text))
+
+    def _started(self, event: events.ToolStarted) -> ToolCallStart:
+        self._arguments[event.call_id] = event.arguments
+        return start_tool_call(
+            event.call_id,
+            title_of(event.name, event.arguments),
+            kind=kind_of(event.name),
+            status="pending",
+            locations=locations_of(event.name, event.arguments, self._folder),
+            raw_input=arguments_of(event.arguments),
+        )
+
+    def _finished(self, event: events.ToolFinished) -> ToolCallProgress:
+        arguments = self._arguments.get(event.call_id, "{}")
+        return update_tool_call(
+            event.call_id,
+            status="completed" if event.status == "ok" else "failed",
+            content=result_content(event.name, arguments, event.text, event.diff, self._folder),
+        )
+
+
+def plan(todo: TodoList) -> AgentPlanUpdate:
+    """The task list."""
+    return update_plan(plan_entry(one_line(item.text), status=_STATES[item.state]) for item in todo.items)
+
+
+def usage(tokens: int, window: int, cost_usd: float | None, stats: ContextStats | None = None) -> UsageUpdate:
+    """How full the window is and what the session has cost; with `stats` what was done to keep it small."""
+    update = UsageUpdate(session_update="usage_update", used=tokens, size=window)
+    if cost_usd is not None:
+        update.cost = Cost(amount=cost_usd, currency="USD")
+    if stats is not None:
+        figures = {
+            "percent": round(stats.percent, 1),
+            "evicted": stats.evicted,
+            "cleared": stats.cleared,
+            "digested": stats.digested,
+            "compactions": stats.compactions,
+            "checkpoints": stats.checkpoints,
+        }
+        update.field_meta = {"tui-agent": {"context": figures}}
+    return update
+
+
+def remark(title: str, *texts: str) -> str:
+    """Something the program says, as a paragraph among the model's thoughts."""
+    return f"**{one_line(title)}** {' '.join(clean(text) for text in texts if text)}".rstrip() + "\n\n"
+
+
+def _remark(event: events.AgentEvent) -> str:
+    match event:
+        case events.Notice():
+            return remark(f"{event.title}:", event.text, event.hint)
+        case events.Alert():
+            return remark("Watchdog:", event.text, event.hint)
+        case events.Retrying():
+            again = f"What came of this answer so far is void; asking again in {event.delay_s:.0f} s."
+            return remark("Trying again:", event.message, again)
+        case events.ContextStep() if event.error:
+            return remark(f"Context ({event.step}) unchanged:", event.error)
+        case events.ContextStep():
+            sizes = f"{event.before:,} → {event.after:,} tokens." if event.before != event.after else ""
+            return remark(f"Context, {event.step}:", sizes, event.reason)
+        case _:
+            return ""
+
+
+def _of_user(event: events.UserMessage) -> Iterator[Update]:
+    if event.text:
+        yield update_user_message_text(clean(event.text))
+    for image in event.images:
+        if image.data:
+            yield update_user_message(image_block(image.data, image.media_type))
