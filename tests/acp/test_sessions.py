@@ -1,0 +1,173 @@
+"""Whole sessions of an editor: the official client library, the real command, a provider's rules."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from acp.exceptions import RequestError
+from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block, text_block
+from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    AvailableCommandsUpdate,
+    CurrentModeUpdate,
+    SseMcpServer,
+    ToolCallProgress,
+    ToolCallStart,
+    ToolCallUpdate,
+    UsageUpdate,
+    UserMessageChunk,
+)
+
+from tests.acp.client import Editor, editing
+from tests.e2e.program import MODELS, Program
+from tests.e2e.program import asked as asked_for
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.coding_task import FIXED_CALC
+from tests.servers.running import in_thread
+from tests.servers.script import Call, Script, Step, Turn
+
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+EDIT = Call("edit_file", {"path": "calc.py", "old": "return a - b", "new": "return a + b"})
+LIST = Call("todo", {"items": [{"text": "mend add", "state": "done"}, {"text": "run it", "state": "pending"}]})
+MENDING = (Step(reasoning="A minus.", text="I mend it.", calls=(EDIT,)), Step(calls=(LIST,)), Step(text="Mended."))
+SCRIPT = Script(
+    (
+        Turn(
+            (Step(reasoning="A minus.", text="I mend it.", calls=(EDIT,)), Step(calls=(LIST,)), Step(text="Mended.")),
+            "mend",
+        ),
+        Turn((Step(text="word " * 4000, delay=0.05),), "for ever"),
+        Turn(
+            (Step(calls=(Call("run_command", {"command": "python -c 'print(6*7)'"}),)), Step(text="It says 42.")), "run"
+        ),
+        Turn((Step(text="Seen."),)),
+    )
+)
+
+
+async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
+    with in_thread(AnthropicServer(SCRIPT)) as server:
+        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT__MODEL__ID": MODELS["anthropic"]})
+        editor, folder = Editor(["once"]), str(program.project)
+        async with editing(program, editor, "--ask", "ask") as (connection, process):
+            sse = SseMcpServer(type="sse", name="old", url="http://127.0.0.1:1/", headers=[])
+            session = await connection.new_session(cwd=folder, mcp_servers=[sse])
+            one = session.session_id
+            assert session.modes is not None
+            assert [each.id for each in session.modes.available_modes] == ["plan", "ask", "auto", "allow"]
+            models = {each.id: each for each in session.config_options or ()}["model"]
+            assert models.current_value == f"anthropic:{MODELS['anthropic']}"
+
+            # A turn with a question, a diff, a task list.
+            done = await connection.prompt(
+                session_id=one,
+                prompt=[
+                    text_block("Please mend "),
+                    resource_link_block("calc.py", f"file://{folder}/calc.py"),
+                    resource_block(embedded_text_resource("file:///notes.txt", "add adds")),
+                    image_block(PICTURE, "image/png"),
+                ],
+            )
+            assert done.stop_reason == "end_turn"
+            assert done.usage is not None
+            assert done.usage.output_tokens > 0
+            assert (program.project / "calc.py").read_text() == FIXED_CALC
+            assert editor.text(one) == "I mend it.Mended."
+            ((asked, options),) = editor.asked
+            assert [each.kind for each in options] == ["allow_once", "allow_always", "reject_once"]
+            places = [type(update) for _, update in editor.told]
+            assert places.index(ToolCallStart) < places.index(ToolCallUpdate) < places.index(ToolCallProgress)
+            started = editor.of(ToolCallStart)[0]
+            assert (started.kind, asked.tool_call_id) == ("edit", started.tool_call_id)
+            assert [each.path for each in started.locations or ()] == [f"{folder}/calc.py"]
+            ended = editor.of(ToolCallProgress)[0]
+            for diff in ((asked.content or [])[0], (ended.content or [])[0]):
+                assert diff.type == "diff"
+                assert diff.path == f"{folder}/calc.py"
+                assert "a - b" in (diff.old_text or "")
+                assert "a + b" in diff.new_text
+            assert [each.status for each in editor.of(AgentPlanUpdate)[-1].entries] == ["completed", "pending"]
+            used = editor.of(UsageUpdate)[-1]
+            assert 0 < used.used < used.size
+            assert used.cost is not None
+            thoughts = "".join(each.content.text for each in editor.of(AgentThoughtChunk))  # type: ignore[union-attr]
+            assert "A minus." in thoughts
+            assert "sse" in thoughts
+            (named,) = editor.of(AvailableCommandsUpdate)
+            assert {"context", "compact", "review"} <= {each.name for each in named.available_commands}
+            sent = json.loads(asked_for(server.requests)[0].body)["messages"][0]["content"]
+            assert [block["type"] for block in sent] == ["text", "image"]
+            assert f"Please mend @{folder}/calc.py" in sent[0]["text"]
+            assert "add adds" in sent[0]["text"]
+
+            # A command, a mode, another session beside this one.
+            editor.told.clear()
+            assert (
+                await connection.prompt(session_id=one, prompt=[text_block("/mode auto")])
+            ).stop_reason == "end_turn"
+            await connection.set_session_mode(session_id=one, mode_id="plan")
+            assert [each.current_mode_id for each in editor.of(CurrentModeUpdate)][-1] == "plan"
+            with pytest.raises(RequestError, match="no mode"):
+                await connection.set_session_mode(session_id=one, mode_id="wild")
+            two = (await connection.new_session(cwd=folder)).session_id
+            chosen = await connection.set_config_option(session_id=two, config_id="model", value="offline")
+            assert chosen is not None
+            assert chosen.config_options[1].current_value == "offline:offline"
+
+            # Stopped in mid-stream.
+            editor.told.clear()
+            slow = asyncio.create_task(connection.prompt(session_id=one, prompt=[text_block("Talk for ever")]))
+            await editor.until(AgentMessageChunk)
+            await connection.cancel(session_id=one)
+            assert (await slow).stop_reason == "cancelled"
+
+            # A copy goes on by itself; the list has both; loading tells it all again.
+            copied = (await connection.fork_session(session_id=one, cwd=folder)).session_id
+            assert copied not in (one, two)
+            await connection.prompt(session_id=copied, prompt=[text_block("And now?")])
+            listed = await connection.list_sessions(cwd=folder)
+            assert {each.session_id for each in listed.sessions} == {one, copied}
+            assert all("Please mend" in (each.title or "") for each in listed.sessions)
+            await connection.close_session(session_id=one)
+            with pytest.raises(RequestError, match="load or resume"):
+                await connection.prompt(session_id=one, prompt=[text_block("Hello?")])
+            editor.told.clear()
+            await connection.load_session(session_id=one, cwd=folder)
+            said = [each.content.text for each in editor.of(UserMessageChunk, one) if each.content.type == "text"]
+            assert [text.split(" @")[0] for text in said] == ["Please mend", "Talk for ever"]
+            assert editor.text(one).startswith("I mend it.")
+            replayed = editor.of(ToolCallProgress, one)[0]
+            assert (replayed.content or [])[0].type == "diff"
+        assert process.returncode == 0
+        assert server.violations == []
+
+
+@pytest.mark.parametrize("how", ["closed", "terminated"])
+async def test_its_end_ends_all_in_order(tmp_path: Path, how: str) -> None:
+    script = Script.of(Step(calls=(Call("run_command", {"command": "sleep 417"}),)))
+    with in_thread(AnthropicServer(script)) as server:
+        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT__MODEL__ID": MODELS["anthropic"]})
+        editor = Editor()
+        async with editing(program, editor, "--ask", "allow") as (connection, process):
+            session = await connection.new_session(cwd=str(program.project))
+            asking = asyncio.create_task(
+                connection.prompt(session_id=session.session_id, prompt=[text_block("Sleep.")])
+            )
+            await editor.until(ToolCallStart)
+            children = psutil.Process(process.pid).children(recursive=True)
+            if how == "closed":
+                assert process.stdin is not None
+                process.stdin.close()
+            else:
+                process.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(process.wait(), 30) == (0 if how == "closed" else 130)
+            asking.cancel()
+        _gone, alive = psutil.wait_procs(children, timeout=10)
+        assert not alive
+        done = program.run("-p", "go on", "-c", "--output-format", "json", "--model", "offline")
+        assert done.returncode == 0, done.stderr
