@@ -53,7 +53,7 @@ class Editor:
         return [update for name, update in self.told if isinstance(update, kind) and session in ("", name)]
 
     def text(self, session: str = "") -> str:
-        return "".join(each.content.text for each in self.of(AgentMessageChunk, session))  # type: ignore[union-attr]
+        return "".join(each.content.text for each in self.of(AgentMessageChunk, session))
 
     async def until(self, kind: type[object], count: int = 1) -> None:
         """Wait until so much was told of one kind."""

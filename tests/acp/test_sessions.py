@@ -95,7 +95,7 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
             used = editor.of(UsageUpdate)[-1]
             assert 0 < used.used < used.size
             assert used.cost is not None
-            thoughts = "".join(each.content.text for each in editor.of(AgentThoughtChunk))  # type: ignore[union-attr]
+            thoughts = "".join(each.content.text for each in editor.of(AgentThoughtChunk))
             assert "A minus." in thoughts
             assert "sse" in thoughts
             (named,) = editor.of(AvailableCommandsUpdate)
