@@ -19,6 +19,8 @@ from tui_agent.agent.active_model import SmallModels
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.briefing import Briefing, IndexLimits, Knowledge, Places, system_prompt
 from tui_agent.agent.events import Notice
+from tui_agent.agent.extensions.files import Shelf
+from tui_agent.agent.extensions.own import Extensions
 from tui_agent.agent.file_history import FileHistory
 from tui_agent.agent.guards import CostCeiling, Guards, Limit, WatchdogGuard
 from tui_agent.agent.model_choice import (
@@ -252,6 +254,7 @@ async def _open(
             recaller=recaller,
             files=await files_of(settings, arguments, workspace, store, entries),
             offered=offered,
+            extensions=extensions_of(arguments),
         )
         if not store.read_only and "cwd" not in await store.meta():
             await store.set_meta({"cwd": noted_folder(arguments.folder)})
@@ -328,6 +331,13 @@ def places_of(settings: Settings, arguments: Arguments) -> Places:
         skills=(project, own) if arguments.trusted else (own,),
         notes=Notes(memory_folder(arguments.home, arguments.project)),
     )
+
+
+def extensions_of(arguments: Arguments) -> Extensions:
+    """The user's own commands, hooks and agents, and the project's where it is trusted."""
+    own = Shelf(arguments.home, "yours")
+    project = Shelf(arguments.project / PROJECT_FOLDER, "project", within=arguments.project)
+    return Extensions((project, own) if arguments.trusted else (own,), arguments.folder)
 
 
 def knowledge_of(settings: Settings, places: Places) -> Knowledge:

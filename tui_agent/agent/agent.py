@@ -12,6 +12,7 @@ from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel, SmallModel
 from tui_agent.agent.branches import Branch, Prompt, branches, is_end_of_present, prompts, turn_start
 from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.extensions.own import Extensions, OwnPrompt
 from tui_agent.agent.file_history import FileHistory, PutBackDone
 from tui_agent.agent.guards import CostCeiling, Guards, Limit
 from tui_agent.agent.history import newest, replay, step_event, text_of, user_blocks
@@ -89,7 +90,7 @@ class Agent:
     `checkpointer` write summaries in place of a model. The other parameters are what a session shares with its
     subtasks: who counts (`tracker`), the `guards`, the cheaper models beside the provider's own (`small`), the
     `briefing` that renews system prompt and tools, `subtasks`, what `recall` searches, `files`, which keeps what tools
-    change in files, and the tools that servers have `offered`.
+    change in files, the tools that servers have `offered`, and what is the user's own (`extensions`).
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Agent:
         recaller: RecallSource | None = None,
         files: FileHistory | None = None,
         offered: OfferedTools | None = None,
+        extensions: Extensions | None = None,
     ) -> None:
         model = create_model(model) if isinstance(model, str) else model
         self.tracker = tracker or UsageTracker()
@@ -126,6 +128,7 @@ class Agent:
         self._subtasks = subtasks
         self._recaller = recaller
         self._offered = offered
+        self._extensions = extensions
         registry = ToolRegistry(tools, offered.tool if offered else lambda _: None)
         self._briefing = briefing or Briefing(lambda _: system, registry.definitions, offered=offered)
         self._record = Record(self._engine, store or MemoryStore(self._engine.view.log), trace or NoTrace())
@@ -329,6 +332,31 @@ class Agent:
         Cancelled, it stops the command and notes what was printed so far. Raises `StorageError`.
         """
         await self._toolbox.run_for_user(command, self._engine, self._tell, self.note)
+
+    # What is the user's own
+
+    @property
+    def extensions(self) -> Extensions | None:
+        """Their commands and hooks, and the project's; None where there is no place for them."""
+        return self._extensions
+
+    async def own_prompt(self, name: str) -> OwnPrompt | None:
+        """The user's own slash command of this name; None: there is none."""
+        own = self._extensions
+        return await asyncio.to_thread(own.prompt, name) if own is not None else None
+
+    async def expand(self, prompt: OwnPrompt, argument: str) -> str:
+        """What is sent for the user's own command. What it runs and reads passes the gate.
+
+        Raises `ToolFailure` where that is refused or goes wrong, and `NobodyToAsk`.
+        """
+        from tui_agent.agent.extensions.prompts import expanded
+
+        folder = self._extensions.folder if self._extensions is not None else Path.cwd()
+        return await expanded(prompt, argument, folder, self._call_for_user)
+
+    async def _call_for_user(self, name: str, arguments: str) -> str:
+        return await self._toolbox.call_for_user(name, arguments, self._engine, self._tell)
 
     @property
     def missed_caches(self) -> list[str]:

@@ -103,6 +103,11 @@ def is_command(text: str) -> bool:
     return name.startswith("/") and "/" not in name[1:] and "\n" not in text.strip()
 
 
+def command_name(text: str) -> str:
+    """The name of the command that a text asks for."""
+    return text.strip().partition(" ")[0].removeprefix("/").lower()
+
+
 async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Reply:
     """Do what ``/name argument`` says. `learn`: wait for what the provider tells of the model, whatever the command.
 

@@ -169,6 +169,31 @@ class Toolbox:
             output = _broke("The command", error)
         await finish("error" if output.is_error else "ok", output)
 
+    async def call_for_user(self, name: str, arguments: str, engine: ContextEngine, emit: Emit) -> str:
+        """Do a call that a text of the user's own asks for, through the gate; what it answers, as far as fits.
+
+        Raises `ToolFailure` where it is refused or fails, and `NobodyToAsk`.
+        """
+        call = ToolCall(f"own-{uuid.uuid4().hex[:12]}", name, arguments)
+        tool = self.registry.get(name)
+        verdict = await self.gate.check(tool, call, self._asking(emit))
+        if not verdict.allowed:
+            raise ToolFailure(f"{name} {arguments} was refused: {verdict.reason}")
+        context = CallContext(
+            self._workspace,
+            self._texts.folder,
+            call.id,
+            verdict.accesses,
+            engine.page_bytes,
+            emit,
+            self._asking(emit),
+        )
+        output = await tool.run(arguments, context)
+        told = UserCommand(arguments, output.text)
+        text = output.text.rpartition("\n[")[0] if told.succeeded else output.text
+        fitted = await self._fit(call, valid_text(text), output.paged, engine)
+        return fitted.text.strip("\n")
+
     def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         batch: list[ToolCall] = []
         for call in calls:

@@ -11,8 +11,10 @@ from dataclasses import replace
 import msgspec
 
 from tui_agent.agent import events
-from tui_agent.agent.commands import Reply, is_command, run_command
+from tui_agent.agent.commands import Reply, available_commands, command_name, is_command, run_command
 from tui_agent.agent.errands import errand
+from tui_agent.agent.extensions.own import OwnPrompt
+from tui_agent.agent.hints import UNASKED
 from tui_agent.agent.model_choice import default_model
 from tui_agent.agent.pictures import mentioned_pictures, read_pictures, smaller_text
 from tui_agent.arguments import Arguments, ExitCode, OutputFormat, UsageError
@@ -28,7 +30,7 @@ from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
 from tui_agent.text import clean, printable
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
 UNANSWERED = frozenset(("needs_approval", "needs_answer"))
@@ -106,9 +108,13 @@ async def _learn_of_servers(session: Session) -> None:
 async def _answered(session: Session, arguments: Arguments, schema: ResultSchema | None, began: float) -> int:
     """Do what the prompt asks for, print what came of it, and return the exit code."""
     outcome = _Outcome(session.agent.tracker)
-    if _is_command(arguments):
+    as_command = _is_command(arguments)
+    if as_command and (prompt := await _own_prompt(session, arguments)) is not None:
+        as_command = False
+        arguments = await _expanded(session, arguments, prompt, outcome)
+    if as_command:
         await _command(session, arguments, outcome)
-    else:
+    elif outcome.failure is None:
         await _turns(session, arguments, schema, outcome)
     _show(outcome, _report(session, outcome, began), arguments.output_format, structured=schema is not None)
     return outcome.exit_code
@@ -117,6 +123,27 @@ async def _answered(session: Session, arguments: Arguments, schema: ResultSchema
 def _is_command(arguments: Arguments) -> bool:
     prompt = arguments.prompt or ""
     return is_command(prompt) and not prompt[:1].isspace()
+
+
+async def _own_prompt(session: Session, arguments: Arguments) -> OwnPrompt | None:
+    """The user's own command that the prompt names, where the program has none of that name."""
+    name = command_name(arguments.prompt or "")
+    known = {known for command in available_commands(session.agent) for known in command.names}
+    return None if name in known else await session.agent.own_prompt(name)
+
+
+async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, outcome: "_Outcome") -> Arguments:
+    """The arguments with what the command stands for as the prompt; `outcome` tells where it came to nothing."""
+    argument = (arguments.prompt or "").strip().partition(" ")[2].strip()
+    try:
+        return replace(arguments, prompt=await session.agent.expand(prompt, argument))
+    except NobodyToAsk as refusal:
+        outcome.asked = refusal.question
+        why = f"{refusal.question.tool} needs an approval, and there is nobody to ask: {refusal.question.reason}"
+        outcome.failure = events.TurnFailed(kind="needs_approval", message=why, retryable=False, hint=UNASKED)
+    except ToolFailure as failure:
+        outcome.failure = events.TurnFailed(kind="command", message=f"/{prompt.name}: {failure}", retryable=False)
+    return arguments
 
 
 async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | None, outcome: "_Outcome") -> None:

@@ -29,6 +29,10 @@ _MEANING: Final = {
 """What the settings of a section are about; those of others change how the program works."""
 
 
+_OWN: Final = {"commands": "slash commands: texts that are sent to the model, and commands that they run"}
+"""What else a project may bring, and what it does."""
+
+
 class Brought(NamedTuple):
     """A file or folder, by its path from the project's root, and what it does once the project is trusted."""
 
@@ -78,6 +82,8 @@ def _own(folder: Path) -> Iterator[tuple[Path, str]]:
             yield folder / name, _settings(folder / name)
         elif name == "skills":
             yield folder / name, _skills(folder / name)
+        elif name in _OWN:
+            yield folder / name, _OWN[name]
         else:
             yield folder / name, "nothing that this version knows"
 

@@ -10,7 +10,7 @@ from textual.keys import Keys as KnownKeys
 from textual.widgets import TextArea
 
 from tui_agent.text import one_line
-from tui_agent.tui.actions import ACTIONS, BY_ID, SIGNS, Action, Place, help_rows
+from tui_agent.tui.actions import ACTIONS, BY_ID, SIGNS, SLASH_COMMANDS, Action, Place, help_rows
 
 _MODIFIERS: Final = frozenset({"ctrl", "shift", "alt", "super", "meta", "hyper"})
 _NAMED: Final = frozenset(key.value for key in KnownKeys)
@@ -131,9 +131,9 @@ _USAGE_WIDTH: Final = 24
 """Columns of a command in the help; the few that are longer push their description to the right."""
 
 
-def commands_text() -> str:
+def commands_text(commands: Iterable[Action] = SLASH_COMMANDS) -> str:
     """Every slash command on a line."""
-    return "\n".join(f"{usage:<{_USAGE_WIDTH}} {meaning}" for usage, meaning in help_rows())
+    return "\n".join(f"{usage:<{_USAGE_WIDTH}} {meaning}" for usage, meaning in help_rows(commands))
 
 
 def _meet(one: Action, other: Action) -> bool:

@@ -206,6 +206,7 @@ class TuiAgent(BaseApp):
         if not isinstance(self.screen, ModalScreen) and self.focused is None:
             # A dialog that was asked before the first focus took it with it.
             self.entry.prompt.focus()
+        self.run_worker(self.look_at_own_commands(session.agent), name="own", group="own", exclusive=True)
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return view
 

@@ -18,7 +18,7 @@ from tui_agent.resources import styles_folder
 from tui_agent.settings import Settings
 from tui_agent.tui.actions import BY_ID
 from tui_agent.tui.app.attention import Attention
-from tui_agent.tui.app.commands import Commands, complete
+from tui_agent.tui.app.commands import Commands
 from tui_agent.tui.app.conductor import Conductor
 from tui_agent.tui.app.lifetime import appearance, name_of, own_filters, terminal_encoding, without_greys
 from tui_agent.tui.app.status_bar import StatusBar, Thresholds
@@ -74,7 +74,7 @@ class BaseApp(TerminalApp):
         self.pane = ConversationPane(Transcript(), glyphs=self.glyphs, keymap=self.keymap)
         self.entry = PromptArea(
             PromptHistory(arguments.home / "history.jsonl"),
-            complete,
+            self._commands.complete,
             self._files,
             glyphs=self.glyphs,
             keymap=self.keymap,
@@ -235,10 +235,23 @@ class BaseApp(TerminalApp):
 
     # The status bar, the title, the terminal
 
+    def commands_text(self) -> str:
+        """Every slash command on a line."""
+        return self._commands.text()
+
+    async def look_at_own_commands(self, agent: "Agent") -> None:
+        """Bring the user's own commands, as they are now, to the completion and the help."""
+        from tui_agent.tui.app.commands import own_actions
+
+        if (own := agent.extensions) is not None:
+            self._commands.own = own_actions(await asyncio.to_thread(own.prompts))
+
     def turn_changed(self) -> None:
         """A turn began or ended."""
         if self.conductor.session is not None:
-            self._show_agent(self.conductor.session.agent)
+            agent = self.conductor.session.agent
+            self._show_agent(agent)
+            self.run_worker(self.look_at_own_commands(agent), name="own", group="own", exclusive=True)
         self._show_attention()
 
     def refresh_status(self) -> None:

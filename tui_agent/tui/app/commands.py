@@ -1,10 +1,11 @@
 """The slash commands of the table of actions: finding one by what was typed, and doing it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tui_agent.settings import PermissionMode
+from tui_agent.text import one_line
 from tui_agent.tui.actions import BY_NAME, SLASH_COMMANDS, Action
 from tui_agent.tui.app.model_commands import choose_model, enter_key
 from tui_agent.tui.app.policy_command import PolicyHost, choose_policy
@@ -21,6 +22,9 @@ from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.fuzzy import best
 from tui_agent.tui.keys import Keymap, commands_text
 from tui_agent.tui.prompt.completion import Choice, Completion
+
+if TYPE_CHECKING:
+    from tui_agent.agent.extensions.own import OwnPrompt
 
 MODES: Final[dict[PermissionMode, str]] = {
     "plan": "read only",
@@ -73,6 +77,10 @@ class Host(PolicyHost, SessionHost, Protocol):
     keymap: Keymap
     """The keys in force."""
 
+    def commands_text(self) -> str:
+        """Every slash command on a line."""
+        ...
+
     def theme_names(self) -> tuple[str, ...]:
         """The themes there are."""
         ...
@@ -97,12 +105,16 @@ class Commands:
     """The slash commands of the table, and what does each."""
 
     def __init__(self) -> None:
+        self.own: tuple[Action, ...] = ()
+        """The user's own commands, as rows beside those of the table."""
         self._handlers = {action.id: _HANDLERS.get(action.id) or _steering(action.name) for action in SLASH_COMMANDS}
 
     async def run(self, host: Host, text: str) -> None:
         """Do what `/name argument` says; a name that nothing goes by is told with the nearest one."""
         word, _, argument = text.strip()[1:].partition(" ")
         action = BY_NAME.get(word.lower())
+        if action is None and await _sent_own(host, word.lower(), argument.strip()):
+            return
         if action is None:
             close = get_close_matches(word.lower(), BY_NAME, n=1)
             hint = f"did you mean /{close[0]}?" if close else "/help lists the commands"
@@ -112,14 +124,51 @@ class Commands:
         else:
             await self._handlers[action.id](host, argument.strip())
 
+    def complete(self, before_cursor: str) -> Completion | None:
+        """The commands, or what may follow one, that fit what stands before the cursor; the best first."""
+        return complete(before_cursor, self.own)
 
-def complete(before_cursor: str) -> Completion | None:
-    """The commands, or what may follow one, that fit what stands before the cursor; the best first."""
+    def text(self) -> str:
+        """Every command on a line, the user's own last."""
+        return commands_text((*SLASH_COMMANDS, *self.own))
+
+
+async def _sent_own(host: Host, name: str, argument: str) -> bool:
+    """Send what the user's own command of this name stands for; whether there is one."""
+    from tui_agent.tools.base import ToolFailure
+
+    agent = await host.agent()
+    prompt = await agent.own_prompt(name)
+    if prompt is None:
+        return False
+    try:
+        host.ask_model(await agent.expand(prompt, argument))
+    except ToolFailure as failure:
+        host.say(Level.WARNING, f"/{name} was not sent", str(failure))
+    return True
+
+
+def own_actions(prompts: "Iterable[OwnPrompt]") -> tuple[Action, ...]:
+    """The user's own commands as rows of the table; one named as a command of the program is none."""
+    return tuple(
+        Action(
+            id=f"own.{prompt.name}",
+            name=prompt.name,
+            argument=one_line(prompt.hint, 40),
+            help=one_line(prompt.description, 120) or "yours",
+        )
+        for prompt in prompts
+        if not prompt.problem and prompt.name not in BY_NAME
+    )
+
+
+def complete(before_cursor: str, own: tuple[Action, ...] = ()) -> Completion | None:
+    """The commands, with those of the user's `own`, or what may follow one, that fit; the best first."""
     if not before_cursor.startswith("/"):
         return None
     word, blank, argument = before_cursor[1:].partition(" ")
     if not blank:
-        found = best(SLASH_COMMANDS, word, lambda action: action.names)
+        found = best((*SLASH_COMMANDS, *own), word, lambda action: action.names)
         return Completion(0, tuple(map(_choice, found))) if found else None
     action = BY_NAME.get(word.lower())
     if action is None or " " in argument:
@@ -243,7 +292,7 @@ async def _quit(host: Host, argument: str) -> None:
 
 
 async def _help(host: Host, argument: str) -> None:
-    host.say(Level.INFO, "Keys and commands", f"{host.keymap.help_text('prompt')}\n\n{commands_text()}")
+    host.say(Level.INFO, "Keys and commands", f"{host.keymap.help_text('prompt')}\n\n{host.commands_text()}")
 
 
 async def _new(host: Host, argument: str) -> None:

@@ -14,7 +14,6 @@ from tui_agent.tui.app.conductor import SessionUnavailable
 from tui_agent.tui.app.own_commands import OwnCommands, needs_terminal, only_changes_folder
 from tui_agent.tui.app.status_bar import GAUGE
 from tui_agent.tui.cards.blocks import Level
-from tui_agent.tui.keys import commands_text
 from tui_agent.tui.wording import short_path
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ class PromptActions:
         """What can be pressed here, then what can be typed."""
         return {
             TITLES[place]: self._app.keymap.help_text(place),
-            "Commands": commands_text(),
+            "Commands": self._app.commands_text(),
             "The line at the bottom": GAUGE,
         }
 

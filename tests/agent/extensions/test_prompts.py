@@ -1,0 +1,88 @@
+"""Slash commands of the user's own: what they stand for, whose they are, and that what they run passes the gate."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.agent.talking import talking
+from tui_agent.agent.agent import Agent
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    path = folder / "commands" / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+async def no(question: PermissionQuestion) -> PermissionAnswer:
+    return PermissionAnswer(allowed=False)
+
+
+async def sent(agent: Agent, name: str, argument: str = "") -> str:
+    prompt = await agent.own_prompt(name)
+    assert prompt is not None
+    return await agent.expand(prompt, argument)
+
+
+@pytest.mark.parametrize(
+    ("text", "argument", "expected"),
+    [
+        ("say $1 and $2, of $ARGUMENTS.", "'a b' c", "say a b and c, of 'a b' c."),
+        ("nothing is $3 here", "a", "nothing is  here"),
+        ("just this", "and that", "just this\n\nArguments: and that"),
+        ("costs $100 and $PATH", "", "costs $100 and $PATH"),
+        ("hello !`echo $1`.", "'it; id'", "hello it; id."),
+        # What the user typed is not read for signs again.
+        ("$1 and $2", "'!`id`' '$1'", "!`id` and $1"),
+        ("look at @calc.pyx", "", "look at @calc.pyx"),
+        ("mail a@b.example", "", "mail a@b.example"),
+    ],
+)
+async def test_what_a_command_stands_for(tmp_path: Path, text: str, argument: str, expected: str) -> None:
+    write(tmp_path / "home", "own", text)
+    async with talking(tmp_path) as session:
+        assert await sent(session.agent, "own", argument) == expected
+
+
+async def test_a_file_is_put_in_behind_its_mention(tmp_path: Path) -> None:
+    write(tmp_path / "home", "own", "see @calc.py now")
+    async with talking(tmp_path) as session:
+        text = await sent(session.agent, "own")
+        first = (tmp_path / "project/calc.py").read_text().splitlines()[0]
+    assert text.startswith("see @calc.py\n1\t" + first)
+    assert text.endswith(" now")
+
+
+@pytest.mark.parametrize("text", ["!`touch made`", "@/etc/hostname"])
+async def test_what_it_runs_and_reads_passes_the_gate(tmp_path: Path, text: str) -> None:
+    write(tmp_path / "home", "own", text)
+    async with talking(tmp_path, {"permissions.mode": "ask"}, ask=no) as session:
+        with pytest.raises(ToolFailure, match="was refused: You declined it"):
+            await sent(session.agent, "own")
+    assert not (tmp_path / "project/made").exists()
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_projects_commands_count_under_trust_and_come_first(tmp_path: Path, trusted: bool) -> None:
+    own, project = tmp_path / "home", tmp_path / "project/.agents"
+    write(own, "both", "---\ndescription: mine\n---\nx")
+    async with talking(tmp_path) as session:
+        assert await session.agent.own_prompt("theirs") is None
+    write(project, "both", "---\ndescription: theirs\nargument-hint: <a>\n---\nx")
+    write(project, "sub/theirs", "# Do it\n")
+    (project / "commands/out.md").symlink_to("/etc/hostname")
+    (project / "commands/empty.md").write_text("---\ndescription: x\n---\n")
+    async with talking(tmp_path, trusted=trusted) as session:
+        assert session.agent.extensions is not None
+        found = {prompt.name: prompt for prompt in session.agent.extensions.prompts()}
+        assert found["both"].description == ("theirs" if trusted else "mine")
+        assert ("sub:theirs" in found) == trusted
+        assert "out" not in found
+        if trusted:
+            assert (found["both"].hint, found["sub:theirs"].description) == ("<a>", "Do it")
+            assert found["empty"].problem
+            assert await session.agent.own_prompt("empty") is None
+        # Nothing has to be started again for a new one.
+        write(own, "new", "later")
+        assert await sent(session.agent, "new") == "later"
