@@ -80,6 +80,11 @@ def test_an_overflow_tells_its_numbers(text: str, tokens: int, limit: int) -> No
     assert not error.retryable
 
 
+def test_a_long_wait_is_told() -> None:
+    assert "wait 13 minutes" in failure(ACME, "m", Refusal(429, "", "slow", retry_after=750.0)).message
+    assert "wait a while" in failure(ACME, "m", Refusal(429, "", "slow", retry_after=7.0)).message
+
+
 def test_retry_after() -> None:
     assert parse_retry_after("7") == 7.0
     assert parse_retry_after("3.5s") == 3.5

@@ -74,10 +74,17 @@ async def test_the_delay_doubles_and_is_capped() -> None:
     assert model.closed == 7
 
 
-async def test_the_providers_own_delay_holds_up_to_the_cap() -> None:
-    model = Failing(RateLimited("a", retry_after=0.0), RateLimited("b", retry_after=3600.0), DONE)
+async def test_the_providers_own_delay_holds() -> None:
+    model = Failing(RateLimited("a", retry_after=0.0), RateLimited("b", retry_after=60.0), DONE)
     events, _ = await finish(stream_with_retries(model, request(user("a")), sleep=sleepless))
     assert [event.delay_s for event in events if isinstance(event, Retrying)] == [0.0, 60.0]
+
+
+async def test_who_asks_for_an_hour_is_not_asked_before() -> None:
+    model = Failing(RateLimited("b", retry_after=3600.0), DONE)
+    with pytest.raises(RateLimited):
+        await finish(stream_with_retries(model, request(user("a")), sleep=sleepless))
+    assert len(model.asked) == 1
 
 
 async def test_an_answer_without_an_end_is_tried_again() -> None:

@@ -4,6 +4,7 @@ import os
 import re
 from email.utils import parsedate_to_datetime
 from html import unescape
+from math import ceil
 from time import time
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ from tui_agent.models.overflow import is_too_many_bytes, overflow_in
 from tui_agent.models.provider import Provider
 
 TEXT_LIMIT = 300
+A_WHILE_S = 60.0
+"""Seconds up to which a wait is not worth a number."""
 SHORTEST_KEY = 8
 """Characters from which on the value of a variable with a key's name is taken for one."""
 
@@ -143,7 +146,8 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
             return _too_large(name)
         case 429:
             return RateLimited(
-                f"{name}'s rate limit is reached: wait a while, or use another model.", retry_after=refusal.retry_after
+                f"{name}'s rate limit is reached: wait {_long(refusal.retry_after)}, or use another model.",
+                retry_after=refusal.retry_after,
             )
         case 498 | 529:
             return Overloaded(
@@ -165,6 +169,11 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
 def _status_of(kind: str) -> int:
     """The HTTP status an error in the middle of a stream would have come with; some say it themselves."""
     return _STATUS_OF_KIND.get(kind) or (int(kind) if re.fullmatch(r"[45]\d\d", kind) else 500)
+
+
+def _long(seconds: float | None) -> str:
+    """How long to wait, where that is told and long."""
+    return "a while" if seconds is None or seconds <= A_WHILE_S else f"{ceil(seconds / 60)} minutes"
 
 
 def refused_picture(name: str, text: str) -> PictureRefused | None:

@@ -43,8 +43,9 @@ async def stream_with_retries(
 
     Each failure but the last yields `Retrying`: what was streamed before it is void. The delay is the provider's
     `retry_after` where it tells one, else doubles from `first_delay_s` (times 0.5 to 1, by `jitter`); in seconds, at
-    most `longest_delay_s`. With `Completed` it ends, whatever the model does after. Raises the last `ModelError`;
-    whatever else a model raises is an `AdapterFailed`, which is never tried again.
+    most `longest_delay_s`: a provider that asks for longer is not asked again before. With `Completed` it ends,
+    whatever the model does after. Raises the last `ModelError`; whatever else a model raises is an `AdapterFailed`,
+    which is never tried again.
     """
     for attempt in range(1, attempts + 1):
         try:
@@ -55,7 +56,8 @@ async def stream_with_retries(
                         return
             raise ConnectionLost("The model's answer ended before its last event: try again.")
         except ModelError as error:
-            if not error.retryable or attempt == attempts:
+            asked = error.retry_after or 0.0
+            if not error.retryable or attempt == attempts or asked > longest_delay_s:
                 raise
             failed = error
         if failed.retry_after is not None:
