@@ -1,11 +1,16 @@
-"""Keys that come faster than a dialog can go: it ends with the first, and the program goes on."""
+"""Keys that come faster than a dialog can come or go: none is lost, it ends with the first, and the program goes on."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from textual import events
 from textual.app import App
 
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
 from tui_agent.agent.branches import Branch, Prompt
+from tui_agent.arguments import Arguments
+from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.theme import UNICODE
 from tui_agent.tui.dialogs.branch_pickers import rewind_picker, tree_picker
 from tui_agent.tui.dialogs.dialog import Dialog
@@ -17,6 +22,12 @@ from tui_agent.tui.dialogs.text_screen import TextScreen
 OPTIONS = [Option(str(number), str(number)) for number in range(3)]
 PROMPTS = (Prompt(3, "first", 0.0, 4), Prompt(7, "second", 0.0, 2))
 BRANCHES = (Branch(9, 0, 4, "first", 0.0, True), Branch(6, 3, 3, "second", 0.0, False))
+
+
+@pytest.fixture
+def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
+    return project_of_parts(monkeypatch, tmp_path, 1)
+
 
 Made = Callable[[], Dialog[str | None] | Dialog[None]]
 
@@ -46,3 +57,15 @@ async def test_a_key_pressed_thrice_ends_it_once(make: Made, keys: list[str], en
         await pilot.pause()
         assert ended == [ends_with if last == "enter" else None]
         assert len(app.screen_stack) == 1
+
+
+async def test_keys_that_come_before_a_dialog_stands_are_taken_once_it_does(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    ended: list[str | None] = []
+    async with app.run_test() as pilot:
+        app.push_screen(PickerScreen("Theme", OPTIONS, search=True), ended.append)
+        for key in ("down", "down", "enter"):
+            app.post_message(events.Key(key, None))
+        await until(pilot, lambda: bool(ended))
+        assert ended == ["2"]
+        assert app.entry.prompt.text == ""

@@ -38,6 +38,7 @@ from tui_agent.tui.app.sessions import Sessions
 from tui_agent.tui.app.welcome import Welcome
 from tui_agent.tui.cards.blocks import Level, ToolState
 from tui_agent.tui.context.context_control import ContextControl
+from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.permission import PermissionPanel
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.prompt.prompt import Prompt
@@ -120,11 +121,17 @@ class TuiAgent(BaseApp):
 
     @override
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded and self._early is not None:
-            # There is no prompt yet that could take it.
-            self._early.append(event)
-        elif not (isinstance(event, events.InputEvent | events.Paste) and self._insists(event)):
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded and self._holds(event):
+            return
+        if not (isinstance(event, events.InputEvent | events.Paste) and self._insists(event)):
             await super().on_event(event)
+
+    def _holds(self, event: events.Key | events.Paste) -> bool:
+        """Whether it is kept for a prompt or a dialog that is not there yet."""
+        if self._early is not None:
+            self._early.append(event)
+            return True
+        return isinstance(self.screen, Dialog) and self.screen.holds(event)
 
     def _insists(self, event: events.InputEvent | events.Paste) -> bool:
         """Whether this is the second Ctrl+C in a row over a dialog, which makes nothing else of it."""

@@ -1,5 +1,6 @@
-"""What every dialog is: a screen over the screen, which ends once."""
+"""What every dialog is: a screen over the screen, which loses no key that comes before it stands, and ends once."""
 
+from textual import events
 from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen, ScreenResultType
 from typing_extensions import override
@@ -7,6 +8,23 @@ from typing_extensions import override
 
 class Dialog(ModalScreen[ScreenResultType]):
     """Ends with the first answer; keys that came in the same moment find it gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._early: list[events.Key | events.Paste] | None = []
+
+    def holds(self, event: events.Key | events.Paste) -> bool:
+        """Whether it is kept until there is something that could take it."""
+        if self._early is None:
+            return False
+        self._early.append(event)
+        return True
+
+    def on_screen_resume(self) -> None:
+        """Take what came early."""
+        early, self._early = self._early, None
+        for event in early or ():
+            self.app.post_message(event)
 
     @override
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
