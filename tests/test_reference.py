@@ -36,6 +36,11 @@ def in_table(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def linked(text: str) -> str:
+    """Text of the code in a page: another page that it names is a link there."""
+    return re.sub(r"docs/(\w+\.md)", r"[\1](\1)", text)
+
+
 def meanings() -> dict[tuple[str, str], str]:
     """The docstring under each field of each settings section; that of a section itself has an empty name."""
     module = ast.parse(Path(schema.__file__).read_text(encoding="utf-8"))
@@ -68,7 +73,7 @@ def settings_table() -> str:
         for key, setting in settings:
             meaning = said[section_name(key), key.rsplit(".", 1)[-1]]
             default = json_text(setting.default).replace('","', '", "')
-            lines.append(f"| `{key}` | `{in_table(default)}` | {in_table(meaning)} |")
+            lines.append(f"| `{key}` | `{in_table(default)}` | {linked(in_table(meaning))} |")
     return "\n".join(lines[1:])
 
 
@@ -93,7 +98,7 @@ def options_table() -> str:
             parser.format_usage().split(" ", 1)[1].strip(),
             "```",
         ]
-        lines += ["", " ".join(str(parser.description).split())]
+        lines += ["", linked(" ".join(str(parser.description).split()))]
         rows = [
             f"| `{in_table(as_typed(argument))}` | {in_table(argument.help or '')} |"
             for argument in parser._actions
@@ -229,17 +234,14 @@ def test_example_of_an_environment_variable_is_real() -> None:
     assert f"`{environment_name('compaction.threshold')}=0.8`" in page("settings")
 
 
-def test_sections_that_the_code_names_are_there() -> None:
-    named = {
-        (name, section)
-        for path in (ROOT / "tui_agent").rglob("*.py")
-        for name, sections in re.findall(
-            r'docs/(\w+)\.md,\s+("[^"]+"(?:\s+and\s+"[^"]+")*)', path.read_text(encoding="utf-8")
-        )
-        for section in re.findall(r'"([^"]+)"', sections)
-    }
-    assert named
-    assert [(name, section) for name, section in sorted(named) if f"\n## {section}\n" not in page(name)] == []
+def test_pages_and_sections_that_the_code_names_are_there() -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tui_agent").rglob("*.py"))
+    pages = set(re.findall(r"docs/(\w+)\.md", code))
+    named = re.findall(r'docs/(\w+)\.md,\s+("[^"]+"(?:\s+and\s+"[^"]+")*)', code)
+    sections = [(name, section) for name, both in named for section in re.findall(r'"([^"]+)"', both)]
+    assert sections
+    assert [name for name in sorted(pages) if not (DOCS / f"{name}.md").is_file()] == []
+    assert [(name, section) for name, section in sections if f"\n## {section}\n" not in page(name)] == []
 
 
 async def test_every_tool_is_listed_as_it_is_called(tmp_path: Path) -> None:
