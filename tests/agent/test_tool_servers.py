@@ -188,12 +188,21 @@ async def test_calls_that_cannot_be_done_say_why(world: Callable[[Script], World
         assert "turned off" in done["mcp__test__echo"]
 
 
+async def test_a_mentioned_resource_is_read_for_the_model(world: Callable[[Script], World]) -> None:
+    here = world(Script())
+    async with here.session() as session:
+        await say(session, "look at @test:demo://one, and (@nobody:demo://two)")
+    sent = json.dumps(here.bodies()[-1])
+    assert "all of demo://one" in sent
+    assert "demo://two, which the user mentions" not in sent
+
+
 async def test_the_command_shows_what_servers_cost_and_save(world: Callable[[Script], World]) -> None:
     here = world(Script())
     async with here.session() as session:
         await session.agent.connect()
         shown = await run_command(session.agent, "/mcp")
-        assert "13 tools" in shown.text
+        assert "14 tools" in shown.text
         assert "saves" in shown.text
         assert "$" in shown.text
         one = await run_command(session.agent, "/mcp test")

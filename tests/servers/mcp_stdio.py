@@ -34,6 +34,7 @@ TOOLS: list[dict[str, Any]] = [
     tool("variables", "The names of the environment."),
     tool("orphan", "Start a process that outlives this one, as far as it can."),
     tool("hurt", "Fail."),
+    tool("ask", "Ask the user."),
 ]
 """What it offers."""
 if "lies" in FAULTS:
@@ -61,6 +62,7 @@ class State:
 
 state = State()
 waiting: set[object] = set()
+asking: dict[object, object] = {}
 
 
 def say(**message: Any) -> None:
@@ -115,6 +117,18 @@ def call(number: Any, name: str, given: dict[str, Any], meta: dict[str, Any]) ->
                     os.execv("/bin/sleep", ["sleep", "600"])  # noqa: S606
                 os._exit(0)
             return text(os.read(reading, 20).decode())
+        case "ask":
+            asking["ask-1"] = number
+            wanted = {
+                "colour": {"type": "string", "enum": ["red", "blue"]},
+                "count": {"type": "integer"},
+                "sure": {"type": "boolean"},
+                "more": {"type": "string", "enum": ["a"]},
+            }
+            schema = {"type": "object", "properties": wanted, "required": ["colour", "count", "sure"]}
+            params = {"message": "Which one?", "requestedSchema": schema}
+            say(id="ask-1", method="elicitation/create", params=params)
+            return None
         case "hurt":
             return text("it hurts", isError=True)
         case "promise":
@@ -128,13 +142,16 @@ def answer(method: str, number: Any, params: dict[str, Any]) -> None:
             return
         told: dict[str, Any] = {
             "protocolVersion": "2025-06-18",
-            "capabilities": {"tools": {"listChanged": True}},
+            "capabilities": {"tools": {"listChanged": True}, "resources": {}},
             "serverInfo": {"name": "test", "title": "Test server", "version": "1"},
             "instructions": "Ask me \x1b[1manything\x1b[0m." + " Really." * ("talks" in FAULTS) * 5_000,
         }
         say(id=number, result=told)
     elif not state.ready:
         say(id=number, error={"code": -32600, "message": "the handshake comes first"})
+    elif method == "resources/read":
+        contents = [{"uri": params["uri"], "mimeType": "text/plain", "text": f"all of {params['uri']}"}]
+        say(id=number, result={"contents": contents})
     elif method == "tools/list":
         start = int(params.get("cursor") or 0)
         page: dict[str, Any] = {"tools": TOOLS[start : start + 100]}
@@ -179,6 +196,8 @@ def main() -> None:
         message = json.loads(line)
         if "id" in message and "method" in message:
             answer(message["method"], message["id"], message.get("params") or {})
+        elif message.get("id") in asking:
+            say(id=asking.pop(message["id"]), result=text(json.dumps(message.get("result"))))
         elif "method" in message:
             notified(message["method"], message.get("params") or {})
     while "deaf" in FAULTS:

@@ -159,6 +159,7 @@ class Agent:
             self._guards,
             self._caches,
             Planning(self._record, gate, registry),
+            offered.resources if offered else _no_resources,
         )
         self._holder: asyncio.Task[object] | None = None
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
@@ -810,3 +811,8 @@ async def nobody(question: PermissionQuestion) -> PermissionAnswer:
 
 async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
+
+
+async def _no_resources(_: str) -> tuple[str, ...]:
+    """Without servers of tools nothing is read at them."""
+    return ()

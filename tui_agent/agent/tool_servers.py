@@ -1,5 +1,6 @@
 """What the model is told of the servers of tools: definitions at the front of every request, and a line for each."""
 
+import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -8,7 +9,7 @@ from tui_agent.context.deferring import arranged, tokens_of
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.settings import Mcp
 from tui_agent.text import one_line
-from tui_agent.tools.base import Tool
+from tui_agent.tools.base import Tool, ToolFailure
 from tui_agent.tools.mcp.servers import Status, ToolServers
 from tui_agent.tools.mcp.tools import CallTool, FindTool
 
@@ -23,6 +24,13 @@ WHOLE: Final = (
 _CHARS: Final = 3_000
 """Characters for all servers together, shared alike."""
 _LEAST, _MOST = 120, 900
+
+MOST_RESOURCES: Final = 8
+"""Resources of one message that are read."""
+RESOURCE_CHARS: Final = 40_000
+"""Characters of a resource that the model is told."""
+_MENTION: Final = re.compile(r"(?:^|(?<=[\s(]))@([A-Za-z0-9][A-Za-z0-9_-]{0,39}):([^\s<>\"]+)")
+_AFTER: Final = ".,;:!?)"
 
 
 class ServerWeight(NamedTuple):
@@ -72,6 +80,22 @@ class OfferedTools:
     def index(self) -> str:
         """What the system prompt says of the servers, as of the last `look`; empty where there are none."""
         return self._index
+
+    async def resources(self, text: str) -> tuple[str, ...]:
+        """What the model is told of the resources that a text mentions as ``@SERVER:URI``, also where one cannot be read."""
+        mentions = [(match[1], match[2].rstrip(_AFTER)) for match in _MENTION.finditer(text)]
+        on = self.servers.on
+        wanted = [each for each in dict.fromkeys(mentions) if each[0] in on][:MOST_RESOURCES]
+        return tuple([await self._resource(server, uri) for server, uri in wanted])
+
+    async def _resource(self, server: str, uri: str) -> str:
+        head = f"[the resource {one_line(uri, 300)} of the server {server}, which the user mentions]"
+        try:
+            text = await self.servers.read(server, uri)
+        except ToolFailure as failure:
+            return f"{head}\nIt cannot be read: {failure}"
+        more = len(text) - RESOURCE_CHARS
+        return f"{head}\n{text[:RESOURCE_CHARS]}" + (f"\n[… {more:,} more characters]" if more > 0 else "")
 
     def weights(self, told: Sequence[ToolDefinition]) -> dict[str, ServerWeight]:
         """What each server's tools take where the model is told `told`."""

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -73,6 +73,8 @@ class Parts(NamedTuple):
     guards: Guards
     caches: CacheWatch
     planning: Planning
+    resources: Callable[[str], Awaitable[tuple[str, ...]]]
+    """What the model is told of what a text of the user mentions, read at servers."""
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ class Turn:
 
     def __init__(self, parts: Parts, emit: Emit) -> None:
         self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards = parts[:6]
-        self._caches, self._planning = parts.caches, parts.planning
+        self._caches, self._planning, self._resources = parts.caches, parts.planning, parts.resources
         self._engine = self._record.engine
         self._account = CallAccount(self._record, self._tracker)
         self._emit = emit
@@ -205,6 +207,8 @@ class Turn:
         fitted = await self._steps.run(self._engine.fitted(prompt), self._emit)
         seq, blocks = self._record.view.unanswered_prompt()
         if blocks != fitted.blocks:
+            for told in await self._resources(text_of(prompt.blocks, Text)):
+                await self._record.append(notice(told))
             seq = await self._record.append(fitted)
         self._emit(said(seq, fitted.blocks))
 

@@ -2,12 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.tools.support import Call
 from tui_agent.settings import ToolServer
 from tui_agent.tools.base import ToolOutput
+from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.mcp.configuration import Configured
 from tui_agent.tools.mcp.connection import Connection, Limits
 from tui_agent.tools.mcp.known import KnownServer
@@ -31,8 +33,9 @@ class Talk:
         configured = Configured("test", server, "user", folder)
         self.connection = Connection(configured, limits, self.log, self._take, [folder])
 
-    async def call(self, tool: str, tell: Callable[[str], None] = lambda _: None, **given: object) -> ToolOutput:
-        return output_of(await self.connection.call(tool, given, tell))
+    async def call(self, tool: str, context: Call | None = None, **given: object) -> ToolOutput:
+        context = context or Call(Workspace(self.log.parent), (), self.log.parent)
+        return output_of(await self.connection.call(tool, given, context))
 
     async def _take(self, known: KnownServer) -> None:
         self.lists.append(known)

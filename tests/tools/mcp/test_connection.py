@@ -1,15 +1,20 @@
 """Talking to a server over the official SDK: answers and faults of every kind, and what is left afterwards."""
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
 import psutil
 import pytest
+from typing_extensions import override
 
 from tests.tools.mcp.connecting import faulty, talking
+from tests.tools.support import Call
 from tui_agent.conversation.blocks import Image
 from tui_agent.settings import ToolServer
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.mcp.connection import Limits, Unavailable
 
 
@@ -45,20 +50,31 @@ async def test_a_server_gets_no_key_of_ours(tmp_path: Path, monkeypatch: pytest.
 
 async def test_a_stopped_call_reaches_the_server_which_goes_on(tmp_path: Path) -> None:
     async with talking(faulty(), tmp_path) as talk:
-        told = asyncio.Event()
-        seen: list[str] = []
-
-        def tell(text: str) -> None:
-            seen.append(text)
-            told.set()
-
-        call = asyncio.create_task(talk.call("wait", tell))
-        await told.wait()
+        person = Person(tmp_path)
+        call = asyncio.create_task(talk.call("wait", person))
+        await person.told.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert seen == ["half-hearted (1 of 4)"]
+        assert person.seen == ["half-hearted (1 of 4)"]
         assert (await talk.call("cancelled")).text == "1"
+
+
+async def test_what_a_server_asks_is_put_to_the_user_thing_by_thing(tmp_path: Path) -> None:
+    async with talking(faulty(), tmp_path) as talk:
+        person = Person(tmp_path, "red", "3", "yes", "leave it out")
+        given = json.loads((await talk.call("ask", person)).text)
+        assert given == {"action": "accept", "content": {"colour": "red", "count": 3, "sure": True}}
+        assert [question.choices for question in person.asked] == [
+            ("red", "blue"),
+            (),
+            ("yes", "no"),
+            ("a", "leave it out"),
+        ]
+        assert person.asked[0].preview.text == "The server test asks: Which one?\n\ncolour"
+        for answers in (("red", "many"), ("red", None)):
+            declined = json.loads((await talk.call("ask", Person(tmp_path, *answers))).text)
+            assert declined == {"action": "decline"}
 
 
 async def test_a_call_that_takes_too_long_is_stopped_at_the_server_too(tmp_path: Path) -> None:
@@ -143,6 +159,27 @@ async def test_programs_that_are_not_there_are_named(tmp_path: Path) -> None:
     async with talking(ToolServer(command="${NOT_SET}"), tmp_path) as talk:
         with pytest.raises(Unavailable, match="the variable NOT_SET is not set"):
             await talk.connection.start()
+
+
+class Person(Call):
+    """Answers questions in order; None declines."""
+
+    def __init__(self, folder: Path, *answers: str | None) -> None:
+        super().__init__(Workspace(folder), (), folder)
+        self.told = asyncio.Event()
+        self.asked: list[PermissionQuestion] = []
+        self._answers = list(answers)
+
+    @override
+    def progress(self, text: str) -> None:
+        super().progress(text)
+        self.told.set()
+
+    @override
+    async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
+        self.asked.append(question)
+        answer = self._answers.pop(0)
+        return PermissionAnswer(allowed=answer is not None, choice=answer or "")
 
 
 def _left() -> list[str]:

@@ -16,7 +16,9 @@ import msgspec
 
 from tui_agent.durable import to_completion
 from tui_agent.text import clean, error_text, one_line
+from tui_agent.tools.base import ToolContext
 from tui_agent.tools.mcp.configuration import Configured, environ, environment_of
+from tui_agent.tools.mcp.elicitation import answered
 from tui_agent.tools.mcp.http import SIGNING_IN_S, SignIn, Tokens, Unauthorized, listening
 from tui_agent.tools.mcp.known import (
     MOST_INSTRUCTIONS,
@@ -34,7 +36,14 @@ if TYPE_CHECKING:
     from mcp.client import ClientRequestContext, IncomingMessage, Transport
     from mcp.client._transport import ReadStream, TransportStreams
     from mcp.shared.message import SessionMessage
-    from mcp_types import CallToolResult, ListRootsResult, LoggingMessageNotificationParams
+    from mcp_types import (
+        CallToolResult,
+        ElicitRequestParams,
+        ElicitResult,
+        ListRootsResult,
+        LoggingMessageNotificationParams,
+        ReadResourceResult,
+    )
 
 State: TypeAlias = Literal["stopped", "starting", "running", "failed"]
 Result = TypeVar("Result")
@@ -90,6 +99,7 @@ class Connection:
         self._tokens = Tokens(tokens or log.with_suffix(".tokens"))
         self._unauthorized = Unauthorized()
         self._sign_in: SignIn | None = None
+        self._calls: list[ToolContext] = []
         self._starting = asyncio.Lock()
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -116,22 +126,32 @@ class Connection:
             finally:
                 self._sign_in = None
 
-    async def call(self, tool: str, arguments: dict[str, object], tell: Callable[[str], None]) -> "CallToolResult":
-        """Call a tool; `tell` gets what the server says of its progress. Raises `Unavailable`, and ValueError for what
-        the server refuses.
+    async def call(self, tool: str, arguments: dict[str, object], context: ToolContext) -> "CallToolResult":
+        """Call a tool; `context` takes what the server says of its progress, and what it asks the user meanwhile.
+
+        Raises `Unavailable`, and ValueError for what the server refuses.
         """
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            tell(_progress_text(progress, total, message))
+            context.progress(_progress_text(progress, total, message))
 
         seconds = self.configured.server.call_seconds or self._limits.call
-        return await self._ask(
-            f"calling {one_line(tool, 60)}",
-            lambda client: client.call_tool(
-                tool, arguments, read_timeout_seconds=seconds, progress_callback=on_progress
-            ),
-            seconds,
-        )
+        self._calls.append(context)
+        try:
+            return await self._ask(
+                f"calling {one_line(tool, 60)}",
+                lambda client: client.call_tool(
+                    tool, arguments, read_timeout_seconds=seconds, progress_callback=on_progress
+                ),
+                seconds,
+            )
+        finally:
+            self._calls.remove(context)
+
+    async def read(self, uri: str) -> "ReadResourceResult":
+        """Read a resource. Raises as `call`."""
+        seconds = self._limits.call
+        return await self._ask(f"reading {one_line(uri, 100)}", lambda client: client.read_resource(uri), seconds)
 
     async def close(self) -> None:
         """End it, and all it has started."""
@@ -250,6 +270,7 @@ class Connection:
             client_info=Implementation(name="tui-agent", version=__version__),
             logging_callback=self._take_log,
             message_handler=self._take_message,
+            elicitation_callback=self._elicited,
             list_roots_callback=self._roots if self._folders else None,
             cache=None,
         )
@@ -351,6 +372,9 @@ class Connection:
 
         if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             self._relist.set()
+
+    async def _elicited(self, context: "ClientRequestContext", params: "ElicitRequestParams") -> "ElicitResult":
+        return await answered(self.name, params, self._calls[-1] if self._calls else None)
 
     async def _roots(self, context: "ClientRequestContext") -> "ListRootsResult":
         from mcp_types import ListRootsResult, Root

@@ -172,12 +172,25 @@ class ToolServers:
             context.progress(f"starting the server {name} …")
         self._calls[name] = self._calls.get(name, 0) + 1
         try:
-            result = await connection.call(tool, arguments, context.progress)
+            result = await connection.call(tool, arguments, context)
         except Unavailable as error:
             raise ToolFailure(str(error), "Try it once more if that can do no harm, or go on without it.") from error
         except ValueError as error:
             raise ToolFailure(f"The server {name} refuses the call: {error}", "Call it as its schema says.") from error
         return await asyncio.to_thread(output_of, result)
+
+    async def read(self, name: str, uri: str) -> str:
+        """The text of a server's resource. Raises ToolFailure."""
+        from tui_agent.tools.mcp.results import text_of_resource
+
+        if name not in self.on:
+            raise ToolFailure(f"There is no server {one_line(name, 60)} that is turned on.")
+        try:
+            return await asyncio.to_thread(text_of_resource, await self._connections[name].read(uri))
+        except Unavailable as error:
+            raise ToolFailure(str(error)) from error
+        except ValueError as error:
+            raise ToolFailure(f"The server {name} refuses {one_line(uri, 300)}: {error}") from error
 
     async def turn(self, name: str, *, on: bool) -> None:
         """Turn a server on or off, for later sessions too. Raises KeyError, and OSError where that cannot be kept."""
