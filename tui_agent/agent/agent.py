@@ -590,7 +590,13 @@ class Agent:
 
     def context_stats(self) -> ContextStats:
         """How full the window is, what happens next, and what the session has cost."""
-        return context_stats(self._engine, self.tracker)
+        return self._with_servers(context_stats(self._engine, self.tracker))
+
+    def _with_servers(self, stats: ContextStats) -> ContextStats:
+        prefix = self._engine.view.prefix
+        if self._offered is None or prefix is None or not self._offered.servers:
+            return stats
+        return structs.replace(stats, servers=self._offered.uses(prefix.tools, self.profile.prices))
 
     def fullness(self) -> Fullness:
         """How full the window is; cheap, also in a long conversation."""
@@ -598,7 +604,8 @@ class Agent:
 
     def overview(self) -> Overview:
         """The context with all its items and steps; an item is made when it is looked at."""
-        return overview(self._engine, self.tracker)
+        seen = overview(self._engine, self.tracker)
+        return seen._replace(stats=self._with_servers(seen.stats))
 
     def items(self) -> list[Item]:
         """Every message and result with its size and state, oldest first."""

@@ -6,7 +6,9 @@ from typing import Final, NamedTuple
 
 from tui_agent.agent.bounded import bounded
 from tui_agent.context.deferring import arranged, tokens_of
+from tui_agent.context.stats import ServerUse
 from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.models.base import Prices
 from tui_agent.settings import Mcp
 from tui_agent.text import one_line
 from tui_agent.tools.base import Tool, ToolFailure
@@ -50,6 +52,8 @@ class OfferedTools:
         self._seen: tuple[int, int] | None = None
         self._definitions: tuple[ToolDefinition, ...] = ()
         self._index = ""
+        self._weighed: tuple[int, Sequence[ToolDefinition]] = (-1, ())
+        self._weights: dict[str, ServerWeight] = {}
 
     def look(self, window: int) -> None:
         """Take in what is offered now, for a model with a window of so many tokens."""
@@ -82,7 +86,7 @@ class OfferedTools:
         return self._index
 
     async def resources(self, text: str) -> tuple[str, ...]:
-        """What the model is told of the resources that a text mentions as ``@SERVER:URI``, also where one cannot be read."""
+        """What the model is told of resources that a text mentions as ``@SERVER:URI``, or why it cannot be."""
         mentions = [(match[1], match[2].rstrip(_AFTER)) for match in _MENTION.finditer(text)]
         on = self.servers.on
         wanted = [each for each in dict.fromkeys(mentions) if each[0] in on][:MOST_RESOURCES]
@@ -97,8 +101,28 @@ class OfferedTools:
         more = len(text) - RESOURCE_CHARS
         return f"{head}\n{text[:RESOURCE_CHARS]}" + (f"\n[… {more:,} more characters]" if more > 0 else "")
 
+    def uses(self, told: Sequence[ToolDefinition], prices: Prices | None) -> tuple[ServerUse, ...]:
+        """What each server's tools take and cost in each call where the model is told `told`."""
+        rate = 0.0 if prices is None else (prices.input if prices.cache_read is None else prices.cache_read)
+        return tuple(
+            ServerUse(
+                name=name,
+                told=weight.told,
+                saved=weight.saved,
+                told_usd=weight.told * rate / 1_000_000,
+                saved_usd=weight.saved * rate / 1_000_000,
+            )
+            for name, weight in self.weights(told).items()
+        )
+
     def weights(self, told: Sequence[ToolDefinition]) -> dict[str, ServerWeight]:
-        """What each server's tools take where the model is told `told`."""
+        """What each server's tools take where the model is told `told`; kept while nothing of it changes."""
+        version, before = self._weighed
+        if version != self.servers.version or before is not told:
+            self._weighed, self._weights = (self.servers.version, told), self._weigh(told)
+        return self._weights
+
+    def _weigh(self, told: Sequence[ToolDefinition]) -> dict[str, ServerWeight]:
         whole = {definition.name for definition in told if not definition.deferred}
         found: dict[str, ServerWeight] = {}
         for offer in self.servers.offers():

@@ -76,6 +76,18 @@ class Subtasks(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = 0.0
 
 
+class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server's tools take, in tokens and USD a call: `told` in front of every request, `saved` by looking tools
+    up when they are needed.
+    """
+
+    name: str
+    told: int = 0
+    saved: int = 0
+    told_usd: float = 0.0
+    saved_usd: float = 0.0
+
+
 class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
     """What one model was used for."""
 
@@ -143,6 +155,7 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     upcoming: Upcoming | None = None
     subtasks: Subtasks = Subtasks()
     models: tuple[ModelUse, ...] = ()
+    servers: tuple[ServerUse, ...] = ()
 
     @property
     def percent(self) -> float:
@@ -300,7 +313,15 @@ def _activity(stats: ContextStats, now: float) -> list[str]:
         lines.append(f"  Subtasks:     {used.count:,} ({tokens}, {_usd(used.cost_usd)} in the /stats total)")
     if len(stats.models) > 1:
         lines += _models(stats.models)
+    if stats.servers:
+        lines += ["", "Servers of tools, in each call:", *(_server(each) for each in stats.servers)]
     return lines
+
+
+def _server(use: ServerUse) -> str:
+    told = f"{use.told:,} tokens, {_usd(use.told_usd)}" if use.told else "looked up when needed"
+    saved = f"; saves {use.saved:,} tokens, {_usd(use.saved_usd)}" if use.saved else ""
+    return f"  {one_line(use.name, 24):<18}{told}{saved}"
 
 
 def _boundary(activity: Activity, count: int, label: str, now: float) -> str:

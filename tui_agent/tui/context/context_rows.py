@@ -106,6 +106,7 @@ def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width:
         *titled_rows("Next", _next(seen.stats, width)),
         *titled_rows("Size, call by call", _course(seen)),
         *titled_rows("Steps", [_step_row(step, now) for step in reversed(seen.steps)]),
+        *titled_rows("Servers of tools, in each call", _servers(seen.stats)),
         *titled_rows("Activity", _activity(seen.stats, now, width)),
     ]
     if seen.words:
@@ -274,6 +275,16 @@ def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
         for use in stats.models:
             told = f"{_counted(use.calls, 'call')}, {money_text(use.cost_usd)}"
             rows.append(plain_row((f"  {one_line(use.model, 60)}  ", "base"), (told, "muted")))
+    return rows
+
+
+def _servers(stats: ContextStats) -> list[Row]:
+    rows = []
+    for use in stats.servers:
+        told = [money_text(use.told_usd)] if use.told_usd else []
+        worth = f" ({money_text(use.saved_usd)})" if use.saved_usd else ""
+        told += [f"saves {use.saved:,}{worth}"] if use.saved else []
+        rows.append(_fact(one_line(use.name, 18), f"{use.told:,}", ", ".join(told)))
     return rows
 
 
