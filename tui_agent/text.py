@@ -177,6 +177,13 @@ def as_typed(message: str) -> str:
     return _STANDARD_INPUT.sub(" [with standard input]", message)
 
 
+def price_or_time(usd: float | None, seconds: float) -> str:
+    """What something costs: `seconds` where that is what it costs, else US dollars."""
+    if not seconds:
+        return money_text(usd)
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:,.0f} s"
+
+
 def money_text(usd: float | None) -> str:
     """US dollars with as many decimals as tell something: ``$0``, ``$0.0042``, ``$0.104``, ``$3.46``; None: ``$?``."""
     if usd is None:

@@ -83,3 +83,25 @@ async def test_switching_to_a_local_model_takes_the_settings_along(
             await say(session, "Hi.")
         assert server.loads == [("qwen3:8b", 9_000)]
         assert server.violations == []
+
+
+async def test_what_costs_time_is_timed_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that reads slowly has its context edited for what carrying it costs, and less often than at a price."""
+    material = Material(tmp_path / "project", CALLS, seed=7)
+    with in_thread(OllamaServer(Reader(material.step))) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        settings = {"model.id": MODEL, "permissions.mode": "allow", "context.memory_budget_tokens": "40000"}
+        async with talking(tmp_path, settings) as session:
+            told = await say(session, "Please read part 0 of the files.")
+            changed = [event for event in told if isinstance(event, events.ContextChanged)]
+            assert changed[-1].reading > 0
+            assert changed[-1].writing > 0
+            rates = session.agent.engine.model.rates(10_000)
+            assert rates is not None
+            assert rates.input_usd == 0
+            assert rates.input_s == pytest.approx(1_000_000 / session.agent.speed.reading)
+            ahead = session.agent.context_stats().upcoming
+            assert ahead is not None
+            assert ahead.cost_usd == 0
+            assert (ahead.cost_s > 0) == (ahead.frees > 0)
+        assert server.violations == []

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from tui_agent.agent.briefing import Briefing
 from tui_agent.agent.model_choice import configured_model, model_of_tier
 from tui_agent.agent.record import Record
 from tui_agent.context.counting import load_tokenizer
-from tui_agent.context.economics import ModelFacts, Rates, relative_rates
-from tui_agent.conversation.entries import ModelSwitched, Prefix, notice
+from tui_agent.context.economics import ModelFacts, Rates, relative_rates, time_rates
+from tui_agent.conversation.entries import ModelSwitched, Prefix, Usage, notice
 from tui_agent.models.base import Model, ModelProfile, Prices
 from tui_agent.models.catalogue import missing_key
+from tui_agent.models.speed import Speed, Speedometer, Timings
 from tui_agent.settings.schema import Settings
 
 SmallModel = Callable[[str], Model | None]
@@ -34,6 +37,7 @@ class ActiveModel:
         self._small = small
         self._connecting: asyncio.Future[None] | None = None
         self._told_of_chat: set[str] = set()
+        self._speeds = Speedometer()
         record.engine.use(self._facts())
 
     @property
@@ -72,6 +76,17 @@ class ActiveModel:
             await self._record.append(prefix)
         elif news := self._briefing.news(view.log, view.prefix):
             await self._record.append(*map(notice, news))
+
+    @property
+    def speed(self) -> Speed:
+        """How fast it reads and writes, where that is what it costs."""
+        return self._speeds.of(self.profile.name)
+
+    async def took(self, timings: Timings, usage: Usage, kept: int) -> None:
+        """Take in what its newest call took; `kept` are the tokens its server should still have had of the prompt."""
+        if self.profile.local:
+            self._speeds.measure(self.profile.name, timings, usage, kept)
+            await self._record.use_model(self._facts())
 
     def take_chat_news(self) -> bool:
         """Whether the user is to be told that it is asked without tools; once for each model."""
@@ -115,7 +130,9 @@ class ActiveModel:
 
     def _facts(self) -> ModelFacts:
         small = self.small
-        return model_facts(self.profile, small.profile if small is not None else None)
+        facts = model_facts(self.profile, small.profile if small is not None else None)
+        rates = time_rates(*self.speed) if self.profile.local else None
+        return msgspec.structs.replace(facts, prices=((0, rates),)) if rates is not None else facts
 
 
 class SmallModels:

@@ -51,6 +51,7 @@ from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.durable import to_completion
 from tui_agent.models.base import Model, ModelProfile
 from tui_agent.models.catalogue import create_model
+from tui_agent.models.speed import Speed
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import PolicyName, Settings, with_policy
 from tui_agent.storage.store import MemoryStore, MemoryTexts, NoTrace, Store, TraceSink
@@ -370,6 +371,11 @@ class Agent:
     def profile(self) -> ModelProfile:
         """What is known of the model that answers."""
         return self._active.profile
+
+    @property
+    def speed(self) -> Speed:
+        """How fast a model on a machine of one's own reads and writes, in tokens per second; 0: not known."""
+        return self._active.speed
 
     async def connect(self) -> ModelProfile:
         """Learn what the provider tells of the model, once; slow (it imports an SDK). Never raises.

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final, Literal
 
-from tui_agent.text import money_text, one_line
+from tui_agent.text import one_line, price_or_time
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -247,7 +247,7 @@ def _outlook(outlook: "Outlook") -> Reply:
         lines.append(f"Reasoning dropped  {preview.reasoning_dropped:>10,} blocks")
     if payback is not None:
         back = f"pays back after {payback.calls:,} calls" if payback.calls is not None else "does not pay back"
-        lines.append(f"Cost now           {money_text(payback.cost_usd):>10}, {back}")
+        lines.append(f"Cost now           {price_or_time(payback.cost_usd, payback.cost_s):>10}, {back}")
     names = {"compact": "/compact", "clear": "/clear-results", "checkpoint": "/done"}
     return Reply(f"What {names[outlook.step]} would do", "\n".join(lines))
 

@@ -123,13 +123,18 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
 
 
 class ContextChanged(Event, frozen=True, kw_only=True, tag="context_changed"):
-    """What fills the window, in tokens: after a model call (`measured`), or estimated."""
+    """What fills the window, in tokens: after a model call (`measured`), or estimated.
+
+    `reading` and `writing`: of a model on a machine of one's own, its speeds in tokens per second; 0: not known.
+    """
 
     tokens: int
     window: int
     measured: bool
     cost_usd: float | None
     turn_cost_usd: float | None
+    reading: float = 0.0
+    writing: float = 0.0
 
 
 class ContextStepStarted(Event, frozen=True, kw_only=True, tag="context_step_started"):

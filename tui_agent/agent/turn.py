@@ -44,6 +44,7 @@ from tui_agent.models.base import (
     ToolsRefused,
 )
 from tui_agent.models.retry import stream_with_retries
+from tui_agent.models.speed import Timings
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.errors import StorageError
 from tui_agent.text import error_text
@@ -85,6 +86,14 @@ class Reply:
     saved: int = 0
     restart: bool = False
     saved_at: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=time.monotonic)
+    first: float = 0.0
+
+    @property
+    def timings(self) -> Timings:
+        """What the call took by the time of its first event, where the server tells nothing better."""
+        first = self.first or time.monotonic()
+        return Timings(first - self.began, time.monotonic() - first)
 
 
 class Turn:
@@ -244,7 +253,7 @@ class Turn:
             except TooLarge:
                 raise
             except ContextOverflow as overflow:
-                self._engine.learn_limit(overflow.limit)
+                self._engine.learn_limit(overflow.limit, overflow.tokens)
                 if isinstance(overflow, RequestTooLarge):
                     self._engine.learn_too_many_bytes()
                 self._recoveries += 1
@@ -312,6 +321,9 @@ class Turn:
             self._reply = Reply()
             completed = await self._listen(prepared)
             duration_ms = int(1000 * (time.monotonic() - began))
+            kept = last.usage.input_tokens + last.usage.output_tokens if last is not None and last.usage else 0
+            warm = not self._engine.cache.cold and self._engine.meter.measured
+            await self._active.took(completed.timings or self._reply.timings, completed.usage, kept if warm else 0)
             cost = cost_usd(completed.usage, profile.prices)
             self._tracker.record(profile.name, completed.usage, cost)
         missed = self._caches.answered(
@@ -344,6 +356,7 @@ class Turn:
         request = msgspec.structs.replace(prepared.request, follows=self._caches.newest)
         async with aclosing(stream_with_retries(self._active.model, request)) as stream:
             async for event in stream:
+                self._reply.first = self._reply.first or time.monotonic()
                 match event:
                     case TextDelta():
                         self._reply.text += valid_text(event.text)
@@ -407,6 +420,8 @@ class Turn:
                 measured=self._engine.meter.measured,
                 cost_usd=self._tracker.session.known_cost_usd,
                 turn_cost_usd=self._tracker.turn.known_cost_usd,
+                reading=self._active.speed.reading,
+                writing=self._active.speed.writing,
             )
         )
 

@@ -85,7 +85,7 @@ def cold_send(here: Situation, cache: CacheState, compaction: Forecast, *, at_le
         return None
     per_token = rates.write * rates.input_usd / MILLION
     cost = here.tokens * per_token
-    if cost < at_least_usd:
+    if not cost or cost < at_least_usd:
         return None
     if compaction.frees <= 0 or compaction.cost_usd is None:
         return ColdSend(here.tokens, cost, cache.reason)

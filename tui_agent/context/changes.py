@@ -117,9 +117,10 @@ def look_at_plan(view: View, here: Situation, plan: SummaryPlan, writer_usd: flo
     # What comes in with the dot is written anew as well: the summary, its facts, the user's words.
     new = max(0, plan.after - seen.after)
     seen = seen._replace(after=plan.after)
-    if here.rates is not None and writer_usd is not None:
+    if here.rates is not None and (writer_usd is not None or here.rates.input_s):
+        usd = writer_usd or 0.0
         payback = compaction_payback(
-            here.rates, freed=seen.freed, keep=seen.rewritten, summary=new, summariser_usd=writer_usd, cold=here.cold
+            here.rates, freed=seen.freed, keep=seen.rewritten, summary=new, summariser_usd=usd, cold=here.cold
         )
     return Outlook("checkpoint" if plan.step == "checkpoint" else "compact", seen, False, payback, plan.reason)
 

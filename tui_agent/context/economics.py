@@ -30,13 +30,23 @@ FACTS_SHARE = 5
 """The facts appended to a summary take at most a fifth of what it replaces."""
 
 
+CARRYING_SHARE = 0.05
+"""What carrying a token through a call costs on a machine of one's own, as a share of reading it: an answer of some
+hundred tokens looks at each of them. (An 8B model at 16,000 tokens: its attention reads 2 GB beside 5 GB of weights for
+each token written.)
+"""
+
+
 class Rates(NamedTuple):
-    """A model's prices as multiples of its input price, and that price in USD per million tokens."""
+    """A model's prices as multiples of its input price, and that price per million tokens: in USD, or for a model on a
+    machine of one's own, which costs nothing else, in seconds.
+    """
 
     read: float
     write: float
     output: float
     input_usd: float
+    input_s: float = 0.0
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +128,16 @@ def relative_rates(
     return Rates((cache_read_usd or 0.0) / input_usd, write / input_usd, output_usd / input_usd, input_usd)
 
 
+def time_rates(reading: float, writing: float) -> Rates | None:
+    """What a request takes on a machine of one's own, by its speeds in tokens per second; None where one is not known.
+
+    Such a server keeps the last prefix: an edit has it read the tail again, all else is carried.
+    """
+    if reading <= 0 or writing <= 0:
+        return None
+    return Rates(CARRYING_SHARE, 1.0, reading / writing, 0.0, MILLION / reading)
+
+
 def clearing_size(rates: Rates | None, tail: float, growth: float) -> float | None:
     """How many tokens a clearing must free to pay for itself while the cache is warm.
 
@@ -176,14 +196,15 @@ def spoken_time(seconds: float) -> str:
 
 
 class Payback(NamedTuple):
-    """What a context step costs now and saves with each later call, in USD, and after how many calls it has paid.
-
-    `calls` is None where it never does.
+    """What a context step costs now and saves with each later call, in USD or in seconds, and after how many calls it
+    has paid. `calls` is None where it never does.
     """
 
     cost_usd: float
     saving_usd: float
     calls: int | None
+    cost_s: float = 0.0
+    saving_s: float = 0.0
 
 
 def clearing_payback(rates: Rates, *, freed: float, tail: float, cold: bool) -> Payback:
@@ -197,21 +218,24 @@ def compaction_payback(
 ) -> Payback:
     """The figures of a compaction whose summariser costs `summariser_usd`."""
     rewritten = 0.0 if cold else max(0.0, rates.write - rates.read) * (keep + summary)
-    return payback(rates, rewritten + summariser_usd * MILLION / rates.input_usd, freed)
+    written = summariser_usd * MILLION / rates.input_usd if rates.input_usd else summary * rates.output
+    return payback(rates, rewritten + written, freed)
 
 
 def payback(rates: Rates, cost: float, freed: float) -> Payback:
     """The figures of a step that costs `cost` tokens at the input price and frees `freed`."""
     saving = (rates.read or 1.0) * freed
-    dollars = rates.input_usd / MILLION
-    return Payback(cost * dollars, saving * dollars, ceil(cost / saving) if saving > 0 else None)
+    dollars, seconds = rates.input_usd / MILLION, rates.input_s / MILLION
+    calls = ceil(cost / saving) if saving > 0 else None
+    return Payback(cost * dollars, saving * dollars, calls, cost * seconds, saving * seconds)
 
 
 class Forecast(NamedTuple):
     """What a layer would do if it came now: it `frees` about so many tokens.
 
-    In USD: `cost` of the step, `saving` with each later call; None where prices are unknown. `calls` is after how many
-    calls it has paid (None: never, or unknown); `why` it comes, or waits.
+    In USD, and in seconds where that is what a model costs: `cost` of the step, `saving` with each later call; None
+    where prices are unknown. `calls` is after how many calls it has paid (None: never, or unknown); `why` it comes, or
+    waits.
     """
 
     frees: int = 0
@@ -219,6 +243,8 @@ class Forecast(NamedTuple):
     saving_usd: float | None = None
     calls: int | None = None
     why: str = ""
+    cost_s: float = 0.0
+    saving_s: float = 0.0
 
 
 def forecast(freed: int, cost: float, rates: Rates | None, why: str) -> Forecast:
@@ -226,7 +252,7 @@ def forecast(freed: int, cost: float, rates: Rates | None, why: str) -> Forecast
     if rates is None:
         return Forecast(frees=freed, why=why)
     figures = payback(rates, cost, freed)
-    return Forecast(freed, figures.cost_usd, figures.saving_usd, figures.calls, why)
+    return Forecast(freed, figures.cost_usd, figures.saving_usd, figures.calls, why, figures.cost_s, figures.saving_s)
 
 
 def pays_or_waits(freed: float, needed: float) -> str:
@@ -255,9 +281,9 @@ class Summariser(NamedTuple):
 
     @property
     def usd(self) -> float | None:
-        """What it costs; None where its prices are not known."""
+        """What it costs; None where its prices are not known, or it costs time."""
         rates = self.rates
-        if rates is None:
+        if rates is None or not rates.input_usd:
             return None
         reading = self.reads * ((rates.read or 1.0) if self.cached else 1.0)
         return (reading + self.instruction * rates.write + self.writes * rates.output) * rates.input_usd / MILLION
@@ -329,7 +355,7 @@ def compaction_worth(here: Situation, settings: Compaction, rates: Rates, *, kee
     whole = written + min(settings.facts_tokens, replaced // FACTS_SHARE)
     same_prefix = (0.0 if here.cold else rates.read * here.tokens) + written * rates.output
     writing = same_prefix
-    if small is not None:
+    if small is not None and rates.input_usd and small.input_usd:
         alone = (TRANSCRIPT_SHARE * here.tokens + written * small.output) * small.input_usd / rates.input_usd
         writing = min(same_prefix, alone)
     rewriting = 0.0 if here.cold else max(0.0, rates.write - rates.read) * (keep + whole)

@@ -295,10 +295,12 @@ class ContextEngine:
         """Whether reading or rendering all of the view may take longer than a key press may wait: do it in a thread."""
         return self.view.characters > LONG_VIEW_CHARS or len(self.view.log) > LONG_LOG
 
-    def learn_limit(self, tokens: int) -> None:
-        """The provider told, in an overflow, how many tokens it takes."""
+    def learn_limit(self, limit: int, tokens: int = 0) -> None:
+        """The provider told, in an overflow, how many tokens it takes, and how many the request has (0: not told)."""
+        if limit > 0:
+            self._caps[self.model.name] = min(limit, self._caps.get(self.model.name, limit))
         if tokens > 0:
-            self._caps[self.model.name] = min(tokens, self._caps.get(self.model.name, tokens))
+            self.meter.refused(self.view, tokens)
 
     def learn_too_many_bytes(self) -> None:
         """The provider took the last request for too large: from here on its pictures may be two thirds as many bytes.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tui_agent.context.counting import CLASS_OF, ContentClass, Counter, Ratios, class_of
+from tui_agent.context.counting import CLASS_OF, CONTENT_CLASSES, ContentClass, Counter, Ratios, class_of
 from tui_agent.conversation.blocks import Block, Reasoning
 from tui_agent.conversation.entries import (
     AnyEntry,
@@ -95,6 +95,18 @@ class TokenMeter:
         if before is not None and not before.edited and call.model == view.model:
             self._learn_growth(view, before, usage)
         self._learn_answer(view, call, usage)
+
+    def refused(self, view: View, tokens: int) -> None:
+        """Take in how many tokens a provider counted that refused the next request as too long.
+
+        It counts where nothing was measured: some servers tell what they have read at no other time.
+        """
+        call = view.last_call
+        if call is not None and call.usage is not None and call.usage.input_tokens:
+            return
+        estimated = sum(self.counter.categories(view).values())
+        for content in CONTENT_CLASSES:
+            self.ratios.learn(view.model, self.counter.shape, content, measured=tokens, estimated=estimated)
 
     @property
     def measured(self) -> bool:

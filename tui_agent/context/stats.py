@@ -11,7 +11,7 @@ from tui_agent.context.economics import Forecast, spoken_time
 from tui_agent.conversation.entries import Checkpointed, Summarized
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.conversation.view import View
-from tui_agent.text import money_text, one_line
+from tui_agent.text import money_text, one_line, price_or_time
 
 LABELS: dict[Category, str] = {
     "system": "System prompt",
@@ -55,6 +55,8 @@ class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
     saving_usd: float | None = None
     calls: int | None = None
     why: str = ""
+    cost_s: float = 0.0
+    saving_s: float = 0.0
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +229,8 @@ def upcoming(tokens: int, thresholds: Thresholds, forecast: Callable[[str], Fore
         saving_usd=seen.saving_usd,
         calls=seen.calls,
         why=seen.why,
+        cost_s=seen.cost_s,
+        saving_s=seen.saving_s,
     )
 
 
@@ -234,10 +238,11 @@ def price_text(ahead: Upcoming) -> str:
     """What the next step costs and when it has paid; empty where prices are unknown or nothing would be freed."""
     if ahead.cost_usd is None or not ahead.frees:
         return ""
-    if not ahead.cost_usd:
-        return f"costs nothing, saves {_usd(ahead.saving_usd)} a call"
+    saved = price_or_time(ahead.saving_usd, ahead.saving_s)
+    if not ahead.cost_usd and not ahead.cost_s:
+        return f"costs nothing, saves {saved} a call"
     paid = f", paid back after {ahead.calls:,} call{'' if ahead.calls == 1 else 's'}" if ahead.calls else ""
-    return f"costs {_usd(ahead.cost_usd)}, saves {_usd(ahead.saving_usd)} a call{paid}"
+    return f"costs {price_or_time(ahead.cost_usd, ahead.cost_s)}, saves {saved} a call{paid}"
 
 
 def text(stats: ContextStats, now: float) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from tui_agent.conversation.blocks import Block, Image
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest
+from tui_agent.models.speed import Timings
 
 Tier: TypeAlias = Literal["frontier", "mid", "small", "unknown"]
 Cache: TypeAlias = Literal["marked", "implicit", "none"]
@@ -119,7 +120,8 @@ class Retrying(msgspec.Struct, frozen=True):
 class Completed(msgspec.Struct, frozen=True):
     """The whole answer. `dropped_reasoning` counts blocks the provider itself left out of the request; `cache_miss` is
     why it could not read all of the last request's prefix from its cache, where it tells (``messages_changed`` …);
-    `answer_id` is what the provider calls this answer, for the next request's `follows`.
+    `answer_id` is what the provider calls this answer, for the next request's `follows`. `timings`: what it took, where
+    the server tells.
     """
 
     blocks: tuple[Block, ...]
@@ -129,6 +131,7 @@ class Completed(msgspec.Struct, frozen=True):
     dropped_reasoning: int = 0
     cache_miss: str = ""
     answer_id: str = ""
+    timings: Timings | None = None
 
 
 class Metered(msgspec.Struct, frozen=True):

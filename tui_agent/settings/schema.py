@@ -233,6 +233,8 @@ class EndpointModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """US dollars per million tokens read from the cache."""
     images: bool | None = None
     """Whether it sees pictures."""
+    tools: bool | None = None
+    """Whether it calls tools; a model that does not is asked as a chat."""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

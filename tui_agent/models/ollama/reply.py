@@ -9,6 +9,10 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.wire import fresh_id, read_arguments
 from tui_agent.models.base import Completed, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
 from tui_agent.models.encoding import encode
+from tui_agent.models.speed import Timings
+
+NANO = 1e9
+"""Ollama tells durations in nanoseconds."""
 
 
 class _Function(msgspec.Struct):
@@ -34,6 +38,8 @@ class _Line(msgspec.Struct):
     done_reason: str | None = None
     prompt_eval_count: int | None = None
     eval_count: int | None = None
+    prompt_eval_duration: int | None = None
+    eval_duration: int | None = None
 
 
 @dataclass(slots=True)
@@ -62,6 +68,7 @@ class OllamaReply:
         self._taken = set(taken)
         self._blocks: list[_Open | ToolCall] = []
         self._output = 0
+        self._timings: Timings | None = None
         self._reason = ""
 
     def read(self, data: object) -> list[StreamEvent]:
@@ -73,6 +80,8 @@ class OllamaReply:
         if line.done:
             self.complete = True
             self._reason = line.done_reason or ""
+            if line.prompt_eval_duration or line.eval_duration:
+                self._timings = Timings((line.prompt_eval_duration or 0) / NANO, (line.eval_duration or 0) / NANO)
             self.told, self._output = max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0)
         return events
 
@@ -84,7 +93,7 @@ class OllamaReply:
             # Without shifting, an answer also ends where the context is full.
             reason = "max_tokens" if self._output >= self._max_tokens else "context_window"
         usage = Usage(input_tokens=self.told, output_tokens=self._output)
-        return Completed(blocks, usage, reason, valid_text(self._model))
+        return Completed(blocks, usage, reason, valid_text(self._model), timings=self._timings)
 
     def _message(self, message: _Message) -> list[StreamEvent]:
         events: list[StreamEvent] = []

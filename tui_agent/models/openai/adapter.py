@@ -17,7 +17,7 @@ from typing_extensions import override
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
 from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, ToolsRefused
-from tui_agent.models.encoding import call_ids
+from tui_agent.models.encoding import call_ids, encode
 from tui_agent.models.errors import Refusal, SomethingElseError, bad_address, failure, no_key, plain, unreadable
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
@@ -104,7 +104,20 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
                 if reply.started or not self._does_without(error.refusal):
                     raise
             else:
+                if path == CHAT and self._service.local and not reply.started:
+                    async for data in self._unstreamed(client, body):
+                        yield data
                 return
+
+    async def _unstreamed(self, client: HttpClient, body: bytes) -> AsyncGenerator[bytes, None]:
+        """The same once more, in one piece: a server may end a stream before its first event where it would have
+        refused the request unstreamed, as llama-cpp-python's does with one that is too long.
+        """
+        fields = msgspec.json.decode(body, type=dict[str, object])
+        fields.pop("stream_options", None)
+        async with aclosing(client.events(CHAT, encode({**fields, "stream": False}))) as events:
+            async for data in events:
+                yield data
 
     @override
     async def _learn(self) -> None:

@@ -26,6 +26,7 @@ from tui_agent.models.base import (
 from tui_agent.models.encoding import encode
 from tui_agent.models.errors import Refusal
 from tui_agent.models.openai.client import read_error
+from tui_agent.models.speed import Timings
 
 _END = b"[DONE]"
 _STOP: dict[str, StopReason] = {
@@ -87,11 +88,20 @@ class _Groq(msgspec.Struct):
     usage: _Usage | None = None
 
 
+class _Timings(msgspec.Struct):
+    """llama.cpp's: `prompt_n` are the tokens it had not kept."""
+
+    prompt_n: int = 0
+    prompt_ms: float = 0.0
+    predicted_ms: float = 0.0
+
+
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     model: str | None = None
     usage: _Usage | None = None
     x_groq: _Groq | None = None
+    timings: _Timings | None = None
     error: msgspec.Raw = msgspec.Raw()
 
 
@@ -142,6 +152,7 @@ class ChatReply:
         self._usage = Usage()
         self._reason = ""
         self._refused = False
+        self._timings: Timings | None = None
 
     def read(self, data: object) -> list[StreamEvent]:
         """Take one event's data in; returns what it tells.
@@ -166,6 +177,8 @@ class ChatReply:
             events += self._message(told) if told is not None else ()
             if choice.finish_reason:
                 self._reason, self.complete = choice.finish_reason, True
+        if (took := chunk.timings) is not None:
+            self._timings = Timings(took.prompt_ms / 1000, took.predicted_ms / 1000, max(0, took.prompt_n))
         used = chunk.usage or (chunk.x_groq.usage if chunk.x_groq is not None else None)
         if used is not None:
             self._usage = _counted(used, self._usage)
@@ -183,7 +196,7 @@ class ChatReply:
             reason = "tool_calls" if calls else "end_turn"
         if reason == "max_tokens" and 0 < self._usage.output_tokens < self._max_tokens:
             reason = "context_window"  # it ended where the window did
-        return Completed(blocks, self._usage, reason, valid_text(self._model))
+        return Completed(blocks, self._usage, reason, valid_text(self._model), timings=self._timings)
 
     def _message(self, message: _Message) -> list[StreamEvent]:
         events: list[StreamEvent] = []

@@ -96,6 +96,7 @@ def _profile(service: Service, model: str, said: EndpointModel) -> ModelProfile:
         cache_minimum=CACHE_MINIMUM,
         fixed_window=service.local,
         local=service.local,
+        tools=said.tools is not False,
         loose_calls=service.api == "chat",
         catalogue=service.catalogue,
         source="settings" if said is not _UNKNOWN else "default",

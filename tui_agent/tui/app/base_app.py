@@ -270,6 +270,8 @@ class BaseApp(TerminalApp):
             cost_usd=spent.session.known_cost_usd,
             turn_cost_usd=spent.turn.known_cost_usd,
             cache_share=agent.cache_share,
+            reading=agent.speed.reading,
+            writing=agent.speed.writing,
         )
 
     def _show_todo(self, agent: "Agent") -> None:

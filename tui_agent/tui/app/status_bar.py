@@ -48,6 +48,7 @@ class Status(Struct, frozen=True, kw_only=True):
     since: when it began, on the monotonic clock. hint: what a key would do now; it stands in for the activity.
     jobs: how many commands run in the background.
     summarising: a summary is being written while the conversation goes on.
+    reading, writing: tokens per second of a model on a machine of one's own; 0: another one, or not known.
     """
 
     model: str = ""
@@ -66,6 +67,8 @@ class Status(Struct, frozen=True, kw_only=True):
     summarising: bool = False
     unconfined: bool = False
     jobs: int = 0
+    reading: float = 0.0
+    writing: float = 0.0
 
 
 class Changes(TypedDict, total=False):
@@ -87,6 +90,8 @@ class Changes(TypedDict, total=False):
     summarising: bool
     unconfined: bool
     jobs: int
+    reading: float
+    writing: float
 
 
 class Thresholds(NamedTuple):
@@ -164,6 +169,7 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Threshol
         _model(status, glyphs),
         _gauge(status, glyphs, thresholds),
         _cache(status),
+        _speed(status),
         _cost(status),
     ]
     chosen = _fit([left, *right], width)
@@ -290,8 +296,22 @@ def _cache(status: Status) -> Piece:
     return Form(13, (Span(f"cache {100 * status.cache_share:.0f}%"),)), Form(0)
 
 
+def _speed(status: Status) -> Piece:
+    """What a request costs where it costs time."""
+    if not status.reading and not status.writing:
+        return (Form(0),)
+    pieces = [
+        f"{name} {_rate(speed)}/s" for name, speed in (("reads", status.reading), ("writes", status.writing)) if speed
+    ]
+    return Form(13, (Span(" ".join(pieces)),)), Form(5, (Span(pieces[-1]),)), Form(0)
+
+
+def _rate(speed: float) -> str:
+    return f"{speed:.1f}" if speed < 10 else compact_count(round(speed))
+
+
 def _cost(status: Status) -> Piece:
-    if not status.model:
+    if not status.model or ((status.reading or status.writing) and not status.cost_usd):
         return (Form(0),)
     session = Span(money_text(status.cost_usd))
     if not status.turn_cost_usd or status.turn_cost_usd == status.cost_usd:

@@ -179,7 +179,7 @@ class TurnView:
                 self._status.show(
                     tokens=event.tokens, window=event.window, measured=event.measured, cost_usd=event.cost_usd
                 )
-                self._status.show(turn_cost_usd=event.turn_cost_usd)
+                self._status.show(turn_cost_usd=event.turn_cost_usd, reading=event.reading, writing=event.writing)
             case events.ContextStepStarted(beside=True):
                 self._status.show(summarising=True)
             case events.ContextStepStarted():

@@ -15,7 +15,7 @@ from typing_extensions import override
 from tui_agent.context.changes import Outlook
 from tui_agent.context.effects import Refusal
 from tui_agent.context.summary.writing import Draft
-from tui_agent.text import clean, money_text, one_line
+from tui_agent.text import clean, money_text, one_line, price_or_time
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_drawing import before_after_line
 from tui_agent.tui.context.context_rows import plain_row
@@ -174,7 +174,7 @@ def draft_rows(draft: Draft, outlook: Outlook) -> list[Row]:
     largest = max(before, after)
     spent = "an unknown amount" if draft.spent_usd is None else money_text(draft.spent_usd)
     payback = outlook.payback
-    total = spent if payback is None else money_text(payback.cost_usd)
+    total = spent if payback is None else price_or_time(payback.cost_usd, payback.cost_s)
     in_all = f", {total} in all" if total != spent else ""
     worth = f", {pays_back(payback)}" if payback is not None else ""
     rows = [

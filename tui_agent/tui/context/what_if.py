@@ -18,7 +18,7 @@ from tui_agent.agent.overview import SwitchOutlook
 from tui_agent.context.changes import Outlook, PreviewedStep
 from tui_agent.context.economics import Payback
 from tui_agent.context.effects import Refusal
-from tui_agent.text import money_text
+from tui_agent.text import money_text, price_or_time
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_drawing import before_after_line
 from tui_agent.tui.context.context_rows import LAYERS, ItemKey, item_rows, plain_row, titled_rows
@@ -216,7 +216,7 @@ def _filled(label: str, tokens: int, window: int) -> Row:
 def _price(payback: Payback | None, *, free: bool) -> str:
     if payback is None:
         return "nothing, the model is free" if free else "not known, the model has no known price"
-    return f"{money_text(payback.cost_usd)}, {pays_back(payback)}"
+    return f"{price_or_time(payback.cost_usd, payback.cost_s)}, {pays_back(payback)}"
 
 
 def pays_back(payback: Payback) -> str:
