@@ -65,7 +65,7 @@ async def test_keys_that_come_before_a_dialog_stands_are_taken_once_it_does(argu
     async with app.run_test() as pilot:
         app.push_screen(PickerScreen("Theme", OPTIONS, search=True), ended.append)
         for key in ("down", "down", "enter"):
-            app.post_message(events.Key(key, None))
+            await app.on_event(events.Key(key, None))
         await until(pilot, lambda: bool(ended))
         assert ended == ["2"]
         assert app.entry.prompt.text == ""
