@@ -59,13 +59,20 @@ async def test_a_key_pressed_thrice_ends_it_once(make: Made, keys: list[str], en
         assert len(app.screen_stack) == 1
 
 
-async def test_keys_that_come_before_a_dialog_stands_are_taken_once_it_does(arguments: Arguments) -> None:
+@pytest.mark.parametrize("keys", [["down", "down"], ["2"]])
+@pytest.mark.parametrize("by_way_of_the_prompt", [False, True])
+async def test_keys_that_come_before_a_dialog_stands_are_taken_once_it_does(
+    arguments: Arguments, keys: list[str], by_way_of_the_prompt: bool
+) -> None:
     app = TuiAgent(arguments, OFFLINE)
     ended: list[str | None] = []
     async with app.run_test() as pilot:
         app.push_screen(PickerScreen("Theme", OPTIONS, search=True), ended.append)
-        for key in ("down", "down", "enter"):
-            await app.on_event(events.Key(key, None))
+        for key in (*keys, "enter"):
+            event = events.Key(key, key if key.isdecimal() else None)
+            if by_way_of_the_prompt:
+                event._set_forwarded()
+            await app.on_event(event)
         await until(pilot, lambda: bool(ended))
         assert ended == ["2"]
         assert app.entry.prompt.text == ""

@@ -121,14 +121,16 @@ class TuiAgent(BaseApp):
 
     @override
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded and self._holds(event):
+        if isinstance(event, events.Key | events.Paste) and self._holds(event):
             return
         if not (isinstance(event, events.InputEvent | events.Paste) and self._insists(event)):
             await super().on_event(event)
 
     def _holds(self, event: events.Key | events.Paste) -> bool:
-        """Whether it is kept for a prompt or a dialog that is not there yet."""
-        if self._early is not None:
+        """Whether it is kept for a prompt or a dialog that is not there yet; the latter can come while the prompt looks
+        at a key, which then arrives here again.
+        """
+        if self._early is not None and not event.is_forwarded:
             self._early.append(event)
             return True
         return isinstance(self.screen, Dialog) and self.screen.holds(event)

@@ -11,13 +11,15 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._early: list[events.Key | events.Paste] | None = []
+        self._early: list[events.Event] | None = []
 
     def holds(self, event: events.Key | events.Paste) -> bool:
         """Whether it is kept until there is something that could take it."""
         if self._early is None:
             return False
-        self._early.append(event)
+        # What has been somewhere else already goes nowhere again.
+        anew = events.Paste(event.text) if isinstance(event, events.Paste) else events.Key(event.key, event.character)
+        self._early.append(anew)
         return True
 
     def on_screen_resume(self) -> None:
