@@ -46,6 +46,12 @@ def _flood() -> list[Figure]:
     return figures()
 
 
+def _stream() -> list[Figure]:
+    from tests.bench.stream import figures
+
+    return figures()
+
+
 def _gate() -> list[Figure]:
     from tests.bench.gate import figures
 
@@ -67,6 +73,7 @@ PARTS: dict[str, tuple[str, Callable[[], list[Figure]]]] = {
     "branches": ("Going to another place of the conversation", _branches),
     "gate": ("The permission gate, a command line at a time", _gate),
     "sandbox": ("A command in the sandbox", _sandbox),
+    "stream": ("Stream: 20,000 tokens at 500 a second", _stream),
     "flood": ("Flood: 20,000 tokens at 500 a second, beside three commands of 1 MB each", _flood),
 }
 

@@ -227,11 +227,7 @@ def figures() -> list[Figure]:
 
 def _flooded(program: Program) -> tuple[Watch, float]:
     """What was printed, and the share of one core that the app took; that share is a measure on a busy machine too."""
-    command = [*program.command, "--model", "claude-opus-5-5", "--ask", "allow", "--max-tokens", "60000"]
-    child = pexpect.spawn(
-        command[0], command[1:], cwd=str(program.project), env=program.environment, dimensions=(ROWS, COLUMNS)
-    )
-    child.delaybeforesend = None
+    child = started(program, "--model", "claude-opus-5-5", "--ask", "allow", "--max-tokens", "60000")
     watch = Watch(child)
     watch.until("claude-opus-5-5")
     process = psutil.Process(child.pid)
@@ -242,6 +238,16 @@ def _flooded(program: Program) -> tuple[Watch, float]:
     while watch.read(1.0):
         pass
     return watch, busy
+
+
+def started(program: Program, *options: str) -> "pexpect.spawn[bytes]":
+    """The app in a pseudo-terminal."""
+    command = [*program.command, *options]
+    child = pexpect.spawn(
+        command[0], command[1:], cwd=str(program.project), env=program.environment, dimensions=(ROWS, COLUMNS)
+    )
+    child.delaybeforesend = None
+    return child
 
 
 def _paged(watch: Watch) -> list[int]:

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-HORIZON_S: Final = 0.07
-"""A timer due within this time is waited for: the conversation shows a change a fifteenth of a second late at most."""
+HORIZON_S: Final = 0.09
+"""A timer due within this time is waited for: the conversation shows a change a twelfth of a second late at most."""
 
 
 async def settled(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:

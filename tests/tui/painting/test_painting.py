@@ -335,7 +335,7 @@ def test_every_theme_colours_the_text_apart_from_its_ground() -> None:
 @pytest.mark.parametrize("theme", [theme for theme in THEMES if not theme.ansi], ids=lambda theme: theme.name)
 def test_what_is_selected_can_be_read_and_is_seen_to_be_selected(theme: Theme) -> None:
     palette = Palette.from_theme(theme.to_color_system().generate())
-    for name in palette.__dataclass_fields__:
+    for name in palette.__struct_fields__:
         style: Style = getattr(palette, name) + palette.selected
         assert style.color is not None
         assert style.bgcolor is not None
@@ -366,8 +366,8 @@ def test_a_diff_can_be_read_in_the_colours_of_its_language(theme: Theme) -> None
 
 
 def test_ascii_glyphs_are_ascii() -> None:
-    assert all(re.fullmatch(r"[ -~]+", getattr(ASCII, name)) for name in ASCII.__dataclass_fields__)
-    assert all(cell_len(getattr(UNICODE, name)) == 1 for name in UNICODE.__dataclass_fields__)
+    assert all(re.fullmatch(r"[ -~]+", getattr(ASCII, name)) for name in ASCII.__struct_fields__)
+    assert all(cell_len(getattr(UNICODE, name)) == 1 for name in UNICODE.__struct_fields__)
 
 
 def _contrast(ink: tuple[int, int, int], ground: tuple[int, int, int]) -> float:

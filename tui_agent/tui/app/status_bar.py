@@ -16,7 +16,7 @@ from tui_agent.text import money_text, one_line
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
 from tui_agent.tui.wording import compact_count
 
-TICK_S: Final = 0.12
+TICK_S: Final = 0.16
 """Seconds between two pictures of the spinner."""
 
 GAUGE: Final = (

@@ -27,7 +27,7 @@ from tui_agent.tui.pane.viewport import Follower, Position, Row, Viewport, encod
 
 MAX_MEASURE: Final = 112
 """Cells of the column of text at most: longer lines are hard to read."""
-UPDATES_PER_SECOND: Final = 15
+UPDATES_PER_SECOND: Final = 12
 """How often a changing transcript is painted at most."""
 
 _EIGHTHS: Final = 8
