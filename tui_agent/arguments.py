@@ -60,7 +60,9 @@ class Arguments:
     continue_last: bool = False
     """Go on with the newest session of this folder."""
     resume: str | None = None
-    """Go on with the session of this id; empty: let the user pick one."""
+    """Go on with the session of this id, or with what another program recorded in this file; empty: let the user pick
+    one.
+    """
     fork: bool = False
     """Begin another branch there, which leaves the present one as it is."""
     yolo: bool = False
@@ -202,7 +204,8 @@ def _agent_parser() -> _Parser:
     talk.add_argument("--json-schema", metavar="FILE", help="the result has to be JSON that is valid under this schema")
     resume = parser.add_argument_group("go on with an earlier session")
     resume.add_argument("-c", "--continue", action="store_true", dest="continue_last", help="the newest one here")
-    resume.add_argument("-r", "--resume", nargs="?", const="", metavar="ID", help="this one, or pick one")
+    which = "this one, or pick one; also a session file of Claude Code or codex"
+    resume.add_argument("-r", "--resume", nargs="?", const="", metavar="ID", help=which)
     resume.add_argument("--fork", action="store_true", help="on a branch of its own: what was said stays another one")
     _add_settings_flags(parser)
     _add_access_flags(parser)
@@ -248,7 +251,7 @@ def _replay_parser() -> _Parser:
     parser.description = (
         "Replay a recorded session under other rules for the context, without any network, and compare what it\n"
         "costs and what stays in view. FILE: JSON Lines (role, text, tool_calls, tool_call_id), a session file of\n"
-        "Claude Code, or the id or folder of a session."
+        "Claude Code or codex, or the id or folder of a session."
     )
     parser.add_argument("recording", metavar="FILE", help="the recorded session")
     parser.add_argument("--policy", action="append", default=[], metavar="NAME", help="replay under this one (all)")

@@ -138,7 +138,7 @@ def _write(path: Path, pieces: Iterable[str]) -> None:
 
 def _replay(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
     from tui_agent.replay.command import replay_report
-    from tui_agent.replay.reading import UnreadableRecording
+    from tui_agent.storage.recordings.recording import UnreadableRecording
 
     options = parsed.options
     settings = _load(parsed, folder, home, environ)[1]

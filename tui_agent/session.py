@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -56,7 +56,14 @@ from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.kept_files import KeptFiles
 from tui_agent.storage.log import LogStore
-from tui_agent.storage.sessions import TITLE, create_session, noted_folder, session_to_continue, session_to_resume
+from tui_agent.storage.sessions import (
+    TITLE,
+    NoSuchSession,
+    create_session,
+    noted_folder,
+    session_to_continue,
+    session_to_resume,
+)
 from tui_agent.storage.trace import Trace
 from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_subtasks
 from tui_agent.tools.agentic import agentic_tools
@@ -152,14 +159,14 @@ async def open_session(
     is said by the settings.
     """
     try:
-        folder = await _folder(arguments)
-        store = await LogStore.open(folder)
+        found = await _found(arguments)
+        store = await LogStore.open(found.folder)
         try:
-            return await _open(settings, arguments, ask, store, watchdog)
+            return await _open(settings, arguments, ask, store, watchdog, found)
         except BaseException:
             await store.close()
-            if _is_new(arguments):
-                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            if found.made:
+                await asyncio.to_thread(shutil.rmtree, found.folder, ignore_errors=True)
             raise
     except StorageError as error:
         raise SessionError(error.message, error.hint) from error
@@ -171,16 +178,41 @@ async def open_session(
         raise SessionError(error.message, "`tui-agent --help` shows the forms a model's name can take.") from error
 
 
-def _is_new(arguments: Arguments) -> bool:
-    return not arguments.resume and not arguments.continue_last
+class _Found(NamedTuple):
+    """Where a session lies. `made`: just now; `taken_over` says of what, empty: it is one of ours."""
+
+    folder: Path
+    made: bool = False
+    taken_over: str = ""
 
 
-async def _folder(arguments: Arguments) -> Path:
+async def _found(arguments: Arguments) -> _Found:
     if arguments.resume:
-        return await session_to_resume(arguments.home, arguments.resume)
+        try:
+            return _Found(await session_to_resume(arguments.home, arguments.resume))
+        except NoSuchSession:
+            if not await asyncio.to_thread(lambda: _recorded(arguments).is_file()):
+                raise
+            return await _taken_over(arguments)
     if arguments.continue_last:
-        return await session_to_continue(arguments.home, arguments.folder)
-    return await asyncio.to_thread(create_session, arguments.home)
+        return _Found(await session_to_continue(arguments.home, arguments.folder))
+    return _Found(await asyncio.to_thread(create_session, arguments.home), made=True)
+
+
+def _recorded(arguments: Arguments) -> Path:
+    return arguments.folder / Path(arguments.resume or "").expanduser()
+
+
+async def _taken_over(arguments: Arguments) -> _Found:
+    # Imported here: hardly a start needs it.
+    from tui_agent.storage.recordings.recording import UnreadableRecording
+    from tui_agent.storage.recordings.taking_over import take_over
+
+    try:
+        taken = await take_over(arguments.home, await asyncio.to_thread(_recorded, arguments))
+    except UnreadableRecording as error:
+        raise SessionError(str(error)) from error
+    return _Found(taken.folder, made=True, taken_over=taken.told)
 
 
 def _folded(entries: list[AnyEntry]) -> View:
@@ -191,7 +223,7 @@ def _folded(entries: list[AnyEntry]) -> View:
 
 
 async def _open(
-    settings: Settings, arguments: Arguments, ask: Ask, store: LogStore, watchdog: Watchdog | None
+    settings: Settings, arguments: Arguments, ask: Ask, store: LogStore, watchdog: Watchdog | None, found: _Found
 ) -> Session:
     check_names(settings)
     keyless = await asyncio.to_thread(bring_keys, arguments.home, os.environ)
@@ -266,6 +298,8 @@ async def _open(
         await trace.close()
         raise
     notices = [Notice(level="warning", title="Session", text=text) for text in store.notices]
+    if found.taken_over:
+        notices.append(Notice(level="info", title="Taken over", text=found.taken_over))
     notices += [Notice(level="warning", title="Subtasks", text=text) for text in unread]
     notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
@@ -279,7 +313,7 @@ async def _open(
         agent,
         tuple(notices),
         bool(entries),
-        _is_new(arguments),
+        found.made,
         store,
         trace,
         small,

@@ -20,10 +20,10 @@ from tui_agent.models.base import ModelProfile
 from tui_agent.models.catalogue import quick_profile
 from tui_agent.models.prices import look_up
 from tui_agent.replay.policies import COMPARED, MakePolicy
-from tui_agent.replay.reading import read_file
 from tui_agent.replay.script import Script, make_script
 from tui_agent.replay.simulation import Outcome, preset_policy, simulate
 from tui_agent.settings import Settings
+from tui_agent.storage.recordings.reading import read_file
 
 MODELS = ("claude-opus-4-7", "claude-opus-5-5", "claude-haiku-5-5", "gemini-3.1-pro-preview")
 WINDOWS = (200_000, 1_000_000)

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from tui_agent.replay.reading import read_file
 from tui_agent.replay.script import Script, make_script
+from tui_agent.storage.recordings.reading import read_file
 
 
 def write_lines(path: Path, *lines: object) -> Path:

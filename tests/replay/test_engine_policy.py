@@ -11,10 +11,10 @@ from tui_agent.models.base import ModelProfile, Prices
 from tui_agent.replay.billing import Ledger
 from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import Setup
-from tui_agent.replay.reading import read_file
 from tui_agent.replay.script import RecordedCall, Script, make_script, tokens_of
 from tui_agent.replay.simulation import PRESETS, Outcome, policies, simulate
 from tui_agent.settings import Preset, Settings
+from tui_agent.storage.recordings.reading import read_file
 
 OPUS = ModelProfile(
     provider="anthropic",

@@ -28,11 +28,12 @@ from tui_agent.conversation.log import Log
 from tui_agent.models.base import ModelProfile, Prices
 from tui_agent.models.catalogue import quick_profile
 from tui_agent.models.prices import look_up
-from tui_agent.replay.reading import Recording, read_file
 from tui_agent.replay.recorded import Accuracy, as_recorded, compare, error_of, measure
 from tui_agent.replay.script import Measured, make_script
 from tui_agent.replay.simulation import Outcome, simulate
 from tui_agent.settings import Settings
+from tui_agent.storage.recordings.reading import read_file
+from tui_agent.storage.recordings.recording import Recording
 
 
 def check(recording: Recording, **profile: Any) -> tuple[Accuracy, Outcome, Measured]:

@@ -52,12 +52,12 @@ from tui_agent.models.base import Model, ModelProfile, StreamEvent
 from tui_agent.models.catalogue import create_model
 from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import Setup
-from tui_agent.replay.reading import read_file, read_recording
 from tui_agent.replay.recorded import as_recorded, compare, error_of, measure
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script, make_script, text_tokens
 from tui_agent.replay.simulation import Outcome, simulate
 from tui_agent.settings import Compaction, Preset, Settings
 from tui_agent.storage.log import LogStore
+from tui_agent.storage.recordings.reading import read_file, read_recording
 from tui_agent.storage.sessions import create_session
 from tui_agent.tools.base import Access, Preview, Tool, ToolContext, ToolOutput, WorkspaceView
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 
 from tests.replay.recordings import answer, call, result, script_of, user, write_lines
-from tui_agent.replay.reading import Recording, read_file
 from tui_agent.replay.script import ASSUMED_FIXED, make_script
+from tui_agent.storage.recordings.reading import read_file
+from tui_agent.storage.recordings.recording import Recording
 
 
 def test_a_call_needs_what_a_result_told_first(tmp_path: Path) -> None:

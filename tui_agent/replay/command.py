@@ -17,11 +17,12 @@ from tui_agent.models.catalogue import quick_profile
 from tui_agent.models.prices import look_up
 from tui_agent.replay.billing import WRITING_SPEED
 from tui_agent.replay.plot import plot
-from tui_agent.replay.reading import Recording, UnreadableRecording, read_recording
 from tui_agent.replay.recorded import AS_RECORDED, CLOSE_READ, Accuracy, as_recorded, compare, error_of, measure
 from tui_agent.replay.script import Measured, Script, make_script
 from tui_agent.replay.simulation import Outcome, policies, simulate
 from tui_agent.settings import Settings
+from tui_agent.storage.recordings.reading import read_recording
+from tui_agent.storage.recordings.recording import Recording, UnreadableRecording
 from tui_agent.text import printable
 
 BAR_AFTER_S: Final = 0.8

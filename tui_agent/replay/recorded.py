@@ -32,10 +32,10 @@ from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.billing import Prompt, PromptPart, common
 from tui_agent.replay.policies import INSTRUCTION_TOKENS, Setup
-from tui_agent.replay.reading import Recording, is_metered
 from tui_agent.replay.script import Measured, RecordedCall, Script, text_tokens, tokens_of
 from tui_agent.replay.showing import ShownBlocks
 from tui_agent.settings import Settings
+from tui_agent.storage.recordings.recording import Recording, is_metered
 
 AS_RECORDED: Final = "as recorded"
 """The name of the policy under which a session was recorded."""

@@ -16,7 +16,7 @@ from tui_agent.context.summary.rendering import strings_in
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.conversation.sizes import Size, size_of_block, size_of_text, size_of_tools
-from tui_agent.replay.reading import Recording
+from tui_agent.storage.recordings.recording import Recording
 
 CHARS_PER_TOKEN = 2.9
 """ASCII characters a token stands for in coding sessions; other characters count 1.5 tokens each."""

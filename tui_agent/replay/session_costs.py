@@ -4,11 +4,12 @@ from pathlib import Path
 
 from tui_agent.models.base import ModelProfile
 from tui_agent.replay.command import small_beside, with_recorded_cache
-from tui_agent.replay.reading import UnreadableRecording, read_recording
 from tui_agent.replay.recorded import measure
 from tui_agent.replay.script import make_script
 from tui_agent.replay.simulation import Outcome, Step, named_policy, simulate
 from tui_agent.settings import POLICIES, Settings
+from tui_agent.storage.recordings.reading import read_recording
+from tui_agent.storage.recordings.recording import UnreadableRecording
 
 
 def policy_outcomes(

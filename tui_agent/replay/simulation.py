@@ -12,9 +12,9 @@ from tui_agent.models.base import ModelProfile
 from tui_agent.replay.billing import Bill, Ledger
 from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Policy, Setup
-from tui_agent.replay.reading import UnreadableRecording
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script
 from tui_agent.settings import POLICIES, PolicyName, Preset, Settings, with_policy
+from tui_agent.storage.recordings.recording import UnreadableRecording
 
 Step = Callable[[], None]
 

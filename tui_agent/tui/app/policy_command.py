@@ -59,7 +59,7 @@ async def choose_policy(host: PolicyHost, argument: str) -> None:
 
 
 async def _picked(host: PolicyHost, agent: "Agent") -> str | None:
-    from tui_agent.replay.reading import UnreadableRecording
+    from tui_agent.storage.recordings.recording import UnreadableRecording
     from tui_agent.tui.dialogs.pickers import Option
 
     outcomes: tuple[Outcome, ...] = ()

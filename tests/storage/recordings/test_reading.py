@@ -13,9 +13,10 @@ from tests.replay.sessions import words
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, Delivered, Message, Prefix, Queued, notice, tool_result
 from tui_agent.conversation.log import Log
-from tui_agent.replay.reading import Problem, Recording, UnreadableRecording, read_file, read_recording
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.log import LogStore
+from tui_agent.storage.recordings.reading import read_file, read_recording
+from tui_agent.storage.recordings.recording import Problem, Recording, UnreadableRecording
 from tui_agent.storage.sessions import create_session
 
 

@@ -1,0 +1,170 @@
+"""Sessions of Claude Code and of codex that go on here: valid for every provider, and nothing lost."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.agent.talking import say, talking
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.gemini import GeminiServer
+from tests.servers.running import in_thread
+from tests.servers.script import Script, Step
+from tests.servers.server import ProtocolServer
+from tui_agent.agent import events
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
+from tui_agent.conversation.entries import Message, Summarized, Usage
+from tui_agent.session import SessionError
+from tui_agent.storage.recordings.reading import read_file
+
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+TIME = "2026-03-01T22:38:47.5Z"
+
+
+def claude(kind: str, content: object, name: str = "", **more: object) -> dict[str, object]:
+    message = {"role": kind, "content": content, "id": name, "model": "claude-opus-4-7", "usage": {"input_tokens": 9}}
+    return {"type": kind, "message": message, "timestamp": TIME, "uuid": "", **more}
+
+
+def codex(kind: str, **payload: object) -> dict[str, object]:
+    return {"timestamp": TIME, "type": kind, "payload": payload}
+
+
+def item(kind: str, **payload: object) -> dict[str, object]:
+    return codex("response_item", type=kind, **payload)
+
+
+def words(role: str, text: str) -> dict[str, object]:
+    return item(
+        "message", role=role, content=[{"type": "input_text" if role == "user" else "output_text", "text": text}]
+    )
+
+
+CLAUDE = (
+    {"type": "summary", "summary": "Mending add", "leafUuid": "x"},
+    claude("user", "Why does the test fail?"),
+    claude("assistant", [{"type": "thinking", "thinking": "Look.", "signature": "signed"}], "m1"),
+    claude("assistant", [{"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "/c.py"}}], "m1"),
+    claude("assistant", [{"type": "tool_use", "id": "toolu_2", "name": "mcp__x__y.z", "input": {}}], "m1"),
+    claude("user", [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "a - b"}]),
+    claude(
+        "user",
+        [
+            {"type": "tool_result", "tool_use_id": "toolu_2", "content": [{"type": "image"}], "is_error": True},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}},
+        ],
+    ),
+    claude("assistant", [{"type": "thinking", "thinking": "Only this.", "signature": "signed"}], "m2"),
+    claude("user", "[Request interrupted by user]"),
+    claude("assistant", [{"type": "text", "text": "A minus."}], "m3"),
+    claude("assistant", [{"type": "tool_use", "id": "toolu_3", "name": "Bash", "input": {"command": "ls"}}], "m4"),
+    "{ broken",
+)
+CODEX = (
+    codex("session_meta", id="0", cwd="/p", cli_version="0.65.0", base_instructions={"text": "You are codex."}),
+    words("user", "<environment_context>\n<cwd>/p</cwd>\n</environment_context>"),
+    codex("turn_context", cwd="/p", model="gpt-5-codex"),
+    words("user", "Why does the test fail?"),
+    codex("event_msg", type="user_message", message="Why does the test fail?"),
+    item("reasoning", summary=[{"type": "summary_text", "text": "Look."}], encrypted_content="gAAA"),
+    item("function_call", name="shell", arguments='{"command":["ls"]}', call_id="call_1"),
+    item("custom_tool_call", name="apply_patch", input="*** Begin Patch", call_id="call_2", status="completed"),
+    codex(
+        "event_msg",
+        type="token_count",
+        info={"last_token_usage": {"input_tokens": 90, "cached_input_tokens": 50, "output_tokens": 7}},
+    ),
+    item("function_call_output", call_id="call_1", output='{"output":"calc.py","metadata":{"exit_code":0}}'),
+    item("custom_tool_call_output", call_id="call_2", output=[{"type": "input_text", "text": "Done"}]),
+    item("web_search_call", status="completed", action={"type": "search", "query": "minus"}),
+    words("assistant", "A minus."),
+    words("user", "Never mind"),
+    words("assistant", "As you like."),
+    codex("event_msg", type="thread_rolled_back", num_turns=1),
+    codex("compacted", message="The minus was found."),
+    words("user", "And now?"),
+    item("function_call", name="shell", arguments="{broken", call_id="call_3"),
+)
+
+
+def written(path: Path, lines: tuple[object, ...]) -> Path:
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_codex_is_read_item_by_item(tmp_path: Path) -> None:
+    recording = read_file(written(tmp_path / "rollout.jsonl", CODEX))
+    assert (recording.format, recording.model, recording.problems) == ("codex", "gpt-5-codex", ())
+    assert recording.prefix is not None
+    assert recording.prefix.system == "You are codex."
+    first, answer, one, two, told, _, last = recording.messages
+    assert first.blocks == (Text("Why does the test fail?"),)
+    assert answer.blocks == (
+        Reasoning("Look."),
+        ToolCall("call_1", "shell", '{"command":["ls"]}'),
+        ToolCall("call_2", "apply_patch", '{"input":"*** Begin Patch"}'),
+    )
+    assert answer.usage == Usage(90, 50, output_tokens=7)
+    assert (one.kind, two.kind) == ("tool_result", "tool_result")
+    assert told.blocks == (Text("A minus."),)
+    assert last.blocks == (ToolCall("call_3", "shell", '{"input":"{broken"}'),)
+    (summary,) = (entry for entry in recording.log if isinstance(entry, Summarized))
+    assert (summary.first, summary.last, summary.text) == (1, 5, "The minus was found.")
+
+
+def test_files_of_its_first_year_have_no_envelope(tmp_path: Path) -> None:
+    lines: list[object] = [{"id": "0", "timestamp": TIME, "instructions": None}, {"record_type": "state"}]
+    lines += [line["payload"] for line in CODEX if line["type"] == "response_item"]
+    recording = read_file(written(tmp_path / "rollout.jsonl", tuple(lines)))
+    assert recording.format == "codex"
+    assert [message.role for message in recording.messages][:2] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize("lines", [CLAUDE, CODEX], ids=["claude", "codex"])
+@pytest.mark.parametrize(
+    ("server_class", "model"),
+    [(AnthropicServer, "claude-opus-5-5"), (GeminiServer, "gemini-3.1-pro-preview")],
+    ids=["anthropic", "gemini"],
+)
+async def test_it_goes_on_with_any_provider(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lines: tuple[object, ...],
+    server_class: type[ProtocolServer],
+    model: str,
+) -> None:
+    path = written(tmp_path / "other.jsonl", lines)
+    before = path.read_bytes()
+    with in_thread(server_class(Script(after=Step(text="It was the minus.")))) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        async with talking(tmp_path, {"model.id": model}, resume=str(path)) as session:
+            (told,) = (notice for notice in session.notices if notice.title == "Taken over")
+            assert "other.jsonl" in told.text
+            assert ("line 12" in told.text) == (lines is CLAUDE)
+            past = list(session.agent.history())
+            assert any(isinstance(event, events.ToolStarted) and event.name in ("Read", "shell") for event in past)
+            assert session.agent.tracker.session.usage == Usage()
+            done = await say(session, "And now?")
+            assert not [event for event in done if isinstance(event, events.TurnFailed)]
+            assert isinstance(done[-1], events.TurnFinished)
+            assert done[-1].text == "It was the minus."
+            name = session.id
+        assert server.violations == []
+        async with talking(tmp_path, {"model.id": model}, resume=name) as session:
+            said = [entry for entry in session.agent.engine.view.log if isinstance(entry, Message)]
+            assert any("recorded by" in block.text for each in said for block in each.blocks if isinstance(block, Text))
+            assert not [event for event in await say(session, "Again") if isinstance(event, events.TurnFailed)]
+        assert server.violations == []
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["", "not JSON\n", '{"type": "user"}\n', "\x00" * 4096])
+async def test_what_is_no_session_is_said_and_leaves_nothing(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_text(content)
+    with pytest.raises(SessionError, match="holds no answer of a model"):
+        async with talking(tmp_path, resume=str(path)):
+            pass
+    assert not list((tmp_path / "home").glob("sessions/*"))
+    assert path.read_text() == content

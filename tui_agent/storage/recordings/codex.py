@@ -1,0 +1,248 @@
+"""Session files of codex ("rollouts"): JSON lines with a `type` and a `payload`.
+
+The format is not documented by its maker; this reads what its files hold: `response_item` lines are what was said to
+the model and by it, an item each; the items up to the first result or word of the user are one answer. `compacted`
+lines hold a summary of all before, `turn_context` names the model, and of `event_msg` lines a `token_count` holds what
+the newest call used, a `thread_rolled_back` how many turns were taken back. Files of its first year have the items
+without the envelope. What codex tells the model of itself (rules, the folder, the sandbox) is left out: it holds there
+alone.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.entries import Usage
+from tui_agent.storage.recordings.building import UNUSABLE, ConversationBuilder, Count, arguments, picture, seconds
+from tui_agent.storage.recordings.recording import Format
+
+ENVELOPES: Final = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
+ITEMS: Final = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
+OWN_WORDS: Final = (
+    "<environment_context>",
+    "<user_instructions>",
+    "<permissions instructions>",
+    "<collaboration_mode>",
+    "<turn_aborted>",
+    "<skills_instructions>",
+    "# AGENTS.md instructions",
+)
+"""How texts begin that codex writes in the user's place."""
+
+
+class _Line(msgspec.Struct):
+    type: str | None = None
+    timestamp: str | None = None
+    payload: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Part(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    image_url: str = ""
+
+
+class _Item(msgspec.Struct):
+    type: str = ""
+    role: str = ""
+    content: list[_Part] | str | None = None
+    summary: list[_Part] | None = None
+    id: str | None = None
+    call_id: str | None = None
+    name: str = ""
+    arguments: str = ""
+    input: str = ""
+    action: msgspec.Raw = msgspec.Raw(b"{}")
+    output: msgspec.Raw = msgspec.Raw(b'""')
+
+
+class _Output(msgspec.Struct):
+    content: str | list[_Part] = ""
+    output: str = ""
+    success: bool | None = None
+
+
+class _Compacted(msgspec.Struct):
+    message: str = ""
+    replacement_history: list[_Item] | None = None
+
+
+class _Context(msgspec.Struct):
+    model: str = ""
+
+
+class _Instructions(msgspec.Struct):
+    text: str = ""
+
+
+class _Meta(msgspec.Struct):
+    base_instructions: _Instructions | None = None
+
+
+class _Tokens(msgspec.Struct):
+    input_tokens: Count = 0
+    cached_input_tokens: Count = 0
+    output_tokens: Count = 0
+    reasoning_output_tokens: Count = 0
+
+
+class _Info(msgspec.Struct):
+    last_token_usage: _Tokens | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    info: _Info | None = None
+    num_turns: Count = 0
+
+
+_line = msgspec.json.Decoder(_Line)
+_item = msgspec.json.Decoder(_Item)
+_output = msgspec.json.Decoder(str | list[_Part] | _Output)
+_compacted = msgspec.json.Decoder(_Compacted)
+_context = msgspec.json.Decoder(_Context)
+_meta = msgspec.json.Decoder(_Meta)
+_event = msgspec.json.Decoder(_Event)
+
+
+def is_codex(line: bytes) -> bool:
+    """Whether a usable line is one of codex."""
+    told = _line.decode(line)
+    return (told.type in ENVELOPES and bool(bytes(told.payload))) or told.type in ITEMS
+
+
+class CodexReader:
+    """Reads a session file of codex."""
+
+    format: Format = "codex"
+
+    def __init__(self, builder: ConversationBuilder) -> None:
+        self._builder = builder
+        self._model = ""
+        self._answer = 0
+        self._speaking = False
+        """Whether the newest item is part of an answer, which the next one may be as well."""
+
+    def take(self, number: int, line: bytes) -> None:
+        """Take one line in; a line that cannot be understood is noted as a problem."""
+        try:
+            told = _line.decode(line)
+            time = seconds(told.timestamp)
+            match told.type:
+                case "response_item":
+                    self._item(number, _item.decode(told.payload), time)
+                case "compacted":
+                    self._speaking = False
+                    self._builder.compaction(number, _summary(_compacted.decode(told.payload)), time)
+                case "turn_context":
+                    self._model = _context.decode(told.payload).model or self._model
+                case "session_meta":
+                    rules = _meta.decode(told.payload).base_instructions
+                    self._builder.system = self._builder.system or (valid_text(rules.text) if rules else "")
+                case "event_msg":
+                    self._event(number, _event.decode(told.payload), time)
+                case kind if kind in ITEMS:
+                    self._item(number, _item.decode(line), time)
+                case _:
+                    pass
+        except UNUSABLE as error:
+            self._builder.problem(number, str(error))
+
+    def _item(self, number: int, item: _Item, time: float) -> None:
+        call = item.call_id or item.id or ""
+        match item.type:
+            case "message" if item.role == "user":
+                self._user(number, _blocks(item.content), time)
+            case "message" if item.role == "assistant":
+                self._say(number, _blocks(item.content), time)
+            case "reasoning":
+                text = "\n\n".join(part.text for part in item.summary or () if part.text.strip())
+                self._say(number, [Reasoning(valid_text(text))] if text else [], time)
+            case "function_call":
+                self._say(number, [ToolCall(call, item.name, _as_object(item.arguments))], time)
+            case "custom_tool_call":
+                self._say(number, [ToolCall(call, item.name, _wrapped(item.input))], time)
+            case "local_shell_call":
+                self._say(number, [ToolCall(call, "local_shell", arguments(item.action))], time)
+            case "function_call_output" | "custom_tool_call_output":
+                self._speaking = False
+                self._builder.result(number, _result(call, item.output), time)
+            case _:
+                pass  # what the provider did by itself, such as a search, has no result to pair it with
+
+    def _user(self, number: int, blocks: list[Block], time: float) -> None:
+        own = [block for block in blocks if isinstance(block, Text) and block.text.lstrip().startswith(OWN_WORDS)]
+        words = [block for block in blocks if block not in own]
+        if words or not own:
+            self._speaking = False
+            self._builder.user(number, words, time)
+
+    def _say(self, number: int, blocks: list[Block], time: float) -> None:
+        if not blocks:
+            return
+        self._answer += not self._speaking
+        self._speaking = True
+        self._builder.answer(number, blocks, time, answer_id=str(self._answer), model=self._model)
+
+    def _event(self, number: int, event: _Event, time: float) -> None:
+        if event.type == "thread_rolled_back":
+            self._speaking = False
+            self._builder.take_back(event.num_turns)
+        elif event.info is not None and event.info.last_token_usage is not None and self._speaking:
+            used = event.info.last_token_usage
+            usage = Usage(
+                used.input_tokens,
+                used.cached_input_tokens,
+                output_tokens=used.output_tokens,
+                reasoning_tokens=used.reasoning_output_tokens,
+            )
+            self._builder.answer(number, [], time, answer_id=str(self._answer), model=self._model, usage=usage)
+
+
+def _summary(told: _Compacted) -> str:
+    if told.message.strip():
+        return valid_text(told.message)
+    blocks = [block for item in told.replacement_history or () for block in _blocks(item.content)]
+    texts = [block.text for block in blocks if isinstance(block, Text)]
+    return "\n\n".join(text for text in texts if not text.lstrip().startswith(OWN_WORDS))
+
+
+def _blocks(content: list[_Part] | str | None) -> list[Block]:
+    parts: Sequence[_Part] = [_Part("text", content)] if isinstance(content, str) else content or ()
+    blocks: list[Block] = []
+    for part in parts:
+        if part.type == "input_image":
+            blocks.append(_picture(part.image_url))
+        elif part.text.strip():
+            blocks.append(Text(valid_text(part.text)))
+    return blocks
+
+
+def _picture(url: str) -> Image:
+    kind, comma, data = url.removeprefix("data:").partition(";base64,")
+    return picture(kind, data) if comma else picture("", "")
+
+
+def _as_object(text: str) -> str:
+    """The arguments of a call; a text that is no JSON object as one that holds it."""
+    try:
+        return arguments(msgspec.Raw(msgspec.json.encode(valid_text(text))))
+    except (ValueError, RecursionError):
+        return _wrapped(text)
+
+
+def _wrapped(text: str) -> str:
+    return msgspec.json.encode({"input": valid_text(text)}).decode()
+
+
+def _result(call: str, told: msgspec.Raw) -> ToolResult:
+    output = _output.decode(told)
+    failed = False
+    if isinstance(output, _Output):
+        failed, output = output.success is False, output.content or output.output
+    blocks = _blocks(output)
+    text = "\n".join(block.text for block in blocks if isinstance(block, Text))
+    images = tuple(block for block in blocks if isinstance(block, Image))
+    return ToolResult(call, text, is_error=failed, images=images)

@@ -1,0 +1,104 @@
+"""Going on with a session that another program recorded: an ordinary session of ours, whose log is made of it.
+
+The file is only read. What only its own provider could check is not carried over: signatures of reasoning, hashes of
+requests. What its calls used and cost was paid elsewhere, so it counts nothing here. Foreign tool calls stay calls with
+their names and results: every provider takes a call of a tool that is no longer offered.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tui_agent.conversation.blocks import Block, Image, Text, ToolResult
+from tui_agent.conversation.entries import AnyEntry, Message, Summarized, notice
+from tui_agent.conversation.log import Log
+from tui_agent.storage.copying import make_session
+from tui_agent.storage.recordings.reading import read_file
+from tui_agent.storage.recordings.recording import Format, Recording, UnreadableRecording
+
+MOST_BYTES: Final = 512 * 1024 * 1024
+"""Size of the largest file: all of its conversation has to be in memory at once."""
+SHOWN_PROBLEMS: Final = 3
+ORIGIN: Final = "origin"
+"""Under this name a session notes what it was made of."""
+
+PROGRAMS: Final[dict[Format, str]] = {"claude-code": "Claude Code", "codex": "codex", "neutral": "another program"}
+
+_TOLD: Final = (
+    "[What stands above was recorded by {program} and goes on here, with other tools and other rules: use the tools "
+    "that you are told of now, whatever names stand above. Files may have changed since; read them again before you "
+    "rely on what stands there.]"
+)
+_PICTURE_LOST: Final = "[a picture that was not recorded]"
+
+
+class TakenOver(NamedTuple):
+    """A session made of a file; `told` says of what, for people."""
+
+    folder: Path
+    told: str
+
+
+async def take_over(home: Path, path: Path) -> TakenOver:
+    """A new session that goes on with what a file recorded. Raises `UnreadableRecording`, `StorageError`.
+
+    Nothing is left behind where it fails.
+    """
+    recording = await asyncio.to_thread(_read, path)
+    program = PROGRAMS[recording.format]
+    entries = await asyncio.to_thread(_entries, recording, program)
+    folder = await make_session(home, entries, {ORIGIN: f"{recording.format}: {path.name}"})
+    return TakenOver(folder, _account(recording, program))
+
+
+def _read(path: Path) -> Recording:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise UnreadableRecording(f"{path} cannot be read: {error.strerror or error}.") from error
+    if size > MOST_BYTES:
+        raise UnreadableRecording(
+            f"{path} has {size:,} bytes, and at most {MOST_BYTES:,} can be taken over. The file stays as it is."
+        )
+    return read_file(path)
+
+
+def _account(recording: Recording, program: str) -> str:
+    count = len(recording.messages)
+    told = f"{recording.name}, recorded by {program}: {count:,} messages. This session is new; the file stays as it is."
+    if recording.problems:
+        shown = "; ".join(f"line {problem.line}: {problem.why}" for problem in recording.problems[:SHOWN_PROBLEMS])
+        told += f" {len(recording.problems):,} of its lines could not be used ({shown})."
+    return told
+
+
+def _entries(recording: Recording, program: str) -> list[AnyEntry]:
+    """The log of the new session: what was said, the summaries, and last what the model is told of it."""
+    log = Log()
+    for entry in recording.log:
+        match entry:
+            case Message():
+                blocks = tuple(_carried(block) for block in entry.blocks)
+                kept: AnyEntry = msgspec.structs.replace(entry, blocks=blocks, model="", usage=None, cost_usd=None)
+            case Summarized():
+                kept = msgspec.structs.replace(entry, model="", usage=None, cost_usd=None)
+            case _:
+                continue
+        log.append(log.stamp(kept, entry.time))
+    log.append(log.stamp(notice(_TOLD.format(program=program)), time.time()))
+    return list(log)
+
+
+def _carried(block: Block) -> Block:
+    match block:
+        case Image() if not block.data:
+            return Text(_PICTURE_LOST)
+        case ToolResult() if any(not image.data for image in block.images):
+            images = tuple(image for image in block.images if image.data)
+            text = "\n".join(part for part in (block.text, _PICTURE_LOST) if part)
+            return msgspec.structs.replace(block, text=text, images=images)
+        case _:
+            return block
