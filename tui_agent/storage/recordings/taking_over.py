@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, Image, Text, ToolResult
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Summarized, notice
 from tui_agent.conversation.log import Log
 from tui_agent.storage.copying import make_session
@@ -21,6 +21,8 @@ from tui_agent.storage.recordings.recording import Format, Recording, Unreadable
 
 MOST_BYTES: Final = 512 * 1024 * 1024
 """Size of the largest file: all of its conversation has to be in memory at once."""
+CHARACTERS_A_TOKEN: Final = 3
+"""A rough figure, for what people are shown of recorded summaries."""
 SHOWN_PROBLEMS: Final = 3
 ORIGIN: Final = "origin"
 """Under this name a session notes what it was made of."""
@@ -78,18 +80,35 @@ def _account(recording: Recording, program: str) -> str:
 def _entries(recording: Recording, program: str) -> list[AnyEntry]:
     """The log of the new session: what was said, the summaries, and last what the model is told of it."""
     log = Log()
+    shown: dict[int, int] = {}
     for entry in recording.log:
         match entry:
             case Message():
                 blocks = tuple(_carried(block) for block in entry.blocks)
                 kept: AnyEntry = msgspec.structs.replace(entry, blocks=blocks, model="", usage=None, cost_usd=None)
+                shown[entry.seq] = sum(map(_tokens, blocks))
             case Summarized():
-                kept = msgspec.structs.replace(entry, model="", usage=None, cost_usd=None)
+                before = sum(shown.values())
+                shown = {seq: size for seq, size in shown.items() if not entry.first <= seq <= entry.last}
+                shown[entry.seq] = len(entry.text) // CHARACTERS_A_TOKEN
+                kept = msgspec.structs.replace(
+                    entry, usage=None, before=before, after=sum(shown.values()), reason=f"{program} did it."
+                )
             case _:
                 continue
         log.append(log.stamp(kept, entry.time))
     log.append(log.stamp(notice(_TOLD.format(program=program)), time.time()))
     return list(log)
+
+
+def _tokens(block: Block) -> int:
+    match block:
+        case Text() | Reasoning() | ToolResult():
+            return len(block.text) // CHARACTERS_A_TOKEN
+        case ToolCall():
+            return len(block.arguments) // CHARACTERS_A_TOKEN
+        case _:
+            return 0
 
 
 def _carried(block: Block) -> Block:
