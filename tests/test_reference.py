@@ -14,6 +14,7 @@ import pytest
 
 from tests.agent.talking import talking
 from tui_agent.agent import events
+from tui_agent.agent.extensions.hooks import EVENTS
 from tui_agent.arguments import PARSERS, ExitCode
 from tui_agent.conversation import blocks, entries
 from tui_agent.conversation.entries import Usage
@@ -179,6 +180,15 @@ def kinds_table(kinds: Iterable[type[msgspec.Struct]], common: Collection[str] =
     return "\n".join(lines)
 
 
+def hooks_table() -> str:
+    rows = [
+        "| Event | When, and what it may do |",
+        "|---|---|",
+        *(f"| `{name}` | {does} |" for name, does in EVENTS.items()),
+    ]
+    return "\n".join(["| Event | When, and what it may do |", "|---|---|", *rows])
+
+
 class Table(NamedTuple):
     """A table that is written from the code."""
 
@@ -201,6 +211,7 @@ TABLES: dict[str, Table] = {
     "entries": Table("formats", lambda: kinds_table(get_args(entries.AnyEntry), ("seq", "parent", "time"))),
     "blocks": Table("formats", lambda: kinds_table(get_args(blocks.Block))),
     "commands": Table("commands", commands_table),
+    "hooks": Table("extending", hooks_table),
 }
 
 

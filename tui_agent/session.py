@@ -20,6 +20,7 @@ from tui_agent.agent.agent import Agent
 from tui_agent.agent.briefing import Briefing, IndexLimits, Knowledge, Places, system_prompt
 from tui_agent.agent.events import Notice
 from tui_agent.agent.extensions.files import Shelf
+from tui_agent.agent.extensions.hooks import Facts, Hooks
 from tui_agent.agent.extensions.own import Extensions
 from tui_agent.agent.file_history import FileHistory
 from tui_agent.agent.guards import CostCeiling, Guards, Limit, WatchdogGuard
@@ -246,6 +247,8 @@ async def _open(
         engine.running = lambda: background.running
         sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, shelves)
         tools = tools_of(settings, gate, places.notes, background, sandbox, trusted=arguments.trusted)
+        extensions = extensions_of(arguments)
+        hooks = hooks_of(arguments, extensions, store.folder, gate, resumed=bool(entries))
         subtasks = SubtaskSessions(
             Parent(
                 id=store.folder.name,
@@ -260,6 +263,7 @@ async def _open(
                 ceiling=ceiling,
                 trace=trace,
                 ratios=engine.meter.ratios,
+                hooks=hooks.of_calls(),
             )
         )
         runner = SubtaskRunner(subtasks.open, ask, subtasks.progress)
@@ -286,7 +290,8 @@ async def _open(
             recaller=recaller,
             files=await files_of(settings, arguments, workspace, store, entries),
             offered=offered,
-            extensions=extensions_of(arguments),
+            extensions=extensions,
+            hooks=hooks,
         )
         if not store.read_only and "cwd" not in await store.meta():
             await store.set_meta({"cwd": noted_folder(arguments.folder)})
@@ -372,6 +377,14 @@ def extensions_of(arguments: Arguments) -> Extensions:
     own = Shelf(arguments.home, "yours")
     project = Shelf(arguments.project / PROJECT_FOLDER, "project", within=arguments.project)
     return Extensions((project, own) if arguments.trusted else (own,), arguments.folder)
+
+
+def hooks_of(
+    arguments: Arguments, extensions: Extensions, session: Path, gate: PermissionGate, *, resumed: bool
+) -> Hooks:
+    """The hooks that hear of the session. Nothing is read yet."""
+    facts = Facts(session.name, session, arguments.folder, arguments.project, lambda: gate.mode, resumed)
+    return Hooks(extensions.shelves, facts)
 
 
 def knowledge_of(settings: Settings, places: Places) -> Knowledge:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tui_agent.agent.agent import Agent
+from tui_agent.agent.extensions.hooks import Hooks
 from tui_agent.agent.guards import CostCeiling, Guards
 from tui_agent.agent.model_choice import configured_model, small_model
 from tui_agent.agent.subtasks import branch_prefix, past_progress
@@ -42,6 +43,7 @@ class Parent:
     ceiling: CostCeiling
     trace: Trace
     ratios: Ratios
+    hooks: Hooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ class SubtaskSessions:
             workspace=parent.workspace,
             tracker=UsageTracker(parent.tracker),
             guards=Guards(parent.ceiling),
+            hooks=parent.hooks,
         )
 
     async def _model(self, name: str) -> SharedModel:

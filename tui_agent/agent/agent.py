@@ -12,6 +12,7 @@ from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel, SmallModel
 from tui_agent.agent.branches import Branch, Prompt, branches, is_end_of_present, prompts, turn_start
 from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.extensions.hooks import Hooks
 from tui_agent.agent.extensions.own import Extensions, OwnPrompt
 from tui_agent.agent.file_history import FileHistory, PutBackDone
 from tui_agent.agent.guards import CostCeiling, Guards, Limit
@@ -91,7 +92,7 @@ class Agent:
     `checkpointer` write summaries in place of a model. The other parameters are what a session shares with its
     subtasks: who counts (`tracker`), the `guards`, the cheaper models beside the provider's own (`small`), the
     `briefing` that renews system prompt and tools, `subtasks`, what `recall` searches, `files`, which keeps what tools
-    change in files, the tools that servers have `offered`, and what is the user's own (`extensions`).
+    change in files, the tools that servers have `offered`, what is the user's own (`extensions`) and their `hooks`.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Agent:
         files: FileHistory | None = None,
         offered: OfferedTools | None = None,
         extensions: Extensions | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         model = create_model(model) if isinstance(model, str) else model
         self.tracker = tracker or UsageTracker()
@@ -145,11 +147,12 @@ class Agent:
             self._one_at_a_time,
             self._tell,
             own,
+            hooks,
         )
         workspace = workspace or Workspace(Path.cwd())
         gate = PermissionGate(permissions, workspace) if isinstance(permissions, str) else permissions
         self._files = files
-        self._toolbox = Toolbox(registry, gate, ask or nobody, workspace, self._texts, files)
+        self._toolbox = Toolbox(registry, gate, ask or nobody, workspace, self._texts, files, hooks)
         self._caches = CacheWatch()
         self._parts = Parts(
             self._record,
@@ -161,6 +164,7 @@ class Agent:
             self._caches,
             Planning(self._record, gate, registry),
             offered.resources if offered else _no_resources,
+            hooks,
         )
         self._holder: asyncio.Task[object] | None = None
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
@@ -341,6 +345,11 @@ class Agent:
     def extensions(self) -> Extensions | None:
         """Their commands and hooks, and the project's; None where there is no place for them."""
         return self._extensions
+
+    async def extensions_text(self) -> str:
+        """What is the user's own and the project's, and whose it is, for a person to read."""
+        own, hooks = self._extensions, self._parts.hooks
+        return await asyncio.to_thread(own.listed, hooks) if own is not None else "There is no place for any here."
 
     async def own_prompt(self, name: str) -> OwnPrompt | None:
         """The user's own slash command of this name; None: there is none."""

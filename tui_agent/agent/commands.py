@@ -554,6 +554,11 @@ async def _mcp(agent: "Agent", argument: str) -> Reply:
     return await mcp(agent, argument)
 
 
+async def _extensions(agent: "Agent", _: str) -> Reply:
+    skills = (await agent.skills()).split("\n")
+    return Reply("Your own, and the project's", f"{await agent.extensions_text()}\n\nSkills\n  " + "\n  ".join(skills))
+
+
 async def _skills(agent: "Agent", _: str) -> Reply:
     return Reply("Skills", await agent.skills())
 
@@ -608,6 +613,7 @@ COMMANDS: Final = (
     Command("recall", "search all that was ever said", _recall, "<text>"),
     Command("permissions", "what may happen unasked; take a rule back", _permissions, "[number]"),
     Command("mcp", "servers of tools: their state and price, on and off", _mcp, "[name or action]", uses_profile=True),
+    Command("extensions", "your own commands and hooks, and the project's", _extensions),
     Command("skills", "the skills the model can read", _skills),
     Command("memory", "the notes kept about this project", _memory),
     Command("continue-spending", "go on after the ceiling", _resume),

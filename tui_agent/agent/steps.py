@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel
+from tui_agent.agent.extensions.hooks import Event, Hooks
 from tui_agent.agent.guards import CostCeiling, CostCeilingReached, probably_cached
 from tui_agent.agent.history import step_event
 from tui_agent.agent.record import CallAccount, Record
@@ -126,6 +127,7 @@ class StepRunner:
         exclusive: asyncio.Lock,
         tell: Emit,
         writers: dict[str, Compactor] | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self._record = record
         self._engine = record.engine
@@ -137,6 +139,7 @@ class StepRunner:
         self._exclusive = exclusive
         self._tell = tell
         self._writers = writers or {}
+        self._hooks = hooks
         self._beside: _Beside | None = None
         self._awaited = self._closed = False
 
@@ -205,6 +208,7 @@ class StepRunner:
                 await self._await_writing(emit)
                 return None
             case StepStarted():
+                await self._tell_hooks("PreCompact", effect.step, {"reason": effect.reason}, emit)
                 emit(
                     events.ContextStepStarted(
                         step=effect.step, tokens=effect.tokens, reason=effect.reason, beside=effect.beside
@@ -213,8 +217,15 @@ class StepRunner:
                 return None
             case StepDone():
                 self._note(effect)
-                emit(step_event(effect))
+                event = step_event(effect)
+                emit(event)
+                if not event.error:
+                    await self._tell_hooks("PostCompact", event.step, {"compact_summary": event.text}, emit)
                 return None
+
+    async def _tell_hooks(self, about: Event, step: str, told: dict[str, object], emit: Emit) -> None:
+        if self._hooks is not None and step == "summary":
+            await self._hooks.fire(about, told, emit)
 
     # A summary that is written beside the conversation
 

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from tui_agent.agent import events
+from tui_agent.agent.extensions.hooks import Hooks, Say
 from tui_agent.agent.file_history import FileHistory
 from tui_agent.agent.pictures import attach
 from tui_agent.agent.record import Record
@@ -41,6 +44,11 @@ from tui_agent.tools.base import (
 from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.schema import expected
+
+HOOK_CHARS = 100_000
+"""Characters of a result that hooks are shown."""
+BY_A_HOOK = "A hook of the user refuses this call:"
+CHANGED_BY_A_HOOK = "[a hook of the user changed the arguments of this call to {arguments}]"
 
 PARALLEL = 8
 """Read-only calls of one step that run at the same time."""
@@ -82,8 +90,10 @@ class Toolbox:
         workspace: WorkspaceView,
         texts: Texts,
         files: FileHistory | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self._files = files
+        self._hooks = hooks
         self.registry = registry
         self.gate = gate
         self._ask = ask
@@ -234,7 +244,12 @@ class Toolbox:
             return "error", _refusal(self._taught(call))
         try:
             tool = self.registry.get(call.name)
-            verdict = await self.gate.check(tool, call, self._asking(emit))
+            said = await self._before(call, emit)
+            if said.refused:
+                return "denied", _refusal(f"{BY_A_HOOK} {said.refused}")
+            if said.arguments:
+                call = msgspec.structs.replace(call, arguments=said.arguments)
+            verdict = await self.gate.check(tool, call, self._asking(emit), doubted=said.asked)
             record.trace.record(
                 "permission", {"call_id": call.id, "allowed": verdict.allowed, "reason": verdict.reason}
             )
@@ -255,6 +270,7 @@ class Toolbox:
                 output = await tool.run(call.arguments, context)
             if not isinstance(output, ToolOutput):
                 raise TypeError(f"it gave back {type(output).__name__}, not ToolOutput")  # noqa: TRY301
+            output = await self._after(call, output, said, emit)
         except ToolFailure as failure:
             return "error", _refusal(str(failure))
         except (NobodyToAsk, KeyboardInterrupt, GeneratorExit):
@@ -278,6 +294,22 @@ class Toolbox:
         else:
             advice = f"{again}, as its definition says."
         return f"The arguments of {call.name} were not a JSON object: {call.malformed[:500]}\n{advice}"
+
+    async def _before(self, call: ToolCall, emit: Emit) -> Say:
+        """What the user's hooks say of a call before it is judged."""
+        if self._hooks is None:
+            return Say()
+        return await self._hooks.fire("PreToolUse", _told_of(call), emit, call.name)
+
+    async def _after(self, call: ToolCall, output: ToolOutput, before: Say, emit: Emit) -> ToolOutput:
+        """The result with what hooks have to say: that they changed the call, and what they tell the model."""
+        if self._hooks is None:
+            return output
+        answer = {"tool_response": {"text": output.text[:HOOK_CHARS], "is_error": output.is_error}}
+        after = await self._hooks.fire("PostToolUse", {**_told_of(call), **answer}, emit, call.name)
+        notes = [CHANGED_BY_A_HOOK.format(arguments=call.arguments)] if before.arguments else []
+        notes += [f"[a hook of the user says] {told}" for told in (before.told, after.told) if told]
+        return msgspec.structs.replace(output, text="\n".join((output.text, *notes))) if notes else output
 
     @asynccontextmanager
     async def _keeping(self, context: CallContext, record: Record) -> AsyncIterator[None]:
@@ -384,6 +416,11 @@ async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> None:
 
 async def _ended(tasks: Sequence[asyncio.Future[None]]) -> None:
     await asyncio.wait(tasks)
+
+
+def _told_of(call: ToolCall) -> dict[str, object]:
+    """What hooks are told of a call."""
+    return {"tool_name": call.name, "tool_input": msgspec.Raw(call.arguments.encode()), "tool_use_id": call.id}
 
 
 def _broke(name: str, error: BaseException) -> ToolOutput:

@@ -13,6 +13,7 @@ import msgspec
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel
 from tui_agent.agent.call_repair import repaired
+from tui_agent.agent.extensions.hooks import MOST_STOPS, HookBlocked, Hooks, Say
 from tui_agent.agent.guards import WATCHDOG, Guards, not_done
 from tui_agent.agent.hints import HINTS, UNANSWERED_PLAN, UNANSWERED_QUESTION, UNASKED, UNASKED_WATCHDOG
 from tui_agent.agent.history import said, text_of, user_blocks
@@ -53,6 +54,8 @@ from tui_agent.tools.gate.permissions import NobodyToAsk
 PARTIAL_EVERY_S = 1.0
 """How often text that is still streaming is saved."""
 
+NOT_ENTERED = "It did not enter the conversation; Up brings it back. /extensions lists the hooks."
+
 INTERRUPTED_NOTICE = "[interrupted by the user]"
 
 UNEXPECTED = "Something went wrong inside the program ({what}). Everything up to it is kept."
@@ -76,6 +79,7 @@ class Parts(NamedTuple):
     planning: Planning
     resources: Callable[[str], Awaitable[tuple[str, ...]]]
     """What the model is told of what a text of the user mentions, read at servers."""
+    hooks: Hooks | None
 
 
 @dataclass(slots=True)
@@ -101,7 +105,9 @@ class Turn:
 
     def __init__(self, parts: Parts, emit: Emit) -> None:
         self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards = parts[:6]
-        self._caches, self._planning, self._resources = parts.caches, parts.planning, parts.resources
+        self._caches, self._planning = parts.caches, parts.planning
+        self._resources, self._hooks = parts.resources, parts.hooks
+        self._told_to_go_on = self._heard_by_hooks = 0
         self._engine = self._record.engine
         self._account = CallAccount(self._record, self._tracker)
         self._emit = emit
@@ -146,7 +152,7 @@ class Turn:
             await self._begin(prompt)
             goes_on = self._is_asked()
             while goes_on:
-                goes_on = await self._step()
+                goes_on = await self._step() or await self._goes_on_for_hooks()
         except asyncio.CancelledError:
             await to_completion(self._interrupted())
             raise
@@ -154,6 +160,8 @@ class Turn:
             await to_completion(self._failed(error))
         except NobodyToAsk as refusal:
             await to_completion(self._unapproved(refusal))
+        except HookBlocked as blocked:
+            self._fail("hook", f"A hook refuses what you sent: {blocked}", retryable=False, hint=NOT_ENTERED)
         except StorageError:
             raise
         except Exception:
@@ -182,6 +190,7 @@ class Turn:
         await self._active.introduce()
         self._tell_of_chat()
         await self._complete_what_a_crash_left()
+        await self._ask_hooks(prompt)
         try:
             self._guards.ceiling.check()
         except ModelError:
@@ -193,11 +202,38 @@ class Turn:
         first = await self._steps.start(steps)
         if prompt is not None and first is not None and not isinstance(first, WriteBeside):
             # What takes a while comes first; the user's words are on disk meanwhile.
-            await self._record.append(Queued(blocks=user_blocks(prompt.blocks)))
+            self._heard_by_hooks = await self._record.append(Queued(blocks=user_blocks(prompt.blocks)))
             prompt = None
         if first is not None:
             await self._steps.run(steps, self._emit, first)
         await self._hear(prompt)
+
+    async def _ask_hooks(self, prompt: Message | None) -> None:
+        """Tell the user's hooks of the session and of their words. Raises `HookBlocked` where one refuses these."""
+        if self._hooks is None:
+            return
+        await self._tell_the_model(await self._hooks.begin_turn(self._emit))
+        if prompt is not None:
+            said = await self._hooks.fire("UserPromptSubmit", {"prompt": text_of(prompt.blocks, Text)}, self._emit)
+            if said.refused:
+                raise HookBlocked(said.refused)
+            await self._tell_the_model(said)
+
+    async def _tell_the_model(self, said: Say) -> None:
+        if said.told:
+            await self._record.append(notice(f"[a hook of the user says] {said.told}"))
+
+    async def _goes_on_for_hooks(self) -> bool:
+        """Ask the user's hooks whether the turn may end; whether one of them has it go on."""
+        if self._hooks is None or self._told_to_go_on >= MOST_STOPS:
+            return False
+        told = {"stop_hook_active": self._told_to_go_on > 0, "last_assistant_message": self._answer}
+        said = await self._hooks.fire("Stop", told, self._emit)
+        if not said.refused:
+            return False
+        self._told_to_go_on += 1
+        await self._record.append(notice(f"[a hook of the user has you go on] {said.refused}"))
+        return True
 
     async def _complete_what_a_crash_left(self) -> None:
         partial = self._record.view.partial
@@ -225,6 +261,8 @@ class Turn:
         """Hand over what the user sent meanwhile; whether any of it waits for an answer."""
         waiting = self._record.view.queued()
         for queued in waiting:
+            if await self._refused_by_hooks(queued):
+                continue
             whole = Message(role="user", blocks=queued.blocks)
             fitted = await self._steps.run(self._engine.fitted(whole), self._emit)
             if fitted is whole:
@@ -233,6 +271,22 @@ class Turn:
                 seq = await self._record.append(Withdrawn(queued=queued.seq), fitted)
             self._emit(said(seq, fitted.blocks, queued.seq))
         return any(not is_note(text_of(queued.blocks, Text)) for queued in waiting)
+
+    async def _refused_by_hooks(self, queued: Queued) -> bool:
+        """Whether a hook refuses what waits; then it is taken back, and the user told."""
+        text = text_of(queued.blocks, Text)
+        if self._hooks is None or is_note(text) or queued.seq == self._heard_by_hooks:
+            return False
+        said = await self._hooks.fire("UserPromptSubmit", {"prompt": text}, self._emit)
+        if said.refused:
+            await self._record.append(Withdrawn(queued=queued.seq))
+            self._emit(
+                events.Notice(
+                    level="warning", title="A hook refuses what you sent", text=said.refused, hint=NOT_ENTERED
+                )
+            )
+        await self._tell_the_model(said)
+        return bool(said.refused)
 
     def _is_asked(self) -> bool:
         """Whether there is anything to answer."""

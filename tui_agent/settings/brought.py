@@ -29,7 +29,10 @@ _MEANING: Final = {
 """What the settings of a section are about; those of others change how the program works."""
 
 
-_OWN: Final = {"commands": "slash commands: texts that are sent to the model, and commands that they run"}
+_OWN: Final = {
+    "hooks.json": "hooks: commands that run by themselves, unconfined, as the session goes",
+    "commands": "slash commands: texts that are sent to the model, and commands that they run",
+}
 """What else a project may bring, and what it does."""
 
 

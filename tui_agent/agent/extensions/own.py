@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.agent.extensions.files import Shelf
+from tui_agent.agent.extensions.hooks import Found, Hook, Hooks
 from tui_agent.agent.extensions.prompts import OwnPrompt, own_prompts
+from tui_agent.text import one_line
+from tui_agent.tools.gate.workspace import shown
 
 __all__ = ["Extensions", "OwnPrompt", "Shelf"]
 
-SOURCES: Final = {"project": "the project's, which you trust", "yours": "yours"}
+SOURCES: Final = {"project": "the project's", "yours": "yours"}
 
 
 class Extensions:
@@ -23,6 +26,23 @@ class Extensions:
         """The slash commands. Reads files: call it off the event loop."""
         return own_prompts(self.shelves)
 
+    def listed(self, hooks: Hooks | None) -> str:
+        """All of it for a person to read, with whose it is. Reads files: call it off the event loop."""
+        found = hooks.look() if hooks is not None else Found()
+        prompts = [
+            _line(f"/{each.name} {each.hint}", each.problem or each.description, each) for each in self.prompts()
+        ]
+        listed = [_line(each.event, each.name.partition(", ")[2], each) for each in found.hooks]
+        parts = [("Slash commands", prompts), ("Hooks", listed)]
+        told = ["\n".join((title, *lines)) for title, lines in parts if lines]
+        told += [f"Cannot be used: {problem}" for problem in found.problems]
+        looked = ", ".join(f"{shown(str(shelf.folder))} ({SOURCES[shelf.source]})" for shelf in self.shelves)
+        return "\n\n".join((*told, f"Looked in: {looked}"))
+
     def prompt(self, name: str) -> OwnPrompt | None:
         """The slash command of this name. Reads files: call it off the event loop."""
         return next((found for found in self.prompts() if found.name == name and not found.problem), None)
+
+
+def _line(name: str, what: str, of: OwnPrompt | Hook) -> str:
+    return one_line(f"  {name.strip():<24}  {what}  ({SOURCES[of.source]})", 300)

@@ -138,12 +138,13 @@ class PermissionGate:
         forgotten = self._remembered.notice if self._remembered else ""
         return (*notices_of(self._allow), *((forgotten,) if forgotten else ()))
 
-    async def check(self, tool: Tool, call: ToolCall, ask: Ask, *, stopped: str = "") -> Verdict:
+    async def check(self, tool: Tool, call: ToolCall, ask: Ask, *, stopped: str = "", doubted: str = "") -> Verdict:
         """Decide on a call. Where several wait for the user's word, they are asked about one after the other.
 
         `stopped` says what the sandbox kept the call from: then this is about running it outside, and what is allowed
-        has `Access.outside`; a call that asks for that itself is judged alike. Raises ToolFailure for arguments that
-        do not fit, and whatever `ask` raises, NobodyToAsk included.
+        has `Access.outside`; a call that asks for that itself is judged alike. `doubted` says why the user is asked
+        about a call that could pass unasked. Raises ToolFailure for arguments that do not fit, and whatever `ask`
+        raises, NobodyToAsk included.
         """
         name = tool.definition.name
         accesses = await asyncio.to_thread(_accesses, tool, call, self._workspace)
@@ -152,12 +153,15 @@ class PermissionGate:
         elif any(access.outside for access in accesses):
             stopped = "It is to run outside the sandbox, where nothing confines it."
         decided = await asyncio.to_thread(self._decide, name, accesses, stopped)
+        if isinstance(decided, Verdict) and decided.allowed and doubted:
+            decided = _Question(doubted, by_rule=True)
         if isinstance(decided, Verdict):
             return decided
         preview = await asyncio.to_thread(tool.preview, call.arguments, self._workspace)
         async with self._one_question:
             # The answer to the question before this one may have settled it.
-            decided = await asyncio.to_thread(self._decide, name, accesses, stopped)
+            if not doubted:
+                decided = await asyncio.to_thread(self._decide, name, accesses, stopped)
             if isinstance(decided, Verdict):
                 return decided
             rules: tuple[Rule, ...] = ()

@@ -1,0 +1,351 @@
+"""Hooks: programs of the user's own that hear of what happens in a session, and may have a say in it.
+
+They are told and answer in the JSON of Claude Code's hooks (https://code.claude.com/docs/en/hooks), so that those work
+here. Whatever a hook does wrong is told with its name, and the session goes on as if it were not there.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+
+import msgspec
+
+from tui_agent.agent import events
+from tui_agent.agent.extensions.files import Shelf, Source
+from tui_agent.conversation.blocks import valid_text
+from tui_agent.text import error_text
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.files.confined import open_file
+
+FILE: Final = "hooks.json"
+
+Event: TypeAlias = Literal[
+    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "PostCompact", "Stop"
+]
+EVENTS: Final[dict[Event, str]] = {
+    "SessionStart": "before the first turn; what it prints is told to the model",
+    "UserPromptSubmit": "before your words enter; may refuse them, or tell the model more",
+    "PreToolUse": "before a call; may refuse it, have it asked about, or change its arguments",
+    "PostToolUse": "after a call; may tell the model more",
+    "PreCompact": "before a summary is written",
+    "PostCompact": "when a summary was entered",
+    "Stop": "before a turn ends; may have it go on",
+}
+"""What each hears of."""
+
+TIMEOUT_S: Final = 60.0
+MOST_TIMEOUT_S: Final = 600.0
+MOST_BYTES: Final = 262_144
+"""Bytes of a hook's output that are read."""
+MOST_TOLD: Final = 10_000
+"""Characters of it that reach the model."""
+MOST_STOPS: Final = 5
+"""How often in a row hooks may have a turn go on."""
+BLOCKED: Final = 2
+"""The exit code that refuses, with the reason on standard error."""
+
+_TELLING: Final = frozenset(("SessionStart", "UserPromptSubmit"))
+"""Events of which plain text is what the model is told."""
+
+_COMMON_NAMES: Final = {
+    "run_command": "Bash",
+    "read_file": "Read",
+    "write_file": "Write",
+    "edit_file": "Edit",
+    "glob": "Glob",
+    "grep": "Grep",
+    "list_dir": "LS",
+    "fetch_url": "WebFetch",
+    "todo": "TodoWrite",
+}
+"""Tools as hooks written for Claude Code call them in a ``matcher``."""
+
+_MODES: Final = {"plan": "plan", "ask": "default", "auto": "acceptEdits", "allow": "bypassPermissions"}
+
+_CALL_PYTHON: Final = (
+    "import importlib, json, sys; module, _, name = sys.argv[1].partition(':'); "
+    "said = getattr(importlib.import_module(module), name)(json.load(sys.stdin)); "
+    "print(json.dumps(said) if said is not None else '')"
+)
+
+Emit = Callable[[events.AgentEvent], None]
+
+
+class HookBlocked(Exception):
+    """A hook refused the user's words; the text is its reason."""
+
+
+class Hook(NamedTuple):
+    """One hook: a command line, run for the tools whose name fits `matcher` (empty: for all)."""
+
+    event: Event
+    command: str
+    matcher: str
+    timeout: float
+    source: Source
+    file: Path
+    name: str
+
+    def wants(self, event: Event, subject: str) -> bool:
+        """Whether it hears of this; `subject` is a tool's name where it is about a call."""
+        if self.event != event:
+            return False
+        if self.matcher in {"", "*"} or not subject:
+            return True
+        names = (subject, _COMMON_NAMES.get(subject, subject))
+        return any(re.fullmatch(self.matcher, name) is not None for name in names)
+
+
+class Found(NamedTuple):
+    """The hooks there are, and what is wrong with the files they are in."""
+
+    hooks: tuple[Hook, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Say(NamedTuple):
+    """What the hooks of one event said together: `refused` and `asked` are reasons, `told` is for the model, and
+    `arguments` take the place of a call's.
+    """
+
+    refused: str = ""
+    asked: str = ""
+    told: str = ""
+    arguments: str = ""
+
+
+class Facts(NamedTuple):
+    """What every hook is told of the session."""
+
+    session: str
+    record: Path
+    folder: Path
+    project: Path
+    mode: Callable[[], str]
+    resumed: bool
+
+
+class Hooks:
+    """The hooks of one session. They are read again when their files have changed, at the beginning of a turn."""
+
+    def __init__(
+        self, shelves: Sequence[Shelf], facts: Facts, heard: frozenset[Event] = frozenset(get_args(Event))
+    ) -> None:
+        self._shelves = tuple(shelves)
+        self._facts = facts
+        self._heard = heard
+        self._state: tuple[object, ...] | None = None
+        self._found = Found()
+        self._begun = False
+
+    def of_calls(self) -> "Hooks":
+        """The same for a subtask, of which they hear the calls only."""
+        return Hooks(self._shelves, self._facts, frozenset(("PreToolUse", "PostToolUse")))
+
+    def look(self) -> Found:
+        """The hooks as they are now. Reads files: call it off the event loop."""
+        state = tuple(_state(shelf.folder / FILE) for shelf in self._shelves)
+        if state != self._state:
+            self._found, self._state = _read(self._shelves), state
+        return self._found
+
+    async def begin_turn(self, emit: Emit) -> Say:
+        """Look whether the files have changed; at the first turn tell the hooks of the session."""
+        before = self._found.problems
+        found = await asyncio.to_thread(self.look)
+        for problem in found.problems if found.problems != before else ():
+            emit(events.Notice(level="warning", title="A hook cannot be used", text=problem))
+        if self._begun:
+            return Say()
+        self._begun = True
+        source = "resume" if self._facts.resumed else "startup"
+        return await self.fire("SessionStart", {"source": source}, emit)
+
+    async def fire(self, event: Event, told: Mapping[str, object], emit: Emit, subject: str = "") -> Say:
+        """Run the hooks of an event, side by side. Raises nothing: what goes wrong is told with the hook's name."""
+        if event not in self._heard:
+            return Say()
+        if self._state is None:
+            await asyncio.to_thread(self.look)
+        wanted = [hook for hook in self._found.hooks if hook.wants(event, subject)]
+        if not wanted:
+            return Say()
+        facts = self._facts
+        payload: dict[str, object] = {
+            "session_id": facts.session,
+            "transcript_path": str(facts.record),
+            "cwd": str(facts.folder),
+            "permission_mode": _MODES.get(facts.mode(), "default"),
+            "hook_event_name": event,
+            **told,
+        }
+        data = msgspec.json.encode(payload)
+        answers = await asyncio.gather(*(self._answer(hook, data, emit) for hook in wanted))
+        return Say(
+            refused="\n".join(answer.refused for answer in answers if answer.refused),
+            asked="\n".join(answer.asked for answer in answers if answer.asked),
+            told="\n".join(answer.told for answer in answers if answer.told)[:MOST_TOLD],
+            arguments=next((answer.arguments for answer in reversed(answers) if answer.arguments), ""),
+        )
+
+    async def _answer(self, hook: Hook, data: bytes, emit: Emit) -> Say:
+        from tui_agent.agent.extensions.running import run_hook
+
+        def failed(why: str) -> Say:
+            emit(
+                events.Notice(
+                    level="warning",
+                    title=f"A hook failed: {hook.name}",
+                    text=why,
+                    hint=f"everything goes on without it; it is in {hook.file}",
+                )
+            )
+            return Say()
+
+        try:
+            ended = await run_hook(hook, data, self._facts.folder, self._facts.project)
+        except TimeoutError:
+            return failed(f"It was ended after {hook.timeout:g} s.")
+        except (OSError, ValueError, ToolFailure) as error:
+            return failed(f"It could not be run: {error_text(error, 300)}")
+        if ended.exit_code == BLOCKED:
+            reason = ended.errors.strip() or f"The hook {hook.name} refuses it."
+            return Say(told=reason) if hook.event == "PostToolUse" else Say(refused=reason[:MOST_TOLD])
+        if ended.exit_code:
+            return failed(f"It ended with exit code {ended.exit_code}. {ended.errors.strip()[:500]}".strip())
+        text = ended.output.strip()
+        if not text.startswith("{"):
+            if hook.event in _TELLING:
+                return Say(told=text)
+            return failed(f"What it printed is not JSON: {text[:200]}") if text else Say()
+        try:
+            said = _decoder.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            return failed(f"What it printed cannot be read ({error}): {text[:200]}")
+        if said.system_message:
+            emit(events.Notice(level="info", title=hook.name, text=said.system_message[:MOST_TOLD]))
+        return _understood(said, hook)
+
+
+class _Specific(msgspec.Struct, frozen=True, rename="camel"):
+    permission_decision: Literal["", "allow", "deny", "ask", "defer"] = ""
+    permission_decision_reason: str = ""
+    updated_input: dict[str, object] | None = None
+    additional_context: str = ""
+
+
+class _Said(msgspec.Struct, frozen=True, rename="camel"):
+    goes_on: bool = msgspec.field(default=True, name="continue")
+    stop_reason: str = ""
+    decision: str = ""
+    reason: str = ""
+    system_message: str = ""
+    hook_specific_output: _Specific = _Specific()
+
+
+_decoder = msgspec.json.Decoder(_Said)
+
+
+def _understood(said: _Said, hook: Hook) -> Say:
+    """What a hook's answer means. That it allows a call says nothing: the gate decides all the same."""
+    specific = said.hook_specific_output
+    reason = specific.permission_decision_reason or said.reason or said.stop_reason or f"The hook {hook.name} says so."
+    told = valid_text(specific.additional_context)
+    refuses = said.decision in {"block", "deny"} or specific.permission_decision == "deny" or not said.goes_on
+    if refuses and hook.event == "Stop" and not said.goes_on:
+        # "continue: false" is a wish to stop, and the turn stops anyway.
+        return Say(told=told)
+    if refuses and hook.event == "PostToolUse":
+        return Say(told="\n".join(filter(None, (valid_text(reason), told))))
+    changed = specific.updated_input
+    return Say(
+        refused=valid_text(reason)[:MOST_TOLD] if refuses else "",
+        asked=valid_text(reason)[:MOST_TOLD] if specific.permission_decision == "ask" else "",
+        told=told,
+        arguments=json.dumps(changed, ensure_ascii=False) if changed is not None else "",
+    )
+
+
+def _read(shelves: Sequence[Shelf]) -> Found:
+    hooks: list[Hook] = []
+    problems: list[str] = []
+    for shelf in shelves:
+        path = shelf.folder / FILE
+        real = Path(os.path.realpath(path))
+        if not real.is_file() or (shelf.within is not None and not real.is_relative_to(os.path.realpath(shelf.within))):
+            continue
+        try:
+            with open_file(real) as stream:
+                document = json.loads(stream.read(MOST_BYTES))
+        except (ToolFailure, OSError, ValueError, RecursionError) as error:
+            problems.append(f"{path} cannot be read: {error_text(error, 200)}")
+            continue
+        for found in _hooks_in(document, shelf, path):
+            if isinstance(found, Hook):
+                hooks.append(found)
+            else:
+                problems.append(f"{path}: {found}")
+    return Found(tuple(hooks), tuple(problems))
+
+
+def _hooks_in(document: object, shelf: Shelf, path: Path) -> Iterator[Hook | str]:
+    """The hooks of a file, and a sentence for each part of it that is none."""
+    named = document.get("hooks", document) if isinstance(document, dict) else None
+    if not isinstance(named, dict):
+        yield "there is no object of hooks by their events."
+        return
+    for event, groups in named.items():
+        known = next((known for known in EVENTS if known == event), None)
+        if known is None or not isinstance(groups, list):
+            yield f"{event!r} is no event, or has no list; there are {', '.join(EVENTS)}."
+            continue
+        for group in groups:
+            yield from _group(known, group, shelf, path)
+
+
+def _group(event: Event, group: object, shelf: Shelf, path: Path) -> Iterator[Hook | str]:
+    listed = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(group, dict) or not isinstance(listed, list):
+        yield f"{event}: every entry needs a list of `hooks`."
+        return
+    matcher = group.get("matcher") or ""
+    try:
+        re.compile(matcher)
+    except (re.error, TypeError):
+        yield f"{event}: the matcher {matcher!r} is no regular expression."
+        return
+    for given in listed:
+        command = _command(given) if isinstance(given, dict) else ""
+        timeout = given.get("timeout", TIMEOUT_S) if isinstance(given, dict) else TIMEOUT_S
+        if not command or not isinstance(timeout, int | float) or not 0 < timeout <= MOST_TIMEOUT_S:
+            yield (
+                f"{event}: a hook is a `command`, or of the type `python` a `call` like module:function, and its "
+                f"`timeout` is at most {MOST_TIMEOUT_S:g} s."
+            )
+            continue
+        label = given.get("command") or given.get("call")
+        yield Hook(event, command, matcher, float(timeout), shelf.source, path, f"{event}, {str(label)[:80]}")
+
+
+def _command(given: Mapping[str, object]) -> str:
+    """The command line of a hook; empty: it has none."""
+    command, call = given.get("command"), given.get("call")
+    if given.get("type", "command") == "command":
+        return command.strip() if isinstance(command, str) else ""
+    if given.get("type") == "python" and isinstance(call, str) and re.fullmatch(r"[\w.]+:\w+", call):
+        return shlex.join((sys.executable, "-c", _CALL_PYTHON, call))
+    return ""
+
+
+def _state(path: Path) -> tuple[object, ...]:
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return (found.st_ino, found.st_size, found.st_mtime_ns)
+    return ()

@@ -1,0 +1,74 @@
+"""Running a hook: as a command of the user's own, unconfined, within its time, and ended with all it has started."""
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tui_agent.agent.extensions.hooks import MOST_BYTES, Hook
+from tui_agent.tools.sandbox.launcher import Request
+from tui_agent.tools.sandbox.sandbox import ready
+from tui_agent.tools.shell.environment import child_environment
+from tui_agent.tools.shell.processes import RunningCommand
+from tui_agent.tools.shell.run_command import shell
+
+_INPUT, _ERRORS = "input.json", "errors.txt"
+
+
+class HookEnded(NamedTuple):
+    """How a hook ended, and what it printed."""
+
+    exit_code: int
+    output: str
+    errors: str
+
+
+async def run_hook(hook: Hook, data: bytes, folder: Path, project: Path) -> HookEnded:
+    """Run it in `folder`, with `data` on its standard input.
+
+    Raises TimeoutError where it took longer than it may, and OSError, ValueError or ToolFailure where it cannot be run.
+    """
+    place = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="tui-agent-hook-")
+    try:
+        inside = Path(place.name)
+        await asyncio.to_thread((inside / _INPUT).write_bytes, data)
+        environment = child_environment(os.environ) | {
+            "TUI_AGENT_HOOK": place.name,
+            "TUI_AGENT_PROJECT": str(project),
+            "CLAUDE_PROJECT_DIR": str(project),
+        }
+        line = f'exec <"$TUI_AGENT_HOOK/{_INPUT}" 2>"$TUI_AGENT_HOOK/{_ERRORS}"\n{hook.command}'
+        request = Request([shell(), "-c", line], str(folder), environment)
+        exit_code, output = await _run(request, hook.timeout)
+        errors = await asyncio.to_thread(_beginning, inside / _ERRORS)
+        return HookEnded(exit_code, output, errors)
+    finally:
+        await asyncio.to_thread(place.cleanup)
+
+
+async def _run(request: Request, seconds: float) -> tuple[int, str]:
+    output = bytearray()
+
+    def take(piece: bytes) -> None:
+        output.extend(piece[: MOST_BYTES - len(output)])
+
+    await ready(request)
+    running = RunningCommand(request, on_output=take)
+    await running.started()
+    try:
+        async with asyncio.timeout(seconds):
+            ended = await running.ended()
+    except BaseException:
+        await running.stop()
+        raise
+    running.kill()
+    return ended.exit_code, output.decode(errors="replace")
+
+
+def _beginning(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
