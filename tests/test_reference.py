@@ -181,11 +181,7 @@ def kinds_table(kinds: Iterable[type[msgspec.Struct]], common: Collection[str] =
 
 
 def hooks_table() -> str:
-    rows = [
-        "| Event | When, and what it may do |",
-        "|---|---|",
-        *(f"| `{name}` | {does} |" for name, does in EVENTS.items()),
-    ]
+    rows = [f"| `{name}` | {does} |" for name, does in EVENTS.items()]
     return "\n".join(["| Event | When, and what it may do |", "|---|---|", *rows])
 
 

@@ -372,7 +372,7 @@ async def test_the_ceiling_counts_what_subtasks_cost(server: AnthropicServer, tm
     server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}), reads=15)
     same = {**OPUS, "agentic.small_model": "claude-opus-5-5"}
     (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "calc.py").write_text("".join(f"# line {number} of many\n" for number in range(500)))
+    (tmp_path / "project" / "calc.py").write_text("".join(f"# line {number} of many\n" for number in range(1_000)))
     async with talking(tmp_path, same) as session:
         async for event in session.agent.run("Look."):
             if isinstance(event, events.AssistantMessage):
