@@ -184,7 +184,7 @@ async def test_the_model_picker_narrows_as_one_types(arguments: Arguments) -> No
         await send(app, pilot, "/model ")
         await until_screen(app, pilot, PickerScreen)
         await pilot.press(*"haiku")
-        await pilot.press("down", "pageup", "pagedown", "up", "enter")
+        await pilot.press("pagedown", "up", "down", "pageup", "enter")
         await until_screen(app, pilot, KeyScreen)
         await pilot.press("escape")
         await until(pilot, lambda: "haiku" in said(app))
@@ -247,7 +247,7 @@ async def test_help_is_about_where_the_keyboard_is(arguments: Arguments) -> None
             await until_screen(app, pilot, HelpScreen)
             assert isinstance(app.screen, HelpScreen)
             titles = list(app.screen.sections)
-            assert (titles[0], titles[-1]) == (words, "Commands")
+            assert (titles[0], titles[-2:]) == (words, ["Commands", "The line at the bottom"])
             await pilot.press("escape")
             await until(pilot, lambda: not isinstance(app.screen, HelpScreen))
 
