@@ -22,7 +22,7 @@ from tui_agent.agent import events
 from tui_agent.agent.commands import run_command
 from tui_agent.session import Session
 from tui_agent.settings import GivenValue, ToolServer
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 
 MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.8-flash"}
 
@@ -195,6 +195,18 @@ async def test_a_mentioned_resource_is_read_for_the_model(world: Callable[[Scrip
     sent = json.dumps(here.bodies()[-1])
     assert "all of demo://one" in sent
     assert "demo://two, which the user mentions" not in sent
+
+
+async def test_a_prompt_of_a_server_is_a_slash_command(world: Callable[[Script], World]) -> None:
+    here = world(Script())
+    async with here.session() as session:
+        agent = session.agent
+        assert [(each.name, each.hint) for each in await agent.own_prompts()] == [("test:review", "<what> [how]")]
+        prompt = await agent.own_prompt("test:review")
+        assert prompt is not None
+        assert await agent.expand(prompt, "this file with care") == "Please review this file with care."
+        with pytest.raises(ToolFailure, match="needs what"):
+            await agent.expand(prompt, "")
 
 
 async def test_the_command_shows_what_servers_cost_and_save(world: Callable[[Script], World]) -> None:

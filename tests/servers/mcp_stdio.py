@@ -142,13 +142,19 @@ def answer(method: str, number: Any, params: dict[str, Any]) -> None:
             return
         told: dict[str, Any] = {
             "protocolVersion": "2025-06-18",
-            "capabilities": {"tools": {"listChanged": True}, "resources": {}},
+            "capabilities": {"tools": {"listChanged": True}, "resources": {}, "prompts": {}},
             "serverInfo": {"name": "test", "title": "Test server", "version": "1"},
             "instructions": "Ask me \x1b[1manything\x1b[0m." + " Really." * ("talks" in FAULTS) * 5_000,
         }
         say(id=number, result=told)
     elif not state.ready:
         say(id=number, error={"code": -32600, "message": "the handshake comes first"})
+    elif method == "prompts/list":
+        needed = [{"name": "what", "required": True}, {"name": "how"}]
+        say(id=number, result={"prompts": [{"name": "review", "description": "Review it.", "arguments": needed}]})
+    elif method == "prompts/get":
+        asked = f"Please review {params['arguments']['what']} {params['arguments'].get('how', 'well')}."
+        say(id=number, result={"messages": [{"role": "user", "content": {"type": "text", "text": asked}}]})
     elif method == "resources/read":
         contents = [{"uri": params["uri"], "mimeType": "text/plain", "text": f"all of {params['uri']}"}]
         say(id=number, result={"contents": contents})

@@ -352,17 +352,27 @@ class Agent:
         return await asyncio.to_thread(own.listed, hooks) if own is not None else "There is no place for any here."
 
     async def own_prompt(self, name: str) -> OwnPrompt | None:
-        """The user's own slash command of this name; None: there is none."""
+        """The user's own slash command of this name, or a server's; None: there is none."""
         own = self._extensions
+        if ":" in name and self._offered is not None:
+            return next((prompt for prompt in self._offered.prompts() if prompt.name == name), None)
         return await asyncio.to_thread(own.prompt, name) if own is not None else None
 
+    async def own_prompts(self) -> tuple[OwnPrompt, ...]:
+        """Every slash command of the user's own, and those of servers of tools."""
+        own, offered = self._extensions, self._offered
+        files = await asyncio.to_thread(own.prompts) if own is not None else ()
+        return (*files, *(offered.prompts() if offered is not None else ()))
+
     async def expand(self, prompt: OwnPrompt, argument: str) -> str:
-        """What is sent for the user's own command. What it runs and reads passes the gate.
+        """What is sent for the user's own command, or a server's. What it runs and reads passes the gate.
 
         Raises `ToolFailure` where that is refused or goes wrong, and `NobodyToAsk`.
         """
         from tui_agent.agent.extensions.prompts import expanded
 
+        if prompt.server and self._offered is not None:
+            return await self._offered.expand(prompt, argument)
         folder = self._extensions.folder if self._extensions is not None else Path.cwd()
         return await expanded(prompt, argument, folder, self._call_for_user)
 

@@ -612,7 +612,7 @@ COMMANDS: Final = (
     Command("todo", "the model's task list", _todo),
     Command("recall", "search all that was ever said", _recall, "<text>"),
     Command("permissions", "what may happen unasked; take a rule back", _permissions, "[number]"),
-    Command("mcp", "servers of tools: their state and price, on and off", _mcp, "[name or action]", uses_profile=True),
+    Command("mcp", "servers of tools: state, price, on and off", _mcp, "[name]", uses_profile=True),
     Command("extensions", "your own commands and hooks, and the project's", _extensions),
     Command("skills", "the skills the model can read", _skills),
     Command("memory", "the notes kept about this project", _memory),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tui_agent.agent.bounded import bounded
+from tui_agent.agent.extensions.prompts import OwnPrompt
 from tui_agent.context.deferring import arranged, tokens_of
 from tui_agent.context.stats import ServerUse
 from tui_agent.conversation.blocks import ToolDefinition
@@ -32,6 +33,7 @@ MOST_RESOURCES: Final = 8
 RESOURCE_CHARS: Final = 40_000
 """Characters of a resource that the model is told."""
 _MENTION: Final = re.compile(r"(?:^|(?<=[\s(]))@([A-Za-z0-9][A-Za-z0-9_-]{0,39}):([^\s<>\"]+)")
+_PROMPT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _AFTER: Final = ".,;:!?)"
 
 
@@ -84,6 +86,28 @@ class OfferedTools:
     def index(self) -> str:
         """What the system prompt says of the servers, as of the last `look`; empty where there are none."""
         return self._index
+
+    def prompts(self) -> tuple[OwnPrompt, ...]:
+        """The prompts of servers as slash commands, ``/SERVER:PROMPT``."""
+        return tuple(
+            OwnPrompt(
+                f"{status.name}:{prompt.name}",
+                prompt.description or f"a prompt of the server {status.name}",
+                " ".join(f"[{name.rstrip('?')}]" if name.endswith("?") else f"<{name}>" for name in prompt.arguments),
+                "",
+                status.log,
+                "yours",
+                server=status.name,
+            )
+            for status in self.servers.statuses()
+            if status.known is not None and status.name in self.servers.on
+            for prompt in status.known.prompts
+            if _PROMPT.fullmatch(prompt.name)
+        )
+
+    async def expand(self, prompt: OwnPrompt, argument: str) -> str:
+        """What is sent for a server's prompt. Raises ToolFailure."""
+        return await self.servers.prompt(prompt.server, prompt.name.partition(":")[2], argument)
 
     async def resources(self, text: str) -> tuple[str, ...]:
         """What the model is told of resources that a text mentions as ``@SERVER:URI``, or why it cannot be."""

@@ -10,8 +10,8 @@ from tests.tools.support import Call
 from tui_agent.settings import ToolServer
 from tui_agent.tools.base import ToolOutput
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.mcp.configuration import Configured
-from tui_agent.tools.mcp.connection import Connection, Limits
+from tui_agent.tools.mcp.configuration import Configured, Limits
+from tui_agent.tools.mcp.connection import Connection
 from tui_agent.tools.mcp.known import KnownServer
 from tui_agent.tools.mcp.results import output_of
 

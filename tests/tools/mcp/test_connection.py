@@ -15,7 +15,7 @@ from tui_agent.conversation.blocks import Image
 from tui_agent.settings import ToolServer
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.mcp.connection import Limits, Unavailable
+from tui_agent.tools.mcp.configuration import Limits, Unavailable
 
 
 async def test_every_kind_of_answer_becomes_an_output(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.servers.mcp_http import serving
 from tests.tools.mcp.connecting import talking
 from tui_agent.settings import Mcp, ToolServer
-from tui_agent.tools.mcp.connection import Unavailable
+from tui_agent.tools.mcp.configuration import Unavailable
 from tui_agent.tools.mcp.servers import ToolServers
 
 

@@ -37,6 +37,8 @@ class OwnPrompt(NamedTuple):
     file: Path
     source: Source
     problem: str = ""
+    server: str = ""
+    """The server of tools that has it; empty: it is a file."""
 
 
 def own_prompts(shelves: tuple[Shelf, ...]) -> tuple[OwnPrompt, ...]:

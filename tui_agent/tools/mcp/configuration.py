@@ -81,6 +81,17 @@ class Configured(msgspec.Struct, frozen=True):
         )
 
 
+class Unavailable(Exception):
+    """A server cannot be used now; the text says why, in a whole sentence."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Seconds a start and a call may take."""
+
+    start: float
+    call: float
+
+
 class Found(NamedTuple):
     """The servers of a file, and what in it cannot be used, in whole sentences."""
 

@@ -12,12 +12,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
-import msgspec
-
 from tui_agent.durable import to_completion
 from tui_agent.text import clean, error_text, one_line
 from tui_agent.tools.base import ToolContext
-from tui_agent.tools.mcp.configuration import Configured, environ, environment_of
+from tui_agent.tools.mcp.configuration import Configured, Limits, Unavailable, environ, environment_of
 from tui_agent.tools.mcp.elicitation import answered
 from tui_agent.tools.mcp.http import SIGNING_IN_S, SignIn, Tokens, Unauthorized, listening
 from tui_agent.tools.mcp.known import (
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
         CallToolResult,
         ElicitRequestParams,
         ElicitResult,
+        GetPromptResult,
         ListRootsResult,
         LoggingMessageNotificationParams,
         ReadResourceResult,
@@ -60,19 +59,8 @@ _CLOSING_S: Final = 5.0
 _REASON_S: Final = 2.0
 
 
-class Unavailable(Exception):
-    """The server cannot be used now; the text says why, in a whole sentence."""
-
-
 class _Hopeless(Unavailable):
     """It cannot be started, or not in time: another try would end alike."""
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """Seconds a start and a call may take."""
-
-    start: float
-    call: float
 
 
 class Connection:
@@ -152,6 +140,11 @@ class Connection:
         """Read a resource. Raises as `call`."""
         seconds = self._limits.call
         return await self._ask(f"reading {one_line(uri, 100)}", lambda client: client.read_resource(uri), seconds)
+
+    async def prompt(self, name: str, given: dict[str, str]) -> "GetPromptResult":
+        """Have a prompt written. Raises as `call`."""
+        what = f"the prompt {one_line(name, 60)}"
+        return await self._ask(what, lambda client: client.get_prompt(name, given), self._limits.call)
 
     async def close(self) -> None:
         """End it, and all it has started."""

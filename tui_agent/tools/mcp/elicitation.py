@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import webbrowser
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -43,6 +42,8 @@ async def _at_address(server: str, message: str, url: str, context: ToolContext)
     text = f"{_said(server, message)}\n\nOpen {one_line(url, 2_000)} in your browser?"
     if await _ask(context, text, (_YES, _NO)) != _YES:
         return ElicitResult(action="decline")
+    import webbrowser
+
     with contextlib.suppress(webbrowser.Error, OSError):
         await asyncio.to_thread(webbrowser.open, url)
     return ElicitResult(action="accept")

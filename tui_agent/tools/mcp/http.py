@@ -6,7 +6,6 @@ private file, and the browser's way back: an address of this machine that listen
 
 import asyncio
 import contextlib
-import webbrowser
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -113,6 +112,8 @@ class SignIn:
         if urlsplit(url).scheme not in ("https", "http"):
             raise ValueError("the address to sign in at is not one of the web")
         self._show(url)
+        import webbrowser
+
         with contextlib.suppress(webbrowser.Error, OSError):
             await asyncio.to_thread(webbrowser.open, url)
 

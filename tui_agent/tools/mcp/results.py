@@ -9,7 +9,7 @@ from tui_agent.text import clean, one_line
 from tui_agent.tools.base import ToolOutput
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult, ContentBlock, ReadResourceResult
+    from mcp_types import CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult
 
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MOST_PICTURES: Final = 20
@@ -29,6 +29,16 @@ def output_of(result: "CallToolResult") -> ToolOutput:
 def text_of_resource(result: "ReadResourceResult") -> str:
     """The texts of a resource; what is no text is named."""
     return clean(valid_text("\n\n".join(_resource_text(each) for each in result.contents)))
+
+
+def text_of_prompt(result: "GetPromptResult") -> str:
+    """The messages of a prompt as one text; what another side is to have said is marked."""
+    parts = []
+    for message in result.messages:
+        said, images = _taken_apart([message.content])
+        text = "\n".join([*said, *["[a picture]"] * len(images)])
+        parts.append(text if message.role == "user" else f"[{message.role}] {text}")
+    return clean(valid_text("\n\n".join(parts)))
 
 
 def _taken_apart(content: Sequence["ContentBlock"]) -> tuple[list[str], list[Image]]:

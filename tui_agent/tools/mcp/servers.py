@@ -12,12 +12,12 @@ from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.settings import Mcp, ToolServer
 from tui_agent.text import error_text, one_line
 from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
-from tui_agent.tools.mcp.configuration import FOLDER, Choices, Configured, configured
-from tui_agent.tools.mcp.connection import Connection, Limits, Unavailable
+from tui_agent.tools.mcp.configuration import FOLDER, Choices, Configured, Limits, Unavailable, configured
 from tui_agent.tools.mcp.known import KnownServer, Lists, tool_name
 from tui_agent.tools.mcp.search import Entry, Index
 
 if TYPE_CHECKING:
+    from tui_agent.tools.mcp.connection import Connection
     from tui_agent.tools.mcp.tools import ServerTool
 
 Standing: TypeAlias = Literal["off", "new", "configured", "known", "starting", "started", "in use", "failed"]
@@ -192,6 +192,26 @@ class ToolServers:
         except ValueError as error:
             raise ToolFailure(f"The server {name} refuses {one_line(uri, 300)}: {error}") from error
 
+    async def prompt(self, name: str, prompt: str, argument: str) -> str:
+        """The text of a server's prompt with what was typed behind its name. Raises ToolFailure."""
+        from tui_agent.tools.mcp.results import text_of_prompt
+
+        known = next((each for each in self._known.get(name, KnownServer()).prompts if each.name == prompt), None)
+        if known is None or name not in self.on:
+            raise ToolFailure(f"The server {name} has no prompt {one_line(prompt, 60)}.")
+        names = [each.rstrip("?") for each in known.arguments]
+        words = argument.split(maxsplit=max(0, len(names) - 1)) if names else []
+        missing = [each for each in known.arguments[len(words) :] if not each.endswith("?")]
+        if missing:
+            raise ToolFailure(f"/{name}:{prompt} needs {', '.join(missing)}, in this order: {' '.join(names)}.")
+        try:
+            given = dict(zip(names, words, strict=False))
+            return await asyncio.to_thread(text_of_prompt, await self._connections[name].prompt(prompt, given))
+        except Unavailable as error:
+            raise ToolFailure(str(error)) from error
+        except ValueError as error:
+            raise ToolFailure(f"The server {name} refuses it: {error}") from error
+
     async def turn(self, name: str, *, on: bool) -> None:
         """Turn a server on or off, for later sessions too. Raises KeyError, and OSError where that cannot be kept."""
         server = self._servers[name]
@@ -243,6 +263,9 @@ class ToolServers:
         return tuple(self._status(name) for name in self._servers)
 
     def _add(self, server: Configured) -> None:
+        # Where there is no server, nothing of this is loaded.
+        from tui_agent.tools.mcp.connection import Connection
+
         log = self._session / LOGS / f"{server.name}.log"
         noting = partial(self._note, server.name)
         tokens = self._sign_ins / f"{server.name}-{server.digest}.json"

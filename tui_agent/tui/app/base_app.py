@@ -243,8 +243,7 @@ class BaseApp(TerminalApp):
         """Bring the user's own commands, as they are now, to the completion and the help."""
         from tui_agent.tui.app.commands import own_actions
 
-        if (own := agent.extensions) is not None:
-            self._commands.own = own_actions(await asyncio.to_thread(own.prompts))
+        self._commands.own = own_actions(await agent.own_prompts())
 
     def turn_changed(self) -> None:
         """A turn began or ended."""
