@@ -22,7 +22,6 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.through import meant
-from tui_agent.storage.log import log_file, read_newest
 
 
 def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
@@ -69,6 +68,8 @@ def ending(folder: Path, least: int) -> Ending | None:
 
     Raises `StorageError`.
     """
+    from tui_agent.storage.log import log_file, read_newest
+
     entries = {entry.seq: entry for entry in read_newest(log_file(folder), 2 * least)}
     last = max(entries, default=0)
     newest_entry = entries.get(last)

@@ -61,6 +61,9 @@ APP_ONLY: Final = frozenset(
     ("break", "palette", "edit_draft", "help", "context", "toggle_cards", "next_mode", "search_history", "slash")
 )
 
+_TYPED: Final = (events.Key, events.Paste, events.AppFocus, events.AppBlur)
+"""What is kept in its order until there is a prompt; a key brings the focus back, so its loss must not overtake one."""
+
 
 class TuiAgent(BaseApp):
     """What happens when the user does something, and when the session is there."""
@@ -70,7 +73,7 @@ class TuiAgent(BaseApp):
     def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(arguments, settings, driver_class=driver_class)
         self._break = Twice()
-        self._early: list[events.Key | events.Paste] | None = []
+        self._early: list[events.Event] | None = []
         self._hurried = False
         self.last_words: Callable[[], None] = lambda: None
         self.said_goodbye = False
@@ -121,19 +124,23 @@ class TuiAgent(BaseApp):
 
     @override
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key | events.Paste) and self._holds(event):
+        if isinstance(event, _TYPED) and self._holds(event):
             return
         if not (isinstance(event, events.InputEvent | events.Paste) and self._insists(event)):
             await super().on_event(event)
 
-    def _holds(self, event: events.Key | events.Paste) -> bool:
+    def _holds(self, event: events.Event) -> bool:
         """Whether it is kept for a prompt or a dialog that is not there yet; the latter can come while the prompt looks
         at a key, which then arrives here again.
         """
         if self._early is not None and not event.is_forwarded:
             self._early.append(event)
             return True
-        return isinstance(self.screen, Dialog) and self.screen.holds(event)
+        return (
+            isinstance(event, events.Key | events.Paste)
+            and isinstance(self.screen, Dialog)
+            and self.screen.holds(event)
+        )
 
     def _insists(self, event: events.InputEvent | events.Paste) -> bool:
         """Whether this is the second Ctrl+C in a row over a dialog, which makes nothing else of it."""
