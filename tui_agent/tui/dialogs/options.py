@@ -53,15 +53,15 @@ def _newest(served: "Iterable[ModelProfile]") -> "Iterator[str]":
 
 
 def _model_facts(profile: "ModelProfile") -> str:
-    from tui_agent.models.catalogue import missing_key
+    from tui_agent.models.catalogue import missing_key, provider_of
 
     tier = "" if profile.tier == "unknown" else profile.tier
     assumed = "?" if profile.source == "default" else " "
     window = f"{compact_count(profile.window)}{assumed}" if profile.window else ""
     prices = profile.prices
     cost = f"{_price(prices.input):>5} / {_price(prices.output)}" if prices is not None else ""
-    key = "no key" if missing_key(profile.name) else ""
-    return f"{cost:<14}{window:>6} {tier:<9}{key}".rstrip()
+    lacks = "no key" if missing_key(profile.name) else "not installed" if provider_of(profile.name).missing() else ""
+    return f"{cost:<14}{window:>6} {tier:<9}{lacks}".rstrip()
 
 
 def _price(usd: float) -> str:
