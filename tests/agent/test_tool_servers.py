@@ -24,6 +24,9 @@ from tui_agent.session import Session
 from tui_agent.settings import GivenValue, ToolServer
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 
+ONE = pytest.mark.parametrize("world", ["gemini"], indirect=True)
+"""What is the same for every provider."""
+
 MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.8-flash"}
 
 
@@ -149,6 +152,7 @@ async def test_a_list_that_changes_is_told_as_a_notice_and_costs_no_cache(world:
     assert len(set(here.fronts())) == 1
 
 
+@ONE
 async def test_small_sets_are_told_whole_and_hints_are_believed_only_where_the_user_says_so(
     world: Callable[[Script], World],
 ) -> None:
@@ -165,6 +169,7 @@ async def test_small_sets_are_told_whole_and_hints_are_believed_only_where_the_u
     assert "find_tool" not in here.fronts()[0].decode()
 
 
+@ONE
 async def test_a_huge_result_is_kept_aside_like_any_other(world: Callable[[Script], World]) -> None:
     here = world(Script.of(Step(calls=(through("large", size=10_000_000),)), Step(text="done")))
     async with here.session() as session:
@@ -174,6 +179,7 @@ async def test_a_huge_result_is_kept_aside_like_any_other(world: Callable[[Scrip
     assert len(json.dumps(here.bodies()[-1])) < 200_000
 
 
+@ONE
 async def test_calls_that_cannot_be_done_say_why(world: Callable[[Script], World]) -> None:
     calls = (through("nothing"), through("die"), through("echo", text="on"), Call("call_tool", {"name": ""}))
     here = world(Script.of(Step(calls=calls), Step(text="done")))
@@ -188,6 +194,7 @@ async def test_calls_that_cannot_be_done_say_why(world: Callable[[Script], World
         assert "turned off" in done["mcp__test__echo"]
 
 
+@ONE
 async def test_a_mentioned_resource_is_read_for_the_model(world: Callable[[Script], World]) -> None:
     here = world(Script())
     async with here.session() as session:
@@ -197,6 +204,7 @@ async def test_a_mentioned_resource_is_read_for_the_model(world: Callable[[Scrip
     assert "demo://two, which the user mentions" not in sent
 
 
+@ONE
 async def test_a_prompt_of_a_server_is_a_slash_command(world: Callable[[Script], World]) -> None:
     here = world(Script())
     async with here.session() as session:
@@ -209,6 +217,7 @@ async def test_a_prompt_of_a_server_is_a_slash_command(world: Callable[[Script],
             await agent.expand(prompt, "")
 
 
+@ONE
 async def test_the_command_shows_what_servers_cost_and_save(world: Callable[[Script], World]) -> None:
     here = world(Script())
     async with here.session() as session:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -240,11 +240,6 @@ SAFE_VARIABLES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LA
 def environment_of(server: ToolServer, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a server."""
     return {name: environ[name] for name in SAFE_VARIABLES if name in environ} | server.env
-
-
-def names(servers: Iterable[Configured]) -> str:
-    """The names of servers, for people."""
-    return ", ".join(server.name for server in servers)
 
 
 def environ() -> Mapping[str, str]:
