@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import sys
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ from acp.schema import (
     AgentThoughtChunk,
     AvailableCommandsUpdate,
     CurrentModeUpdate,
+    McpServerStdio,
     SseMcpServer,
     ToolCallProgress,
     ToolCallStart,
@@ -31,20 +33,19 @@ from tests.servers.coding_task import FIXED_CALC
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Script, Step, Turn
 
+SERVER = Path(__file__).parents[1] / "servers" / "mcp_stdio.py"
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 EDIT = Call("edit_file", {"path": "calc.py", "old": "return a - b", "new": "return a + b"})
 LIST = Call("todo", {"items": [{"text": "mend add", "state": "done"}, {"text": "run it", "state": "pending"}]})
+ASK = Call("ask_user", {"question": "Which one?", "choices": ["add", "double"]})
+PLAN = Call("submit_plan", {"plan": "Mend *add*.", "steps": ["mend", "run"]})
 MENDING = (Step(reasoning="A minus.", text="I mend it.", calls=(EDIT,)), Step(calls=(LIST,)), Step(text="Mended."))
+PLANNING = (Step(calls=(ASK,)), Step(calls=(PLAN,)), Step(text="I begin."))
 SCRIPT = Script(
     (
-        Turn(
-            (Step(reasoning="A minus.", text="I mend it.", calls=(EDIT,)), Step(calls=(LIST,)), Step(text="Mended.")),
-            "mend",
-        ),
+        Turn(MENDING, "Please mend"),
         Turn((Step(text="word " * 4000, delay=0.05),), "for ever"),
-        Turn(
-            (Step(calls=(Call("run_command", {"command": "python -c 'print(6*7)'"}),)), Step(text="It says 42.")), "run"
-        ),
+        Turn(PLANNING, "Please plan"),
         Turn((Step(text="Seen."),)),
     )
 )
@@ -54,6 +55,8 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
     with in_thread(AnthropicServer(SCRIPT)) as server:
         program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT__MODEL__ID": MODELS["anthropic"]})
         editor, folder = Editor(["once"]), str(program.project)
+        (program.home / "commands").mkdir()
+        (program.home / "commands" / "greet.md").write_text("Say hello to $ARGUMENTS.")
         async with editing(program, editor, "--ask", "ask") as (connection, process):
             sse = SseMcpServer(type="sse", name="old", url="http://127.0.0.1:1/", headers=[])
             session = await connection.new_session(cwd=folder, mcp_servers=[sse])
@@ -107,14 +110,32 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
 
             # A command, a mode, another session beside this one.
             editor.told.clear()
-            assert (
-                await connection.prompt(session_id=one, prompt=[text_block("/mode auto")])
-            ).stop_reason == "end_turn"
+            await connection.prompt(session_id=one, prompt=[text_block("/context")])
+            assert "System prompt" in editor.text(one)
             await connection.set_session_mode(session_id=one, mode_id="plan")
             assert [each.current_mode_id for each in editor.of(CurrentModeUpdate)][-1] == "plan"
             with pytest.raises(RequestError, match="no mode"):
                 await connection.set_session_mode(session_id=one, mode_id="wild")
-            two = (await connection.new_session(cwd=folder)).session_id
+
+            # A question of the model's own, and a plan: approved, it is the task list, and the mode goes on.
+            editor.answers += ["choice-1", "choice-0"]
+            await connection.prompt(session_id=one, prompt=[text_block("Please plan it")])
+            assert [[each.name for each in options] for _, options in editor.asked[-2:]] == [
+                ["add", "double", "Answer in the chat"],
+                ["Approve; mode ask", "Approve; mode auto", "Send it back"],
+            ]
+            assert "The user answered: double" in str(editor.of(ToolCallProgress)[0].content)
+            assert [each.content for each in editor.of(AgentPlanUpdate)[-1].entries] == ["mend", "run"]
+            assert editor.of(CurrentModeUpdate)[-1].current_mode_id == "ask"
+
+            # The user's own command; the client's own server of tools.
+            await connection.prompt(session_id=one, prompt=[text_block("/greet you")])
+            assert "Say hello to you." in asked_for(server.requests)[-1].body.decode()
+            stdio = McpServerStdio(name="notes here", command=sys.executable, args=[str(SERVER)], env=[])
+            two = (await connection.new_session(cwd=folder, mcp_servers=[stdio])).session_id
+            editor.told.clear()
+            await connection.prompt(session_id=two, prompt=[text_block("/mcp")])
+            assert "notes-here" in editor.text(two)
             chosen = await connection.set_config_option(session_id=two, config_id="model", value="offline")
             assert chosen is not None
             assert chosen.config_options[1].current_value == "offline:offline"
@@ -139,7 +160,12 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
             editor.told.clear()
             await connection.load_session(session_id=one, cwd=folder)
             said = [each.content.text for each in editor.of(UserMessageChunk, one) if each.content.type == "text"]
-            assert [text.split(" @")[0] for text in said] == ["Please mend", "Talk for ever"]
+            assert [text.split(" @")[0] for text in said] == [
+                "Please mend",
+                "Please plan it",
+                "Say hello to you.",
+                "Talk for ever",
+            ]
             assert editor.text(one).startswith("I mend it.")
             replayed = editor.of(ToolCallProgress, one)[0]
             assert (replayed.content or [])[0].type == "diff"

@@ -36,6 +36,7 @@ KINDS: Final[dict[str, ToolKind]] = {
     "run_command": "execute",
     "stop_command": "execute",
     "user_shell": "execute",
+    "submit_plan": "switch_mode",
     "fetch_url": "fetch",
     "agentic_fetch_url": "fetch",
     "todo": "think",
@@ -61,6 +62,13 @@ def title_of(tool: str, arguments: str) -> str:
     if kind_of(tool) == "execute" and told:
         return told
     return one_line(f"{tool} {told}".strip())
+
+
+def title_of_question(question: PermissionQuestion) -> str:
+    """What is asked, on one line."""
+    if question.kind == "call" and question.call_id:
+        return title_of(question.tool, question.arguments)
+    return one_line(question.preview.title)
 
 
 def arguments_of(arguments: str) -> dict[str, object]:

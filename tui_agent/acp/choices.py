@@ -18,6 +18,7 @@ from tui_agent.agent.commands import available_commands
 from tui_agent.agent.errands import ERRANDS
 from tui_agent.agent.model_choice import TIERS, model_of_tier
 from tui_agent.models.catalogue import OFFLINE, missing_key, providers, short_name
+from tui_agent.text import one_line
 from tui_agent.tools.gate.permissions import Mode
 
 MODE: Final[Literal["mode"]] = "mode"
@@ -74,9 +75,16 @@ def _select(
 
 
 def commands(agent: Agent) -> AvailableCommandsUpdate:
-    """The slash commands there are."""
+    """The slash commands there are, the user's own among them. Reads files: call it off the event loop."""
     found = [_command(each.name, each.description, each.argument) for each in available_commands(agent)]
     found += [_command(name, told, argument) for name, told, argument in ERRANDS]
+    taken = {each.name for each in found}
+    own = agent.extensions.prompts() if agent.extensions is not None else ()
+    found += [
+        _command(each.name, one_line(each.description), one_line(each.hint))
+        for each in own
+        if not each.problem and each.name not in taken
+    ]
     return AvailableCommandsUpdate(session_update="available_commands_update", available_commands=found)
 
 

@@ -21,17 +21,18 @@ from acp.schema import (
     Usage,
 )
 
-from tui_agent.acp.calls import arguments_of, fenced, kind_of, locations_of, question_content, title_of
+from tui_agent.acp.calls import arguments_of, fenced, kind_of, locations_of, question_content, title_of_question
 from tui_agent.acp.choices import MODE, MODEL, commands, config_options, mode_named
 from tui_agent.acp.prompts import Prompt, PromptBlock, read_prompt
 from tui_agent.acp.updates import Translator, Update, plan, remark, usage
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent, AgentBusy, NotRunning
-from tui_agent.agent.commands import is_command, run_command
+from tui_agent.agent.commands import is_command, own_prompt, run_command
 from tui_agent.agent.errands import errand
 from tui_agent.agent.model_choice import configured_model
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import Usage as Used
+from tui_agent.conversation.plan import PLAN
 from tui_agent.conversation.todo import TODO
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import OFFLINE
@@ -39,11 +40,15 @@ from tui_agent.session import Session, open_session
 from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
 from tui_agent.text import clean, one_line
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 
 ONCE: Final = "once"
 ALWAYS: Final = "always"
 DECLINE: Final = "decline"
+CHOICE: Final = "choice-"
+
+IN_THE_CHAT: Final = "They want to answer in their own words: end your turn, and they will."
+"""What the model is told where none of the offered answers was taken."""
 
 KEEPING_UP_S: Final = 1.0
 """Seconds a question waits until the client knows of the call it is about; a subtask's it never gets to know."""
@@ -74,6 +79,7 @@ class Conversation:
         self._translator = Translator(arguments.folder)
         self._caught_up = asyncio.Event()
         self._said: list[events.Notice] = []
+        self._mode = ""
         self._doing: asyncio.Task[PromptResponse] | None = None
         self._introducing: asyncio.Task[None] | None = None
 
@@ -119,7 +125,7 @@ class Conversation:
             self._introducing = asyncio.create_task(self._introduce())
 
     async def _introduce(self) -> None:
-        await self._send(commands(self.agent))
+        await self._send(await asyncio.to_thread(commands, self.agent))
         if self.agent.todo().items:
             await self._send(plan(self.agent.todo()))
         await self.agent.connect()
@@ -163,12 +169,18 @@ class Conversation:
         if asked := errand(text, self._arguments.project, names):
             text = asked
         elif is_command(text) and text.startswith("/"):
-            return await self._command(text)
+            prompt = await own_prompt(self.agent, text)
+            if prompt is None:
+                return await self._command(text)
+            try:
+                text = await self.agent.expand(prompt, text.strip().partition(" ")[2].strip())
+            except ToolFailure as failure:
+                raise _wrong(f"/{prompt.name}: {failure}") from failure
         if not self.session.resumed and not self.agent.items() and text.strip():
             await self._send(
                 SessionInfoUpdate(session_update="session_info_update", title=one_line(said.text, TITLE_CHARS))
             )
-        outcome = _Outcome()
+        outcome, self._mode = _Outcome(), self.agent.mode
         async with aclosing(self.agent.run(text, said.images)) as stream:
             async for event in stream:
                 await self._show(event, outcome)
@@ -185,8 +197,9 @@ class Conversation:
         match event:
             case events.PermissionAsked():
                 self._caught_up.set()
-            case events.ToolFinished(name=name, status="ok") if name == TODO:
+            case events.ToolFinished(name=name, status="ok") if name in (TODO, PLAN):
                 await self._send(plan(self.agent.todo()))
+                await self._tell_mode()
             case events.ModelChanged():
                 await self._send_options()
             case events.TurnFailed():
@@ -197,7 +210,7 @@ class Conversation:
                 pass
 
     async def _command(self, text: str) -> PromptResponse:
-        mode = self.agent.mode
+        self._mode = self.agent.mode
         try:
             reply = await run_command(self.agent, text)
             told = reply.title + (f"\n\n{fenced(reply.text)}" if "\n" in reply.text else f"\n\n{reply.text}")
@@ -205,8 +218,7 @@ class Conversation:
             told = str(error)
         await self._send(update_agent_message_text(clean(told).rstrip()))
         await self._tell_notices()
-        if self.agent.mode != mode:
-            await self._send(update_current_mode(self.agent.mode))
+        await self._tell_mode()
         return PromptResponse(stop_reason="end_turn")
 
     def cancel(self) -> None:
@@ -226,7 +238,7 @@ class Conversation:
             session_id=self.id,
             tool_call=ToolCallUpdate(
                 tool_call_id=question.call_id or question.tool,
-                title=title_of(question.tool, question.arguments) if question.call_id else question.preview.title,
+                title=title_of_question(question),
                 kind=kind_of(question.tool),
                 status="pending",
                 content=question_content(question, self._arguments.folder),
@@ -238,7 +250,7 @@ class Conversation:
         chosen = asked.outcome.option_id if isinstance(asked.outcome, AllowedOutcome) else ""
         if not chosen:
             self.agent.interrupt()
-        return PermissionAnswer(allowed=chosen in (ONCE, ALWAYS), always=chosen == ALWAYS)
+        return _answer_of(question, chosen)
 
     # What the user chooses
 
@@ -279,6 +291,12 @@ class Conversation:
 
     # Telling
 
+    async def _tell_mode(self) -> None:
+        """Where the mode has become another one."""
+        if self.agent.mode != self._mode:
+            self._mode = self.agent.mode
+            await self._send(update_current_mode(self.agent.mode))
+
     def _tell_later(self, event: events.AgentEvent) -> None:
         """Of what happens outside a turn, notices wait until something is said."""
         if isinstance(event, events.Notice):
@@ -311,11 +329,28 @@ async def explained() -> AsyncIterator[None]:
 
 
 def _options(question: PermissionQuestion) -> list[PermissionOption]:
+    if question.kind != "call":
+        words = "Approve; mode {}" if question.kind == "plan" else "{}"
+        taken = [
+            PermissionOption(option_id=f"{CHOICE}{place}", name=one_line(words.format(choice)), kind="allow_once")
+            for place, choice in enumerate(question.choices)
+        ]
+        other = "Send it back" if question.kind == "plan" else "Answer in the chat"
+        return [*taken, PermissionOption(option_id=DECLINE, name=other, kind="reject_once")]
     options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
     if question.rules:
         told = one_line(f"Always allow: {'; '.join(question.rules)}", 160)
         options.append(PermissionOption(option_id=ALWAYS, name=told, kind="allow_always"))
     return [*options, PermissionOption(option_id=DECLINE, name="Decline", kind="reject_once")]
+
+
+def _answer_of(question: PermissionQuestion, chosen: str) -> PermissionAnswer:
+    if question.kind == "call":
+        return PermissionAnswer(allowed=chosen in (ONCE, ALWAYS), always=chosen == ALWAYS)
+    choices = {f"{CHOICE}{place}": choice for place, choice in enumerate(question.choices)}
+    if chosen in choices:
+        return PermissionAnswer(allowed=True, choice=choices[chosen])
+    return PermissionAnswer(allowed=False, feedback=IN_THE_CHAT)
 
 
 def _response(finished: events.TurnFinished | None) -> PromptResponse:

@@ -18,6 +18,7 @@ from tui_agent.text import one_line, price_or_time
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import ContextStep
+    from tui_agent.agent.extensions.own import OwnPrompt
     from tui_agent.context.changes import Outlook
     from tui_agent.context.effects import Refusal
     from tui_agent.context.summary.writing import CompactionResult
@@ -135,6 +136,13 @@ async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Repl
 def available_commands(agent: "Agent") -> tuple[Command, ...]:
     """The commands this agent has: without checkpoints there is no /done."""
     return tuple(command for command in (*COMMANDS, *IN_TEXT) if command.is_available(agent))
+
+
+async def own_prompt(agent: "Agent", text: str) -> "OwnPrompt | None":
+    """The user's own command that a text asks for, where the program has none of that name."""
+    name = command_name(text)
+    known = {known for command in available_commands(agent) for known in command.names}
+    return None if name in known else await agent.own_prompt(name)
 
 
 async def learn_profile(agent: "Agent") -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import msgspec
 
 from tui_agent.agent import events
-from tui_agent.agent.commands import Reply, available_commands, command_name, is_command, run_command
+from tui_agent.agent.commands import Reply, is_command, own_prompt, run_command
 from tui_agent.agent.errands import errand
 from tui_agent.agent.extensions.own import OwnPrompt
 from tui_agent.agent.hints import UNASKED
@@ -109,7 +109,7 @@ async def _answered(session: Session, arguments: Arguments, schema: ResultSchema
     """Do what the prompt asks for, print what came of it, and return the exit code."""
     outcome = _Outcome(session.agent.tracker)
     as_command = _is_command(arguments)
-    if as_command and (prompt := await _own_prompt(session, arguments)) is not None:
+    if as_command and (prompt := await own_prompt(session.agent, arguments.prompt or "")) is not None:
         as_command = False
         arguments = await _expanded(session, arguments, prompt, outcome)
     if as_command:
@@ -123,13 +123,6 @@ async def _answered(session: Session, arguments: Arguments, schema: ResultSchema
 def _is_command(arguments: Arguments) -> bool:
     prompt = arguments.prompt or ""
     return is_command(prompt) and not prompt[:1].isspace()
-
-
-async def _own_prompt(session: Session, arguments: Arguments) -> OwnPrompt | None:
-    """The user's own command that the prompt names, where the program has none of that name."""
-    name = command_name(arguments.prompt or "")
-    known = {known for command in available_commands(session.agent) for known in command.names}
-    return None if name in known else await session.agent.own_prompt(name)
 
 
 async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, outcome: "_Outcome") -> Arguments:

@@ -1,0 +1,61 @@
+"""What editors are shown of calls, and what is made of what they send."""
+
+from pathlib import Path
+
+from acp.helpers import (
+    audio_block,
+    embedded_blob_resource,
+    image_block,
+    resource_block,
+    resource_link_block,
+    text_block,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_agent.acp.calls import edits, fenced, output_content, title_of
+from tui_agent.acp.prompts import mention, read_prompt
+from tui_agent.tools.files.diffs import unified
+
+LINES = st.lists(st.sampled_from(["a", "b", "c", "-", "+x", "@@ -1 +1 @@", " ", ""]), max_size=30).map("\n".join)
+
+
+@given(LINES, LINES)
+def test_the_hunks_of_a_diff_are_what_stood_there_and_what_stands_there(old: str, new: str) -> None:
+    for edit in edits(unified(old, new, "a.txt"), "/p/a.txt"):
+        assert edit.path == "/p/a.txt"
+        assert (edit.old_text or "").rstrip("\n") in old
+        assert edit.new_text.rstrip("\n") in new
+        assert edit.old_text != edit.new_text or old.endswith("\n") != new.endswith("\n")
+
+
+def test_a_new_file_has_no_text_before() -> None:
+    (made,) = edits(unified("", "one\ntwo\n", "a.txt"), "/p/a.txt")
+    assert (made.old_text, made.new_text) == (None, "one\ntwo\n")
+    assert list(edits("", "/p/a.txt")) == list(edits(unified("", "x\n", "a"), "")) == []
+
+
+def test_output_cannot_leave_its_block_nor_give_a_terminal_orders() -> None:
+    assert fenced("a\n```\nb\x1b[2J") == "````\na\n```\nb\n````"
+    (shown,) = output_content("run_command", "x" * 30_000)
+    assert "10,000 more characters" in str(shown)
+    assert title_of("run_command", r'{"command": "ls\u001b]0;x\u0007 -l"}') == "ls -l"
+
+
+def test_a_prompt_is_its_words_then_what_it_holds() -> None:
+    blocks = [
+        text_block("See "),
+        resource_link_block("a b", "file:///p/a%20b.py#L3"),
+        text_block(" and "),
+        resource_link_block("page", "https://example.org/"),
+        image_block("QQ==", "image/svg+xml"),
+        resource_block(embedded_blob_resource("file:///p/x.bin", "QQ==", mime_type="application/zip")),
+        audio_block("QQ==", "audio/wav"),
+    ]
+    read = read_prompt(blocks, pictures=True, model="m")
+    assert read.text == 'See @"/p/a b.py" (L3) and https://example.org/'
+    assert not read.images
+    assert len(read.problems) == 3
+    seeing = read_prompt([image_block("QQ==", "image/png")], pictures=False, model="m")
+    assert (seeing.images, seeing.problems) == ((), ("m cannot see pictures: only the words are sent.",))
+    assert mention("file:///" + str(Path("a.py"))) == "@/a.py"
