@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.acp.calls import edits, fenced, output_content, title_of
-from tui_agent.acp.prompts import mention, read_prompt
+from tui_agent.acp.prompts import PromptBlock, mention, read_prompt
 from tui_agent.tools.files.diffs import unified
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "-", "+x", "@@ -1 +1 @@", " ", ""]), max_size=30).map("\n".join)
@@ -43,7 +43,7 @@ def test_output_cannot_leave_its_block_nor_give_a_terminal_orders() -> None:
 
 
 def test_a_prompt_is_its_words_then_what_it_holds() -> None:
-    blocks = [
+    blocks: list[PromptBlock] = [
         text_block("See "),
         resource_link_block("a b", "file:///p/a%20b.py#L3"),
         text_block(" and "),
