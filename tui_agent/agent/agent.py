@@ -706,8 +706,10 @@ class Agent:
         await asyncio.to_thread(self._toolbox.gate.take_back, rule)
 
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """What the model can call."""
-        return self._toolbox.registry.definitions
+        """What the model is told it can call."""
+        offered = self._offered.definitions if self._offered is not None else ()
+        told = (definition for definition in offered if not definition.deferred)
+        return (*self._toolbox.registry.definitions, *told)
 
     async def skills(self) -> str:
         """The skills there are, for a person to read."""

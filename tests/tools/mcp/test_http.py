@@ -45,7 +45,7 @@ async def test_signing_in_is_asked_for_done_once_and_remembered(
         address = await servers.sign_in("web")
         with await asyncio.to_thread(urllib.request.urlopen, address) as page:
             assert b"Signed in" in page.read()
-        await servers.learn()
+        await servers._signing_in["web"]
         assert [status.standing for status in servers.statuses()] == ["started"]
         await servers.close()
         (file,) = (tmp_path / "home" / "mcp" / "sign-ins").iterdir()

@@ -103,6 +103,11 @@ class Connection:
         """Have it running. Raises `Unavailable`."""
         await self._running()
 
+    def try_again(self) -> None:
+        """Forget that it could not be started."""
+        if self.state == "failed":
+            self.state, self.error = "stopped", ""
+
     async def sign_in(self, show: Callable[[str], None]) -> None:
         """Have the user sign in where the server asks for that; `show` is given the address. Raises `Unavailable`."""
         await self.close()

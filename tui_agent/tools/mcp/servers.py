@@ -85,6 +85,7 @@ class ToolServers:
         self._known: dict[str, KnownServer] = {}
         self._calls: dict[str, int] = {}
         self._learning: dict[str, asyncio.Task[None]] = {}
+        self._signing_in: dict[str, asyncio.Task[None]] = {}
         self._tools: dict[str, ServerTool] = {}
         self._index = Index(())
         for server in servers:
@@ -156,7 +157,7 @@ class ToolServers:
     def begin_learning(self) -> None:
         """The same, without waiting for it."""
         for name in self.unknown:
-            if name not in self._learning and self._connections[name].state != "failed":
+            if name not in self._learning and self._connections[name].state in ("stopped", "running"):
                 task = asyncio.create_task(self._learn(name), name=f"learning {name}")
                 self._learning[name] = task
                 task.add_done_callback(partial(self._learned, name))
@@ -222,7 +223,7 @@ class ToolServers:
             if not on:
                 await self._connections[name].close()
         if on:
-            self._connections[name].state = "stopped"
+            self._connections[name].try_again()
             await self.learn()
 
     async def add(self, servers: Mapping[str, ToolServer]) -> None:
@@ -240,9 +241,11 @@ class ToolServers:
         """
         connection = self._connections[name]
         shown: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        if (before := self._signing_in.pop(name, None)) is not None:
+            before.cancel()
         task = asyncio.create_task(connection.sign_in(shown.set_result), name=f"signing in at {name}")
-        self._learning[name] = task
-        task.add_done_callback(partial(self._learned, name))
+        self._signing_in[name] = task
+        task.add_done_callback(_seen)
         waiting: list[asyncio.Future[Any]] = [task, shown]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if shown.done():
@@ -253,9 +256,10 @@ class ToolServers:
 
     async def close(self) -> None:
         """End all servers, and what they have started."""
-        for task in list(self._learning.values()):
+        tasks = [*self._learning.values(), *self._signing_in.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._learning.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(connection.close() for connection in self._connections.values()))
 
     def statuses(self) -> tuple[Status, ...]:
@@ -311,8 +315,7 @@ class ToolServers:
 
     def _learned(self, name: str, done: asyncio.Task[None]) -> None:
         self._learning.pop(name, None)
-        if not done.cancelled():
-            done.exception()  # the server's status says it
+        _seen(done)
 
     async def _note(self, name: str, known: KnownServer) -> None:
         """Take in what a server tells of itself."""
@@ -350,3 +353,9 @@ class ToolServers:
                 error = self._connections[server].error or f"It is not known yet what the server {server} offers."
                 raise ToolFailure(error, "Look for the tool with find_tool.")
             raise ToolFailure(f"The server {server} offers no such tool (any more).", "Look for it with find_tool.")
+
+
+def _seen(done: asyncio.Task[None]) -> None:
+    """What went wrong is said by the server's status."""
+    if not done.cancelled():
+        done.exception()
