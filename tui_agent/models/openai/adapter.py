@@ -113,11 +113,22 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
         """The same once more, in one piece: a server may end a stream before its first event where it would have
         refused the request unstreamed, as llama-cpp-python's does with one that is too long.
         """
+        import httpx2
+
         fields = msgspec.json.decode(body, type=dict[str, object])
         fields.pop("stream_options", None)
-        async with aclosing(client.events(CHAT, encode({**fields, "stream": False}))) as events:
-            async for data in events:
-                yield data
+        unstreamed = encode({**fields, "stream": False})
+        for last in (False, True):
+            try:
+                async with aclosing(client.events(CHAT, unstreamed)) as events:
+                    async for data in events:
+                        yield data
+            except httpx2.RemoteProtocolError:
+                # The stream's connection is kept for what comes next, and that server has closed it.
+                if last:
+                    raise
+            else:
+                return
 
     @override
     async def _learn(self) -> None:
