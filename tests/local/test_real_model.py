@@ -86,7 +86,7 @@ async def test_a_long_session_stays_in_the_window_and_keeps_its_front(window: in
         told += await say(session, FIRST)
         for number in range(1, CALLS):
             if number % 2:
-                await session.agent.run_shell(f"seq {number * 1_000} {number * 1_000 + window // 64}")
+                await session.agent.run_shell(_listing(number, window // 128))
             prompt = f"Question {number}: what did the newest command print, in one short sentence?"
             if number % 10 == 0:
                 stopped += await _stopped(session, prompt)
@@ -117,7 +117,7 @@ async def test_a_window_that_is_smaller_than_said_is_learned(tmp_path: Path) -> 
     async with serving(2_048) as real, talking(tmp_path, _settings(real, 8_192)) as session:
         told = await say(session, FIRST)
         for number in range(4):
-            await session.agent.run_shell(f"seq {number * 1_000} {number * 1_000 + 300}")
+            await session.agent.run_shell(_listing(number, 80))
             told += await say(session, f"Question {number}: what did it print?")
         assert [event for event in told if isinstance(event, events.TurnFailed)] == []
         sizes = [await asyncio.to_thread(real.tokens, body) for body in real.relay.asked]
@@ -136,6 +136,11 @@ def _settings(real: Real, window: int) -> dict[str, Any]:
         "permissions.mode": "allow",
         "context.max_tokens": ANSWER,
     }
+
+
+def _listing(number: int, lines: int) -> str:
+    """A command that prints so many lines of about a dozen tokens."""
+    return f"yes 'entry of listing {number}: a file with some words in it' | head -n {lines}"
 
 
 async def _stopped(session: Session, prompt: str) -> int:

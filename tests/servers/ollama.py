@@ -1,4 +1,4 @@
-"""Ollama on 127.0.0.1: chat, show, tags, ps and version.
+"""Ollama on 127.0.0.1: chat, show, tags, ps, pull and version.
 
 Line, answer and error shapes are those of Ollama's api/types.go and server/routes.go (August 2026). As the real one, it
 loads a model with the context a request asks for (4,096 where it asks for none), and silently leaves out the beginning
@@ -102,10 +102,27 @@ class OllamaServer(ProtocolServer):
             case "POST", "/api/show":
                 spec = find(self.models, (recorded.json or {}).get("model"))
                 await exchange.respond(200, self._shown(spec))
+            case "POST", "/api/pull":
+                await self._pull((recorded.json or {})["model"], exchange)
             case "POST", "/api/chat":
                 await self._chat(check(request.body, self._loadable(), legacy=self.legacy), recorded, exchange)
             case _:
                 raise RuleBroken("404 page not found", status=404)
+
+    async def _pull(self, name: str, exchange: Exchange) -> None:
+        """As Ollama tells it: layer after layer, each in its own bytes; what was pulled is there from then on."""
+        if name == "no-such-model":
+            await exchange.respond(200, {"error": "pull model manifest: file does not exist"})
+            return
+        total = 2_000_000_000
+        lines: list[dict[str, Any]] = [{"status": "pulling manifest"}]
+        lines += [
+            {"status": "pulling aabb", "digest": "sha256:aabb", "total": total, "completed": total * part // 4}
+            for part in range(5)
+        ]
+        lines += [{"status": "verifying sha256 digest"}, {"status": "success"}]
+        self.models[name] = dataclasses.replace(next(iter(self.models.values())), id=name)
+        await exchange.page("".join(f"{compact(line)}\n" for line in lines), "application/x-ndjson")
 
     def _loadable(self) -> dict[str, ModelSpec]:
         return {
@@ -136,7 +153,7 @@ class OllamaServer(ProtocolServer):
             "name": spec.id,
             "model": spec.id,
             "modified_at": CREATED,
-            "size": 1,
+            "size": 4_700_000_000,
             "digest": "0" * 64,
             **capabilities,
         }

@@ -47,6 +47,7 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     `catalogue` is what the price catalogue calls its provider (empty: not there).
     `local`: it runs on a machine of one's own, where a request costs time, not money. `tools`: it can be given tools.
     `loose_calls`: its server leaves it to the model how calls are written, so that they may stand in the text.
+    `size` is what it takes on disk, in bytes (0: not told); `loaded`: it is in memory now.
     `source` says where window and prices come from: ``provider``, ``settings``, ``catalogue``, or ``default``.
     """
 
@@ -69,6 +70,8 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     local: bool = False
     tools: bool = True
     loose_calls: bool = False
+    size: int = 0
+    loaded: bool = False
     source: str = "default"
 
     @property
@@ -87,6 +90,25 @@ class LocalModels(NamedTuple):
 
 
 THIS_MACHINE = LocalModels()
+
+
+class OnHand(NamedTuple):
+    """A model that a local server has. `size` in bytes, `window` in tokens; 0 and None: not told."""
+
+    id: str
+    size: int = 0
+    window: int = 0
+    loaded: bool = False
+    tools: bool | None = None
+    images: bool | None = None
+
+
+class Pulled(NamedTuple):
+    """How far a download is, in bytes; `total` 0: not known yet. `step` is what the server calls what it does."""
+
+    step: str
+    done: int = 0
+    total: int = 0
 
 
 class TextDelta(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 from typing_extensions import override
 
 from tui_agent.models.anthropic.record import ANTHROPIC
-from tui_agent.models.base import THIS_MACHINE, LocalModels, Model, ModelProfile, Tier, UnknownModel
+from tui_agent.models.base import THIS_MACHINE, LocalModels, Model, ModelProfile, OnHand, Tier, UnknownModel
 from tui_agent.models.bedrock.record import BEDROCK
 from tui_agent.models.errors import plain
 from tui_agent.models.gemini.record import GEMINI
@@ -177,8 +177,21 @@ def known_models(
         found += [look_up(profile) for profile in listed if profile.catalogue]
         for model in provider.running(local):
             with contextlib.suppress(UnknownModel):
-                found.append(quick_profile(f"{provider.id}:{model}", tiers))
+                found.append(_on_hand(quick_profile(f"{provider.id}:{model.id}", tiers), model))
     return [*found, quick_profile(OFFLINE)]
+
+
+def _on_hand(profile: ModelProfile, model: OnHand) -> ModelProfile:
+    """What is known of a model that a server has at hand."""
+    return msgspec.structs.replace(
+        profile,
+        window=model.window or profile.window,
+        tools=profile.tools if model.tools is None else model.tools,
+        images=profile.images if model.images is None else model.images,
+        size=model.size,
+        loaded=model.loaded,
+        source="provider" if model.window else profile.source,
+    )
 
 
 def _by_family(model: str) -> Provider | None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tui_agent.models.base import LocalModels, Model, ModelProfile, Tier
+from tui_agent.models.base import LocalModels, Model, ModelProfile, OnHand, Pulled, Tier
 from tui_agent.settings.schema import TierModels
 
 NO_MODELS = TierModels(frontier="", mid="", small="")
@@ -22,7 +22,7 @@ def _not_signed_in() -> bool:
     return False
 
 
-def _none_running(_local: LocalModels) -> Sequence[str]:
+def _none_running(_local: LocalModels) -> Sequence[OnHand]:
     return ()
 
 
@@ -75,8 +75,10 @@ class Provider:
     """What the price catalogue calls it; empty: it is not there."""
     listed: re.Pattern[str] | None = None
     """Which of the catalogue's models hold a conversation with tools, by the beginning of their ids."""
-    running: Callable[[LocalModels], Sequence[str]] = field(default=_none_running, compare=False)
-    """Ids of the models it has now, where it can tell at once; may block for two seconds."""
+    running: Callable[[LocalModels], Sequence[OnHand]] = field(default=_none_running, compare=False)
+    """The models it has now, where it can tell at once; may block for some seconds."""
+    pull: Callable[[str, LocalModels], AsyncGenerator[Pulled, None]] | None = field(default=None, compare=False)
+    """Has it download a model by its id, telling how far it is. Raises `ModelError`."""
 
     package: str = ""
     """The package its models are asked through; empty: none of its own."""

@@ -2,12 +2,18 @@
 
 import os
 import socket
-from typing import Final, NamedTuple
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from tui_agent.models.address import is_local
+from tui_agent.models.base import OnHand
+from tui_agent.models.ollama.facts import OllamaFacts, read_facts
+
+if TYPE_CHECKING:
+    import httpx
 
 VARIABLE: Final = "OLLAMA_HOST"
 DEFAULT_PORT: Final = 11434
@@ -27,7 +33,25 @@ class Address(NamedTuple):
 class _Listed(msgspec.Struct):
     name: str = ""
     model: str = ""
+    size: int = 0
     capabilities: list[str] | None = None
+
+    @property
+    def id(self) -> str:
+        return self.model or self.name
+
+    def can(self, capability: str) -> bool | None:
+        """Whether it has a capability; None where an older server does not tell."""
+        return None if self.capabilities is None else capability in self.capabilities
+
+
+class _Process(msgspec.Struct):
+    name: str = ""
+    context_length: int = 0
+
+
+class _Processes(msgspec.Struct):
+    models: list[_Process] = []
 
 
 class _Models(msgspec.Struct):
@@ -59,6 +83,14 @@ def pulled_models(configured: str = "") -> list[str]:
 
     Blocks for at most two seconds, and hardly at all where nothing listens: call it in a thread.
     """
+    return [each.id for each in models_on_hand(configured)]
+
+
+def models_on_hand(configured: str = "", budget: int = 0) -> list[OnHand]:
+    """The models Ollama has and a conversation can be held with; as `pulled_models`, and two seconds more.
+
+    With a `budget`, in tokens, each with its window: what is loaded, else its longest context within the budget.
+    """
     try:
         address = address_of(configured)
         socket.create_connection((address.host, address.port), PROBE_TIMEOUT_S).close()
@@ -67,10 +99,36 @@ def pulled_models(configured: str = "") -> list[str]:
     import httpx
 
     try:
-        answer = httpx.get(f"{address.url}/api/tags", timeout=LIST_TIMEOUT_S, trust_env=not address.local)
-        return names_in(answer.raise_for_status().json())
+        with httpx.Client(base_url=address.url, timeout=LIST_TIMEOUT_S, trust_env=not address.local) as client:
+            listed = msgspec.convert(client.get("/api/tags").raise_for_status().json(), _Models).models
+            talking = [each for each in listed if each.id and each.can("completion") is not False]
+            if not budget:
+                return [OnHand(each.id) for each in talking]
+            loaded = {
+                each.name: each.context_length
+                for each in msgspec.convert(client.get("/api/ps").raise_for_status().json(), _Processes).models
+            }
+            until = monotonic() + LIST_TIMEOUT_S
+            return [_described(client, each, loaded.get(each.id), budget, until) for each in talking]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return []
+
+
+def _described(client: "httpx.Client", listed: _Listed, loaded: int | None, budget: int, until: float) -> OnHand:
+    """A model with all Ollama tells; after `until`, on the monotonic clock, without asking for more."""
+    facts = OllamaFacts()
+    if monotonic() < until:
+        shown = client.post("/api/show", json={"model": listed.id})
+        facts = read_facts(shown.json(), listed.id) if shown.is_success else facts
+    longest = facts.longest if facts.remote else min(facts.longest, budget)
+    return OnHand(
+        listed.id,
+        size=listed.size,
+        window=loaded or longest,
+        loaded=loaded is not None,
+        tools=listed.can("tools"),
+        images=listed.can("vision"),
+    )
 
 
 def names_in(listing: object, capability: str = "completion") -> list[str]:
@@ -79,8 +137,4 @@ def names_in(listing: object, capability: str = "completion") -> list[str]:
     Raises `msgspec.ValidationError`, a ValueError, where it is no such listing.
     """
     listed = msgspec.convert(listing, _Models).models
-    return [
-        name
-        for each in listed
-        if (name := each.model or each.name) and (each.capabilities is None or capability in each.capabilities)
-    ]
+    return [each.id for each in listed if each.id and each.can(capability) is not False]

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import httpx
+import msgspec
 from ollama import AsyncClient, ResponseError
 
 from tui_agent.models.ollama.address import Address
@@ -32,7 +33,18 @@ class StreamingClient(AsyncClient):
 
     async def lines(self, body: bytes) -> AsyncGenerator[object, None]:
         """A chat's answer, line by line. Closing it ends the connection."""
-        stream = await self._request(dict, "POST", "/api/chat", content=body, stream=True)
+        async with aclosing(self._lines("/api/chat", body)) as told:
+            async for line in told:
+                yield line
+
+    async def pulled(self, model: str) -> AsyncGenerator[object, None]:
+        """What is told of a download. Closing it stops that; what is there by then stays."""
+        async with aclosing(self._lines("/api/pull", msgspec.json.encode({"model": model, "stream": True}))) as told:
+            async for line in told:
+                yield line
+
+    async def _lines(self, path: str, body: bytes) -> AsyncGenerator[object, None]:
+        stream = await self._request(dict, "POST", path, content=body, stream=True)
         if not isinstance(stream, AsyncGenerator):
             raise TypeError("the answer is no stream")
         async with aclosing(stream) as told:

@@ -1,7 +1,10 @@
 """Local models through Ollama, as the rest of the program knows them."""
 
-from tui_agent.models.base import FREE, LocalModels, Model, ModelProfile
-from tui_agent.models.ollama.address import VARIABLE, pulled_models
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from tui_agent.models.base import FREE, LocalModels, Model, ModelProfile, Pulled
+from tui_agent.models.ollama.address import VARIABLE, models_on_hand
 from tui_agent.models.ollama.facts import is_remote
 from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import Models
@@ -25,6 +28,14 @@ def _profile(model: str) -> ModelProfile:
     )
 
 
+async def _pull(model: str, local: LocalModels) -> AsyncGenerator[Pulled, None]:
+    from tui_agent.models.ollama.pulling import pulling
+
+    async with aclosing(pulling(model, local.host)) as told:
+        async for each in told:
+            yield each
+
+
 OLLAMA = Provider(
     id="ollama",
     title="Ollama",
@@ -36,6 +47,7 @@ OLLAMA = Provider(
     address=VARIABLE,
     models=Models().ollama,
     free_names=True,
-    running=lambda local: pulled_models(local.host),
+    running=lambda local: models_on_hand(local.host, local.window),
+    pull=_pull,
     package="ollama",
 )

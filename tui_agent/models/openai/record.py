@@ -3,18 +3,25 @@
 import os
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tui_agent.models.base import FREE, LocalModels, Model, ModelProfile, Prices, Tier
-from tui_agent.models.openai.service import OPENAI, OTHERS, Service, addressed, of_endpoint
+from tui_agent.models.base import FREE, LocalModels, Model, ModelProfile, OnHand, Prices, Tier
+from tui_agent.models.openai.service import OPENAI, OTHERS, Service, addressed, of_endpoint, root
 from tui_agent.models.provider import NO_MODELS, Provider
 from tui_agent.settings.schema import Endpoint, EndpointModel, Models, TierModels
+
+if TYPE_CHECKING:
+    from tui_agent.models.openai.facts import Facts
 
 CACHE_MINIMUM = 1024
 """Tokens of the smallest prefix that is cached (OpenAI, prompt caching)."""
 PROBE_TIMEOUT_S = 0.25
 LIST_TIMEOUT_S = 1.5
+
+_ASIDE = {"llamacpp": "/props", "lmstudio": "/api/v0/models"}
+"""Where a server tells more of its models than in their listing."""
 
 _UNKNOWN = EndpointModel()
 
@@ -55,7 +62,7 @@ def provider_for(
         free_names=True,
         catalogue=service.catalogue,
         listed=_LISTED.get(service.id),
-        running=lambda _local: [*said, *(each for each in _running(service) if each not in said)],
+        running=lambda _local: _at_hand(service, said),
     )
     return record
 
@@ -112,8 +119,14 @@ def _tiers_of(models: Mapping[str, EndpointModel]) -> TierModels:
     return TierModels(frontier=first("frontier"), mid=first("mid"), small=first("small"))
 
 
-def _running(service: Service) -> Sequence[str]:
-    """The models a local server lists; none where it does not answer at once. May block for two seconds."""
+def _at_hand(service: Service, said: Mapping[str, EndpointModel]) -> list[OnHand]:
+    """The models of a server: those the settings name, and those it lists where it is a local one."""
+    listed = {each.id: each for each in _running(service)}
+    return [*(listed.pop(name, OnHand(name)) for name in said), *listed.values()]
+
+
+def _running(service: Service) -> Sequence[OnHand]:
+    """The models a local server lists; none where it does not answer at once. May block for some seconds."""
     service = addressed(service)
     if not service.local:
         return ()
@@ -126,17 +139,36 @@ def _running(service: Service) -> Sequence[str]:
     import httpx2
     import msgspec
 
-    from tui_agent.models.openai.facts import listed
+    from tui_agent.models.openai.facts import facts_in, facts_of_props, listed
 
     key = os.environ.get(service.key, "") if service.key else ""
     try:
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        answer = httpx2.get(
-            f"{service.url.rstrip('/')}/models", headers=headers, timeout=LIST_TIMEOUT_S, trust_env=False
-        )
-        return listed(answer.raise_for_status().content)
+        with httpx2.Client(headers=headers, timeout=LIST_TIMEOUT_S, trust_env=False) as client:
+            listing = client.get(f"{service.url.rstrip('/')}/models").raise_for_status().content
+            told = client.get(f"{root(service)}{_ASIDE[service.id]}") if service.id in _ASIDE else None
+        more = told.content if told is not None and told.is_success else b"{}"
+        return [
+            _described(name, facts_in(listing, name), facts_in(more, name), facts_of_props(more))
+            for name in listed(listing)
+        ]
     except (httpx2.HTTPError, httpx2.InvalidURL, msgspec.DecodeError):
         return ()
+
+
+def _described(name: str, *told: "Facts") -> OnHand:
+    """A model by what each answer tells of it, the first that does."""
+
+    def first(values: Iterable[bool | None]) -> bool | None:
+        return next((value for value in values if value is not None), None)
+
+    return OnHand(
+        name,
+        window=next((each.window for each in told if each.window), 0),
+        loaded=any(each.loaded for each in told),
+        tools=first(each.tools for each in told),
+        images=first(each.images for each in told),
+    )
 
 
 PROVIDERS = (provider_for(OPENAI, tiers=Models().openai), *map(provider_for, OTHERS))

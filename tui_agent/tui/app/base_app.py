@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from textual.app import ComposeResult
@@ -120,6 +121,11 @@ class BaseApp(TerminalApp):
     def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
         """Show a notice in the pane."""
         self._transcript.add_notice(level, title, text, hint)
+
+    def working(self, what: str) -> None:
+        """Say in the status bar what is going on beside turns; nothing: it is over."""
+        began = self.status.status.since if self.status.status.activity else monotonic()
+        self.status.show(activity=what, since=began)
 
     def hint(self, text: str) -> None:
         """Show a few words in the status bar for a moment."""

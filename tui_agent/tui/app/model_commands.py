@@ -1,8 +1,10 @@
 """The commands that choose who answers, and the keys to ask with."""
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tui_agent.text import one_line
 from tui_agent.tui.app.provider_keys import (
     FORGET,
     KeyHost,
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tui_agent.agent.agent import Agent
-    from tui_agent.models.base import Model
+    from tui_agent.models.base import Model, Pulled
 
     MaySwitch = Callable[[Agent, Model], Awaitable[bool]]
 
+GET, LEAVE = "get", "leave"
+BAR_CELLS: Final = 8
 TITLE: Final = "Who answers: $ per million tokens in / out, window"
 
 
@@ -37,6 +41,10 @@ class ModelHost(KeyHost, Protocol):
 
     async def keep(self, key: str, value: str) -> None:
         """Have a choice count at the next starts too."""
+        ...
+
+    def working(self, what: str) -> None:
+        """Say in the status bar what is going on beside turns; nothing: it is over."""
         ...
 
     def refresh_status(self) -> None:
@@ -68,7 +76,7 @@ async def choose_model(host: ModelHost, argument: str) -> None:
             hint = f"set {missing} and start again with -c, or enter it with /key"
             host.say(Level.WARNING, f"The model stays {before}", f"There is no key for {name}.", hint)
             return
-        if not await swap(agent, name, host.may_switch):
+        if not await _at_hand(host, agent, name) or not await swap(agent, name, host.may_switch):
             return
     except ModelError as error:
         host.say(Level.ERROR, f"The model stays {before}", error.message, "/model without a name lists what there is")
@@ -78,6 +86,42 @@ async def choose_model(host: ModelHost, argument: str) -> None:
     await host.keep("model.id", agent.profile.name)
     if missing is not None:
         await offer_to_keep(host, missing)
+
+
+async def _at_hand(host: ModelHost, agent: "Agent", name: str) -> bool:
+    """Whether the model can be asked: one that a local server does not have is downloaded, where the user wants that.
+
+    Raises `ModelError`.
+    """
+    from tui_agent.agent.model_choice import local_models
+    from tui_agent.models.catalogue import provider_of, resolve
+    from tui_agent.tui.dialogs.pickers import Option
+
+    provider, model, local = provider_of(name), resolve(name).id, local_models(agent.settings)
+    here = [each.id for each in await asyncio.to_thread(provider.running, local)] if provider.pull is not None else []
+    # Where the server does not answer, asking it will say so.
+    if provider.pull is None or not here or {model, f"{model}:latest"} & set(here):
+        return True
+    options = (Option(GET, f"Get {one_line(model, 40)}", f"{provider.title} downloads it"), Option(LEAVE, "Leave it"))
+    if await host.pick(f"{provider.title} has no {one_line(model, 40)}", options, GET) != GET:
+        return False
+    try:
+        async with aclosing(provider.pull(model, local)) as told:
+            async for each in told:
+                host.working(pull_text(model, each))
+    finally:
+        host.working("")
+    return True
+
+
+def pull_text(model: str, pulled: "Pulled") -> str:
+    """How far a download is, as a bar of fixed width."""
+    if not pulled.total:
+        return f"{one_line(model, 16)}: {one_line(pulled.step, 20)}"
+    share = min(1.0, pulled.done / pulled.total)
+    filled = int(share * BAR_CELLS)
+    bar = "█" * filled + "░" * (BAR_CELLS - filled)
+    return f"{one_line(model, 16)} {bar} {share:>4.0%} of {pulled.total / 1e9:.1f} GB"
 
 
 async def enter_key(host: ModelHost, argument: str) -> None:

@@ -150,13 +150,12 @@ def known(session: "Session") -> Facts:
 
 def looked_up(session: "Session", facts: Facts) -> Facts:
     """The same with what has to be looked up: the sandbox, and models of this machine. May take two seconds."""
-    from tui_agent.agent.model_choice import local_models
-    from tui_agent.models.ollama.record import OLLAMA
+    from tui_agent.models.ollama.address import pulled_models
 
     sandbox, trouble = session.sandbox, session.sandbox.trouble
     if sandbox.choice == "off":
         confined = "off: commands run with all your rights"
     else:
         confined = trouble or "commands can write in this folder alone"
-    local = OLLAMA.running(local_models(session.agent.settings)) if facts.keyless else ()
+    local = pulled_models(session.agent.settings.ollama.host) if facts.keyless else ()
     return facts._replace(sandbox=confined, local=tuple(one_line(name, 60) for name in local))

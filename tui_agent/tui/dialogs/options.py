@@ -60,6 +60,10 @@ def _model_facts(profile: "ModelProfile") -> str:
     window = f"{compact_count(profile.window)}{assumed}" if profile.window else ""
     prices = profile.prices
     cost = f"{_price(prices.input):>5} / {_price(prices.output)}" if prices is not None else ""
+    if profile.local:
+        size = f"{profile.size / 1e9:.1f} GB" if profile.size else ""
+        able = ("loaded" * profile.loaded, "tools" if profile.tools else "no tools", "vision" * profile.images)
+        return f"{size:<14}{window:>6} {', '.join(filter(None, able))}".rstrip()
     lacks = "no key" if missing_key(profile.name) else "not installed" if provider_of(profile.name).missing() else ""
     return f"{cost:<14}{window:>6} {tier:<9}{lacks}".rstrip()
 

@@ -1,0 +1,65 @@
+"""What local servers have, and having one download more."""
+
+import pytest
+
+from tests.servers.ollama import OllamaServer
+from tests.servers.openai_chat import ChatServer
+from tests.servers.running import in_thread
+from tests.servers.script import Script
+from tui_agent.models.base import LocalModels, ModelError, OnHand, Pulled, UnknownModel
+from tui_agent.models.catalogue import known_models, provider_of
+from tui_agent.models.ollama.pulling import pulling
+from tui_agent.tui.app.model_commands import pull_text
+from tui_agent.tui.dialogs.options import model_options
+
+LOCAL = LocalModels(window=32_768)
+
+
+@pytest.fixture
+def ollama(monkeypatch: pytest.MonkeyPatch) -> OllamaServer:
+    server = OllamaServer(Script())
+    server.loads.append(("gemma4:12b", 9_000))
+    return server
+
+
+def test_ollama_tells_what_its_models_are_and_which_is_loaded(
+    ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_thread(ollama) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        found = {each.id: each for each in provider_of("ollama:x").running(LOCAL)}
+        assert found["qwen3:8b"] == OnHand("qwen3:8b", 4_700_000_000, 32_768, False, True, False)
+        assert found["gemma4:12b"] == OnHand("gemma4:12b", 4_700_000_000, 9_000, True, True, True)
+        assert found["tinyllama:latest"].tools is False
+        told = {option.value: option.description for option in model_options("offline", LOCAL)}
+    assert told["ollama:gemma4:12b"].split() == ["4.7", "GB", "9.0k", "loaded,", "tools,", "vision"]
+    assert told["ollama:tinyllama:latest"].endswith("no tools")
+
+
+def test_llama_cpp_tells_the_window_it_was_loaded_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    with in_thread(ChatServer(Script(), make="llamacpp")) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        (found, *_) = [each for each in known_models(local=LOCAL) if each.provider == "llamacpp"]
+    assert found.loaded
+    assert found.window > 0
+    assert found.source == "provider"
+
+
+async def test_a_download_tells_how_far_it_is(ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with in_thread(ollama) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        told = [each async for each in pulling("qwen3:4b")]
+        assert [each.done for each in told if each.total] == [*range(0, 2_000_000_001, 500_000_000), *[2 * 10**9] * 2]
+        assert "qwen3:4b" in [each.id for each in provider_of("ollama:x").running(LOCAL)]
+        with pytest.raises(UnknownModel, match="cannot get no-such-model: pull model manifest"):
+            _ = [each async for each in pulling("no-such-model")]
+    with pytest.raises(ModelError, match="ollama serve"):
+        _ = [each async for each in pulling("qwen3:4b")]
+
+
+def test_a_download_is_shown_as_a_bar_of_fixed_width() -> None:
+    texts = [pull_text("qwen3:4b", Pulled("pulling", part * 500_000_000, 2_000_000_000)) for part in range(5)]
+    assert len({len(text) for text in texts}) == 1
+    assert texts[2] == "qwen3:4b ████░░░░  50% of 2.0 GB"
+    assert pull_text("qwen3:4b", Pulled("pulling manifest")) == "qwen3:4b: pulling manifest"

@@ -1,0 +1,62 @@
+"""Having Ollama download a model."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import httpx
+import msgspec
+from ollama import ResponseError
+
+from tui_agent.models.base import ConnectionLost, ModelError, Pulled, UnknownModel
+from tui_agent.models.errors import bad_address, plain
+from tui_agent.models.ollama.address import address_of
+from tui_agent.models.ollama.client import StreamingClient
+from tui_agent.models.ollama.errors import not_running
+
+IDLE_TIMEOUT_S = 120.0
+"""Seconds without a word from Ollama, which looks at what it has downloaded before it goes on."""
+
+
+class _Line(msgspec.Struct):
+    status: str = ""
+    digest: str = ""
+    total: int = 0
+    completed: int = 0
+
+
+async def pulling(model: str, configured: str = "") -> AsyncGenerator[Pulled, None]:
+    """Download a model; how far all of it is, after each word from Ollama.
+
+    What was downloaded stays when it is stopped. Raises `ModelError`.
+    """
+    from tui_agent.models.ollama.record import OLLAMA
+
+    try:
+        address = address_of(configured)
+    except ValueError as error:
+        raise bad_address(OLLAMA, str(error)) from error
+    client = StreamingClient(address, IDLE_TIMEOUT_S)
+    parts: dict[str, _Line] = {}
+    finished = False
+    try:
+        async with aclosing(client.pulled(model)) as lines:
+            async for told in lines:
+                line = msgspec.convert(told, _Line)
+                if line.digest and line.total:
+                    parts[line.digest] = line
+                finished = line.status == "success"
+                done, total = (
+                    sum(each.completed for each in parts.values()),
+                    sum(each.total for each in parts.values()),
+                )
+                yield Pulled(plain(line.status), done, total)
+    except ResponseError as refused:
+        raise UnknownModel(f"Ollama cannot get {plain(model)}: {plain(str(refused.error))}") from refused
+    except (httpx.ConnectError, httpx.ConnectTimeout, ConnectionError) as error:
+        raise ConnectionLost(not_running(address.url)) from error
+    except (httpx.HTTPError, msgspec.ValidationError, ValueError) as error:
+        raise ModelError(f"The download of {plain(model)} broke off: try again, it goes on where it was.") from error
+    finally:
+        await client.aclose()
+    if not finished:
+        raise ModelError(f"The download of {plain(model)} broke off: try again, it goes on where it was.")
