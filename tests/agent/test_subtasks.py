@@ -372,7 +372,7 @@ async def test_the_ceiling_counts_what_subtasks_cost(server: AnthropicServer, tm
     server.script = delegating(Call("agentic_read_file", {"path": "calc.py", "question": QUESTION}), reads=15)
     same = {**OPUS, "agentic.small_model": "claude-opus-5-5"}
     (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "calc.py").write_text("".join(f"# line {number} of many\n" for number in range(1_000)))
+    (tmp_path / "project" / "calc.py").write_text("".join(f"# line {number} of many\n" for number in range(500)))
     async with talking(tmp_path, same) as session:
         async for event in session.agent.run("Look."):
             if isinstance(event, events.AssistantMessage):
@@ -382,8 +382,8 @@ async def test_the_ceiling_counts_what_subtasks_cost(server: AnthropicServer, tm
     async with talking(tmp_path, {**same, "agent.max_turn_cost_usd": f"{first * 1.05:.6f}"}) as session:
         seen = await say(session, "Look.")
         tracker = session.agent.tracker
-        assert tracker.turn.cost_usd > first * 1.05 > first
-        assert tracker.subtasks.cost_usd > 0
+        # Its own calls alone would have stayed far below.
+        assert tracker.turn.cost_usd - tracker.subtasks.cost_usd < first / 2
     (failed,) = [event for event in seen if isinstance(event, events.TurnFailed)]
     assert failed.kind == "cost_ceiling"
     made = server.model_requests[before:]
