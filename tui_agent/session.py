@@ -19,6 +19,7 @@ from tui_agent.agent.active_model import SmallModels
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.briefing import Briefing, IndexLimits, Knowledge, Places, system_prompt
 from tui_agent.agent.events import Notice
+from tui_agent.agent.extensions.agents import RunAgent
 from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.extensions.hooks import Facts, Hooks
 from tui_agent.agent.extensions.own import Extensions
@@ -234,7 +235,10 @@ async def _open(
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
     trace = await Trace.open(store)
     try:
+        extensions = extensions_of(arguments)
         places = await asyncio.to_thread(places_of, settings, arguments)
+        if await asyncio.to_thread(extensions.agents):
+            places = places._replace(shelves=extensions.shelves)
         shelves = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
         folders = map(Path, settings.permissions.folders)
         workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves), guarded=(arguments.home,))
@@ -247,7 +251,6 @@ async def _open(
         engine.running = lambda: background.running
         sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, shelves)
         tools = tools_of(settings, gate, places.notes, background, sandbox, trusted=arguments.trusted)
-        extensions = extensions_of(arguments)
         hooks = hooks_of(arguments, extensions, store.folder, gate, resumed=bool(entries))
         subtasks = SubtaskSessions(
             Parent(
@@ -268,6 +271,9 @@ async def _open(
         )
         runner = SubtaskRunner(subtasks.open, ask, subtasks.progress)
         recaller = Recaller(view, artifacts)
+        parent = view.model or model.profile.name
+        run_agent = RunAgent(runner, extensions.agents, settings, lambda: view.model or parent)
+        tools += [run_agent] if places.shelves else []
         tools += agentic_tools(runner, tools) if settings.agentic.enabled else []
         tools.append(Recall(recaller))
         offered = await asyncio.to_thread(servers_of, settings, arguments, store.folder, workspace)
@@ -292,6 +298,7 @@ async def _open(
             offered=offered,
             extensions=extensions,
             hooks=hooks,
+            expected=run_agent.expected,
         )
         if not store.read_only and "cwd" not in await store.meta():
             await store.set_meta({"cwd": noted_folder(arguments.folder)})

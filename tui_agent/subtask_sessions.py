@@ -17,6 +17,7 @@ from tui_agent.models.base import Model
 from tui_agent.models.shared import SharedModel
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
+from tui_agent.settings.writing import with_setting
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LogStore
@@ -122,7 +123,10 @@ class SubtaskSessions:
     ) -> Agent:
         parent = self._parent
         # What is learned of how a model counts holds in every conversation with it.
-        engine = ContextEngine(parent.settings, ratios=parent.ratios, checkpoints=False, thread=store.folder.name)
+        settings = parent.settings
+        if spec.window:
+            settings = with_setting(settings, "context.context_window", spec.window, spec.title)
+        engine = ContextEngine(settings, ratios=parent.ratios, checkpoints=False, thread=store.folder.name)
         # The gate resolves paths as the session does, so what is evicted here lies where the session's results do.
         return Agent(
             model,

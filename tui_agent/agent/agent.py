@@ -35,7 +35,7 @@ from tui_agent.agent.record import Record
 from tui_agent.agent.steps import Checkpointer, Compactor, StepRunner, Texts
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.tool_servers import OfferedTools
-from tui_agent.agent.toolbox import Toolbox
+from tui_agent.agent.toolbox import Expected, Toolbox
 from tui_agent.agent.turn import Parts, Turn
 from tui_agent.agent.user_shell import is_note
 from tui_agent.aside import aside
@@ -92,7 +92,8 @@ class Agent:
     `checkpointer` write summaries in place of a model. The other parameters are what a session shares with its
     subtasks: who counts (`tracker`), the `guards`, the cheaper models beside the provider's own (`small`), the
     `briefing` that renews system prompt and tools, `subtasks`, what `recall` searches, `files`, which keeps what tools
-    change in files, the tools that servers have `offered`, what is the user's own (`extensions`) and their `hooks`.
+    change in files, the tools that servers have `offered`, what is the user's own (`extensions`), their `hooks`, and
+    what they are to know before many agents of theirs start (`expected`).
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Agent:
         offered: OfferedTools | None = None,
         extensions: Extensions | None = None,
         hooks: Hooks | None = None,
+        expected: Expected = lambda _: "",
     ) -> None:
         model = create_model(model) if isinstance(model, str) else model
         self.tracker = tracker or UsageTracker()
@@ -152,7 +154,7 @@ class Agent:
         workspace = workspace or Workspace(Path.cwd())
         gate = PermissionGate(permissions, workspace) if isinstance(permissions, str) else permissions
         self._files = files
-        self._toolbox = Toolbox(registry, gate, ask or nobody, workspace, self._texts, files, hooks)
+        self._toolbox = Toolbox(registry, gate, ask or nobody, workspace, self._texts, files, hooks, expected)
         self._caches = CacheWatch()
         self._parts = Parts(
             self._record,

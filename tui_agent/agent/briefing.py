@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tui_agent.agent.bounded import bounded
+from tui_agent.agent.extensions.agents import INTRODUCTION, agents_signature, index_lines, own_agents
+from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.tool_servers import OfferedTools
 from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Prefix
@@ -29,8 +31,14 @@ NEWS_LIMIT = 40_000
 """Characters of one section that enter a notice."""
 _MOST_READ = 4 * 1024 * 1024  # bytes of an instruction file, of which `INSTRUCTIONS_LIMIT` characters are kept
 
-_TAGS = ("project-instructions", "skills", "memory", "tool-servers")
-_NAMES = ("The project's instructions", "The index of skills", "The index of memory", "What the servers of tools offer")
+_TAGS = ("project-instructions", "skills", "memory", "tool-servers", "agents")
+_NAMES = (
+    "The project's instructions",
+    "The index of skills",
+    "The index of memory",
+    "What the servers of tools offer",
+    "The index of agents",
+)
 _CHANGED = "[notice] {name} changed while this conversation went on. Now it reads:\n\n"
 _REMOVED = "[notice] {name}: gone. What this conversation was told of it no longer applies."
 
@@ -42,6 +50,7 @@ class Sections(NamedTuple):
     skills: str = ""
     memory: str = ""
     servers: str = ""
+    agents: str = ""
 
 
 def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
@@ -165,6 +174,8 @@ class Places(NamedTuple):
     names: Sequence[str]
     skills: tuple[SkillFolder, ...]
     notes: Notes
+    shelves: tuple[Shelf, ...] = ()
+    """Where the user's own agents lie; empty: the model cannot have one do anything."""
 
 
 class IndexLimits(NamedTuple):
@@ -191,7 +202,7 @@ class Knowledge:
         """What there is now. Cheap while nothing has changed: then no file is read."""
         seen = self._signature()
         if seen != self._seen:
-            self._sections = Sections(self._instructions(), self._skills(), self._memory())
+            self._sections = Sections(self._instructions(), self._skills(), self._memory(), agents=self._agents())
             self.own_memory = self._sections.memory if self._places.notes.is_own else ""
             self._seen = seen
         return self._sections
@@ -232,6 +243,7 @@ class Knowledge:
             *map(signature_of, files),
             *skills_signature(places.skills),
             signature_of(places.notes.index),
+            *agents_signature(places.shelves),
         )
 
     def _instructions(self) -> str:
@@ -242,6 +254,12 @@ class Knowledge:
         usable = [skill for skill in self.skills() if not skill.problem]
         lines = [f"- {skill.name}: {skill.description} ({shown(str(skill.file))})" for skill in usable]
         return bounded(_SKILLS, lines, self._limits.skills, lambda left: f"[{left:,} more skills do not fit here.]")
+
+    def _agents(self) -> str:
+        lines = index_lines(own_agents(self._places.shelves))
+        return bounded(
+            INTRODUCTION, lines, self._limits.skills, lambda left: f"[{left:,} more agents do not fit here.]"
+        )
 
     def _memory(self) -> str:
         notes = self._places.notes

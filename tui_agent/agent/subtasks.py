@@ -187,7 +187,13 @@ async def _followed(subtask: OpenSubtask, spec: SubtaskSpec, progress: Callable[
 
 async def _bound(story: "_Story", spec: SubtaskSpec, conversation: Conversation) -> None:
     """Tell it to come to an end, or stop it, where its steps run out."""
-    if story.steps >= spec.steps:
+    cost = story.cost_usd
+    if spec.budget_usd and cost is not None and cost >= spec.budget_usd:
+        story.error = (
+            f"It was stopped: it has cost {money_text(cost)}, and its budget is {money_text(spec.budget_usd)}."
+        )
+        conversation.interrupt()
+    elif story.steps >= spec.steps:
         story.error = f"It was stopped after {story.steps} model calls."
         conversation.interrupt()
     elif story.steps == spec.steps - SPARE_STEPS:
@@ -208,6 +214,11 @@ class _Story:
         self._usage = Usage()
         self.steps = 0
         self.error = ""
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What it has cost so far."""
+        return self._subtask.cost_usd
 
     def take(self, event: events.AgentEvent) -> bool:
         """Take an event in; whether it changes what is shown."""

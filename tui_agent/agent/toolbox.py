@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tui_agent.agent import events
+from tui_agent.agent.extensions.agents import RUN_AGENT, RunAgent
 from tui_agent.agent.extensions.hooks import Hooks, Say
 from tui_agent.agent.file_history import FileHistory
 from tui_agent.agent.pictures import attach
@@ -36,6 +37,7 @@ from tui_agent.tools.base import (
     Ask,
     PermissionAnswer,
     PermissionQuestion,
+    Preview,
     ToolFailure,
     ToolOutput,
     WorkspaceView,
@@ -49,6 +51,11 @@ HOOK_CHARS = 100_000
 """Characters of a result that hooks are shown."""
 BY_A_HOOK = "A hook of the user refuses this call:"
 CHANGED_BY_A_HOOK = "[a hook of the user changed the arguments of this call to {arguments}]"
+
+DECLINED = "The user declined to start so many agents. Start fewer, or ask what they want."
+
+Expected: TypeAlias = Callable[[Sequence[ToolCall]], str]
+"""What the user is to know before these agents start; empty: nothing. Called in a thread."""
 
 PARALLEL = 8
 """Read-only calls of one step that run at the same time."""
@@ -91,9 +98,11 @@ class Toolbox:
         texts: Texts,
         files: FileHistory | None = None,
         hooks: Hooks | None = None,
+        expected: Expected = lambda _: "",
     ) -> None:
         self._files = files
         self._hooks = hooks
+        self._expected = expected
         self.registry = registry
         self.gate = gate
         self._ask = ask
@@ -118,6 +127,10 @@ class Toolbox:
             emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         try:
             most = record.engine.settings.agent.max_calls
+            declined = await self._declined(calls[:most], emit)
+            for call in declined:
+                await self._finish(call, "denied", _refusal(DECLINED), time.monotonic(), record, tell)
+            calls = [call for call in calls if call not in declined]
             for batch in self._batches(calls[:most]):
                 await _all_of([asyncio.ensure_future(self._answer(call, record, tell)) for call in batch])
             left_out = f"One answer may ask for {most} calls (agent.max_calls); this one was not done. Call it again."
@@ -133,6 +146,19 @@ class Toolbox:
         except BaseException:
             await to_completion(self._leave(unfinished.values(), INTERRUPTED, record, tell))
             raise
+
+    async def _declined(self, calls: Sequence[ToolCall], emit: Emit) -> list[ToolCall]:
+        """Of many agents at once the user is told the price first; the calls they decline. Raises `NobodyToAsk`."""
+        agents = [call for call in calls if call.name == RUN_AGENT and call.name in self.registry]
+        told = await asyncio.to_thread(self._expected, agents) if agents and self.gate.mode != "allow" else ""
+        if not told:
+            return []
+        title, _, text = told.partition("\n")
+        first = agents[0]
+        reason = "Each is a conversation of its own, with calls of a model."
+        question = PermissionQuestion(first.id, RUN_AGENT, first.arguments, (), Preview(title, text=text), reason)
+        answer = await self._asking(emit)(question)
+        return [] if answer.allowed else agents
 
     async def _leave(
         self, calls: Iterable[ToolCall], text: str, record: Record, emit: Emit, *, is_error: bool = True
@@ -266,7 +292,10 @@ class Toolbox:
                 emit,
                 self._asking(emit),
             )
-            async with self._keeping(context, record):
+            changes: tuple[Access, ...] = ()
+            if isinstance(tool, RunAgent) and await asyncio.to_thread(tool.may_change, call.arguments):
+                changes = (Access("run", call.name),)
+            async with self._keeping(context, record, changes):
                 output = await tool.run(call.arguments, context)
             if not isinstance(output, ToolOutput):
                 raise TypeError(f"it gave back {type(output).__name__}, not ToolOutput")  # noqa: TRY301
@@ -312,12 +341,12 @@ class Toolbox:
         return msgspec.structs.replace(output, text="\n".join((output.text, *notes))) if notes else output
 
     @asynccontextmanager
-    async def _keeping(self, context: CallContext, record: Record) -> AsyncIterator[None]:
-        """Keep what a call changes in files, so that it can be put back."""
+    async def _keeping(self, context: CallContext, record: Record, changes: tuple[Access, ...]) -> AsyncIterator[None]:
+        """Keep what a call changes in files, so that it can be put back; `changes`: what it does by calls of others."""
         if self._files is None:
             yield
             return
-        async with self._files.watching(context.call_id, context.accesses, record):
+        async with self._files.watching(context.call_id, (*context.accesses, *changes), record):
             yield
         for text in self._files.take_news():
             context.emit(events.Notice(level="info", title="Not all that is changed can be put back", text=text))

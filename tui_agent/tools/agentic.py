@@ -63,7 +63,7 @@ class _Wrapper:
             tools=INNER_TOOLS[name],
             title=f"{name} {shown(subject, 100)}",
         )
-        return _digest(await self._subtasks.run(spec, context.progress, context.call_id))
+        return digest(await self._subtasks.run(spec, context.progress, context.call_id))
 
 
 class AgenticReadFile(_Wrapper):
@@ -183,7 +183,8 @@ def _check_exists(workspace: WorkspaceView, path: str) -> None:
         raise missing(path, real)
 
 
-def _digest(result: SubtaskResult) -> ToolOutput:
+def digest(result: SubtaskResult) -> ToolOutput:
+    """What of a subtask enters the conversation, and what people see of it."""
     calls = f"{result.steps} model call{'' if result.steps == 1 else 's'}"
     cost = "" if result.cost_usd is None else f", {money_text(result.cost_usd)}"
     summary = f"{result.model}, {calls}, {result.usage.input_tokens:,} tokens{cost}"

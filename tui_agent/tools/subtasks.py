@@ -22,6 +22,10 @@ class SubtaskSpec(msgspec.Struct, frozen=True):
     title: str = "subtask"
     model: str = ""
     steps: int = 20
+    window: int = 0
+    """Tokens of the model's window that it may use; 0: all of it."""
+    budget_usd: float = 0.0
+    """What it may cost, in dollars; it is stopped once it has. 0: what the session's ceilings leave."""
 
 
 class SubtaskResult(msgspec.Struct, frozen=True):

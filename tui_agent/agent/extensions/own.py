@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+from tui_agent.agent.extensions.agents import OwnAgent, own_agents
 from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.extensions.hooks import Found, Hook, Hooks
 from tui_agent.agent.extensions.prompts import OwnPrompt, own_prompts
@@ -26,6 +27,10 @@ class Extensions:
         """The slash commands. Reads files: call it off the event loop."""
         return own_prompts(self.shelves)
 
+    def agents(self) -> tuple[OwnAgent, ...]:
+        """The agents. Reads files: call it off the event loop."""
+        return own_agents(self.shelves)
+
     def listed(self, hooks: Hooks | None) -> str:
         """All of it for a person to read, with whose it is. Reads files: call it off the event loop."""
         found = hooks.look() if hooks is not None else Found()
@@ -33,7 +38,8 @@ class Extensions:
             _line(f"/{each.name} {each.hint}", each.problem or each.description, each) for each in self.prompts()
         ]
         listed = [_line(each.event, each.name.partition(", ")[2], each) for each in found.hooks]
-        parts = [("Slash commands", prompts), ("Hooks", listed)]
+        agents = [_line(each.name, each.problem or each.description, each) for each in self.agents()]
+        parts = [("Slash commands", prompts), ("Agents", agents), ("Hooks", listed)]
         told = ["\n".join((title, *lines)) for title, lines in parts if lines]
         told += [f"Cannot be used: {problem}" for problem in found.problems]
         looked = ", ".join(f"{shown(str(shelf.folder))} ({SOURCES[shelf.source]})" for shelf in self.shelves)
@@ -44,5 +50,5 @@ class Extensions:
         return next((found for found in self.prompts() if found.name == name and not found.problem), None)
 
 
-def _line(name: str, what: str, of: OwnPrompt | Hook) -> str:
-    return one_line(f"  {name.strip():<24}  {what}  ({SOURCES[of.source]})", 300)
+def _line(name: str, what: str, of: OwnPrompt | OwnAgent | Hook) -> str:
+    return f"  {one_line(name, 60):<24}  {one_line(what, 200)} ({SOURCES[of.source]})"

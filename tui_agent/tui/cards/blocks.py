@@ -43,6 +43,6 @@ def block_for(tool: str) -> ToolKind:
         return CommandBlock
     if tool in todo.TOOLS:
         return TodoBlock
-    if tool.startswith(subtask.PREFIX):
+    if tool.startswith(subtask.PREFIX) or tool in subtask.TOOLS:
         return SubtaskBlock
     return ToolBlock

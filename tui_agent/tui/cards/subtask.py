@@ -17,6 +17,7 @@ from tui_agent.tui.cards.sections import Section, blank_section, faint, muted, t
 from tui_agent.tui.cards.tool import NAMES, ToolBlock
 
 PREFIX: Final = "agentic_"
+TOOLS: Final = frozenset(("run_agent",))
 """How the names of these tools begin."""
 STEPS: Final = 4
 """Calls of a subtask that are shown under its collapsed card."""

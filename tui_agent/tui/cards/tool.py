@@ -59,6 +59,7 @@ NAMES: Final = {
     "agentic_fetch_url": "Study",
     "agentic_grep": "Investigate",
     "agentic_research": "Research",
+    "run_agent": "Agent",
 }
 """Tools as a person calls what they do; others have the name they came with."""
 

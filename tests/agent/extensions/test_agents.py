@@ -1,0 +1,166 @@
+"""Agents of the user's own, over the provider's protocol: what they get, how they are bounded, and what comes back."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.agent.talking import say, talking
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.script import Call, ParsedRequest, Script, Step
+from tui_agent.agent import events
+from tui_agent.agent.events import AgentEvent
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+
+OPUS = {"model.id": "claude-opus-5-5"}
+REVIEWER = "---\ndescription: Looks for mistakes\ntools: Read, grep\nsteps: 4\n---\nYou are a strict reviewer."
+TASK = {"agent": "reviewer", "task": "Look at calc.py."}
+
+
+def agent(folder: Path, name: str, text: str = REVIEWER) -> None:
+    (folder / "agents").mkdir(parents=True, exist_ok=True)
+    (folder / "agents" / f"{name}.md").write_text(text)
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
+    async with AnthropicServer(Script()) as running:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+def is_agent(request: ParsedRequest) -> bool:
+    return "on behalf of another agent" in request.system
+
+
+def having(*calls: Call, inside: Callable[[ParsedRequest], Step]) -> Callable[[ParsedRequest], Step]:
+    """The session makes these calls, then answers; an agent does what `inside` says."""
+
+    def step(request: ParsedRequest) -> Step:
+        if is_agent(request):
+            return inside(request)
+        return Step(calls=calls) if request.position == 0 else Step(text="All done.")
+
+    return step
+
+
+def finished(told: Sequence[AgentEvent]) -> list[events.ToolFinished]:
+    return [event for event in told if isinstance(event, events.ToolFinished)]
+
+
+async def test_an_agent_has_its_own_prompt_tools_and_model(server: AnthropicServer, tmp_path: Path) -> None:
+    agent(tmp_path / "home", "reviewer", REVIEWER.replace("steps: 4", "model: claude-haiku-5-5"))
+    server.script = having(Call("run_agent", TASK), inside=lambda _: Step(text="Line 5 subtracts."))
+    async with talking(tmp_path, OPUS) as session:
+        told = await say(session, "Have it reviewed.")
+    bodies = [json.loads(request.body) for request in server.model_requests]
+    [inner] = [body for body in bodies if "on behalf of" in json.dumps(body["system"])]
+    assert "strict reviewer" in json.dumps(inner["system"])
+    assert inner["model"] == "claude-haiku-5-5"
+    assert {tool["name"] for tool in inner["tools"]} == {"read_file", "grep"}
+    assert "Have it reviewed" not in json.dumps(inner)
+    assert "- reviewer: Looks for mistakes" in json.dumps(bodies[0]["system"])
+    [result] = finished(told)
+    assert (result.status, result.text) == ("ok", "Line 5 subtracts.")
+    assert server.violations == []
+
+
+async def test_one_that_loops_or_overspends_is_stopped_with_what_it_found(
+    server: AnthropicServer, tmp_path: Path
+) -> None:
+    agent(tmp_path / "home", "reviewer")
+    agent(tmp_path / "home", "dear", REVIEWER.replace("steps: 4", "budget: $0.000001"))
+    reading = Step(text="I look again.", calls=(Call("read_file", {"path": "calc.py"}),))
+    dear = {"agent": "dear", "task": "Spend."}
+    server.script = having(Call("run_agent", TASK), Call("run_agent", dear), inside=lambda _: reading)
+    async with talking(tmp_path, OPUS) as session:
+        told = await say(session, "Have it reviewed.")
+    looped, spent = sorted(finished(told), key=lambda event: "budget" in event.text)
+    assert "It was stopped after 4 model calls." in looped.text
+    assert "its budget is" in spent.text
+    assert all(event.status == "error" and "I look again." in event.text for event in (looped, spent))
+    assert isinstance(told[-1], events.TurnFinished)
+    assert told[-1].text == "All done."
+
+
+async def test_one_cannot_call_what_it_was_not_given(server: AnthropicServer, tmp_path: Path) -> None:
+    agent(tmp_path / "home", "reviewer")
+
+    def inside(request: ParsedRequest) -> Step:
+        return Step(text=f"Told: {request.body!r}") if request.position else Step(calls=(writing,))
+
+    writing = Call("write_file", {"path": "made.txt", "content": "x"})
+    server.script = having(Call("run_agent", TASK), inside=inside)
+    async with talking(tmp_path, {**OPUS, "permissions.mode": "allow"}) as session:
+        told = await say(session, "Go.")
+    assert "There is no tool write_file" in finished(told)[0].text
+    assert not (tmp_path / "project/made.txt").exists()
+
+
+async def test_what_one_changes_passes_the_gate_and_can_be_put_back(server: AnthropicServer, tmp_path: Path) -> None:
+    agent(tmp_path / "home", "reviewer", REVIEWER.replace("Read, grep", "Write"))
+    writing = Call("write_file", {"path": "made.txt", "content": "x"})
+    server.script = having(
+        Call("run_agent", TASK),
+        inside=lambda request: Step(text="Written.") if request.position else Step(calls=(writing,)),
+    )
+    asked: list[PermissionQuestion] = []
+
+    async def yes(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question)
+        return PermissionAnswer(allowed=True)
+
+    async with talking(tmp_path, {**OPUS, "permissions.mode": "ask"}, ask=yes) as session:
+        await say(session, "Go.")
+        made = tmp_path / "project/made.txt"
+        assert made.exists()
+        assert [question.tool for question in asked] == ["write_file"]
+        planned = await session.agent.newest_file_changes()
+        assert planned is not None
+        await session.agent.put_back(planned)
+        assert not made.exists()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_many_at_once_are_asked_about_with_their_price(
+    server: AnthropicServer, tmp_path: Path, allowed: bool
+) -> None:
+    agent(tmp_path / "home", "reviewer", REVIEWER.replace("steps: 4", "budget: 0.25"))
+    server.script = having(*(Call("run_agent", TASK) for _ in range(6)), inside=lambda _: Step(text="Fine."))
+    asked: list[PermissionQuestion] = []
+
+    async def answer(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question)
+        return PermissionAnswer(allowed=allowed)
+
+    async with talking(tmp_path, OPUS, ask=answer) as session:
+        told = await say(session, "Go.")
+    [question] = asked
+    assert question.preview.title == "6 agents at once, for about $1.50."
+    assert question.preview.text.count("reviewer: Look at calc.py.") == 6
+    assert {event.status for event in finished(told)} == {"ok" if allowed else "denied"}
+    assert isinstance(told[-1], events.TurnFinished)
+    assert told[-1].text == "All done."
+
+
+async def test_agents_that_are_none_are_named_and_new_ones_are_news(server: AnthropicServer, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with talking(tmp_path, OPUS) as session:
+        assert "run_agent" not in {tool.name for tool in session.agent.tools()}
+    agent(home, "reviewer")
+    agent(home, "odd", "---\ndescription: x\ntools: run_agent\nsteps: many\n---\nx")
+    wrong = [Call("run_agent", {"agent": name, "task": "x"}) for name in ("odd", "nobody")]
+    server.script = having(*wrong, inside=lambda _: Step(text="Fine."))
+    async with talking(tmp_path, OPUS) as session:
+        odd, nobody = finished(await say(session, "Go."))
+        assert "no agent can have the tool run_agent; steps is no number: many" in odd.text
+        assert "There is no agent nobody. There are: reviewer." in nobody.text
+        prefix = session.agent.engine.view.prefix
+        agent(home, "second")
+        await say(session, "Go on.")
+        # The cache survives: what began the conversation stays, and the change is told behind it.
+        assert session.agent.engine.view.prefix == prefix
+        assert "- second: Looks for mistakes" in server.model_requests[-1].body.decode()
+        assert "Agents\n  odd" in await session.agent.extensions_text()
