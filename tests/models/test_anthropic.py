@@ -14,6 +14,7 @@ from tests.servers.script import Call, Fault, Script, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.models.anthropic.adapter import AnthropicModel
+from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import BINDING_BETA, Options, RequestEncoder, betas, encode_message
 from tui_agent.models.catalogue import create_model, quick_profile
@@ -101,7 +102,7 @@ async def test_the_cache_is_read_on_every_step_of_a_long_loop(server: AnthropicS
 
 async def test_describe_corrects_a_wrong_guess_of_how_a_model_thinks(server: AnthropicServer) -> None:
     profile = quick_profile("claude-haiku-4-5")
-    model = AnthropicModel(profile)
+    model = AnthropicModel(ANTHROPIC, profile)
     model._thinking = "adaptive"
     assert (await model.describe()).images
     await finish(model.stream(request(user("begin"))))

@@ -29,6 +29,7 @@ from tui_agent.models.catalogue import create_model, known_models
 from tui_agent.models.ollama.adapter import OllamaModel
 from tui_agent.models.ollama.address import address_of, pulled_models
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
+from tui_agent.models.ollama.record import OLLAMA
 from tui_agent.models.retry import stream_with_retries
 
 NAME = "ollama:qwen3:8b"
@@ -194,7 +195,7 @@ async def test_a_prompt_an_old_server_cut_is_an_overflow(server: OllamaServer) -
 async def test_silence_counts_as_a_lost_connection(server: OllamaServer) -> None:
     server.script = Script.of(Step(text="slow" * 9, fault=Fault(kind="stall", seconds=60)))
     profile = create_model(NAME).profile
-    async with closing(OllamaModel(profile, idle_timeout_s=0.2)) as model:
+    async with closing(OllamaModel(OLLAMA, profile, idle_timeout_s=0.2)) as model:
         with pytest.raises(ConnectionLost, match="nothing for too long"):
             await finish(model.stream(request(user("go"))))
 

@@ -149,7 +149,8 @@ def create_model(
 
     Raises `UnknownModel`.
     """
-    return provider_of(name).create(quick_profile(name, tiers), local)
+    provider = provider_of(name)
+    return provider.create(provider, quick_profile(name, tiers), local)
 
 
 def missing_key(name: str) -> str | None:

@@ -40,8 +40,8 @@ class Provider:
     """What errors call it."""
     label: str
     """What lists to choose from call it."""
-    create: Callable[[ModelProfile, LocalModels], Model] = field(compare=False)
-    """The model behind a profile. Its SDK is imported when it is first asked."""
+    create: Callable[[Provider, ModelProfile, LocalModels], Model] = field(compare=False)
+    """The model behind a profile, given this record. Its SDK is imported when it is first asked."""
     profile: Callable[[str], ModelProfile] = field(compare=False)
     """What a model's id alone tells, tier and window left out."""
 

@@ -17,7 +17,6 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter, raised_in
 from tui_agent.models.anthropic.claude import Thinking, defers_tools, most_pictures, thinking_of
 from tui_agent.models.anthropic.features import Feature, elsewhere, refused_feature, remember, remembered
-from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import Options, RequestEncoder, betas, picture_at
 from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, PictureRefused, Tier
@@ -61,9 +60,7 @@ TIER_OF_LINE: dict[str, Tier] = {
 class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
     """A `Model` of Anthropic's."""
 
-    def __init__(
-        self, profile: ModelProfile, provider: Provider = ANTHROPIC, *, idle_timeout_s: float = IDLE_TIMEOUT_S
-    ) -> None:
+    def __init__(self, provider: Provider, profile: ModelProfile, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
         super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
         self._thinking: Thinking = thinking_of(profile.id)
         self._diagnoses = False

@@ -10,10 +10,10 @@ from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import Models
 
 
-def _create(profile: ModelProfile, _local: LocalModels) -> Model:
+def _create(provider: Provider, profile: ModelProfile, _local: LocalModels) -> Model:
     from tui_agent.models.anthropic.adapter import AnthropicModel
 
-    return AnthropicModel(profile)
+    return AnthropicModel(provider, profile)
 
 
 def claude_profile(provider: str, model: str, catalogue: str = "anthropic") -> ModelProfile:

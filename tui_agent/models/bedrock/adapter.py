@@ -7,8 +7,7 @@ from typing_extensions import override
 
 from tui_agent.models.anthropic.adapter import AnthropicModel, http_client
 from tui_agent.models.anthropic.request import Options
-from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError, ModelProfile
-from tui_agent.models.bedrock.record import BEDROCK
+from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
 from tui_agent.models.errors import plain
 
 if TYPE_CHECKING:
@@ -21,9 +20,6 @@ VERSION = "bedrock-2023-05-31"
 
 class BedrockModel(AnthropicModel):
     """A `Model` of Anthropic's that Amazon serves."""
-
-    def __init__(self, profile: ModelProfile) -> None:
-        super().__init__(profile, BEDROCK)
 
     @override
     def _connect(self) -> "ClaudeClient":

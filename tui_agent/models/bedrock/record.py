@@ -8,10 +8,10 @@ from tui_agent.models.base import LocalModels, Model, ModelProfile
 from tui_agent.models.provider import Provider
 
 
-def _create(profile: ModelProfile, _local: LocalModels) -> Model:
+def _create(provider: Provider, profile: ModelProfile, _local: LocalModels) -> Model:
     from tui_agent.models.bedrock.adapter import BedrockModel
 
-    return BedrockModel(profile)
+    return BedrockModel(provider, profile)
 
 
 def _missing() -> str:

@@ -18,7 +18,6 @@ from tui_agent.models.adapter import IDLE_TIMEOUT_S, Adapter, raised_in
 from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import Refusal, bad_address, failure, no_key, parse_retry_after, plain, unreadable
-from tui_agent.models.gemini.record import GEMINI
 from tui_agent.models.gemini.reply import GeminiReply
 from tui_agent.models.gemini.request import RequestEncoder
 from tui_agent.models.provider import Provider
@@ -38,9 +37,7 @@ API_VERSION = "v1beta"
 class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
     """A `Model` of Google's. The SDK closes its connections when its `Client` is collected, so both are kept."""
 
-    def __init__(
-        self, profile: ModelProfile, provider: Provider = GEMINI, *, idle_timeout_s: float = IDLE_TIMEOUT_S
-    ) -> None:
+    def __init__(self, provider: Provider, profile: ModelProfile, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
         super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
         self._encoder = RequestEncoder(profile.id)
 

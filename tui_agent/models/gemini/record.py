@@ -13,10 +13,10 @@ _PICTURE_BYTES = 15_000_000
 LISTED = re.compile(r"gemini-(2\.5|[3-9])(?!.*(tts|image|live|omni|robotics|audio|embedding))")
 
 
-def _create(profile: ModelProfile, _local: LocalModels) -> Model:
+def _create(provider: Provider, profile: ModelProfile, _local: LocalModels) -> Model:
     from tui_agent.models.gemini.adapter import GeminiModel
 
-    return GeminiModel(profile)
+    return GeminiModel(provider, profile)
 
 
 def gemini_profile(provider: str, model: str) -> ModelProfile:

@@ -6,7 +6,7 @@ from tui_agent.models.provider import Provider
 NAME = "offline"
 
 
-def _create(_profile: ModelProfile, _local: LocalModels) -> Model:
+def _create(_provider: Provider, _profile: ModelProfile, _local: LocalModels) -> Model:
     from tui_agent.models.offline.adapter import OfflineModel
 
     return OfflineModel()

@@ -22,9 +22,9 @@ from tui_agent.models.errors import bad_address, plain, something_else, unreadab
 from tui_agent.models.ollama.address import address_of, names_in
 from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refusal
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
-from tui_agent.models.ollama.record import OLLAMA
 from tui_agent.models.ollama.reply import OllamaReply
 from tui_agent.models.ollama.request import Encoded, Options, RequestEncoder
+from tui_agent.models.provider import Provider
 
 if TYPE_CHECKING:
     from tui_agent.models.ollama.client import StreamingClient
@@ -51,10 +51,15 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
     """A `Model` that Ollama runs."""
 
     def __init__(
-        self, profile: ModelProfile, local: LocalModels = THIS_MACHINE, *, idle_timeout_s: float = IDLE_TIMEOUT_S
+        self,
+        provider: Provider,
+        profile: ModelProfile,
+        local: LocalModels = THIS_MACHINE,
+        *,
+        idle_timeout_s: float = IDLE_TIMEOUT_S,
     ) -> None:
         sized = msgspec.structs.replace(profile, window=local.window, fixed_window=True)
-        super().__init__(OLLAMA, sized, idle_timeout_s=idle_timeout_s)
+        super().__init__(provider, sized, idle_timeout_s=idle_timeout_s)
         self._local = local
         self._encoder = RequestEncoder()
         self._facts: OllamaFacts | None = None

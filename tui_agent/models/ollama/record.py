@@ -10,10 +10,10 @@ from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import Models
 
 
-def _create(profile: ModelProfile, local: LocalModels) -> Model:
+def _create(provider: Provider, profile: ModelProfile, local: LocalModels) -> Model:
     from tui_agent.models.ollama.adapter import OllamaModel
 
-    return OllamaModel(profile, local)
+    return OllamaModel(provider, profile, local)
 
 
 def _profile(model: str) -> ModelProfile:

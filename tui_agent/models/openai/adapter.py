@@ -54,8 +54,8 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
 
     def __init__(
         self,
-        profile: ModelProfile,
         provider: Provider,
+        profile: ModelProfile,
         service: Service,
         *,
         idle_timeout_s: float | None = None,

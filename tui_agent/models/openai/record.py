@@ -32,10 +32,10 @@ def provider_for(
     """The record of a server. `models`: what the settings say of its models, by id."""
     said = models or {}
 
-    def create(profile: ModelProfile, _local: LocalModels) -> Model:
+    def create(provider: Provider, profile: ModelProfile, _local: LocalModels) -> Model:
         from tui_agent.models.openai.adapter import OpenAiModel
 
-        return OpenAiModel(profile, record, service)
+        return OpenAiModel(provider, profile, service)
 
     def profile(model: str) -> ModelProfile:
         return _profile(addressed(service), model, said.get(model, _UNKNOWN))
@@ -44,7 +44,7 @@ def provider_for(
         """Another server in its place may want no key, and then says so."""
         return bool(service.address and os.environ.get(service.address) and addressed(service).api != service.api)
 
-    record = Provider(
+    return Provider(
         id=service.id,
         title=service.title,
         label=service.label,
@@ -64,7 +64,6 @@ def provider_for(
         listed=_LISTED.get(service.id),
         running=lambda _local: _at_hand(service, said),
     )
-    return record
 
 
 def endpoints(named: Mapping[str, Endpoint]) -> tuple[Provider, ...]:

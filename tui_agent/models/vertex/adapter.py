@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from tui_agent.models.adapter import IDLE_TIMEOUT_S
 from tui_agent.models.anthropic.adapter import AnthropicModel, http_client
 from tui_agent.models.anthropic.request import Options
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError, ModelProfile
 from tui_agent.models.errors import plain
 from tui_agent.models.gemini.adapter import GeminiModel
-from tui_agent.models.vertex.record import VERTEX
+from tui_agent.models.provider import Provider
 
 if TYPE_CHECKING:
     from anthropic import AsyncStream
@@ -29,13 +30,13 @@ SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 class ClaudeOnVertex(AnthropicModel):
     """A `Model` of Anthropic's that Google serves."""
 
-    def __init__(self, profile: ModelProfile) -> None:
-        super().__init__(profile, VERTEX)
+    def __init__(self, provider: Provider, profile: ModelProfile, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
+        super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
         self._place = ""
 
     @override
     def _connect(self) -> "ClaudeClient":
-        credentials, project = _signed_in()
+        credentials, project = _signed_in(self._provider)
         region = _first(REGIONS) or DEFAULT_REGION
         from anthropic import AsyncAnthropicVertex
 
@@ -81,14 +82,11 @@ class ClaudeOnVertex(AnthropicModel):
 class GeminiOnVertex(GeminiModel):
     """A `Model` of Google's, for those who have a project instead of a key."""
 
-    def __init__(self, profile: ModelProfile) -> None:
-        super().__init__(profile, VERTEX)
-
     @override
     def _client(self, options: "HttpOptions") -> "Client":
         from google.genai import Client
 
-        credentials, project = _signed_in()
+        credentials, project = _signed_in(self._provider)
         options.api_version = "v1"
         region = _first(REGIONS[::-1]) or DEFAULT_REGION
         return Client(vertexai=True, project=project, location=region, credentials=credentials, http_options=options)
@@ -98,9 +96,9 @@ class GeminiOnVertex(GeminiModel):
         return await super()._failure(error) or _refused_credentials(error)
 
 
-def _signed_in() -> tuple[Any, str]:
+def _signed_in(provider: Provider) -> tuple[Any, str]:
     """Google's credentials as they are found by default, and the project. Raises `ModelError`. Blocks."""
-    if missing := VERTEX.missing():
+    if missing := provider.missing():
         raise InvalidRequest(missing)
     import google.auth
     import google.auth.exceptions

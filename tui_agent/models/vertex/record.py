@@ -14,10 +14,10 @@ def is_claude(model: str) -> bool:
     return model.startswith("claude")
 
 
-def _create(profile: ModelProfile, _local: LocalModels) -> Model:
+def _create(provider: Provider, profile: ModelProfile, _local: LocalModels) -> Model:
     from tui_agent.models.vertex.adapter import ClaudeOnVertex, GeminiOnVertex
 
-    return ClaudeOnVertex(profile) if is_claude(profile.id) else GeminiOnVertex(profile)
+    return (ClaudeOnVertex if is_claude(profile.id) else GeminiOnVertex)(provider, profile)
 
 
 def _profile(model: str) -> ModelProfile:
