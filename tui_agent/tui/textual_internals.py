@@ -23,6 +23,7 @@ from textual.cache import LRUCache
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.message import Message
+from textual.theme import Theme
 from textual.widgets import TextArea
 from typing_extensions import override
 
@@ -65,10 +66,21 @@ def version_warning(version: str = "") -> str:
 class TerminalApp(App[object]):
     """An app that leaves in order when it breaks, and that can speak to the terminal itself."""
 
+    _mixed: tuple[Theme, dict[str, str]] | None = None
+    """A theme with the variables that styles take from it."""
+
     def __init__(self, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(driver_class=driver_class)
         if is_known():
             self.stylesheet = KeepingStylesheet(self.get_css_variables())
+
+    @override
+    def get_css_variables(self) -> dict[str, str]:
+        # Textual asks several times in a row, and mixes all colours of the theme each time.
+        theme = self.current_theme
+        if self._mixed is None or self._mixed[0] is not theme:
+            self._mixed = theme, super().get_css_variables()
+        return self._mixed[1]
 
     def begin_with_theme(self, name: str) -> None:
         """Have a theme from the first paint on, before any style is read."""

@@ -4,7 +4,6 @@ It decides from the request alone, so equal requests get equal answers. Its wind
 """
 
 import asyncio
-import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -30,12 +29,10 @@ from tui_agent.models.base import (
 )
 from tui_agent.models.offline.answers import Done, answer, plan_text
 from tui_agent.models.offline.commands import Command, Step, parse
+from tui_agent.models.offline.delay import configured_delay
 from tui_agent.models.offline.summaries import before_asking, left_to_do, requested_sections, summarise
 
 WINDOW: Final = 32_768
-DELAY_VARIABLE: Final = "TUI_AGENT_OFFLINE_DELAY_S"
-SHOWN_DELAY_S: Final = 0.012
-"""Seconds between pieces where somebody watches them come."""
 
 _TOKENS_PER_ASCII = 0.33
 _TOKENS_PER_OTHER = 1.5
@@ -57,7 +54,7 @@ class OfflineModel:
     """
 
     def __init__(self, *, delay_s: float | None = None, window: int = WINDOW) -> None:
-        self._delay_s = _configured_delay() if delay_s is None else delay_s
+        self._delay_s = configured_delay() if delay_s is None else delay_s
         self._profile = ModelProfile(
             provider="offline",
             id="offline",
@@ -267,10 +264,3 @@ def _tokens(size: Size) -> int:
     return round(size.ascii * _TOKENS_PER_ASCII + size.other * _TOKENS_PER_OTHER) + round(
         size.images * _TOKENS_PER_IMAGE
     )
-
-
-def _configured_delay() -> float:
-    try:
-        return min(1.0, max(0.0, float(os.environ.get(DELAY_VARIABLE, "0"))))
-    except ValueError:
-        return 0.0

@@ -58,7 +58,7 @@ def _run(arguments: Arguments, settings: Settings, give_back: Callable[[], None]
     # Until the session is open hardly anything becomes garbage, and looking for it costs a tenth of the first paint.
     gc.disable()
     share_often()
-    from tui_agent.models.offline.adapter import DELAY_VARIABLE, SHOWN_DELAY_S
+    from tui_agent.models.offline.delay import DELAY_VARIABLE, SHOWN_DELAY_S
     from tui_agent.tui.app.app import TuiAgent
     from tui_agent.tui.textual_internals import terminal_driver
 

@@ -117,8 +117,12 @@ class Look(Struct, frozen=True):
 
 
 def _color(variables: Mapping[str, str], name: str) -> Color:
+    value = variables.get(name)
+    if value is None:
+        # Before there is a theme; Textual would look for what may have been meant, a dozen times at each start.
+        return _NO_COLOR
     try:
-        return Color.parse(variables.get(name, ""))
+        return Color.parse(value)
     except ColorParseError:
         return _NO_COLOR
 
