@@ -32,6 +32,11 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.coding_task import FIXED_CALC
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Script, Step, Turn
+from tui_agent.conversation.blocks import Text, ToolResult
+from tui_agent.conversation.entries import Message
+from tui_agent.conversation.states import INTERRUPTED
+from tui_agent.storage.log import LogStore
+from tui_agent.storage.sessions import session_folder
 
 SERVER = Path(__file__).parents[1] / "servers" / "mcp_stdio.py"
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -195,5 +200,8 @@ async def test_its_end_ends_all_in_order(tmp_path: Path, how: str) -> None:
             asking.cancel()
         _gone, alive = psutil.wait_procs(children, timeout=10)
         assert not alive
-        done = program.run("-p", "go on", "-c", "--output-format", "json", "--model", "offline")
-        assert done.returncode == 0, done.stderr
+        store = await LogStore.open(session_folder(program.home, session.session_id), read_only=True)
+        said = [block for entry in await store.load() if isinstance(entry, Message) for block in entry.blocks]
+        await store.close()
+        assert said[0] == Text("Sleep.")
+        assert [block.text for block in said if isinstance(block, ToolResult)] == [INTERRUPTED]
