@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import stat
 import sys
-from typing import Final
+from typing import Final, TextIO
 
 from acp.agent.connection import AgentSideConnection
 from typing_extensions import override
@@ -25,7 +26,7 @@ def run(load: Load) -> int:
 
     `load` gives arguments and settings of a session in a folder. Raises `UsageError` where no client can be there.
     """
-    if sys.stdin is None or sys.stdin.isatty() or sys.stdout is None:
+    if not (_is_pipe(sys.stdin) and _is_pipe(sys.stdout)):
         raise UsageError("`tui-agent acp` is started by an editor, which talks to it over pipes (docs/editors.md)")
     return asyncio.run(_serve(load))
 
@@ -49,7 +50,17 @@ async def _serve(load: Load) -> int:
         with contextlib.suppress(TimeoutError, OSError):
             await asyncio.wait_for(connection.close(), CLOSING_S)
         await front_end.close()
-    return ExitCode.INTERRUPTED if told.is_set() else ExitCode.DONE
+    if told.is_set():
+        return ExitCode.INTERRUPTED
+    broke = listening.done() and not listening.cancelled() and listening.exception() is not None
+    return ExitCode.FAILED if broke else ExitCode.DONE
+
+
+def _is_pipe(stream: TextIO | None) -> bool:
+    if stream is None:
+        return False
+    mode = os.fstat(stream.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 class _Output(asyncio.StreamReaderProtocol):
@@ -71,9 +82,6 @@ async def _pipes(over: asyncio.Event) -> tuple[asyncio.StreamReader, asyncio.Str
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     reader = asyncio.StreamReader(limit=LINE_BYTES)
-    try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-        transport, protocol = await loop.connect_write_pipe(lambda: _Output(over), output)
-    except ValueError as error:
-        raise UsageError("`tui-agent acp` needs pipes or sockets as its standard input and output") from error
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    transport, protocol = await loop.connect_write_pipe(lambda: _Output(over), output)
     return reader, asyncio.StreamWriter(transport, protocol, None, loop)
