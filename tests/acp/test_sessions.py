@@ -160,6 +160,9 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
             assert {each.session_id for each in listed.sessions} == {one, copied}
             assert all("Please mend" in (each.title or "") for each in listed.sessions)
             await connection.close_session(session_id=one)
+            for name in (one[:-1], f"{folder}/calc.py"):
+                with pytest.raises(RequestError, match="no session"):
+                    await connection.load_session(session_id=name, cwd=folder)
             with pytest.raises(RequestError, match="load or resume"):
                 await connection.prompt(session_id=one, prompt=[text_block("Hello?")])
             editor.told.clear()

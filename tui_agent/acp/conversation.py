@@ -36,7 +36,7 @@ from tui_agent.conversation.plan import PLAN
 from tui_agent.conversation.todo import TODO
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import OFFLINE
-from tui_agent.session import Session, open_session
+from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
 from tui_agent.text import clean, one_line
@@ -260,6 +260,7 @@ class Conversation:
         if mode is None:
             raise _wrong(f"There is no mode {one_line(name, 60)!r}.")
         self.agent.mode = mode
+        self._mode = mode
         await self._send(update_current_mode(mode))
 
     async def set_option(self, option: str, value: str) -> list[SessionConfigOptionSelect]:
@@ -320,8 +321,6 @@ class Conversation:
 @asynccontextmanager
 async def explained() -> AsyncIterator[None]:
     """Errors of sessions and their files as the protocol has them."""
-    from tui_agent.session import SessionError
-
     try:
         yield
     except (SessionError, StorageError) as error:

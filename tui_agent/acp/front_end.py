@@ -49,7 +49,7 @@ from tui_agent.acp.prompts import PromptBlock
 from tui_agent.arguments import Arguments, UsageError
 from tui_agent.settings import Settings, ToolServer
 from tui_agent.storage.copying import copy_session
-from tui_agent.storage.sessions import find_session, list_sessions, noted_folder
+from tui_agent.storage.sessions import NoSuchSession, find_session, list_sessions, noted_folder
 from tui_agent.text import one_line
 from tui_agent.version import __version__
 
@@ -186,7 +186,7 @@ class FrontEnd:
     ) -> ForkSessionResponse:
         arguments, _settings = await self._arguments(Path(cwd), ())
         async with explained():
-            copied = await copy_session(arguments.home, await find_session(arguments.home, session_id))
+            copied = await copy_session(arguments.home, await _folder_of(arguments, session_id))
         opened = await self._opened(copied.name, cwd, additional_directories, mcp_servers)
         options = await asyncio.to_thread(config_options, opened.agent)
         opened.introduce()
@@ -242,6 +242,8 @@ class FrontEnd:
             if self._client is None:
                 raise RequestError(-32603, "There is no client.")
             async with explained():
+                if session_id:
+                    await _folder_of(arguments, session_id)
                 made = await Conversation.opened(
                     self._client, settings, replace(arguments, resume=session_id or None), notices
                 )
@@ -261,6 +263,14 @@ class FrontEnd:
             raise RequestError(
                 -32602, f"No session {one_line(session_id, 60)} is open here: load or resume it first."
             ) from None
+
+
+async def _folder_of(arguments: Arguments, session_id: str) -> Path:
+    """Where the session of exactly this id lies. Raises `NoSuchSession`."""
+    folder = await find_session(arguments.home, session_id)
+    if folder.name != session_id:
+        raise NoSuchSession(f"There is no session {one_line(session_id, 60)!r}.")
+    return folder
 
 
 def _with_servers(settings: Settings, servers: Iterable[Server]) -> tuple[Settings, list[str]]:
