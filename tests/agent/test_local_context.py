@@ -8,6 +8,7 @@ from tests.agent.summaries import Reader
 from tests.agent.talking import say, talking
 from tests.agent.test_long_sessions import STEPS_A_TURN, Material
 from tests.servers.ollama import OllamaServer
+from tests.servers.openai_chat import ChatServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script, Step
 from tui_agent.agent import events
@@ -104,4 +105,21 @@ async def test_what_costs_time_is_timed_by_it(tmp_path: Path, monkeypatch: pytes
             assert ahead is not None
             assert ahead.cost_usd == 0
             assert (ahead.cost_s > 0) == (ahead.frees > 0)
+        assert server.violations == []
+
+
+async def test_a_server_that_counts_nothing_has_a_speed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "One word after the other, until there are enough of them to tell how fast they came. "
+    with in_thread(ChatServer(Script(after=Step(text=words)), make="llamacpp")) as server:
+        server.counts = False
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        async with talking(tmp_path, {"model.id": "llamacpp:qwen/qwen3-coder"}) as session:
+            told = await say(session, "Hi.")
+            (first,) = [event for event in told if isinstance(event, events.ContextChanged)]
+            assert first.reading > 0
+            assert first.writing > 0
+            await say(session, "And again.")
+            # What it had to read of a prompt that it knew is not told: the speed stays as it was measured.
+            assert session.agent.speed.reading == first.reading
         assert server.violations == []

@@ -67,6 +67,8 @@ async def serving(window: int) -> AsyncIterator[Real]:
         "--n_threads",
         os.environ.get("TUI_AGENT_LOCAL_THREADS", "2"),
     ]
+    # Else a summary that is written beside a turn and the turn would end each other's answers.
+    command += ["--interrupt_requests", "False"]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: ASYNC220
     try:
         await asyncio.to_thread(_wait_for, port, server)

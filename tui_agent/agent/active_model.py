@@ -84,9 +84,8 @@ class ActiveModel:
 
     async def took(self, timings: Timings, usage: Usage, kept: int) -> None:
         """Take in what its newest call took; `kept` are the tokens its server should still have had of the prompt."""
-        if self.profile.local:
-            self._speeds.measure(self.profile.name, timings, usage, kept)
-            await self._record.use_model(self._facts())
+        self._speeds.measure(self.profile.name, timings, usage, kept)
+        await self._record.use_model(self._facts())
 
     def take_chat_news(self) -> bool:
         """Whether the user is to be told that it is asked without tools; once for each model."""

@@ -375,9 +375,7 @@ class Turn:
             self._reply = Reply()
             completed = await self._listen(prepared)
             duration_ms = int(1000 * (time.monotonic() - began))
-            kept = last.usage.input_tokens + last.usage.output_tokens if last is not None and last.usage else 0
-            warm = not self._engine.cache.cold and self._engine.meter.measured
-            await self._active.took(completed.timings or self._reply.timings, completed.usage, kept if warm else 0)
+            await self._time(completed, prepared, last.usage if last is not None else None)
             cost = cost_usd(completed.usage, profile.prices)
             self._tracker.record(profile.name, completed.usage, cost)
         missed = self._caches.answered(
@@ -405,6 +403,19 @@ class Turn:
         seq = await self._record.append(message)
         self._take_in(message, seq)
         return completed
+
+    async def _time(self, completed: Completed, prepared: Prepared, last: Usage | None) -> None:
+        """Tell the model's speed of a call; `last` is what the one before it used."""
+        if not self._active.profile.local:
+            return
+        usage, kept, cold = completed.usage, 0, self._engine.cache.cold
+        if not usage.input_tokens:
+            # The server tells nothing, so both are estimated; of what it kept nothing is known, unless all was new.
+            written = self._engine.meter.tokens_of_text(self._record.view, self._reply.text, "prose")
+            usage = Usage(input_tokens=prepared.tokens if cold else 0, output_tokens=written)
+        elif last is not None and not cold and self._engine.meter.measured:
+            kept = last.input_tokens + last.output_tokens
+        await self._active.took(completed.timings or self._reply.timings, usage, kept)
 
     async def _listen(self, prepared: Prepared) -> Completed:
         request = msgspec.structs.replace(prepared.request, follows=self._caches.newest)

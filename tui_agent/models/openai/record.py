@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 CACHE_MINIMUM = 1024
 """Tokens of the smallest prefix that is cached (OpenAI, prompt caching)."""
+CACHE_S = 300
+"""Seconds a prefix is kept after its last use (OpenAI, prompt caching: five to ten minutes)."""
+LOCAL_CACHE_S = 86_400
+"""A local server keeps the last prefix until it is stopped, or asked something else."""
 PROBE_TIMEOUT_S = 0.25
 LIST_TIMEOUT_S = 1.5
 
@@ -99,6 +103,7 @@ def _profile(service: Service, model: str, said: EndpointModel) -> ModelProfile:
         prices=prices,
         images=said.images if said.images is not None else not service.local or service.api == "responses",
         cache="none" if service.local else "implicit",
+        cache_ttl_s=LOCAL_CACHE_S if service.local else CACHE_S,
         cache_minimum=CACHE_MINIMUM,
         fixed_window=service.local,
         local=service.local,
