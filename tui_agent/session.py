@@ -237,8 +237,8 @@ async def _open(
     try:
         extensions = extensions_of(arguments)
         places = await asyncio.to_thread(places_of, settings, arguments)
-        if await asyncio.to_thread(extensions.agents):
-            places = places._replace(shelves=extensions.shelves)
+        has_agents = bool(await asyncio.to_thread(extensions.agents))
+        places = places._replace(shelves=extensions.shelves, has_agents=has_agents, style=settings.session.style)
         shelves = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
         folders = map(Path, settings.permissions.folders)
         workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves), guarded=(arguments.home,))
@@ -273,7 +273,7 @@ async def _open(
         recaller = Recaller(view, artifacts)
         parent = view.model or model.profile.name
         run_agent = RunAgent(runner, extensions.agents, settings, lambda: view.model or parent)
-        tools += [run_agent] if places.shelves else []
+        tools += [run_agent] if has_agents else []
         tools += agentic_tools(runner, tools) if settings.agentic.enabled else []
         tools.append(Recall(recaller))
         offered = await asyncio.to_thread(servers_of, settings, arguments, store.folder, workspace)
@@ -316,6 +316,7 @@ async def _open(
     notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
     notices += ignored_of(settings, arguments)
+    notices += await asyncio.to_thread(style_notices, settings, extensions)
     notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
     notices += [small_parent] if small_parent else []
     notices += server_notices(offered)
@@ -384,6 +385,15 @@ def extensions_of(arguments: Arguments) -> Extensions:
     own = Shelf(arguments.home, "yours")
     project = Shelf(arguments.project / PROJECT_FOLDER, "project", within=arguments.project)
     return Extensions((project, own) if arguments.trusted else (own,), arguments.folder)
+
+
+def style_notices(settings: Settings, extensions: Extensions) -> list[Notice]:
+    """That there is no style of the name that is set. Reads files."""
+    name = settings.session.style
+    if not name or extensions.style(name) is not None:
+        return []
+    told = f"There is no style {name} that could be used: answers are written as always."
+    return [Notice(level="warning", title="Output style", text=told, hint="/style lists those there are")]
 
 
 def hooks_of(

@@ -139,10 +139,10 @@ def printable(line: str) -> str:
     return "".join(c if c.isprintable() or c in _WIDE_SPACES else json.dumps(c)[1:-1] for c in line)
 
 
-_TELLING: Final = ("command", "pattern", "path", "url", "query", "question", "detail")
+_TELLING: Final = ("command", "pattern", "path", "url", "query", "question", "detail", "agent", "task", "plan")
 """Arguments of a call that say most, the most telling first."""
 
-_BULKY: Final = frozenset({"content", "old", "new"})
+_BULKY: Final = frozenset({"content", "old", "new", "steps", "choices"})
 """Arguments that are shown inside the call's card only."""
 
 _ARGUMENT_CHARS: Final = 120

@@ -105,7 +105,7 @@ def test_how_a_key_is_told(key: str, text: str) -> None:
         ("/mode", ["/mode", "/model"]),
         ("/MODE", ["/mode", "/model"]),
         ("/model", ["/model"]),
-        ("/ex", ["/quit", "/export", "/context"]),
+        ("/ex", ["/quit", "/export", "/extensions", "/context"]),
         ("/prms", ["/permissions"]),
         ("/zzz", []),
         ("/model x", []),

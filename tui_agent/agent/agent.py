@@ -353,6 +353,22 @@ class Agent:
         own, hooks = self._extensions, self._parts.hooks
         return await asyncio.to_thread(own.listed, hooks) if own is not None else "There is no place for any here."
 
+    @property
+    def style(self) -> str:
+        """The name of the output style; empty: none."""
+        return self._briefing.style
+
+    async def use_style(self, name: str) -> bool:
+        """Have answers written in a style of the user's own from the next prompt on; empty: as always.
+
+        Whether there is such a style. What began the conversation stays: the model is told of it behind that.
+        """
+        own = self._extensions
+        if name and (own is None or await asyncio.to_thread(own.style, name) is None):
+            return False
+        self._briefing.style = name
+        return True
+
     async def own_prompt(self, name: str) -> OwnPrompt | None:
         """The user's own slash command of this name, or a server's; None: there is none."""
         own = self._extensions

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tui_agent.agent.bounded import bounded
 from tui_agent.agent.extensions.agents import INTRODUCTION, agents_signature, index_lines, own_agents
 from tui_agent.agent.extensions.files import Shelf
+from tui_agent.agent.extensions.styles import style_text, styles_signature
 from tui_agent.agent.tool_servers import OfferedTools
 from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Prefix
@@ -31,13 +32,14 @@ NEWS_LIMIT = 40_000
 """Characters of one section that enter a notice."""
 _MOST_READ = 4 * 1024 * 1024  # bytes of an instruction file, of which `INSTRUCTIONS_LIMIT` characters are kept
 
-_TAGS = ("project-instructions", "skills", "memory", "tool-servers", "agents")
+_TAGS = ("project-instructions", "skills", "memory", "tool-servers", "agents", "output-style")
 _NAMES = (
     "The project's instructions",
     "The index of skills",
     "The index of memory",
     "What the servers of tools offer",
     "The index of agents",
+    "The output style",
 )
 _CHANGED = "[notice] {name} changed while this conversation went on. Now it reads:\n\n"
 _REMOVED = "[notice] {name}: gone. What this conversation was told of it no longer applies."
@@ -51,6 +53,7 @@ class Sections(NamedTuple):
     memory: str = ""
     servers: str = ""
     agents: str = ""
+    style: str = ""
 
 
 def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
@@ -175,7 +178,11 @@ class Places(NamedTuple):
     skills: tuple[SkillFolder, ...]
     notes: Notes
     shelves: tuple[Shelf, ...] = ()
-    """Where the user's own agents lie; empty: the model cannot have one do anything."""
+    """Where the user's own agents and styles lie."""
+    has_agents: bool = False
+    """Whether the model can have one of them do anything."""
+    style: str = ""
+    """The output style that a session begins with."""
 
 
 class IndexLimits(NamedTuple):
@@ -195,6 +202,8 @@ class Knowledge:
         self._limits = limits
         self._seen: tuple[object, ...] = ()
         self._sections = Sections()
+        self.style = places.style
+        """The name of the output style; it may be set at any time."""
         self.own_memory = ""
         """The section on memory where the index is as the session's own tool left it; else empty."""
 
@@ -202,7 +211,9 @@ class Knowledge:
         """What there is now. Cheap while nothing has changed: then no file is read."""
         seen = self._signature()
         if seen != self._seen:
-            self._sections = Sections(self._instructions(), self._skills(), self._memory(), agents=self._agents())
+            self._sections = Sections(
+                self._instructions(), self._skills(), self._memory(), agents=self._agents(), style=self._style()
+            )
             self.own_memory = self._sections.memory if self._places.notes.is_own else ""
             self._seen = seen
         return self._sections
@@ -244,6 +255,8 @@ class Knowledge:
             *skills_signature(places.skills),
             signature_of(places.notes.index),
             *agents_signature(places.shelves),
+            *styles_signature(places.shelves),
+            self.style,
         )
 
     def _instructions(self) -> str:
@@ -256,10 +269,13 @@ class Knowledge:
         return bounded(_SKILLS, lines, self._limits.skills, lambda left: f"[{left:,} more skills do not fit here.]")
 
     def _agents(self) -> str:
-        lines = index_lines(own_agents(self._places.shelves))
+        lines = index_lines(own_agents(self._places.shelves)) if self._places.has_agents else []
         return bounded(
             INTRODUCTION, lines, self._limits.skills, lambda left: f"[{left:,} more agents do not fit here.]"
         )
+
+    def _style(self) -> str:
+        return style_text(self._places.shelves, self.style)[:INSTRUCTIONS_LIMIT]
 
     def _memory(self) -> str:
         notes = self._places.notes
@@ -318,6 +334,16 @@ class Briefing:
         if (sections, tools) != (self._sections, self._prefix.tools):
             self._sections = sections
             self._prefix = Prefix(system=self._write(sections), tools=tools)
+
+    @property
+    def style(self) -> str:
+        """The name of the output style; empty: none. One that is set counts from the next `refresh` on."""
+        return self._knowledge.style if self._knowledge else ""
+
+    @style.setter
+    def style(self, name: str) -> None:
+        if self._knowledge is not None:
+            self._knowledge.style = name
 
     async def skills_text(self) -> str:
         """The skills there are, for a person to read."""

@@ -567,6 +567,20 @@ async def _extensions(agent: "Agent", _: str) -> Reply:
     return Reply("Your own, and the project's", f"{await agent.extensions_text()}\n\nSkills\n  " + "\n  ".join(skills))
 
 
+async def _style(agent: "Agent", name: str) -> Reply:
+    from tui_agent.agent.extensions.styles import OFF
+
+    if not name:
+        styles = await asyncio.to_thread(agent.extensions.styles) if agent.extensions is not None else ()
+        lines = [f"  {each.name:<20}  {each.problem or each.description}" for each in styles]
+        now = f"Answers are written in the style {agent.style}." if agent.style else "Answers are written as always."
+        more = "/style NAME chooses one, /style off none; the setting session.style does for every session."
+        return Reply(now, "\n".join((*lines, more)))
+    if not await agent.use_style("" if name == OFF else name.lower()):
+        return Reply(f"There is no style {name}", "/style lists those there are.", failed=True)
+    return Reply("Answers are written as always" if name == OFF else f"Answers are written in the style {name}")
+
+
 async def _skills(agent: "Agent", _: str) -> Reply:
     return Reply("Skills", await agent.skills())
 
@@ -622,6 +636,7 @@ COMMANDS: Final = (
     Command("permissions", "what may happen unasked; take a rule back", _permissions, "[number]"),
     Command("mcp", "servers of tools: state, price, on and off", _mcp, "[name]", uses_profile=True),
     Command("extensions", "your own commands and hooks, and the project's", _extensions),
+    Command("style", "how answers are written", _style, "[name]"),
     Command("skills", "the skills the model can read", _skills),
     Command("memory", "the notes kept about this project", _memory),
     Command("continue-spending", "go on after the ceiling", _resume),

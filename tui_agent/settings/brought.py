@@ -32,6 +32,7 @@ _MEANING: Final = {
 _OWN: Final = {
     "hooks.json": "hooks: commands that run by themselves, unconfined, as the session goes",
     "agents": "agents that the model can have do tasks, with tools, models and budgets of their own",
+    "styles": "output styles: how answers are written, once one is chosen",
     "commands": "slash commands: texts that are sent to the model, and commands that they run",
 }
 """What else a project may bring, and what it does."""

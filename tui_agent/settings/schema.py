@@ -406,6 +406,8 @@ class Session(Struct, frozen=True, kw_only=True):
 
     task_class: TaskClassName | None = None
     """The task class; null: none."""
+    style: str = ""
+    """How answers are written: the name of a style of your own (`/style` lists them); empty: as always."""
 
 
 class Ui(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from tests.settings.effects.context import FACTS, thresholds
 from tests.settings.effects.probe import Observe, Probe
+from tui_agent.agent.briefing import IndexLimits, Knowledge, Places
+from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.model_choice import (
     SmallTierRefused,
     check_parent,
@@ -21,6 +23,7 @@ from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import quick_profile
 from tui_agent.models.ollama.address import address_of
 from tui_agent.settings import GivenValue, Settings
+from tui_agent.tools.notes.memory import Notes
 
 SMALL = "claude-haiku-5-5"
 
@@ -37,6 +40,15 @@ def helps(model: str) -> Observe:
 
 def tier_of(model: str) -> Observe:
     return lambda settings, _: configured_model(settings, model).profile.tier
+
+
+def styled(settings: Settings, folder: Path) -> object:
+    """What a conversation begins with, as to how answers are written."""
+    (folder / "styles").mkdir(exist_ok=True)
+    (folder / "styles/brief.md").write_text("Be brief.")
+    notes = Notes(folder / "memory")
+    places = Places(folder, folder, (), (), notes, (Shelf(folder, "yours"),), style=settings.session.style)
+    return Knowledge(places, IndexLimits(1_000, 1_000)).sections().style
 
 
 def is_better(settings: Settings, folder: Path) -> object:
@@ -101,6 +113,7 @@ PROBES: Mapping[str, Probe] = {
     **CLASSES,
     "model.id": Probe("gemini-2.5-pro", leads()),
     "session.task_class": Probe("debug", leads()),
+    "session.style": Probe("brief", styled),
     "models.anthropic.frontier": Probe("claude-opus-4-7", leads("anthropic"), of_class("debug")),
     "models.anthropic.mid": Probe("claude-sonnet-4-6", leads("anthropic"), of_class("chat")),
     "models.anthropic.small": Probe("claude-haiku-4-5", helps("claude-opus-5-5")),

@@ -7,6 +7,7 @@ from tui_agent.agent.extensions.agents import OwnAgent, own_agents
 from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.extensions.hooks import Found, Hook, Hooks
 from tui_agent.agent.extensions.prompts import OwnPrompt, own_prompts
+from tui_agent.agent.extensions.styles import OwnStyle, own_styles
 from tui_agent.text import one_line
 from tui_agent.tools.gate.workspace import shown
 
@@ -31,6 +32,14 @@ class Extensions:
         """The agents. Reads files: call it off the event loop."""
         return own_agents(self.shelves)
 
+    def styles(self) -> tuple[OwnStyle, ...]:
+        """The output styles. Reads files: call it off the event loop."""
+        return own_styles(self.shelves)
+
+    def style(self, name: str) -> OwnStyle | None:
+        """The output style of this name. Reads files: call it off the event loop."""
+        return next((found for found in self.styles() if found.name == name and not found.problem), None)
+
     def listed(self, hooks: Hooks | None) -> str:
         """All of it for a person to read, with whose it is. Reads files: call it off the event loop."""
         found = hooks.look() if hooks is not None else Found()
@@ -39,7 +48,8 @@ class Extensions:
         ]
         listed = [_line(each.event, each.name.partition(", ")[2], each) for each in found.hooks]
         agents = [_line(each.name, each.problem or each.description, each) for each in self.agents()]
-        parts = [("Slash commands", prompts), ("Agents", agents), ("Hooks", listed)]
+        styles = [_line(each.name, each.problem or each.description, each) for each in self.styles()]
+        parts = [("Slash commands", prompts), ("Agents", agents), ("Hooks", listed), ("Output styles", styles)]
         told = ["\n".join((title, *lines)) for title, lines in parts if lines]
         told += [f"Cannot be used: {problem}" for problem in found.problems]
         looked = ", ".join(f"{shown(str(shelf.folder))} ({SOURCES[shelf.source]})" for shelf in self.shelves)
@@ -50,5 +60,5 @@ class Extensions:
         return next((found for found in self.prompts() if found.name == name and not found.problem), None)
 
 
-def _line(name: str, what: str, of: OwnPrompt | OwnAgent | Hook) -> str:
+def _line(name: str, what: str, of: OwnPrompt | OwnAgent | OwnStyle | Hook) -> str:
     return f"  {one_line(name, 60):<24}  {one_line(what, 200)} ({SOURCES[of.source]})"
