@@ -194,7 +194,7 @@ def test_what_cannot_be_replayed_is_said(session: Path, arguments: list[str], sa
     assert "Traceback" not in done.stderr
 
 
-OURS = [word for name in ("layered", "digest", "thrifty", "careful") for word in ("--policy", name)]
+OURS = [word for name in ("layered", "digest") for word in ("--policy", name)]
 
 
 def test_a_long_replay_shows_progress_on_a_terminal(tmp_path: Path) -> None:
