@@ -167,7 +167,10 @@ class Sandbox:
             for path in self._guarded()
             if path.exists() and not path.is_symlink() and not any(_is_at(str(path), place) for place in hidden)
         ]
-        shown = [*self.places.shown, *_programs_among_temporary_files(environment.get("PATH", ""))]
+        programs = _programs_among_temporary_files(environment.get("PATH", ""))
+        # Those of the project itself, as of a virtual environment in it, can be written like all of it.
+        own = [path for path in programs if any(_is_at(str(path), place) for place in writable)]
+        shown = [*self.places.shown, *(path for path in programs if path not in own)]
         if read_only:
             shown += self._writable()
         request = Request(
