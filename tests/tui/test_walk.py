@@ -41,22 +41,36 @@ def walk(terminal: Terminal, chance: random.Random) -> None:
 
 
 def go(folder: Path, home: Path, seed: int, steps: int) -> None:
+    """So many random things, in another program whenever they have chosen to quit."""
     print(f"seed {seed}, {steps} steps")
     chance = random.Random(seed)
+    left = steps
+    while left > 0:
+        left -= _in_one_program(folder, home, chance, left)
+
+
+def _in_one_program(folder: Path, home: Path, chance: random.Random, steps: int) -> int:
+    """How many of the steps were done before it was left, by a choice among them or at their end."""
     terminal = Terminal(folder, home, "--model", "offline", "--ask", "ask", environment={"SHELL": "/bin/sh"})
     try:
         before = settings_of(terminal)
-        terminal.shows("Trust this project?")
-        for number in range(steps):
+        # The question of trust is answered once.
+        terminal.until(lambda: "Trust this project?" in terminal.text or "ready" in terminal.text)
+        done = 0
+        # What it prints has to go somewhere, or it waits.
+        while done < steps and (done % 5 or terminal.read()):
             walk(terminal, chance)
-            # What it prints has to go somewhere, or it waits.
-            assert number % 5 or terminal.read(), terminal.text
-        terminal.process.send("\x1b[I")
-        _leave(terminal)
+            done += 1
+        if done == steps:
+            terminal.process.send("\x1b[I")
+            _leave(terminal)
+        assert done
+        assert terminal.ends() == 0
         assert gave_back(terminal)
         assert settings_of(terminal)[:4] == before[:4]
         assert "stopped by an unexpected error" not in terminal.text
         assert not (home / "logs").exists()
+        return done
     finally:
         terminal.process.close(force=True)
 
