@@ -20,6 +20,7 @@ from tests.gallery.stage import Stage
 from tests.gallery.states import BOTH, STATES, state
 from tui_agent.agent import events
 from tui_agent.arguments import Arguments
+from tui_agent.conversation.plan import Plan
 from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.errors import Refusal, failure
 from tui_agent.settings import Model, Permissions, Settings, Ui
@@ -291,6 +292,35 @@ async def permission_long(stage: Stage) -> None:
         rules=tuple(f"the command  {line}" for line in lines.split(" && ")),
     )
     stage.app.run_worker(stage.app.ask(question), name="question")
+    await stage.until(lambda: stage.app.permission.has_focus)
+
+
+@state()
+async def question(stage: Stage) -> None:
+    await stage.open()
+    choices = ("A new file beside it", "In place, with a copy kept", "Not at all")
+    shown = Preview("", text="Where shall I write the result?")
+    asked = PermissionQuestion(
+        "1",
+        "ask_user",
+        "{}",
+        (),
+        shown,
+        "",
+        kind="question",
+        choices=choices,
+    )
+    stage.app.run_worker(stage.app.ask(asked), name="question")
+    await stage.until(lambda: stage.app.permission.has_focus)
+
+
+@state()
+async def plan_question(stage: Stage) -> None:
+    await stage.open()
+    plan = Plan("`add` in calc.py subtracts. I mend it, then test.", ("mend add in calc.py", "run the tests"))
+    preview = Preview("The plan", text=plan.whole())
+    asked = PermissionQuestion("1", "submit_plan", "{}", (), preview, "", kind="plan", choices=("auto", "ask"))
+    stage.app.run_worker(stage.app.ask(asked), name="question")
     await stage.until(lambda: stage.app.permission.has_focus)
 
 
