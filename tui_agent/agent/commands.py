@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final, Literal
 
+from tui_agent.agent.reply import Reply
 from tui_agent.text import one_line, price_or_time
 
 if TYPE_CHECKING:
@@ -59,15 +60,6 @@ SAID_BY: Final = {
 
 DESCRIPTION_CHARS: Final = 200
 """Characters shown of a tool's description."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a command answers; `failed`: nothing was done, and the text says why."""
-
-    title: str
-    text: str = ""
-    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
