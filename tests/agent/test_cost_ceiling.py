@@ -296,8 +296,8 @@ async def test_a_summary_within_a_turn_stops_it_the_same_way(server: AnthropicSe
         name, spent_so_far = session.id, cost(session)
         tokens = session.agent.engine.tokens
     asked = len(server.model_requests)
-    due = {"context.context_window": str(tokens + 4_000), "context.max_tokens": "1024", "compaction.threshold": "0.3"}
-    due |= {"compaction.threshold_by_tier.frontier": "0.3", "compaction.keep_recent_tokens": "500"}
+    due = {"context.context_window": str(tokens + 4_000), "context.max_tokens": "1024", "compaction.threshold": "0.5"}
+    due |= {"compaction.threshold_by_tier.frontier": "0.5", "compaction.keep_recent_tokens": "500"}
     due |= {"compaction.background": "false"}
     bound = {"agent.max_session_cost_usd": f"{spent_so_far + tokens * 0.05e-6:.6f}"}
     async with talking(tmp_path, {**OPUS, **due, **bound}, resume=name) as session:

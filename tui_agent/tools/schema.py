@@ -227,7 +227,7 @@ def expected(definition: ToolDefinition) -> str:
     example = {name: _example(name, field) for name, field in fields.items() if name in needed}
     return (
         f"Expected: {definition.name}({', '.join(shapes)}). "
-        f"For example, with the arguments {msgspec.json.encode(example).decode()}"
+        f"For example, with the arguments {msgspec.json.encode(example).decode()}."
     )
 
 

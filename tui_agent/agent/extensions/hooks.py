@@ -43,7 +43,7 @@ EVENTS: Final[dict[Event, str]] = {
 TIMEOUT_S: Final = 60.0
 MOST_TIMEOUT_S: Final = 600.0
 MOST_BYTES: Final = 262_144
-"""Bytes of a hook's output that are read."""
+"""Bytes of a file of hooks that are read."""
 MOST_TOLD: Final = 10_000
 """Characters of it that reach the model."""
 MOST_STOPS: Final = 5
@@ -210,7 +210,7 @@ class Hooks:
             return Say()
 
         try:
-            ended = await run_hook(hook, data, self._facts.folder, self._facts.project)
+            ended = await run_hook(hook.command, data, self._facts.folder, self._facts.project, seconds=hook.timeout)
         except TimeoutError:
             return failed(f"It was ended after {hook.timeout:g} s.")
         except (OSError, ValueError, ToolFailure) as error:

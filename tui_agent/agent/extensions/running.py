@@ -4,14 +4,16 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from tui_agent.agent.extensions.hooks import MOST_BYTES, Hook
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.sandbox import ready
 from tui_agent.tools.shell.environment import child_environment
 from tui_agent.tools.shell.processes import RunningCommand
 from tui_agent.tools.shell.run_command import shell
+
+MOST_BYTES: Final = 262_144
+"""Bytes of a hook's output that are read."""
 
 _INPUT, _ERRORS = "input.json", "errors.txt"
 
@@ -24,8 +26,8 @@ class HookEnded(NamedTuple):
     errors: str
 
 
-async def run_hook(hook: Hook, data: bytes, folder: Path, project: Path) -> HookEnded:
-    """Run it in `folder`, with `data` on its standard input.
+async def run_hook(command: str, data: bytes, folder: Path, project: Path, *, seconds: float) -> HookEnded:
+    """Run a hook's command in `folder`, with `data` on its standard input, for `seconds` at most.
 
     Raises TimeoutError where it took longer than it may, and OSError, ValueError or ToolFailure where it cannot be run.
     """
@@ -38,9 +40,9 @@ async def run_hook(hook: Hook, data: bytes, folder: Path, project: Path) -> Hook
             "TUI_AGENT_PROJECT": str(project),
             "CLAUDE_PROJECT_DIR": str(project),
         }
-        line = f'exec <"$TUI_AGENT_HOOK/{_INPUT}" 2>"$TUI_AGENT_HOOK/{_ERRORS}"\n{hook.command}'
+        line = f'exec <"$TUI_AGENT_HOOK/{_INPUT}" 2>"$TUI_AGENT_HOOK/{_ERRORS}"\n{command}'
         request = Request([shell(), "-c", line], str(folder), environment)
-        exit_code, output = await _run(request, hook.timeout)
+        exit_code, output = await _run(request, seconds)
         errors = await asyncio.to_thread(_beginning, inside / _ERRORS)
         return HookEnded(exit_code, output, errors)
     finally:

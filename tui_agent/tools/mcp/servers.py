@@ -185,13 +185,18 @@ class ToolServers:
         from tui_agent.tools.mcp.results import text_of_resource
 
         if name not in self.on:
-            raise ToolFailure(f"There is no server {one_line(name, 60)} that is turned on.")
+            raise ToolFailure(
+                f"There is no server {one_line(name, 60)} that is turned on.",
+                "The user lists them and turns one on with /mcp.",
+            )
         try:
             return await asyncio.to_thread(text_of_resource, await self._connections[name].read(uri))
         except Unavailable as error:
-            raise ToolFailure(str(error)) from error
+            raise ToolFailure(str(error), f"/mcp {name} says more.") from error
         except ValueError as error:
-            raise ToolFailure(f"The server {name} refuses {one_line(uri, 300)}: {error}") from error
+            raise ToolFailure(
+                f"The server {name} refuses {one_line(uri, 300)}: {error}", "Name it as the server does."
+            ) from error
 
     async def prompt(self, name: str, prompt: str, argument: str) -> str:
         """The text of a server's prompt with what was typed behind its name. Raises ToolFailure."""
@@ -199,19 +204,21 @@ class ToolServers:
 
         known = next((each for each in self._known.get(name, KnownServer()).prompts if each.name == prompt), None)
         if known is None or name not in self.on:
-            raise ToolFailure(f"The server {name} has no prompt {one_line(prompt, 60)}.")
+            raise ToolFailure(f"The server {name} has no prompt {one_line(prompt, 60)}.", f"/mcp {name} lists them.")
         names = [each.rstrip("?") for each in known.arguments]
         words = argument.split(maxsplit=max(0, len(names) - 1)) if names else []
         missing = [each for each in known.arguments[len(words) :] if not each.endswith("?")]
         if missing:
-            raise ToolFailure(f"/{name}:{prompt} needs {', '.join(missing)}, in this order: {' '.join(names)}.")
+            raise ToolFailure(
+                f"/{name}:{prompt} needs {', '.join(missing)}.", f"Give in this order: {' '.join(names)}."
+            )
         try:
             given = dict(zip(names, words, strict=False))
             return await asyncio.to_thread(text_of_prompt, await self._connections[name].prompt(prompt, given))
         except Unavailable as error:
-            raise ToolFailure(str(error)) from error
+            raise ToolFailure(str(error), f"/mcp {name} says more.") from error
         except ValueError as error:
-            raise ToolFailure(f"The server {name} refuses it: {error}") from error
+            raise ToolFailure(f"The server {name} refuses it: {error}", "Give what the prompt asks for.") from error
 
     async def turn(self, name: str, *, on: bool) -> None:
         """Turn a server on or off, for later sessions too. Raises KeyError, and OSError where that cannot be kept."""
@@ -251,7 +258,7 @@ class ToolServers:
         if shown.done():
             return shown.result()
         if (error := task.exception()) is not None:
-            raise ToolFailure(str(error))
+            raise ToolFailure(str(error), f"/mcp {name} says more.")
         return ""
 
     async def close(self) -> None:
