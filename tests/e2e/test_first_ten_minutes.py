@@ -218,8 +218,8 @@ def _enters_a_key(person: Person, key: str) -> None:
 def _has_work_done(person: Person, project: Path) -> None:
     """A question shows all it asks about and leaves the status bar in view; cards say what was done."""
     person.says("Add tax to the till", "Allow this?", "Esc stops the turn")
-    assert "sonnet" in person.status
-    assert "│ Ask, or" in person.screen
+    person.sees("│ Ask, or")
+    person.terminal.until(lambda: "╯" in person.screen.splitlines()[-2] and person.status.strip() != "")
     while "PgDn" in person.screen:
         shown = person.screen
         person.sends("\x1b[6~")
@@ -337,7 +337,7 @@ def _leaves(person: Person) -> None:
 
 
 ANSWERS_S: Final = 2.0
-"""Seconds, on a machine that does other things too, until Esc shows its answer (a tenth alone) and the program is left."""
+"""Seconds until Esc shows its answer (alone on the machine a tenth of one), and until the program is left."""
 
 
 def _answer_of(person: Person, keys: str, shows: Callable[[], bool]) -> float:
