@@ -219,7 +219,6 @@ def _has_work_done(person: Person, project: Path) -> None:
     """A question shows all it asks about and leaves the status bar in view; cards say what was done."""
     person.says("Add tax to the till", "Allow this?", "Esc stops the turn")
     person.sees("│ Ask, or")
-    person.terminal.until(lambda: "╯" in person.screen.splitlines()[-2] and person.status.strip() != "")
     while "PgDn" in person.screen:
         shown = person.screen
         person.sends("\x1b[6~")
