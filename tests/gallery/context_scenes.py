@@ -41,7 +41,17 @@ LONG: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128
 PLAIN: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000), ui=Ui(glyphs="ascii"))
 AGE_S: Final = 5_430.0
 
-FILES: Final = ("ledger.py", "report.py", "test_report.py", "README.md", "accounts.csv", "rates.py", "export.py")
+FILES: Final = {
+    "ledger.py": "def average(amounts: list[Decimal]) -> Decimal:\n    return sum(amounts) / len(amounts)\n\n\n",
+    "report.py": "def line(entry: Entry) -> str:\n    return f'{entry.day:%d %b} {round(entry.amount, 2):>12}'\n\n\n",
+    "test_report.py": "def test_a_cent_is_not_lost() -> None:\n    assert line(entry('1.005')).endswith('1.00')\n\n\n",
+    "README.md": "# ledger\n\nMonthly statements from `accounts.csv`, a page for each account.\n\n",
+    "accounts.csv": "2026-10-01,household,-48.205\n2026-10-02,savings,1.005\n2026-10-05,household,-7.995\n",
+    "rates.py": "RATES = {'EUR': Decimal('1'), 'CHF': Decimal('0.9347')}\n\n\ndef converted(amount: Money): ...\n",
+    "export.py": "def total(entries: list[Entry]):\n    return round(sum(e.amount for e in entries), 2)\n\n\n",
+}
+SIZE: Final = 8_820
+"""Characters of each file."""
 ASKED: Final = (
     "Where is the rounding done?",
     "And who calls it?",
@@ -49,6 +59,20 @@ ASKED: Final = (
     "Which accounts are off by a cent?",
     "Move the rounding to one place.",
     "Now the tests, please.",
+)
+GOING_ON: Final = (
+    "I begin where amounts are written out.",
+    "It calls another module; I read that one too.",
+    "Now what the tests expect of it.",
+    "The data tells which case comes up.",
+)
+ANSWERS: Final = (
+    "In `report.py`: each row is rounded by itself.",
+    "The monthly run and the export, both.",
+    "`export.py` rounds the total, after the rows were rounded.",
+    "Household and savings, each in October.",
+    "It is in `rates.py` now, as `rounded(amount)`.",
+    "All fourteen pass, and one new case for half a cent.",
 )
 SUMMARY: Final = """[Previous conversation summary]
 
@@ -86,12 +110,13 @@ def long_log() -> list[AnyEntry]:
     for turn, question in enumerate(ASKED):
         entries.append(user_message(question))
         for step in range(4):
-            call = ToolCall(f"call_{turn}_{step}", "read_file", f'{{"path":"{FILES[(4 * turn + step) % len(FILES)]}"}}')
+            name = list(FILES)[(4 * turn + step) % len(FILES)]
+            call = ToolCall(f"call_{turn}_{step}", "read_file", f'{{"path":"{name}"}}')
             used += 3_400
-            entries.append(_answer(used, "Reading on.", call))
-            entries.append(tool_result(ToolResult(call.id, "1.005 rounds to 1.00\n" * 420)))
+            entries.append(_answer(used, GOING_ON[step], call))
+            entries.append(tool_result(ToolResult(call.id, (FILES[name] * SIZE)[:SIZE])))
             results.append(len(entries))
-        entries.append(_answer(used + 200, f"Answer {turn + 1}: both of them round, one after the other."))
+        entries.append(_answer(used + 200, ANSWERS[turn]))
         if turn == 1:
             last, before = len(entries), used
             used = 9_000
