@@ -203,4 +203,4 @@ def test_half_a_call_is_none(end: int) -> None:
 def test_a_model_that_called_wrongly_is_shown_how() -> None:
     told = expected(READ)
     assert told.startswith("Expected: read_file(path: string, limit: integer = 2000, share: number = null")
-    assert told.endswith('For example, with the arguments {"path":"<path>"}')
+    assert told.endswith('For example, with the arguments {"path":"<path>"}.')

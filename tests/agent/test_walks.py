@@ -20,8 +20,8 @@ SERVERS: dict[str, Callable[..., ProtocolServer]] = {
     "responses": ResponsesServer,
     "vllm": partial(ChatServer, make="vllm"),
 }
-PARTS, WALKS, STEPS = 5, 15, 4
-"""Walks of a part, and parts of each provider: 300 walks in all."""
+PARTS, WALKS, STEPS = 3, 10, 4
+"""Walks of a part, and parts of each provider: 120 walks in all."""
 SOAK_PARTS, SOAK_WALKS, SOAK_STEPS = 10, 30, 25
 
 
@@ -38,7 +38,7 @@ def walks(provider: str, seeds: range, steps: int, folder: Path) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("provider", MODELS)
-def test_three_hundred_walks(provider: str, part: int, tmp_path: Path) -> None:
+def test_a_hundred_and_twenty_walks(provider: str, part: int, tmp_path: Path) -> None:
     walks(provider, range(part * WALKS, (part + 1) * WALKS), STEPS, tmp_path)
 
 
