@@ -9,6 +9,7 @@ from tests.servers.script import Script
 from tui_agent.models.base import LocalModels, ModelError, OnHand, Pulled, UnknownModel
 from tui_agent.models.catalogue import known_models, provider_of
 from tui_agent.models.ollama.pulling import pulling
+from tui_agent.models.ollama.record import OLLAMA
 from tui_agent.tui.app.model_commands import pull_text
 from tui_agent.tui.dialogs.options import model_options
 
@@ -49,13 +50,13 @@ def test_llama_cpp_tells_the_window_it_was_loaded_with(monkeypatch: pytest.Monke
 async def test_a_download_tells_how_far_it_is(ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with in_thread(ollama) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
-        told = [each async for each in pulling("qwen3:4b")]
+        told = [each async for each in pulling(OLLAMA, "qwen3:4b")]
         assert [each.done for each in told if each.total] == [*range(0, 2_000_000_001, 500_000_000), *[2 * 10**9] * 2]
         assert "qwen3:4b" in [each.id for each in provider_of("ollama:x").running(LOCAL)]
         with pytest.raises(UnknownModel, match="cannot get no-such-model: pull model manifest"):
-            _ = [each async for each in pulling("no-such-model")]
+            _ = [each async for each in pulling(OLLAMA, "no-such-model")]
     with pytest.raises(ModelError, match="ollama serve"):
-        _ = [each async for each in pulling("qwen3:4b")]
+        _ = [each async for each in pulling(OLLAMA, "qwen3:4b")]
 
 
 def test_a_download_is_shown_as_a_bar_of_fixed_width() -> None:

@@ -12,6 +12,7 @@ from tui_agent.models.errors import bad_address, plain
 from tui_agent.models.ollama.address import address_of
 from tui_agent.models.ollama.client import StreamingClient
 from tui_agent.models.ollama.errors import not_running
+from tui_agent.models.provider import Provider
 
 IDLE_TIMEOUT_S = 120.0
 """Seconds without a word from Ollama, which looks at what it has downloaded before it goes on."""
@@ -24,17 +25,15 @@ class _Line(msgspec.Struct):
     completed: int = 0
 
 
-async def pulling(model: str, configured: str = "") -> AsyncGenerator[Pulled, None]:
+async def pulling(provider: Provider, model: str, configured: str = "") -> AsyncGenerator[Pulled, None]:
     """Download a model; how far all of it is, after each word from Ollama.
 
     What was downloaded stays when it is stopped. Raises `ModelError`.
     """
-    from tui_agent.models.ollama.record import OLLAMA
-
     try:
         address = address_of(configured)
     except ValueError as error:
-        raise bad_address(OLLAMA, str(error)) from error
+        raise bad_address(provider, str(error)) from error
     client = StreamingClient(address, IDLE_TIMEOUT_S)
     parts: dict[str, _Line] = {}
     finished = False

@@ -31,7 +31,7 @@ def _profile(model: str) -> ModelProfile:
 async def _pull(model: str, local: LocalModels) -> AsyncGenerator[Pulled, None]:
     from tui_agent.models.ollama.pulling import pulling
 
-    async with aclosing(pulling(model, local.host)) as told:
+    async with aclosing(pulling(OLLAMA, model, local.host)) as told:
         async for each in told:
             yield each
 

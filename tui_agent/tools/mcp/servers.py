@@ -15,10 +15,10 @@ from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.mcp.configuration import FOLDER, Choices, Configured, Limits, Unavailable, configured
 from tui_agent.tools.mcp.known import KnownServer, Lists, tool_name
 from tui_agent.tools.mcp.search import Entry, Index
+from tui_agent.tools.mcp.server_tool import ServerTool
 
 if TYPE_CHECKING:
     from tui_agent.tools.mcp.connection import Connection
-    from tui_agent.tools.mcp.tools import ServerTool
 
 Standing: TypeAlias = Literal["off", "new", "configured", "known", "starting", "started", "in use", "failed"]
 
@@ -134,14 +134,14 @@ class ToolServers:
             found.append(Offer(tool.server, tool.definition, wanted))
         return tuple(found)
 
-    def tool(self, name: str) -> "ServerTool | None":
+    def tool(self, name: str) -> ServerTool | None:
         """A server's tool by the name that the model knows it by. Raises ToolFailure for one that is there no more."""
         tool = self._tools.get(name)
         if tool is None:
             self._explain(name)
         return tool
 
-    async def search(self, query: str, limit: int) -> "list[ServerTool]":
+    async def search(self, query: str, limit: int) -> list[ServerTool]:
         """The tools that fit a description best, the best one first. Servers that nobody knows yet are asked first."""
         await self.learn()
         return [self._tools[tool_name(entry.server, entry.tool.name)] for entry in self._index.search(query, limit)]
@@ -336,14 +336,12 @@ class ToolServers:
             self._connections[name].error = f"What {name} offers cannot be kept: {error.strerror}."
 
     def _arrange(self) -> None:
-        from tui_agent.tools.mcp.tools import ServerTool
-
         self._tools = {}
         entries = []
         for name in self.on:
             for tool in self._known.get(name, KnownServer()).tools:
                 believed = self._servers[name].server.believe_hints
-                self._tools[tool_name(name, tool.name)] = ServerTool(self, name, tool, believed=believed)
+                self._tools[tool_name(name, tool.name)] = ServerTool(self.call, name, tool, believed=believed)
                 entries.append(Entry(name, tool))
         self._index = Index(entries)
         self.version += 1

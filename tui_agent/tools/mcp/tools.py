@@ -1,5 +1,6 @@
-"""The tools that lead to servers: one for each tool of a server, and `find_tool` and `call_tool` for those that the
-model was not told of. The definitions of these two never change, so that a request's prefix stays as it is.
+"""The tools `find_tool` and `call_tool`, which lead to tools of servers that the model was not told of.
+
+Their definitions never change, so that a request's prefix stays as it is.
 """
 
 import json
@@ -12,7 +13,6 @@ from tui_agent.conversation.through import CALL_TOOL, described
 from tui_agent.text import one_line
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.gate.workspace import shown
-from tui_agent.tools.mcp.known import KnownTool, definition_of
 from tui_agent.tools.schema import Signature
 
 if TYPE_CHECKING:
@@ -24,30 +24,6 @@ FOUND_CHARS: Final = 24_000
 _PREVIEW: Final = 2_000
 
 Most: TypeAlias = Annotated[int, Meta(ge=1, le=10)]
-
-
-class ServerTool:
-    """A tool of a server. `believed`: it is taken for reading where the server says so."""
-
-    def __init__(self, servers: "ToolServers", server: str, known: KnownTool, *, believed: bool) -> None:
-        self._servers = servers
-        self.server = server
-        self.known = known
-        self.effect: Effect = "none" if believed and known.reads else "call"
-        self.definition = definition_of(server, known, deferred=False)
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        """One access for every call, so that rules about the tool are heeded."""
-        _given(arguments)
-        return (Access(self.effect, f"{self.server}/{self.known.name}"),)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        given = _given(arguments)
-        lines = [f"{one_line(name, 60)}: {shown(_as_text(value), _PREVIEW)}" for name, value in given.items()]
-        return Preview(f"Call {self.known.name} of the server {self.server}", text="\n".join(lines))
-
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._servers.call(self.server, self.known.name, _given(arguments), context)
 
 
 class FindTool:
@@ -138,18 +114,3 @@ class CallTool:
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         raise ToolFailure("The call names no tool.", "Give its `name`, as find_tool told it, and its `arguments`.")
-
-
-def _given(arguments: str) -> dict[str, object]:
-    """Raises ToolFailure for what is no JSON object."""
-    try:
-        given = json.loads(arguments or "{}")
-    except (ValueError, RecursionError) as error:
-        raise ToolFailure(f"The arguments are no JSON: {error}.", "Give one JSON object.") from error
-    if not isinstance(given, dict):
-        raise ToolFailure("The arguments are no JSON object.", "Give one JSON object.")
-    return given
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

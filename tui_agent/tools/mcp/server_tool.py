@@ -1,0 +1,54 @@
+"""A tool of a server, as every tool is: what a call touches, how it is shown, and how it is made."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from tui_agent.text import one_line
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.mcp.known import KnownTool, definition_of
+
+Call: TypeAlias = Callable[[str, str, dict[str, object], ToolContext], Awaitable[ToolOutput]]
+"""Calls, of a server, a tool with arguments. Raises ToolFailure."""
+
+_PREVIEW: Final = 2_000
+
+
+class ServerTool:
+    """A tool of a server; `call` makes its calls. `believed`: it is taken for reading where the server says so."""
+
+    def __init__(self, call: Call, server: str, known: KnownTool, *, believed: bool) -> None:
+        self._call = call
+        self.server = server
+        self.known = known
+        self.effect: Effect = "none" if believed and known.reads else "call"
+        self.definition = definition_of(server, known, deferred=False)
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        """One access for every call, so that rules about the tool are heeded."""
+        _given(arguments)
+        return (Access(self.effect, f"{self.server}/{self.known.name}"),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        given = _given(arguments)
+        lines = [f"{one_line(name, 60)}: {shown(_as_text(value), _PREVIEW)}" for name, value in given.items()]
+        return Preview(f"Call {self.known.name} of the server {self.server}", text="\n".join(lines))
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._call(self.server, self.known.name, _given(arguments), context)
+
+
+def _given(arguments: str) -> dict[str, object]:
+    """Raises ToolFailure for what is no JSON object."""
+    try:
+        given = json.loads(arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        raise ToolFailure(f"The arguments are no JSON: {error}.", "Give one JSON object.") from error
+    if not isinstance(given, dict):
+        raise ToolFailure("The arguments are no JSON object.", "Give one JSON object.")
+    return given
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
