@@ -27,11 +27,25 @@ def until(holds: Callable[[], bool]) -> None:
 
 def sleepers(pid: int) -> list[psutil.Process]:
     """The commands that the program with this process id has running."""
-    return [child for child in psutil.Process(pid).children(recursive=True) if child.name() == "sleep"]
+    return [child for child in psutil.Process(pid).children(recursive=True) if _runs_sleep(child)]
+
+
+def _runs_sleep(process: psutil.Process) -> bool:
+    try:
+        return bool(process.name() == "sleep")
+    except psutil.NoSuchProcess:
+        return False
 
 
 def are_gone(processes: list[psutil.Process]) -> bool:
-    return not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+    return not any(map(_lives, processes))
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])

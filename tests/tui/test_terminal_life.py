@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.e2e.test_hangup import sleepers
 from tests.tui.test_terminal_app import Terminal
 
 Start = Callable[..., Terminal]
@@ -105,13 +106,8 @@ def test_a_signal_ends_it_in_order(start: Start, number: signal.Signals) -> None
     before = settings_of(terminal)
     terminal.shows("ready")
     terminal.process.send("run sleep 300 & sleep 300\r")
-    process = psutil.Process(terminal.process.pid)
-
-    def commands() -> list[psutil.Process]:
-        return [child for child in process.children(recursive=True) if "sleep" in child.name()]
-
-    terminal.until(lambda: len(commands()) >= 2)
-    running = commands()
+    terminal.until(lambda: len(sleepers(terminal.process.pid)) >= 2)
+    running = sleepers(terminal.process.pid)
     assert settings_of(terminal) != before
     os.kill(terminal.process.pid, number)
     terminal.ends()
@@ -127,7 +123,7 @@ def test_a_terminal_that_is_gone_ends_it(start: Start) -> None:
     terminal.shows("ready")
     process = psutil.Process(terminal.process.pid)
     terminal.process.send("run sleep 300\r")
-    terminal.until(lambda: any("sleep" in child.name() for child in process.children(recursive=True)))
+    terminal.until(lambda: bool(sleepers(process.pid)))
     running = process.children(recursive=True)
     terminal.process.ptyproc.fileobj.close()
     _, alive = psutil.wait_procs([process, *running], timeout=30)
