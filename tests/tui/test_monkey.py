@@ -173,7 +173,7 @@ def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 async def test_random_keys_and_sizes(tmp_path: Path) -> None:
     """The same ones each time; others in the soak."""
-    await play(tmp_path, 1, 250)
+    await play(tmp_path, 1, 120)
 
 
 @pytest.mark.soak
