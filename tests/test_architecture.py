@@ -8,7 +8,7 @@ import pytest
 
 from tui_agent import ContextEngine, MemoryHost
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.commands import available_commands, help_text, run_command
+from tui_agent.agent.commands.table import available_commands, help_text, run_command
 from tui_agent.context.economics import Situation
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyContextEntry, Shortened, user_message

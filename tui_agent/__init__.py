@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent as Agent
     from tui_agent.agent.agent import AgentBusy as AgentBusy
     from tui_agent.agent.agent import NotRunning as NotRunning
-    from tui_agent.agent.branches import Branch as Branch
-    from tui_agent.agent.steps import Checkpointer as Checkpointer
-    from tui_agent.agent.steps import Compactor as Compactor
-    from tui_agent.agent.watchdog import Signal as Signal
-    from tui_agent.agent.watchdog import Watchdog as Watchdog
-    from tui_agent.agent.watchdog import default_watchdog as default_watchdog
+    from tui_agent.agent.history.branches import Branch as Branch
+    from tui_agent.agent.turn.steps import Checkpointer as Checkpointer
+    from tui_agent.agent.turn.steps import Compactor as Compactor
+    from tui_agent.agent.turn.watchdog import Signal as Signal
+    from tui_agent.agent.turn.watchdog import Watchdog as Watchdog
+    from tui_agent.agent.turn.watchdog import default_watchdog as default_watchdog
     from tui_agent.arguments import Arguments as Arguments
     from tui_agent.context import effects as effects
     from tui_agent.context import forms as forms

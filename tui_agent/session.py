@@ -17,14 +17,15 @@ import msgspec
 
 from tui_agent.agent.active_model import SmallModels
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.briefing import Briefing, IndexLimits, Knowledge, Places, system_prompt
+from tui_agent.agent.briefing.briefing import Briefing, IndexLimits, Knowledge, Places, system_prompt
+from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
 from tui_agent.agent.extensions.agents import RunAgent
 from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.extensions.hooks import Facts, Hooks
 from tui_agent.agent.extensions.own import Extensions
-from tui_agent.agent.file_history import FileHistory
-from tui_agent.agent.guards import CostCeiling, Guards, Limit, WatchdogGuard
+from tui_agent.agent.history.file_history import FileHistory
+from tui_agent.agent.history.recalling import Recaller
 from tui_agent.agent.model_choice import (
     SmallTierRefused,
     check_names,
@@ -35,10 +36,9 @@ from tui_agent.agent.model_choice import (
     model_name,
     permission_mode,
 )
-from tui_agent.agent.recalling import Recaller
 from tui_agent.agent.subtasks import SubtaskRunner
-from tui_agent.agent.tool_servers import OfferedTools
-from tui_agent.agent.watchdog import Observer, Watchdog, default_watchdog
+from tui_agent.agent.turn.guards import CostCeiling, Guards, Limit, WatchdogGuard
+from tui_agent.agent.turn.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.aside import aside
 from tui_agent.context.counting import Ratios

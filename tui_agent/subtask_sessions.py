@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.extensions.hooks import Hooks
-from tui_agent.agent.guards import CostCeiling, Guards
 from tui_agent.agent.model_choice import configured_model, small_model
 from tui_agent.agent.subtasks import branch_prefix, past_progress
+from tui_agent.agent.turn.guards import CostCeiling, Guards
 from tui_agent.context.counting import Ratios
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import AnyEntry

@@ -24,8 +24,8 @@ import psutil
 
 from tests.agent.models import Scripted
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.file_history import FileHistory, PutBackDone
-from tui_agent.agent.user_shell import is_note
+from tui_agent.agent.history.file_history import FileHistory, PutBackDone
+from tui_agent.agent.turn.user_shell import is_note
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import Usage

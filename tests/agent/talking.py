@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.servers.coding_task import make_coding_workspace
 from tui_agent.agent.events import AgentEvent
-from tui_agent.agent.watchdog import Watchdog
+from tui_agent.agent.turn.watchdog import Watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry

@@ -12,7 +12,7 @@ from tests.agent.talking import put, say, talking
 from tests.agent.test_nothing_bricks import MODELS, failures, goes_on, prose, run_with, serving
 from tests.servers.script import Step
 from tui_agent.agent import events
-from tui_agent.agent.commands import run_command
+from tui_agent.agent.commands.table import run_command
 from tui_agent.context.cache_watch import CacheMiss, CacheWatch, cold_send
 from tui_agent.context.economics import CacheState, Forecast, Rates
 from tui_agent.conversation.blocks import Text, ToolDefinition

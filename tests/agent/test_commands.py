@@ -5,13 +5,13 @@ import sys
 from pathlib import Path
 
 from tests.agent.talking import talking
-from tui_agent.agent.commands import AT_ONCE, COMMANDS, IN_TEXT, available_commands, run_command
+from tui_agent.agent.commands.table import AT_ONCE, COMMANDS, IN_TEXT, available_commands, run_command
 from tui_agent.tools.gate.remembered import RememberedRules
 from tui_agent.tools.gate.rules import Rule
 
 
 def test_help_and_completion_import_nothing_heavy() -> None:
-    code = "import sys, tui_agent.agent.commands; print(*sys.modules)"
+    code = "import sys, tui_agent.agent.commands.table; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"textual", "rich", "anthropic", "google", "msgspec", "sqlite3", "aiosqlite", "httpx", "tiktoken"}
     assert heavy & set(done.stdout.split()) == set()

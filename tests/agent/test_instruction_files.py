@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tui_agent.agent.briefing import INSTRUCTIONS_LIMIT, instructions
+from tui_agent.agent.briefing.briefing import INSTRUCTIONS_LIMIT, instructions
 
 
 def told(project: Path) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.agent.talking import say, talking
 from tui_agent.agent import events
-from tui_agent.agent.history import text_of
+from tui_agent.agent.history.as_events import text_of
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message
 

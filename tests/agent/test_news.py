@@ -17,8 +17,8 @@ from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Script, Step, Turn
 from tests.servers.server import ProtocolServer
-from tui_agent.agent.bounded import bounded
-from tui_agent.agent.briefing import (
+from tui_agent.agent.briefing.bounded import bounded
+from tui_agent.agent.briefing.briefing import (
     NEWS_LIMIT,
     Briefing,
     IndexLimits,

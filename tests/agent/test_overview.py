@@ -7,7 +7,7 @@ import pytest
 from tests.agent.models import Silent
 from tests.agent.talking import say, talking
 from tui_agent.agent import events
-from tui_agent.agent.history import step_event
+from tui_agent.agent.history.as_events import step_event
 from tui_agent.context.effects import Refusal, step_of
 from tui_agent.models.base import ModelProfile, Prices
 from tui_agent.session import Session

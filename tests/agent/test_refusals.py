@@ -9,8 +9,8 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
-from tui_agent.agent.guards import CostCeilingReached, StoppedByUser, not_done
-from tui_agent.agent.hints import HINTS
+from tui_agent.agent.turn.guards import CostCeilingReached, StoppedByUser, not_done
+from tui_agent.agent.turn.hints import HINTS
 from tui_agent.models import base
 from tui_agent.models.base import ModelError
 

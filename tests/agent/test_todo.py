@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.agent.talking import say, talking
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.commands import run_command
+from tui_agent.agent.commands.table import run_command
 from tui_agent.session import Session
 
 FIRST = 'todo "[>] read it", "mend it"'

@@ -19,7 +19,7 @@ from tests.servers.server import ProtocolServer
 from tests.tools.mcp.catalogue import ASKED, ten_servers
 from tests.tools.mcp.connecting import faulty
 from tui_agent.agent import events
-from tui_agent.agent.commands import run_command
+from tui_agent.agent.commands.table import run_command
 from tui_agent.session import Session
 from tui_agent.settings import GivenValue, ToolServer
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure

@@ -9,7 +9,7 @@ import pytest
 from tests.agent.talking import put, saved, say, talking
 from tests.conversation.logs import broken_rules
 from tui_agent.agent import events
-from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_note, read_note
+from tui_agent.agent.turn.user_shell import USER_SHELL, UserCommand, as_note, read_note
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Queued
 from tui_agent.conversation.view import View

@@ -10,7 +10,7 @@ from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, Script, Step
 from tui_agent.agent import events
-from tui_agent.agent.watchdog import (
+from tui_agent.agent.turn.watchdog import (
     Alert,
     ContextGrowth,
     CostBurn,

@@ -30,7 +30,7 @@ IMPORTED: Final = (
     "tui_agent.session",
     "tui_agent.reports.sessions",
     "tui_agent.reports.trace",
-    "tui_agent.agent.commands",
+    "tui_agent.agent.commands.table",
     "tui_agent.agent.subtasks",
     "tui_agent.models.anthropic.adapter",
     "tui_agent.models.gemini.adapter",

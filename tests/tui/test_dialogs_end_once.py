@@ -8,7 +8,7 @@ from textual import events
 from textual.app import App
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
-from tui_agent.agent.branches import Branch, Prompt
+from tui_agent.agent.history.branches import Branch, Prompt
 from tui_agent.arguments import Arguments
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.theme import UNICODE

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tui_agent.agent.pictures import MAX_PICTURES
+from tui_agent.agent.turn.pictures import MAX_PICTURES
 from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
 from tui_agent.tui.prompt.file_index import FRESH_S, MAX_FOUND, FileIndex
 from tui_agent.tui.prompt.mentions import (

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tests.bench.long_session import prompt, result, write_session
 from tui_agent.agent import events
-from tui_agent.agent.history import ending, replay
+from tui_agent.agent.history.as_events import ending, replay
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import HeadMoved
 from tui_agent.settings import Model, Settings

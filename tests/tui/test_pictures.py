@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from tui_agent.agent.pictures import PictureProblem, as_picture
+from tui_agent.agent.turn.pictures import PictureProblem, as_picture
 from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
 from tui_agent.tui.prompt.mentions import as_mention, read_pictures
 from tui_agent.tui.prompt.pictures import CHIP, decoded, is_encoded, keep

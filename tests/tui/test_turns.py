@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
-from tui_agent.agent.user_shell import UserCommand, as_note
+from tui_agent.agent.turn.user_shell import UserCommand, as_note
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage
 from tui_agent.tools.base import PermissionQuestion, Preview

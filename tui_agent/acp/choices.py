@@ -14,8 +14,8 @@ from acp.schema import (
 )
 
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.commands import available_commands
-from tui_agent.agent.errands import ERRANDS
+from tui_agent.agent.commands.errands import ERRANDS
+from tui_agent.agent.commands.table import available_commands
 from tui_agent.agent.model_choice import TIERS, model_of_tier
 from tui_agent.models.catalogue import OFFLINE, missing_key, providers, short_name
 from tui_agent.text import one_line

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.model_choice import configured_model, model_of_tier
 from tui_agent.agent.record import Record
 from tui_agent.context.counting import load_tokenizer

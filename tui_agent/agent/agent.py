@@ -10,13 +10,13 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel, SmallModel
-from tui_agent.agent.branches import Branch, Prompt, branches, is_end_of_present, prompts, turn_start
-from tui_agent.agent.briefing import Briefing
+from tui_agent.agent.briefing.briefing import Briefing
+from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.extensions.hooks import Hooks
 from tui_agent.agent.extensions.own import Extensions, OwnPrompt
-from tui_agent.agent.file_history import FileHistory, PutBackDone
-from tui_agent.agent.guards import CostCeiling, Guards, Limit
-from tui_agent.agent.history import newest, replay, step_event, text_of, user_blocks
+from tui_agent.agent.history.as_events import newest, replay, step_event, text_of, user_blocks
+from tui_agent.agent.history.branches import Branch, Prompt, branches, is_end_of_present, prompts, turn_start
+from tui_agent.agent.history.file_history import FileHistory, PutBackDone
 from tui_agent.agent.model_choice import configured_model
 from tui_agent.agent.overview import (
     Fullness,
@@ -29,15 +29,15 @@ from tui_agent.agent.overview import (
     overview,
     switch_outlook,
 )
-from tui_agent.agent.pictures import attach, smaller_text
-from tui_agent.agent.planning import Planning
 from tui_agent.agent.record import Record
-from tui_agent.agent.steps import Checkpointer, Compactor, StepRunner, Texts
 from tui_agent.agent.subtasks import SubtaskRunner
-from tui_agent.agent.tool_servers import OfferedTools
-from tui_agent.agent.toolbox import Expected, Toolbox
-from tui_agent.agent.turn import Parts, Turn
-from tui_agent.agent.user_shell import is_note
+from tui_agent.agent.turn.guards import CostCeiling, Guards, Limit
+from tui_agent.agent.turn.pictures import attach, smaller_text
+from tui_agent.agent.turn.planning import Planning
+from tui_agent.agent.turn.steps import Checkpointer, Compactor, StepRunner, Texts
+from tui_agent.agent.turn.toolbox import Expected, Toolbox
+from tui_agent.agent.turn.turn import Parts, Turn
+from tui_agent.agent.turn.user_shell import is_note
 from tui_agent.aside import aside
 from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.changes import Outlook, PreviewedStep

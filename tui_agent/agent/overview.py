@@ -7,7 +7,7 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import model_facts
-from tui_agent.agent.history import step_event, text_of
+from tui_agent.agent.history.as_events import step_event, text_of
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import MILLION
 from tui_agent.context.effects import step_of

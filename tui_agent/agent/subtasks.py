@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from tui_agent.agent import events
-from tui_agent.agent.history import replay
+from tui_agent.agent.history.as_events import replay
 from tui_agent.conversation.entries import AnyEntry, Usage
 from tui_agent.durable import to_completion
 from tui_agent.models.base import ModelError

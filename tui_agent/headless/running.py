@@ -11,13 +11,13 @@ from dataclasses import replace
 import msgspec
 
 from tui_agent.agent import events
-from tui_agent.agent.commands import is_command, own_prompt, run_command
-from tui_agent.agent.errands import errand
+from tui_agent.agent.commands.errands import errand
+from tui_agent.agent.commands.reply import Reply
+from tui_agent.agent.commands.table import is_command, own_prompt, run_command
 from tui_agent.agent.extensions.own import OwnPrompt
-from tui_agent.agent.hints import UNASKED
 from tui_agent.agent.model_choice import default_model
-from tui_agent.agent.pictures import mentioned_pictures, read_pictures, smaller_text
-from tui_agent.agent.reply import Reply
+from tui_agent.agent.turn.hints import UNASKED
+from tui_agent.agent.turn.pictures import mentioned_pictures, read_pictures, smaller_text
 from tui_agent.arguments import Arguments, ExitCode, OutputFormat, UsageError
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage

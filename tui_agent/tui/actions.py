@@ -2,7 +2,7 @@
 
 The bindings of the app and its widgets, the help, the palette, the completion of ``/`` and the tables of the
 documentation are all made from these rows. To add an action, add a row; a slash command that works without a screen too
-is a row of `tui_agent.agent.commands`, which this table takes in.
+is a row of `tui_agent.agent.commands.table`, which this table takes in.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from msgspec import Struct
 from textual.binding import Binding
 
-from tui_agent.agent.commands import COMMANDS
-from tui_agent.agent.commands import Command as AgentCommand
-from tui_agent.agent.errands import ERRANDS
+from tui_agent.agent.commands.errands import ERRANDS
+from tui_agent.agent.commands.table import COMMANDS
+from tui_agent.agent.commands.table import Command as AgentCommand
 
 if TYPE_CHECKING:
     from tui_agent.context.changes import PreviewedStep

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.agent.talking import say, talking
-from tui_agent.agent.commands import run_command
+from tui_agent.agent.commands.table import run_command
 from tui_agent.conversation.blocks import Text
 from tui_agent.session import Session
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.settings.effects.context import FACTS, thresholds
 from tests.settings.effects.probe import Observe, Probe
-from tui_agent.agent.briefing import IndexLimits, Knowledge, Places
+from tui_agent.agent.briefing.briefing import IndexLimits, Knowledge, Places
 from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.model_choice import (
     SmallTierRefused,
@@ -18,7 +18,14 @@ from tui_agent.agent.model_choice import (
     small_model,
     tier_table,
 )
-from tui_agent.agent.watchdog import ModelAnswered, Observation, ToolAnswered, ToolCalled, UserSpoke, default_watchdog
+from tui_agent.agent.turn.watchdog import (
+    ModelAnswered,
+    Observation,
+    ToolAnswered,
+    ToolCalled,
+    UserSpoke,
+    default_watchdog,
+)
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import quick_profile
 from tui_agent.models.ollama.address import address_of

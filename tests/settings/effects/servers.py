@@ -8,7 +8,7 @@ import msgspec
 from tests.settings.effects.probe import Observe, Probe
 from tests.tools.mcp.connecting import faulty
 from tests.tools.support import Call
-from tui_agent.agent.tool_servers import OfferedTools
+from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.settings import Settings
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import Workspace

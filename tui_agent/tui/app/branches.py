@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tui_agent.agent.commands import REWOUND, UNDONE
+from tui_agent.agent.commands.table import REWOUND, UNDONE
 from tui_agent.aside import aside
 from tui_agent.text import as_typed, one_line
 from tui_agent.tui.app.opening import in_slices
@@ -145,7 +145,7 @@ class Branches:
         if not await self._move(look, "Nothing was put back", ""):
             return
         if not planned:
-            from tui_agent.agent.file_texts import NOTHING, NOTHING_TO_REDO
+            from tui_agent.agent.history.file_texts import NOTHING, NOTHING_TO_REDO
 
             self._app.say(Level.INFO, NOTHING_TO_REDO if redo else NOTHING)
             return
@@ -161,7 +161,7 @@ class Branches:
         return await self._app.question(FilesScreen(title, planned, shown, self._app.glyphs, rewinds=rewinds)) or ""
 
     async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> FilesTold:
-        from tui_agent.agent.file_texts import done_text, title_of_done
+        from tui_agent.agent.history.file_texts import done_text, title_of_done
         from tui_agent.tui.dialogs.files_screen import OVERWRITING
 
         done = await agent.put_back(planned, overwrite=wanted.endswith(OVERWRITING), tell=tell)

@@ -227,7 +227,7 @@ def _steering(name: str) -> Handler:
 
     async def handler(host: Host, argument: str) -> None:
         from tui_agent.agent.agent import AgentBusy
-        from tui_agent.agent.commands import run_command
+        from tui_agent.agent.commands.table import run_command
         from tui_agent.storage.errors import StorageError
 
         agent = await host.agent()

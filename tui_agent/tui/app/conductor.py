@@ -288,7 +288,7 @@ class Conductor:
         self._post(states.TurnEnded(tuple(unsent)))
 
     async def _unsent(self, session: "Session", view: "TurnView", text: str) -> list[str]:
-        from tui_agent.agent.user_shell import is_note
+        from tui_agent.agent.turn.user_shell import is_note
 
         waiting = {seq for seq, queued in session.agent.queued() if not is_note(queued)}
         # What began the turn waits in the conversation too, where the turn was stopped before it could be heard.

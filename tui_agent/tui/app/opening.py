@@ -76,7 +76,7 @@ async def glimpse(arguments: Arguments, view: "TurnView", pane: TranscriptView) 
     """
     if not arguments.resume and not (arguments.continue_last and arguments.resume is None):
         return None
-    from tui_agent.agent.history import ending
+    from tui_agent.agent.history.as_events import ending
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import session_to_continue, session_to_resume
 

@@ -17,7 +17,7 @@ from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.wording import short_path
 
 if TYPE_CHECKING:
-    from tui_agent.agent.pictures import Picture
+    from tui_agent.agent.turn.pictures import Picture
     from tui_agent.conversation.blocks import Image
     from tui_agent.tui.app.base_app import BaseApp
 
@@ -68,7 +68,7 @@ class PromptActions:
 
     async def pictures(self, text: str) -> "tuple[Image, ...]":
         """The pictures that a text names; what cannot be sent is told."""
-        from tui_agent.agent.pictures import smaller_text
+        from tui_agent.agent.turn.pictures import smaller_text
         from tui_agent.tui.prompt.mentions import names_pictures, read_pictures
 
         if not names_pictures(text):
@@ -166,7 +166,7 @@ class PromptActions:
         }
 
     async def _keep_pictures(self, text: str, chips: list[str]) -> None:
-        from tui_agent.agent.pictures import PictureProblem
+        from tui_agent.agent.turn.pictures import PictureProblem
         from tui_agent.tui.prompt.clipboard import ClipboardProblem
         from tui_agent.tui.prompt.pictures import keep
 
@@ -208,7 +208,7 @@ class PromptActions:
 
 async def _pasted(text: str) -> "AsyncIterator[Callable[[], Picture]]":
     """How to read each picture of a paste, or without a text the one on the clipboard. Raises ClipboardProblem."""
-    from tui_agent.agent.pictures import as_picture, read_picture
+    from tui_agent.agent.turn.pictures import as_picture, read_picture
     from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
     from tui_agent.tui.prompt.clipboard import clipboard_picture
     from tui_agent.tui.prompt.mentions import dropped_files

@@ -59,7 +59,7 @@ async def show_config(host: SessionHost, argument: str) -> None:
 
 async def write_instructions(host: SessionHost, argument: str) -> None:
     """Have the model write the project's instruction file; one that is there is kept unless the user says otherwise."""
-    from tui_agent.agent.errands import INSTRUCTIONS, init_message
+    from tui_agent.agent.commands.errands import INSTRUCTIONS, init_message
     from tui_agent.tui.dialogs.pickers import Option
 
     name = next(iter(host.settings.context.instruction_files), INSTRUCTIONS)
@@ -77,7 +77,7 @@ async def write_instructions(host: SessionHost, argument: str) -> None:
 
 async def review(host: SessionHost, argument: str) -> None:
     """Have the model review what is changed in the working tree."""
-    from tui_agent.agent.errands import review_message
+    from tui_agent.agent.commands.errands import review_message
 
     host.ask_model(review_message(one_line(argument)))
 

@@ -8,7 +8,7 @@ from typing_extensions import Unpack
 
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
-from tui_agent.agent.user_shell import USER_SHELL, as_shown, is_note, read_note
+from tui_agent.agent.turn.user_shell import USER_SHELL, as_shown, is_note, read_note
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.todo import TODO, read_todo

@@ -13,8 +13,8 @@ from textual.content import Content
 from textual.widgets import Input, Static
 from typing_extensions import override
 
-from tui_agent.agent.branches import Branch, Prompt
-from tui_agent.agent.user_shell import read_note
+from tui_agent.agent.history.branches import Branch, Prompt
+from tui_agent.agent.turn.user_shell import read_note
 from tui_agent.text import one_line
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.lines import Line, Run, fit, make_line

@@ -9,7 +9,7 @@ from tui_agent.tui.prompt.completion import Choice, Completion
 from tui_agent.tui.prompt.pictures import CHIP, is_encoded, kept
 
 if TYPE_CHECKING:
-    from tui_agent.agent.pictures import Pictures
+    from tui_agent.agent.turn.pictures import Pictures
     from tui_agent.tui.prompt.file_index import FileIndex
 
 PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -78,7 +78,7 @@ def as_mention(path: str) -> str:
 
 def mentioned(text: str) -> list[str]:
     """The paths that a text mentions."""
-    from tui_agent.agent.pictures import mentions_in
+    from tui_agent.agent.turn.pictures import mentions_in
 
     return [name for _, name in mentions_in(text)]
 
@@ -109,8 +109,8 @@ def read_pictures(text: str, folder: Path, session_folder: Path | None = None) -
 
     Reads and writes files and scales: call it in a thread.
     """
-    from tui_agent.agent.pictures import mentioned_pictures
-    from tui_agent.agent.pictures import read_pictures as read
+    from tui_agent.agent.turn.pictures import mentioned_pictures
+    from tui_agent.agent.turn.pictures import read_pictures as read
 
     found = mentioned_pictures(text, folder)
     if session_folder is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tui_agent.tui.wording import size
 
 if TYPE_CHECKING:
-    from tui_agent.agent.pictures import Picture
+    from tui_agent.agent.turn.pictures import Picture
 
 CHIP: Final = re.compile(r"\[picture (?P<number>\d{1,6}): (?P<name>[^\[\]\n]{1,40}), (?P<size>[\d.]{1,5} [KMG]?B)\]")
 
@@ -44,7 +44,7 @@ def encoded_pictures(text: str) -> list[str]:
 
 def decoded(text: str) -> "Picture":
     """The picture of such a text. Slow: call it in a thread. Raises PictureProblem."""
-    from tui_agent.agent.pictures import PictureProblem, as_picture, too_large
+    from tui_agent.agent.turn.pictures import PictureProblem, as_picture, too_large
     from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
 
     body = "".join(_DATA_ADDRESS.sub("", text.strip(), count=1).split())
@@ -62,7 +62,7 @@ def decoded(text: str) -> "Picture":
 
 def keep(picture: "Picture", session_folder: Path) -> str:
     """Write a picture to the session's folder; its chip. Call it in a thread, one at a time. Raises OSError."""
-    from tui_agent.agent.pictures import FOLDER
+    from tui_agent.agent.turn.pictures import FOLDER
     from tui_agent.durable import make_private_folder, write_file
 
     folder = session_folder / FOLDER
@@ -74,7 +74,7 @@ def keep(picture: "Picture", session_folder: Path) -> str:
 
 def kept(chip: re.Match[str], session_folder: Path) -> "Picture":
     """The picture a chip stands for. Raises PictureProblem and OSError."""
-    from tui_agent.agent.pictures import FOLDER, PictureProblem, read_picture
+    from tui_agent.agent.turn.pictures import FOLDER, PictureProblem, read_picture
 
     for path in (session_folder / FOLDER).glob(f"{int(chip['number'])}.*"):
         picture = read_picture(path)

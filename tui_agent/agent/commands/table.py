@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final, Literal
 
-from tui_agent.agent.reply import Reply
+from tui_agent.agent.commands.reply import Reply
 from tui_agent.text import one_line, price_or_time
 
 if TYPE_CHECKING:
@@ -156,13 +156,13 @@ async def _context(agent: "Agent", _: str) -> Reply:
 
 
 async def _stats(agent: "Agent", _: str) -> Reply:
-    from tui_agent.agent.spending import usage_text
+    from tui_agent.agent.commands.spending import usage_text
 
     return Reply("Usage", usage_text(agent))
 
 
 async def _cost(agent: "Agent", _: str) -> Reply:
-    from tui_agent.agent.spending import cost_text
+    from tui_agent.agent.commands.spending import cost_text
 
     return Reply("Cost", cost_text(agent))
 
@@ -365,7 +365,7 @@ async def _rewind(agent: "Agent", argument: str) -> Reply:
 
 
 async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
-    from tui_agent.agent.file_texts import done_text, plan_text, plan_title, title_of_done
+    from tui_agent.agent.history.file_texts import done_text, plan_text, plan_title, title_of_done
 
     planned = await agent.file_changes(seq)
     if what == "diff":
@@ -396,7 +396,14 @@ async def _undo(agent: "Agent", what: str) -> Reply:
 
 
 async def _undo_edits(agent: "Agent", argument: str) -> Reply:
-    from tui_agent.agent.file_texts import NOTHING, NOTHING_TO_REDO, done_text, plan_text, plan_title, title_of_done
+    from tui_agent.agent.history.file_texts import (
+        NOTHING,
+        NOTHING_TO_REDO,
+        done_text,
+        plan_text,
+        plan_title,
+        title_of_done,
+    )
 
     if argument not in {"", "diff", "redo"}:
         return Reply("/undo-edits takes nothing, or diff, or redo", failed=True)
@@ -549,7 +556,7 @@ def rule_text(rule: "GrantedRule") -> str:
 
 
 async def _mcp(agent: "Agent", argument: str) -> Reply:
-    from tui_agent.agent.server_command import mcp
+    from tui_agent.agent.commands.servers import mcp
 
     return await mcp(agent, argument)
 

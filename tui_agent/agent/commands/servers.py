@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.reply import Reply
+from tui_agent.agent.commands.reply import Reply
 from tui_agent.text import money_text, one_line
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.agent.tool_servers import OfferedTools, ServerWeight
+    from tui_agent.agent.briefing.tool_servers import OfferedTools, ServerWeight
     from tui_agent.settings import ToolServer
     from tui_agent.tools.mcp.servers import Status, ToolServers
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tui_agent.agent.bounded import bounded
+from tui_agent.agent.briefing.bounded import bounded
 from tui_agent.agent.extensions.prompts import OwnPrompt
 from tui_agent.context.deferring import arranged, tokens_of
 from tui_agent.context.stats import ServerUse

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tui_agent.agent.file_history import PutBackDone
+from tui_agent.agent.history.file_history import PutBackDone
 from tui_agent.tools.files.put_back import FileStep, PutBack
 
 NAMED: Final = 50

@@ -12,11 +12,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from tui_agent.agent.bounded import bounded
+from tui_agent.agent.briefing.bounded import bounded
+from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.extensions.agents import INTRODUCTION, agents_signature, index_lines, own_agents
 from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.extensions.styles import style_text, styles_signature
-from tui_agent.agent.tool_servers import OfferedTools
 from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.conversation.log import Log

@@ -12,16 +12,16 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel
-from tui_agent.agent.call_repair import repaired
 from tui_agent.agent.extensions.hooks import MOST_STOPS, HookBlocked, Hooks, Say
-from tui_agent.agent.guards import WATCHDOG, Guards, not_done
-from tui_agent.agent.hints import HINTS, UNANSWERED_PLAN, UNANSWERED_QUESTION, UNASKED, UNASKED_WATCHDOG
-from tui_agent.agent.history import said, text_of, user_blocks
-from tui_agent.agent.planning import Planning
+from tui_agent.agent.history.as_events import said, text_of, user_blocks
 from tui_agent.agent.record import CallAccount, Record
-from tui_agent.agent.steps import Emit, StepRunner
-from tui_agent.agent.toolbox import NOT_APPROVED, Toolbox
-from tui_agent.agent.user_shell import is_note
+from tui_agent.agent.turn.call_repair import repaired
+from tui_agent.agent.turn.guards import WATCHDOG, Guards, not_done
+from tui_agent.agent.turn.hints import HINTS, UNANSWERED_PLAN, UNANSWERED_QUESTION, UNASKED, UNASKED_WATCHDOG
+from tui_agent.agent.turn.planning import Planning
+from tui_agent.agent.turn.steps import Emit, StepRunner
+from tui_agent.agent.turn.toolbox import NOT_APPROVED, Toolbox
+from tui_agent.agent.turn.user_shell import is_note
 from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.effects import WriteBeside
 from tui_agent.context.engine import Prepared

@@ -16,9 +16,9 @@ from typing import Generic, Protocol, TypeVar
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel
 from tui_agent.agent.extensions.hooks import Event, Hooks
-from tui_agent.agent.guards import CostCeiling, CostCeilingReached, probably_cached
-from tui_agent.agent.history import step_event
+from tui_agent.agent.history.as_events import step_event
 from tui_agent.agent.record import CallAccount, Record
+from tui_agent.agent.turn.guards import CostCeiling, CostCeilingReached, probably_cached
 from tui_agent.aside import aside
 from tui_agent.context.effects import (
     Answer,

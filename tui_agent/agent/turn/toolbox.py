@@ -15,11 +15,11 @@ import msgspec
 from tui_agent.agent import events
 from tui_agent.agent.extensions.agents import RUN_AGENT, RunAgent
 from tui_agent.agent.extensions.hooks import Hooks, Say
-from tui_agent.agent.file_history import FileHistory
-from tui_agent.agent.pictures import attach
+from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.record import Record
-from tui_agent.agent.steps import Emit, Texts
-from tui_agent.agent.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
+from tui_agent.agent.turn.pictures import attach
+from tui_agent.agent.turn.steps import Emit, Texts
+from tui_agent.agent.turn.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
 from tui_agent.context.counting import estimate
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Evicted, Whole

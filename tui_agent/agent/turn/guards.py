@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from tui_agent.agent import events
 from tui_agent.agent.record import Record
-from tui_agent.agent.watchdog import Alert, Observer, Watchdog
+from tui_agent.agent.turn.watchdog import Alert, Observer, Watchdog
 from tui_agent.conversation.entries import AnyEntry, CeilingReached, CeilingReset, Message
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.models.base import ModelError, ModelProfile, Prices
