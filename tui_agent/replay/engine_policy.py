@@ -85,7 +85,7 @@ class EnginePolicy:
         self.engine.extend([ModelSwitched(model=self._ledger.profile.name), setup.script.prefix])
 
     def before(self, call: RecordedCall) -> None:
-        """Take in what arrived, and do before the call what a turn does (`agent.turn`)."""
+        """Take in what arrived, and do before the call what a turn does (`agent.turn.turn`)."""
         for message in call.arrived:
             if message.is_result:
                 self._pass_time(message.message.time)

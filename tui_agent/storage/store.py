@@ -127,7 +127,7 @@ def check_numbers(entries: Sequence[AnyEntry], last: int) -> None:
 
 
 class MemoryTexts:
-    """Texts that entries point at, kept in memory; see `agent.steps.Texts`."""
+    """Texts that entries point at, kept in memory; see `agent.turn.steps.Texts`."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
