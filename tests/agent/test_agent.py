@@ -121,6 +121,17 @@ async def test_what_waited_at_an_interruption_is_delivered_by_the_next_run(tmp_p
     assert [event.text for event in told if isinstance(event, events.UserMessage)] == ["read calc.py"]
 
 
+async def test_a_text_sent_once_the_failure_is_told_is_not_left_waiting(tmp_path: Path) -> None:
+    async with talking(tmp_path, {"context.context_window": "1000"}) as session:
+        async for event in session.agent.run("please read calc.py"):
+            if isinstance(event, events.TurnFailed):
+                with pytest.raises(NotRunning):
+                    await session.agent.queue("try again")
+        async for event in session.agent.run("try again"):
+            if isinstance(event, events.TurnStarted):
+                assert await session.agent.queue("and this")
+
+
 async def test_one_turn_at_a_time(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         running = session.agent.run("read calc.py")

@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Path:
 def terminal(project: Path, tmp_path: Path) -> Iterator[Terminal]:
     terminal = Terminal(project, tmp_path / "home", "--model", "offline")
     yield terminal
-    terminal.process.close(force=True)
+    terminal.close()
 
 
 def ask(terminal: Terminal, order: str, answer: str) -> None:
@@ -87,4 +87,4 @@ def test_the_branch_is_gone_on_with_after_a_restart(project: Path, terminal: Ter
         again.process.send(f"/tree{ENTER}")
         again.shows("└ read second.txt")
     finally:
-        again.process.close(force=True)
+        again.close()

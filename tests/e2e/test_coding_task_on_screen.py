@@ -40,6 +40,6 @@ def test_the_task_is_done_on_screen(provider: str, tmp_path: Path, monkeypatch: 
             terminal.process.send("\x04")
             assert terminal.ends() == 0
         finally:
-            terminal.process.close(force=True)
+            terminal.close()
         assert (project / "calc.py").read_text() == FIXED_CALC
         assert server is None or server.violations == []

@@ -157,7 +157,7 @@ def at_the_terminal(
     try:
         yield Person(terminal)
     finally:
-        terminal.process.close(force=True)
+        terminal.close()
 
 
 @pytest.mark.soak

@@ -22,7 +22,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     environment = {"TUI_AGENT_OFFLINE_DELAY_S": "0", "EDITOR": str(editor)}
     terminal = Terminal(folder, tmp_path / "home", "--model", "offline", environment=environment)
     yield terminal
-    terminal.process.close(force=True)
+    terminal.close()
 
 
 def test_panel_and_preview(terminal: Terminal) -> None:

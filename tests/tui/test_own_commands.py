@@ -72,4 +72,4 @@ def test_a_program_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
         terminal.process.send("hello again")
         terminal.shows("hello again")
     finally:
-        terminal.process.close(force=True)
+        terminal.close()

@@ -216,3 +216,14 @@ async def test_waiting_texts_are_listed(app: PromptApp) -> None:
         app.area.waiting.show(())
         await pilot.pause()
         assert not app.area.waiting.display
+
+
+async def test_an_undo_that_needs_no_scrollbar_any_more(app: PromptApp) -> None:
+    async with app.run_test(size=(40, 8)) as pilot:
+        prompt = app.area.prompt
+        await paste(app, pilot, "line\n" * 11)
+        assert prompt.show_vertical_scrollbar
+        await pilot.press("ctrl+underscore")
+        assert (prompt.text, prompt.cursor_location) == ("", (0, 0))
+        await pilot.press("ctrl+y")
+        assert prompt.text == "line\n" * 11

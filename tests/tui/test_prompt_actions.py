@@ -443,4 +443,4 @@ def test_the_editor_gets_the_draft_in_a_private_file_and_no_keys(tmp_path: Path)
         terminal.process.send(" and more")
         terminal.shows("edited by hand and more")
     finally:
-        terminal.process.close(force=True)
+        terminal.close()

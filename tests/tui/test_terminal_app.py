@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -76,6 +77,13 @@ class Terminal:
         self.process.wait()
         return int(self.process.exitstatus or 0)
 
+    def close(self) -> None:
+        """End it, however long that takes: pexpect's own way gives up after a tenth of a second."""
+        self.process.kill(signal.SIGKILL)
+        self.process.wait()
+        self.process.ptyproc.delayafterclose = 0
+        self.process.close()
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -89,7 +97,7 @@ def folder(tmp_path: Path) -> Path:
 def terminal(folder: Path, tmp_path: Path) -> Iterator[Terminal]:
     terminal = Terminal(folder, tmp_path / "home", "--model", "offline")
     yield terminal
-    terminal.process.close(force=True)
+    terminal.close()
 
 
 def after_the_screen(terminal: Terminal) -> str:

@@ -37,7 +37,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield start
     for terminal in started:
         if psutil.pid_exists(terminal.process.pid):
-            terminal.process.close(force=True)
+            terminal.close()
 
 
 def gave_back(terminal: Terminal) -> bool:

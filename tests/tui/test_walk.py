@@ -23,45 +23,49 @@ TEXTS: Final = (
 SIZES: Final = ((24, 80), (40, 120), (5, 20), (2, 8), (12, 40), (60, 200))
 
 
-def walk(terminal: Terminal, chance: random.Random) -> None:
-    """One random thing."""
-    match chance.choices(("key", "text", "size", "drag", "paste"), (80, 8, 4, 5, 3))[0]:
-        case "key":
-            terminal.process.send(chance.choice(KEYS))
-        case "text":
-            terminal.process.send(chance.choice(TEXTS))
+def walk(terminal: Terminal, chance: random.Random) -> str:
+    """One random thing; what it was."""
+    match kind := chance.choices(("key", "text", "size", "drag", "paste"), (80, 8, 4, 5, 3))[0]:
+        case "key" | "text":
+            sent = chance.choice(KEYS if kind == "key" else TEXTS)
+            terminal.process.send(sent)
+            return repr(sent)
         case "size":
-            terminal.process.setwinsize(*chance.choice(SIZES))
+            size = chance.choice(SIZES)
+            terminal.process.setwinsize(*size)
+            return str(size)
         case "drag":
             (x, y), (to_x, to_y) = ((chance.randrange(1, 80), chance.randrange(1, 24)) for _ in range(2))
             terminal.process.send(f"\x1b[<0;{x};{y}M\x1b[<32;{to_x};{to_y}M\x1b[<0;{to_x};{to_y}m")
-        case "paste":
-            pasted = "pasted line\n" * chance.choice((1, 3, 300))
+            return f"drag {x},{y} to {to_x},{to_y}"
+        case _:
+            lines = chance.choice((1, 3, 300))
+            pasted = "pasted line\n" * lines
             terminal.process.send(f"\x1b[200~{pasted}\x1b[201~")
+            return f"paste {lines}"
 
 
 def go(folder: Path, home: Path, seed: int, steps: int) -> None:
     """So many random things, in another program whenever they have chosen to quit."""
-    print(f"seed {seed}, {steps} steps")
     chance = random.Random(seed)
-    left = steps
-    while left > 0:
-        left -= _in_one_program(folder, home, chance, left)
+    done = 0
+    while done < steps:
+        print(f"seed {seed}, {done} of {steps} steps", flush=True)
+        done += _in_one_program(folder, home, chance, steps - done)
 
 
 def _in_one_program(folder: Path, home: Path, chance: random.Random, steps: int) -> int:
     """How many of the steps were done before it was left, by a choice among them or at their end."""
     terminal = Terminal(folder, home, "--model", "offline", "--ask", "ask", environment={"SHELL": "/bin/sh"})
+    done: list[str] = []
     try:
         before = settings_of(terminal)
         # The question of trust is answered once.
         terminal.until(lambda: "Trust this project?" in terminal.text or "ready" in terminal.text)
-        done = 0
         # What it prints has to go somewhere, or it waits.
-        while done < steps and (done % 5 or terminal.read()):
-            walk(terminal, chance)
-            done += 1
-        if done == steps:
+        while len(done) < steps and (len(done) % 5 or terminal.read()):
+            done.append(walk(terminal, chance))
+        if len(done) == steps:
             terminal.process.send("\x1b[I")
             _leave(terminal)
         assert done
@@ -70,9 +74,14 @@ def _in_one_program(folder: Path, home: Path, chance: random.Random, steps: int)
         assert settings_of(terminal)[:4] == before[:4]
         assert "stopped by an unexpected error" not in terminal.text
         assert not (home / "logs").exists()
-        return done
+        return len(done)
+    except BaseException:
+        print(f"after {len(done)} steps: {' '.join(done[-40:])}\n{terminal.text}")
+        for log in home.glob("logs/*"):
+            print(log.read_text())
+        raise
     finally:
-        terminal.process.close(force=True)
+        terminal.close()
 
 
 def _leave(terminal: Terminal) -> None:

@@ -171,6 +171,7 @@ class Agent:
         self._holder: asyncio.Task[object] | None = None
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self._worker: asyncio.Task[None] | None = None
+        self._turn: Turn | None = None
         self._finishing = asyncio.Lock()
 
     async def __aenter__(self) -> "Agent":
@@ -191,6 +192,7 @@ class Agent:
             raise AgentBusy("a turn is running")
         stream: asyncio.Queue[events.AgentEvent | None] = asyncio.Queue()
         message = user_message(valid_text(prompt), *images) if prompt.strip() or images else None
+        self._turn = None
         worker = self._worker = asyncio.create_task(self._work(message, stream.put_nowait))
         # Also where it is cancelled before its first step, which no `finally` of its own would see.
         worker.add_done_callback(lambda done: self._turn_over(done, stream))
@@ -233,7 +235,7 @@ class Agent:
     async def _turns(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
         """One turn, and another for what was sent too late to be part of it."""
         while True:
-            turn = Turn(self._parts, emit)
+            turn = self._turn = Turn(self._parts, emit)
             await turn.run(message)
             message = None
             async with self._finishing:
@@ -288,14 +290,19 @@ class Agent:
 
     async def queue(self, text: str, images: tuple[Image, ...] = ()) -> int:
         """Keep a text for the next step of the running turn; its number. Raises `NotRunning`, `StorageError`."""
-        if not self.busy:
+        if not self._takes_texts:
             raise NotRunning("no turn is running")
         said: tuple[Text | Image, ...] = (Text(valid_text(text)), *images) if text.strip() else images
         blocks = await self._attached(said, self._tell)
         async with self._finishing:
-            if not self.busy:
+            if not self._takes_texts:
                 raise NotRunning("no turn is running")
             return await self._record.append(Queued(blocks=blocks))
+
+    @property
+    def _takes_texts(self) -> bool:
+        """Whether a turn runs that may have another step: one that failed is only being put away."""
+        return self.busy and not (self._turn is not None and self._turn.failed)
 
     async def _attached(
         self, blocks: tuple[Text | Image, ...], emit: Callable[[events.AgentEvent], None]

@@ -2,7 +2,7 @@
 Textual itself does.
 
 Reading the terminal: large pastes in one piece, and bytes that are no text without an end to the program. Leaving: with
-a line instead of a traceback. Writing in the prompt: as if typed. Styles: read once a theme.
+a line instead of a traceback. Writing: as if typed, and with an undo that ends no program. Styles: read once a theme.
 """
 
 import os
@@ -22,6 +22,7 @@ from textual.app import App
 from textual.cache import LRUCache
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+from textual.geometry import Offset
 from textual.message import Message
 from textual.theme import Theme
 from textual.widgets import TextArea
@@ -144,6 +145,19 @@ class KeepingStylesheet(Stylesheet):
 def _read_with(variables: frozenset[tuple[str, str]]) -> "LRUCache[tuple[object, ...], list[RuleSet]]":
     """What was read with these variables, by its source."""
     return LRUCache(SOURCES_KEPT)
+
+
+class SteadyTextArea(TextArea):
+    """A place to write whose text may become shorter by an undo.
+
+    Textual 8.2.8 follows the cursor in the middle of an undo, where it can stand on a line that is gone already.
+    """
+
+    @override
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        if self.cursor_location[0] >= self.document.line_count:
+            return Offset()
+        return super().scroll_cursor_visible(center, animate)
 
 
 def write_as_typed(area: TextArea, text: str, start: tuple[int, int], end: tuple[int, int]) -> None:

@@ -47,7 +47,7 @@ def mouse(settings: Settings, folder: Path) -> object:
     """Whether the terminal is asked to tell of the mouse."""
     terminal = in_terminal(settings, folder)
     terminal.shows("ready")
-    terminal.process.close(force=True)
+    terminal.close()
     return b"\x1b[?1000h" in terminal.raw
 
 
@@ -57,7 +57,7 @@ def notification(settings: Settings, folder: Path) -> object:
     terminal.shows("ready")
     terminal.process.send("run touch made\r\x1b[O")  # a key after the focus went would bring it back
     terminal.shows("Esc stops the turn")
-    terminal.process.close(force=True)
+    terminal.close()
     return b"]9;tui-agent: " in terminal.raw or b"]777;notify;tui-agent: " in terminal.raw
 
 

@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Offset
 from textual.timer import Timer
-from textual.widgets import Static, TextArea
+from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.context.changes import Outlook
@@ -23,6 +23,7 @@ from tui_agent.tui.context.what_if import fact_row, pays_back
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.row_list import Row, RowList
 from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
+from tui_agent.tui.textual_internals import SteadyTextArea
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -37,7 +38,7 @@ OTHER_LINES: Final = 12
 WHY_CELLS: Final = 200
 
 
-class EditedText(TextArea):
+class EditedText(SteadyTextArea):
     """A text in a dialog: read at first, with the arrows scrolling it; then edited."""
 
     def __init__(self, text: str) -> None:

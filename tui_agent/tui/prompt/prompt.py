@@ -15,7 +15,6 @@ from textual.content import Content
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import TextArea
 from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
@@ -27,7 +26,7 @@ from tui_agent.tui.keys import Keymap
 from tui_agent.tui.prompt.completion import Choice, Completer, CompletionList, NoFiles, PathFinder
 from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.pastes import Pastes
-from tui_agent.tui.textual_internals import write_as_typed
+from tui_agent.tui.textual_internals import SteadyTextArea, write_as_typed
 
 MAX_QUEUED_ROWS = 3
 MAX_EDITED = 20_000
@@ -37,7 +36,7 @@ PRIVATE = "/key "
 """What begins so is not remembered: somebody may have typed a key after it."""
 
 
-class Prompt(TextArea):
+class Prompt(SteadyTextArea):
     """The text being written. Nothing but sending it or the user's own keys takes it away."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("prompt")]
