@@ -27,7 +27,7 @@ pytest: $(READY)
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not soak"
 
 soak: $(READY)
-	$(BIN)/pytest -n auto -m soak -o faulthandler_timeout=1800
+	$(BIN)/pytest -n auto -m "soak or hypothesis" --hypothesis-profile=long -o faulthandler_timeout=1800
 
 # At low priority, one after another: it uses every core for as long as it takes.
 local: $(READY) $(LOCAL_READY)

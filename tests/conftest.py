@@ -6,7 +6,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+settings.register_profile("long", settings.get_profile("tests"), max_examples=1_000)
 settings.load_profile("tests")
 
 

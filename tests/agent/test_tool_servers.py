@@ -231,7 +231,15 @@ async def test_the_command_shows_what_servers_cost_and_save(world: Callable[[Scr
         assert "Ask me anything." in one.text
 
 
-@pytest.mark.parametrize("calls", [20, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("world", "calls"),
+    [
+        ("anthropic", 20),
+        pytest.param("anthropic", 200, marks=pytest.mark.soak),
+        pytest.param("gemini", 200, marks=pytest.mark.soak),
+    ],
+    indirect=["world"],
+)
 async def test_three_hundred_tools_weigh_little_and_cost_no_cache(
     calls: int, world: Callable[[Script], World], tmp_path: Path
 ) -> None:

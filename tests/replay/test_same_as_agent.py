@@ -341,7 +341,7 @@ def evicted(log: list[AnyEntry]) -> int:
     return sum(isinstance(entry, Message) and entry.artifact is not None for entry in log)
 
 
-@pytest.mark.parametrize("preset", ["layered", "digest", "summary-only"])
+@pytest.mark.parametrize("preset", ["layered", "summary-only", pytest.param("digest", marks=pytest.mark.soak)])
 async def test_a_replay_sends_what_the_agent_sends(
     preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

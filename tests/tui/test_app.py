@@ -1,7 +1,5 @@
 """The app with a real session and the offline model, driven by keys."""
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +9,7 @@ from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from tests.bench.long_session import write_session
+from tests.tui.app_of_parts import until
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Permissions, Settings
 from tui_agent.settings.trust import is_refused, is_trusted
@@ -50,12 +49,6 @@ def blocks(app: TuiAgent) -> list[Block]:
 
 def said(app: TuiAgent) -> str:
     return "\n".join(block.plain_text for block in blocks(app))
-
-
-async def until(pilot: Pilot[object], true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not true():
-            await pilot.pause(0.02)
 
 
 async def opened(app: TuiAgent, pilot: Pilot[object]) -> None:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Preview
 from tui_agent.tui.app.theme import UNICODE
-from tui_agent.tui.dialogs.permission import PermissionPanel
+from tui_agent.tui.dialogs.permission import QUIET_S, PermissionPanel
 
 COMMAND = PermissionQuestion(
     call_id="1",
@@ -41,8 +41,8 @@ EDIT = PermissionQuestion(
 class PanelApp(App[None]):
     def __init__(self) -> None:
         super().__init__()
-        self.typed_at = 0.0
-        self.panel = PermissionPanel(lambda: self.typed_at, UNICODE)
+        self.typing = False
+        self.panel = PermissionPanel(lambda: monotonic() if self.typing else 0.0, UNICODE)
         self.typed: list[str] = []
 
     @override
@@ -117,11 +117,13 @@ async def test_keys_in_the_first_moment_still_belong_to_whoever_had_them() -> No
     app = PanelApp()
     async with app.run_test() as pilot:
         app.query_one("#elsewhere", Input).focus()
+        app.typing = True
         asked = app.ask(COMMAND)
         await pilot.pause()
         await pilot.press("1", "2")
         assert not asked.done()
         assert app.query_one("#elsewhere", Input).value == "12"
+        app.typing = False
         await until_focused(app, pilot)
         await pilot.press("3")
         assert not (await asked).allowed
@@ -131,12 +133,11 @@ async def test_it_waits_until_nobody_types() -> None:
     app = PanelApp()
     async with app.run_test() as pilot:
         app.query_one("#elsewhere", Input).focus()
+        app.typing = True
         asked = app.ask(COMMAND)
-        began = monotonic()
-        while monotonic() - began < 0.6:
-            app.typed_at = monotonic()
-            await pilot.pause(0.05)
-            assert not app.panel.has_focus
+        await pilot.pause(2 * QUIET_S)
+        assert not app.panel.has_focus
+        app.typing = False
         await until_focused(app, pilot)
         asked.cancel()
 

@@ -1,8 +1,6 @@
 """What a prompt can do beside being sent, in the app with a real session, driven by keys."""
 
-import asyncio
 import base64
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,6 +13,7 @@ from tests.agent.test_pictures import SLOWEST_S, longest_wait, noise, photograph
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script, Step
+from tests.tui.app_of_parts import until
 from tests.tui.test_terminal_app import Terminal
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings
@@ -58,12 +57,6 @@ def said(app: TuiAgent) -> str:
 
 def cards(app: TuiAgent) -> list[ToolBlock]:
     return [block for block in app.pane.transcript.blocks if isinstance(block, ToolBlock)]
-
-
-async def until(pilot: Pilot[object], true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not true():
-            await pilot.pause(0.02)
 
 
 async def opened(app: TuiAgent, pilot: Pilot[object]) -> None:
@@ -313,7 +306,7 @@ async def test_twenty_large_pictures_and_what_is_none(arguments: Arguments, monk
     names = [f"{number}.jpg" for number in range(20)]
     for number, name in enumerate(names):
         # Too large to be sent, and each another; those of a camera's size are tried without a screen.
-        (arguments.folder / name).write_bytes(photograph(number % 2, (2_400, 1_800)) + bytes((number,)))
+        (arguments.folder / name).write_bytes(photograph(number % 2, (2_400, 900)) + bytes((number,)))
     (arguments.folder / "none.jpg").write_bytes(b"\xff\xd8\xff" + bytes(500))
     with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
         for name, value in server.environment.items():
@@ -334,7 +327,7 @@ async def test_twenty_large_pictures_and_what_is_none(arguments: Arguments, monk
 async def test_escape_while_pictures_are_read_gives_the_text_back(
     arguments: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [f"{number}.png" for number in range(12)]
+    names = [f"{number}.png" for number in range(6)]
     for name in names:
         (arguments.folder / name).write_bytes(noise((2_100, 1_500)))
     with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:

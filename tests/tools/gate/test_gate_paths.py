@@ -22,7 +22,7 @@ from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.run_command import RunCommand
 
 SOAK = pytest.mark.soak
-LENGTHS = [200, pytest.param(1_000, marks=SOAK)]
+LENGTHS = [80, pytest.param(1_000, marks=SOAK)]
 
 
 def calls(paths: "st.SearchStrategy[str]") -> "st.SearchStrategy[tuple[Tool, dict[str, Any]]]":
