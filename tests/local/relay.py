@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Relay:
-    """Passes bytes on both ways. `asked` are the bodies of the requests so far, in their order."""
+    """Passes bytes on both ways. `asked` are the bodies of the questions to the model so far, in their order."""
 
     def __init__(self, port: int) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -28,7 +28,7 @@ class Relay:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 body = await reader.readexactly(_length(head))
-                if body:
+                if b"/chat/completions " in head.partition(b"\r\n")[0]:
                     self.asked.append(json.loads(body))
                 up_writer.write(head + body)
                 await up_writer.drain()

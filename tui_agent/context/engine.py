@@ -94,11 +94,11 @@ from tui_agent.context.summary.questions import Prompts
 from tui_agent.context.summary.state import where_things_are
 from tui_agent.context.summary.words import words_limit
 from tui_agent.context.summary.writing import (
-    ANSWER_TOKENS,
     CompactionResult,
     Draft,
     Writers,
     Written,
+    answer_tokens,
     choose_writer,
     write_summary,
 )
@@ -816,8 +816,10 @@ class ContextEngine:
         text = ""
         if self.settings.digests.strategy == "llm":
             messages = (RequestMessage("user", (Text(plan.material),)),)
+            window = self.model.small.window if self.model.small is not None else self.window.tokens
+            writes = answer_tokens(window)
             request = ModelRequest(
-                system=plan.instruction, tools=(), messages=messages, max_tokens=ANSWER_TOKENS, one_off=True
+                system=plan.instruction, tools=(), messages=messages, max_tokens=writes, one_off=True
             )
             tokens = (len(plan.instruction) + len(plan.material)) // 3
             who: Literal["session", "small"] = "small" if self.model.small is not None else "session"
@@ -933,7 +935,7 @@ class ContextEngine:
     def _writers(self, plan: SummaryPlan) -> Writers:
         small = self.model.small
         return Writers(
-            model=self.model,
+            model=structs.replace(self.model, window=self.window.tokens or self.model.window),
             tokens=self.tokens,
             cold=self.cache.cold,
             request=self._asking(),
@@ -965,7 +967,7 @@ class ContextEngine:
                 system=prefix.system if prefix else "",
                 tools=self._tools_of(prefix),
                 messages=(*before, asked),
-                max_tokens=ANSWER_TOKENS,
+                max_tokens=answer_tokens(self.window.tokens),
                 cache_edges=(len(before) - 1,) if before else (),
             )
 

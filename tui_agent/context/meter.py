@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tui_agent.context.counting import CLASS_OF, CONTENT_CLASSES, ContentClass, Counter, Ratios, class_of
+from tui_agent.context.counting import CLASS_OF, CONTENT_CLASSES, HIGHEST_RATIO, ContentClass, Counter, Ratios, class_of
 from tui_agent.conversation.blocks import Block, Reasoning
 from tui_agent.conversation.entries import (
     AnyEntry,
@@ -84,6 +84,7 @@ class TokenMeter:
         self._growth: Growth | None = None
         self._moves = 0
         self._believed = True
+        self._raised = 1.0
 
     def measure(self, view: View, usage: Usage) -> None:
         """Take in what the call just recorded in the view has used: learn from it what its model counts."""
@@ -91,6 +92,7 @@ class TokenMeter:
         if call is None or call.seq == self._learned:
             return
         self._learned = call.seq
+        self._raised = 1.0 if usage.input_tokens else self._raised
         before = self._tail_before(view, call)
         if before is not None and not before.edited and call.model == view.model:
             self._learn_growth(view, before, usage)
@@ -99,14 +101,17 @@ class TokenMeter:
     def refused(self, view: View, tokens: int) -> None:
         """Take in how many tokens a provider counted that refused the next request as too long.
 
-        It counts where nothing was measured: some servers tell what they have read at no other time.
+        Until the next measurement all estimates are raised as far as this one was too low. Where nothing was measured
+        before, it is a sample too: some servers tell what they have read at no other time.
         """
         call = view.last_call
-        if call is not None and call.usage is not None and call.usage.input_tokens:
-            return
-        estimated = sum(self.counter.categories(view).values())
-        for content in CONTENT_CLASSES:
-            self.ratios.learn(view.model, self.counter.shape, content, measured=tokens, estimated=estimated)
+        if call is None or call.usage is None or not call.usage.input_tokens:
+            estimated = sum(self.counter.categories(view).values())
+            for content in CONTENT_CLASSES:
+                self.ratios.learn(view.model, self.counter.shape, content, measured=tokens, estimated=estimated)
+        raised = tokens / max(1, sum(self.categories(view).values()))
+        if raised <= HIGHEST_RATIO:
+            self._raised = max(1.0, raised)
 
     @property
     def measured(self) -> bool:
@@ -121,7 +126,7 @@ class TokenMeter:
     def tokens(self, view: View) -> int:
         """The size of the next request, in tokens."""
         self._read(view)
-        call, estimated = view.last_call, sum(self.categories(view).values())
+        call, estimated = view.last_call, math.ceil(sum(self.categories(view).values()) * self._raised)
         self._believed = True
         if call is None or call.usage is None or not self.measured:
             return estimated
@@ -129,7 +134,7 @@ class TokenMeter:
         measured = call.usage.input_tokens + call.usage.output_tokens + math.ceil(since)
         most, least = max(measured, estimated), min(measured, estimated)
         self._believed = most <= BELIEVED_FACTOR * least + BELIEVED_SLACK
-        return measured if self._believed else estimated
+        return max(measured, estimated if self._raised > 1.0 else 0) if self._believed else estimated
 
     def categories(self, view: View) -> dict[Category, int]:
         """The next request estimated per category, in tokens of the model that answers."""

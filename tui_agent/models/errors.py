@@ -117,12 +117,7 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
     """The error of the taxonomy for what the provider answered."""
     name, text = provider.title, plain(refusal.text)
     if (found := overflow_in(refusal.text, refusal.kind)) is not None:
-        sizes = f"{found.tokens:,} tokens of at most {found.limit:,}; " if found.limit else ""
-        return ContextOverflow(
-            f"The conversation is too long for {model}: {sizes}compact it or choose a model with a larger window.",
-            tokens=found.tokens,
-            limit=found.limit,
-        )
+        return too_long(model, found.tokens, found.limit)
     if is_too_many_bytes(refusal.text):
         return _too_large(name)
     status = refusal.status if refusal.status >= 400 else _status_of(refusal.kind)
@@ -164,6 +159,16 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
             )
         case _:
             return refused_picture(name, refusal.text) or InvalidRequest(f"{name} refuses the request: {text}")
+
+
+def too_long(model: str, tokens: int = 0, limit: int = 0) -> ContextOverflow:
+    """A request has more tokens than the model takes; 0: not told."""
+    sizes = f"{tokens:,} tokens of at most {limit:,}; " if limit else ""
+    return ContextOverflow(
+        f"The conversation is too long for {model}: {sizes}compact it or choose a model with a larger window.",
+        tokens=tokens,
+        limit=limit,
+    )
 
 
 def _status_of(kind: str) -> int:

@@ -30,6 +30,11 @@ MOST_PARTS: Final = 16
 _SHORTEST_PART: Final = 400
 
 
+def answer_tokens(window: int) -> int:
+    """The longest answer that a request for a summary asks for, of a model with this window (0: unknown)."""
+    return min(ANSWER_TOKENS, window // 4) if window else ANSWER_TOKENS
+
+
 class Attempt(NamedTuple):
     """One way to a summary.
 
@@ -69,8 +74,11 @@ class Writers(NamedTuple):
 
     def room(self, model: ModelFacts) -> int:
         """The tokens of one request that leaves `model` room for its answer."""
-        window = model.window or self.default_window
-        return window - min(ANSWER_TOKENS, window // 4)
+        return (model.window or self.default_window) - self.answer(model)
+
+    def answer(self, model: ModelFacts) -> int:
+        """The tokens of the longest answer that `model` is asked for."""
+        return answer_tokens(model.window or self.default_window)
 
 
 class Written(NamedTuple):
@@ -329,7 +337,8 @@ def _as_parts(texts: Sequence[str]) -> str:
 
 def _alone(instruction: str, told: str, writers: Writers) -> AskModel:
     messages = (RequestMessage("user", (Text(told),)),)
-    request = ModelRequest(system=instruction, tools=(), messages=messages, max_tokens=ANSWER_TOKENS, one_off=True)
+    writes = writers.answer(writers.small or writers.model)
+    request = ModelRequest(system=instruction, tools=(), messages=messages, max_tokens=writes, one_off=True)
     tokens = estimate(size_of_text(instruction, told))
     return AskModel("small" if writers.small is not None else "session", request, "summary", tokens)
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from json import JSONDecodeError
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from typing_extensions import override
@@ -19,6 +19,7 @@ from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
 from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, LocalModels, ModelError, ModelProfile
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import bad_address, plain, something_else, unreadable
+from tui_agent.models.measured import LastMeasured
 from tui_agent.models.ollama.address import address_of, names_in
 from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refusal
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
@@ -37,14 +38,6 @@ SPARSE = 0.2
 """Tokens per byte that prose and code have at least."""
 IMPLAUSIBLE = 1 / 12
 """Tokens per byte below which a count leaves out what was cached, as servers of 2024 did."""
-
-
-class _Measured(NamedTuple):
-    """A request, its size in bytes, and its tokens by the server."""
-
-    request: ModelRequest
-    size: int
-    tokens: int
 
 
 class OllamaModel(Adapter["StreamingClient", OllamaReply]):
@@ -66,7 +59,7 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
         self._context = 0
         self._thinks = False
         self._seen_loaded = False
-        self._last: _Measured | None = None
+        self._last = LastMeasured()
         self._url = ""
 
     @override
@@ -165,17 +158,13 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
             raise overflow(self._profile.id, least, window)
         if told < IMPLAUSIBLE * size:
             return 0
-        self._last = _Measured(request, size, told)
+        self._last.take(request, size, told)
         return told
 
     def _least(self, request: ModelRequest, size: int) -> int:
         """The tokens a request has at least: those of the one it continues, and what came since."""
-        last, here = self._last, request.messages
-        if last is None or not last.request.messages or size < last.size:
-            return int(SPARSE * size)
-        before = last.request.messages
-        continues = len(here) >= len(before) and here[0] is before[0] and here[len(before) - 1] is before[-1]
-        return last.tokens + int(SPARSE * (size - last.size)) if continues else int(SPARSE * size)
+        known = self._last.known(request, size)
+        return known.tokens + int(SPARSE * known.rest)
 
     async def _names(self, capability: str) -> list[str]:
         """The models Ollama has with a capability; none where it does not tell."""

@@ -1,24 +1,36 @@
 """Models of every server that speaks one of OpenAI's APIs: OpenAI itself, the hosts after it, and local servers.
 
 What a server does not take (asking for usage, for summaries of reasoning) is found out by its refusal, once, and left
-out from there on.
+out from there on. A local server's window is often small, and not every one tells what was used: a request that might
+not fit is counted before it is sent, and an answer whose usage is not told is counted after it.
 """
 
 import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import TypeAlias
 
 import msgspec
 from typing_extensions import override
 
+from tui_agent.conversation.blocks import Image, ToolResult
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
-from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, ToolsRefused
+from tui_agent.models.base import ConnectionLost, ContextOverflow, ModelError, ModelProfile, ToolsRefused
 from tui_agent.models.encoding import call_ids, encode
-from tui_agent.models.errors import Refusal, SomethingElseError, bad_address, failure, no_key, plain, unreadable
+from tui_agent.models.errors import (
+    Refusal,
+    SomethingElseError,
+    bad_address,
+    failure,
+    no_key,
+    plain,
+    too_long,
+    unreadable,
+)
+from tui_agent.models.measured import LastMeasured
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
 from tui_agent.models.openai.client import HttpClient, ServerRefusedError
@@ -26,11 +38,16 @@ from tui_agent.models.openai.facts import Facts, facts_in, facts_of_props
 from tui_agent.models.openai.responses_reply import ResponsesReply
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
 from tui_agent.models.openai.service import Service, addressed, root
+from tui_agent.models.openai.tokens import PICTURE_TOKENS, TokenCounts
 from tui_agent.models.overflow import overflow_in
 from tui_agent.models.provider import Provider
 
 LOCAL_IDLE_TIMEOUT_S = 1800.0
 """Nothing comes while a local model is loaded and reads a long prompt: minutes without a GPU."""
+FRAME_TOKENS = 256
+"""What a template may add to a request of its own accord: an opening, and how calls are to be written."""
+DENSE = 0.4
+"""Tokens per byte of a dense text (numbers, names, code): what is assumed where neither server nor tokenizer tells."""
 CHAT, RESPONSES, MODELS = "/chat/completions", "/responses", "/models"
 
 _BLIND = re.compile(
@@ -70,6 +87,9 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
         self._summaries = True
         self._told: Facts | None = None
         self._given = profile
+        self._tokens = TokenCounts(root(self._service))
+        self._last = LastMeasured()
+        self._alone = asyncio.Lock()
 
     @override
     def _connect(self) -> HttpClient:
@@ -94,20 +114,69 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
     async def _events(self, request: ModelRequest, reply: AnyOfThem) -> AsyncGenerator[object, None]:
         client = await self._connection.client()
         path = RESPONSES if self._service.api == "responses" else CHAT
-        while True:
-            body = await asyncio.to_thread(self._encoded, request)
-            try:
-                async with aclosing(client.events(path, body)) as events:
-                    async for data in events:
-                        yield data
-            except ServerRefusedError as error:
-                if reply.started or not self._does_without(error.refusal):
-                    raise
-            else:
-                if path == CHAT and self._service.local and not reply.started:
+        async with self._undisturbed():
+            while True:
+                body = await asyncio.to_thread(self._encoded, request)
+                counted = await self._counted(client, request, body)
+                try:
+                    async with aclosing(client.events(path, body)) as events:
+                        async for data in events:
+                            yield data
+                except ServerRefusedError as error:
+                    if reply.started or not self._does_without(error.refusal):
+                        raise
+                else:
+                    break
+            if isinstance(reply, ChatReply) and self._service.local:
+                if not reply.started:
                     async for data in self._unstreamed(client, body):
                         yield data
-                return
+                await self._take_in(client, request, reply, body, counted)
+
+    def _undisturbed(self) -> AbstractAsyncContextManager[object]:
+        """One call at a time, of a server that breaks off an answer when it is asked anything else."""
+        return self._alone if self._tokens.one_at_a_time else nullcontext()
+
+    async def _counted(self, client: HttpClient, request: ModelRequest, body: bytes) -> int:
+        """A request's tokens where it might not fit; 0: it does, in whatever tokenizer.
+
+        No tokenizer makes more tokens than there are bytes. Raises `ContextOverflow` where there is no room for it and
+        its answer, which a server would refuse, or answer in fewer tokens than were asked for.
+        """
+        window = self._profile.window
+        if not self._service.local or self._service.api != "chat" or not window:
+            return 0
+        room = window - min(request.max_tokens, window // 2)
+        known = self._last.known(request, self._size(request, body))
+        if known.tokens + known.rest + FRAME_TOKENS <= room:
+            return 0
+        counted = await self._tokens.of(client, body)
+        if (tokens := counted or known.tokens + int(DENSE * known.rest)) > room:
+            raise too_long(self._profile.id, tokens, window)
+        return counted
+
+    async def _take_in(
+        self, client: HttpClient, request: ModelRequest, reply: ChatReply, body: bytes, counted: int
+    ) -> None:
+        """Keep how large the request was; what the server has not told of it is counted."""
+        if not reply.complete:
+            return
+        if not reply.usage.input_tokens:
+            reply.count(
+                counted or await self._tokens.of(client, body),
+                await self._tokens.of_text(client, self._profile.id, reply.said),
+            )
+        if reply.usage.input_tokens:
+            self._last.take(request, self._size(request, body), reply.usage.input_tokens)
+
+    def _size(self, request: ModelRequest, body: bytes) -> int:
+        """The bytes of a request, a picture as many as it has tokens."""
+        if not self._profile.images:
+            return len(body)
+        blocks = [block for message in request.messages for block in message.blocks]
+        shown = [block for block in blocks if isinstance(block, Image)]
+        shown += [image for block in blocks if isinstance(block, ToolResult) for image in block.images]
+        return len(body) - sum(len(image.data) for image in shown) + PICTURE_TOKENS * len(shown)
 
     async def _unstreamed(self, client: HttpClient, body: bytes) -> AsyncGenerator[bytes, None]:
         """The same once more, in one piece: a server may end a stream before its first event where it would have
@@ -153,6 +222,8 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
         if told.images is not None and given.source != "settings":
             changes["images"] = told.images
         self._profile = msgspec.structs.replace(self._profile, **changes)
+        if told.loaded:
+            self._take_window(told.window)
 
     async def _loaded(self, client: HttpClient) -> Facts | None:
         """What a local server tells of the model it has loaded; None where it is of no kind that does."""
@@ -206,7 +277,16 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
             return ToolsRefused(
                 f"{self._profile.id} takes no tools as {self._provider.title} runs it: choose another model."
             )
-        return failure(self._provider, self._profile.id, refusal)
+        error = failure(self._provider, self._profile.id, refusal)
+        if isinstance(error, ContextOverflow) and self._service.local:
+            self._take_window(error.limit)
+        return error
+
+    def _take_window(self, loaded: int) -> None:
+        """The window a local server has loaded, in tokens (0: not told), counts where it is smaller than said."""
+        window = self._profile.window
+        if loaded and (not window or loaded < window):
+            self._profile = msgspec.structs.replace(self._profile, window=loaded, source="provider", fixed_window=True)
 
     @override
     async def _failure(self, error: Exception) -> ModelError | None:

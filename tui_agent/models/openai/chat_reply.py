@@ -185,6 +185,20 @@ class ChatReply:
             events.append(Metered(self._usage))
         return events
 
+    @property
+    def usage(self) -> Usage:
+        """What was used, as far as the server told or `count` said."""
+        return self._usage
+
+    @property
+    def said(self) -> str:
+        """All that was written: text, thoughts, and the arguments of calls."""
+        return "".join(piece for opened in self._blocks for piece in opened.pieces)
+
+    def count(self, read: int, written: int) -> None:
+        """How many tokens were read and written, where the server has not told."""
+        self._usage = msgspec.structs.replace(self._usage, input_tokens=read, output_tokens=written)
+
     def completed(self) -> Completed:
         """The whole answer. Raises `Unavailable` where the server gave it up: asking again helps."""
         if self._reason in _FAILED:

@@ -67,9 +67,16 @@ class HttpClient:
                 async for data in events:
                     yield data
 
-    async def told(self, url: str, timeout_s: float) -> bytes:
-        """What the server answers at once. Raises as `events` does."""
-        answer = await self._http.get(url, timeout=timeout_s)
+    async def told(self, url: str, timeout_s: float, asked: bytes | None = None) -> bytes:
+        """What the server answers at once, to JSON where there is any. Raises as `events` does.
+
+        For what may be asked twice: a connection that was kept may have been closed meanwhile.
+        """
+        method, headers = ("GET", {}) if asked is None else ("POST", {"content-type": "application/json"})
+        try:
+            answer = await self._http.request(method, url, content=asked, headers=headers, timeout=timeout_s)
+        except httpx2.RemoteProtocolError:
+            answer = await self._http.request(method, url, content=asked, headers=headers, timeout=timeout_s)
         if not answer.is_success:
             raise ServerRefusedError(_refusal(answer, answer.content[:LONGEST_REFUSAL]))
         if "html" in answer.headers.get("content-type", ""):

@@ -1,0 +1,139 @@
+"""A request's tokens as its server's own tokenizer has them, where a server tells them before it is asked.
+
+Three do, each in a way of its own, which is found out once: llama.cpp's ``llama-server`` (``/apply-template``, then
+``/tokenize``), vLLM (``/tokenize`` with messages), llama-cpp-python's (``/extras/tokenize/count``, of a text alone).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import msgspec
+
+from tui_agent.models.errors import SomethingElseError
+from tui_agent.models.openai.client import HttpClient, ServerRefusedError
+
+PICTURE_TOKENS = 1_200
+"""What a picture is taken for: tokenizers count texts."""
+TIMEOUT_S = 20.0
+"""A server that is busy answers later; what it then tells is not needed any more."""
+
+_NOT_TOLD = (ServerRefusedError, SomethingElseError, msgspec.DecodeError)
+
+Body: TypeAlias = dict[str, object]
+Way: TypeAlias = Callable[[HttpClient, str, Body], Awaitable[int]]
+
+
+class _Prompt(msgspec.Struct):
+    prompt: str
+
+
+class _Tokens(msgspec.Struct):
+    tokens: list[msgspec.Raw]
+
+
+class _Count(msgspec.Struct):
+    count: int
+
+
+class TokenCounts:
+    """Counts requests at one server, which stands at `root`.
+
+    `one_at_a_time`: its server ends an answer when anything else is asked of it, as llama-cpp-python's does unless told
+    otherwise.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.one_at_a_time = False
+        self._root = root
+        self._way: Way | None = None
+        self._tried = False
+
+    async def of(self, client: HttpClient, body: bytes) -> int:
+        """The tokens of a request of Chat Completions; 0 where its server does not tell. Raises nothing."""
+        import httpx2
+
+        try:
+            way = await self._found(client, body)
+            if way is None:
+                return 0
+            fields, pictures = _without_pictures(msgspec.json.decode(body, type=Body))
+            return await way(client, self._root, fields) + pictures * PICTURE_TOKENS
+        except (*_NOT_TOLD, httpx2.HTTPError):
+            return 0  # a template may refuse what the API takes; what is wrong with a connection, the request will tell
+
+    async def of_text(self, client: HttpClient, model: str, text: str) -> int:
+        """The tokens of a text that a model has said; 0 where its server does not tell. Raises nothing."""
+        said = {"model": model, "messages": [{"role": "user", "content": text}]}
+        nothing = {"model": model, "messages": [{"role": "user", "content": ""}]}
+        whole = await self.of(client, msgspec.json.encode(said))
+        return max(0, whole - await self.of(client, msgspec.json.encode(nothing))) if whole else 0
+
+    async def _found(self, client: HttpClient, body: bytes) -> Way | None:
+        """The way of this server, tried with a message of one word; None: it has none that is known."""
+        if self._tried:
+            return self._way
+        model = msgspec.json.decode(body, type=Body).get("model")
+        word: Body = {"model": model, "messages": [{"role": "user", "content": "word"}]}
+        for way in (_by_llama_server, _by_vllm, _by_llama_cpp_python):
+            try:
+                if await way(client, self._root, word) > 0:
+                    self._way = way
+                    break
+            except _NOT_TOLD:
+                continue
+        self._tried = True
+        self.one_at_a_time = self._way is _by_llama_cpp_python
+        return self._way
+
+
+async def _by_llama_server(client: HttpClient, root: str, body: Body) -> int:
+    asked = _of(body, "messages", "tools")
+    made = msgspec.json.decode(await _told(client, f"{root}/apply-template", asked), type=_Prompt)
+    text = {"content": made.prompt, "add_special": True, "parse_special": True}
+    return len(msgspec.json.decode(await _told(client, f"{root}/tokenize", text), type=_Tokens).tokens)
+
+
+async def _by_vllm(client: HttpClient, root: str, body: Body) -> int:
+    asked = _of(body, "model", "messages", "tools")
+    return msgspec.json.decode(await _told(client, f"{root}/tokenize", asked), type=_Count).count
+
+
+async def _by_llama_cpp_python(client: HttpClient, root: str, body: Body) -> int:
+    """Its template is not known; what is counted has about as many marks as any, so a little more than the real one."""
+    asked = {"model": body["model"], "input": _as_text(body)}
+    return msgspec.json.decode(await _told(client, f"{root}/extras/tokenize/count", asked), type=_Count).count
+
+
+def _of(body: Body, *names: str) -> Body:
+    return {name: body[name] for name in names if name in body}
+
+
+async def _told(client: HttpClient, url: str, fields: Body) -> bytes:
+    return await client.told(url, TIMEOUT_S, msgspec.json.encode(fields))
+
+
+def _as_text(body: Body) -> str:
+    """A request as templates write it: each message between marks, with calls and definitions as JSON."""
+    messages, tools = body.get("messages"), body.get("tools")
+    parts = [msgspec.json.encode(tools).decode()] if tools else []
+    for message in messages if isinstance(messages, list) else ():
+        content, calls = message.get("content") or "", message.get("tool_calls")
+        if not isinstance(content, str):
+            content = "".join(part.get("text", "") for part in content)
+        called = msgspec.json.encode(calls).decode() if calls else ""
+        thought = message.get("reasoning_content") or ""
+        parts.append(f"<|im_start|>{message['role']}\n{thought}{content}{called}<|im_end|>\n")
+    return "".join([*parts, "<|im_start|>assistant\n"])
+
+
+def _without_pictures(body: Body) -> tuple[Body, int]:
+    """The request with its pictures left out, and how many there were."""
+    messages, left_out, kept = body.get("messages"), 0, []
+    for message in messages if isinstance(messages, list) else ():
+        content = message.get("content")
+        if isinstance(content, list):
+            texts = [part for part in content if part.get("type") != "image_url"]
+            left_out += len(content) - len(texts)
+            message = {**message, "content": "".join(part.get("text", "") for part in texts)}
+        kept.append(message)
+    return {**body, "messages": kept}, left_out
