@@ -3,6 +3,7 @@
 ``make`` says whose server it is: ``deepseek`` and ``llamacpp`` stream ``reasoning_content``, ``openrouter`` gives
 ``reasoning_details`` and keep-alive comments, ``groq`` tells usage in ``x_groq``, ``vllm`` its ``max_model_len``,
 ``llamacpp`` its loaded window in ``/props``, ``lmstudio`` its own in ``/api/v0/models`` and calls without a piece more.
+``tokenizer`` says whose way to count a request before it is sent there is, if any.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing_extensions import override
 from tests.servers.cache import CacheUse, Segment
 from tests.servers.catalogue import COMPATIBLE, OPENAI, ModelSpec
 from tests.servers.faults import STATUS, RuleBroken
-from tests.servers.openai_chat_rules import Checked, check, message_tokens, overflow_message
+from tests.servers.openai_chat_rules import Checked, check, message_tokens, overflow_message, prompt_tokens
 from tests.servers.recording import RecordedRequest
 from tests.servers.script import Fault, ParsedRequest, Said, ScriptSource, Step, locate
-from tests.servers.server import Event, ProtocolServer, Reply, compact, pieces, tokens_in, within
+from tests.servers.server import Event, ProtocolServer, Reply, compact, parse_body, pieces, tokens_in, within
 from tests.servers.wire import Exchange, Request
 
 Make = Literal["openai", "deepseek", "llamacpp", "openrouter", "groq", "vllm", "lmstudio"]
@@ -65,6 +66,7 @@ class ChatServer(ProtocolServer):
     make: Make = "openai"
     counts = True
     """Whether what was used is told where the request asks for it."""
+    tokenizer: Literal["", "llama-server", "vllm", "llama-cpp-python"] = ""
 
     def __init__(self, script: ScriptSource, *, make: Make = "openai", **options: Any) -> None:
         super().__init__(script, **options)
@@ -117,6 +119,16 @@ class ChatServer(ProtocolServer):
             case "GET", "/api/v0/models" if self.make == "lmstudio":
                 loaded = [{**self._listed(s), "loaded_context_length": s.window} for s in self.models.values()]
                 await exchange.respond(200, {"object": "list", "data": loaded})
+            case "POST", "/apply-template" if self.tokenizer == "llama-server":
+                await exchange.respond(200, {"prompt": "abc" * prompt_tokens(parse_body(request.body))})
+            case "POST", "/tokenize" if self.tokenizer == "llama-server":
+                text = parse_body(request.body).get("content", "")
+                await exchange.respond(200, {"tokens": [0] * tokens_in(text)})
+            case "POST", "/tokenize" if self.tokenizer == "vllm":
+                count = prompt_tokens(parse_body(request.body))
+                await exchange.respond(200, {"count": count, "max_model_len": 4_096, "tokens": [0] * count})
+            case "POST", "/extras/tokenize/count" if self.tokenizer == "llama-cpp-python":
+                await exchange.respond(200, {"count": tokens_in(parse_body(request.body)["input"])})
             case "POST", "/v1/chat/completions":
                 checked = check(request.body, self.models, make=self.make, issued=self.issued)
                 await self._answer(checked, recorded, exchange)
