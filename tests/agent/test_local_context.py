@@ -8,13 +8,14 @@ from tests.agent.summaries import Reader
 from tests.agent.talking import say, talking
 from tests.agent.test_long_sessions import STEPS_A_TURN, Material
 from tests.servers.ollama import OllamaServer
-from tests.servers.openai_chat import ChatServer
+from tests.servers.openai_chat import ChatServer, Make
 from tests.servers.running import in_thread
 from tests.servers.script import Script, Step
 from tui_agent.agent import events
 from tui_agent.tools.subtasks import SubtaskSpec
 
 MODEL = "ollama:qwen3:8b"
+NAME = "deepseek-v4-pro"
 CALLS = 48
 
 
@@ -122,4 +123,25 @@ async def test_a_server_that_counts_nothing_has_a_speed_too(tmp_path: Path, monk
             await say(session, "And again.")
             # What it had to read of a prompt that it knew is not told: the speed stays as it was measured.
             assert session.agent.speed.reading == first.reading
-        assert server.violations == []
+        # It was asked whether it has a tokenizer.
+        assert [each for each in server.violations if "404" not in each] == []
+
+
+@pytest.mark.parametrize(("make", "refused"), [("deepseek", 1), ("vllm", 0), ("llamacpp", 0)])
+async def test_a_window_smaller_than_said_is_gone_by(
+    make: Make, refused: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some servers tell what they have loaded; of the others one request is refused, and one sentence says why."""
+    with in_thread(ChatServer(Script(after=Step(text="Hello.")), make=make, windows={NAME: 9_000})) as server:
+        monkeypatch.setenv("MINE", server.api_key)
+        models = {NAME: {"window": 131_072}}
+        mine = {"url": f"{server.url}/v1", "key": "MINE", "reasoning": True, "models": models}
+        settings = {"model.id": f"mine:{NAME}", "models.endpoints": {"mine": mine}, "permissions.mode": "allow"}
+        async with talking(tmp_path, settings) as session:
+            told = [*await say(session, "Hi."), *await say(session, "word " * 4_000), *await say(session, "And?")]
+            assert [event for event in told if isinstance(event, events.TurnFailed)] == []
+            assert session.agent.context_stats().window == 9_000
+            notices = [event.title for event in told if isinstance(event, events.Notice) and "takes" in event.title]
+            assert notices == [f"{NAME} takes 9,000 tokens, not 131,072"] * refused
+            assert (await session.agent.recall("word word")).hits
+        assert len([each for each in server.violations if "404" not in each]) == refused

@@ -133,7 +133,7 @@ OVERFLOWS = {
         8192,
     ),
     "This model's maximum context length is 6048 tokens. However, you requested 6616 tokens (568 in the messages, 6048 "
-    "in the completion).": (6616, 6048),
+    "in the completion).": (568, 6048),
     "This endpoint's maximum context length is 131072 tokens. However, you requested about 140000 tokens.": (
         140_000,
         131_072,
@@ -160,6 +160,30 @@ OVERFLOWS = {
     "The input (9000 tokens) is longer than the model's context length (8192 tokens).": (9000, 8192),
     "This model's maximum prompt length is 131072 but the request contains 537812 tokens.": (537_812, 131_072),
     "prompt is too long: 205000 tokens > 200000 maximum": (205_000, 200_000),
+    "This model's maximum context length is 8192 tokens. However, you requested 4096 output tokens and your prompt "
+    "contains at least 9000 input tokens, for a total of at least 13096 tokens.": (9000, 8192),
+    "The decoder prompt (length 8825) is longer than the maximum model length of 8192.": (8825, 8192),
+    "The prompt (total length 25938) is too long to fit into the model (context length 4096).": (25_938, 4096),
+    "Unable to submit request because the input token count is 32825 but model only supports up to 32768.": (
+        32_825,
+        32_768,
+    ),
+    "400 Bad Request: Too many input tokens. Max input tokens: 8192, request input token count: 9279": (9279, 8192),
+    "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 509178 tokens.": (
+        509_178,
+        272_000,
+    ),
+    "input length (9000 tokens) exceeds the model's maximum context length (8192 tokens)": (9000, 8192),
+    "Prompt contains 300000 tokens and 0 images too large for model with 262144 maximum context length": (
+        300_000,
+        262_144,
+    ),
+    "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.": (131_393, 131_040),
+    "The input token count exceeds the maximum number of tokens allowed (1048576).": (0, 1_048_576),
+    "InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]": (0, 98_304),
+    "max_tokens=16384 cannot be greater than max_model_len=max_total_tokens=8192.": (0, 8192),
+    "prompt too long; exceeded max context length by 4 tokens": (0, 0),
+    "Context size has been exceeded.": (0, 0),
     "Your input exceeds the context window of this model.": (0, 0),
     "The number of tokens to keep from the initial prompt is greater than the context length.": (0, 0),
     "Please reduce the length of the messages or completion.": (0, 0),
@@ -175,6 +199,7 @@ def test_each_server_s_own_words_for_too_long(text: str) -> None:
 
 def test_what_is_no_overflow() -> None:
     assert overflow_in("max_tokens must be at least 1") is None
+    assert overflow_in("The maximum tokens you requested exceeds the model limit of 2048. Try a lower one.") is None
     assert overflow_in("Invalid schema for function 'grep': context is no string") is None
     assert overflow_in("", "context_length_exceeded") == Overflow()
 

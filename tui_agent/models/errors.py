@@ -163,7 +163,10 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
 
 def too_long(model: str, tokens: int = 0, limit: int = 0) -> ContextOverflow:
     """A request has more tokens than the model takes; 0: not told."""
-    sizes = f"{tokens:,} tokens of at most {limit:,}; " if limit else ""
+    sizes = ""
+    if limit:
+        told = f"{tokens:,} tokens of at most {limit:,}"
+        sizes = f"{told}; " if tokens > limit else f"it takes {limit:,} tokens with the answer; "
     return ContextOverflow(
         f"The conversation is too long for {model}: {sizes}compact it or choose a model with a larger window.",
         tokens=tokens,

@@ -23,16 +23,26 @@ _SIZED = tuple(
         # Anthropic, also on Bedrock and Vertex
         rf"prompt is too long: {_TOKENS} tokens > {_LIMIT} maximum",
         rf"exceed context limit: {_TOKENS} \+ \d+ > {_LIMIT}",
-        # Gemini
+        # Gemini; on Vertex
         rf"input token count \({_TOKENS}\) exceeds the maximum number of tokens allowed \({_LIMIT}\)",
-        # OpenAI's Chat Completions, and after it DeepSeek, OpenRouter, llama-cpp-python, vLLM before 0.15
+        rf"input token count is {_TOKENS} but model only supports up to {_LIMIT}",
+        # Bedrock, of Amazon's own models
+        rf"max input tokens: {_LIMIT}, request input token count: {_TOKENS}",
+        # OpenAI's Chat Completions, and after it DeepSeek, OpenRouter, llama-cpp-python, vLLM before 0.15: what was
+        # requested is the answer too, so the part of it that is the prompt counts where it is told
+        rf"maximum context length is {_LIMIT} tokens.{{0,60}}?\({_TOKENS} (?:in (?:the messages|your prompt)|of text)",
+        rf"maximum context length is {_LIMIT} tokens.{{0,120}}?{_TOKENS} input tokens",
         rf"maximum context length is {_LIMIT} tokens.{{0,40}}?(?:requested|resulted in)(?: about)? {_TOKENS} tokens",
-        rf"maximum context length is {_LIMIT} tokens.{{0,60}}?{_TOKENS} input tokens",
-        # vLLM
+        # OpenAI's newer models
+        rf"configured limit of {_LIMIT} tokens.{{0,40}}?resulted in {_TOKENS} tokens",
+        # vLLM, in its order of time
+        rf"prompt \(total length {_TOKENS}\) is too long to fit into the model \(context length {_LIMIT}\)",
+        rf"prompt \(length {_TOKENS}\) is longer than the maximum model length of {_LIMIT}",
         rf"passed {_TOKENS} input tokens.{{0,80}}?context length is only {_LIMIT} tokens",
-        # llama.cpp's server and Ollama behind it; llama-cpp-python
+        # llama.cpp's server and Ollama behind it; llama-cpp-python; Ollama on a Mac
         rf"request \({_TOKENS} tokens\) exceeds the available context size \({_LIMIT} tokens\)",
         rf"requested tokens \({_TOKENS}\) exceed context window of {_LIMIT}",
+        rf"input length \({_TOKENS} tokens\) exceeds the model's maximum context length \({_LIMIT} tokens\)",
         # LM Studio
         rf"keep the first {_TOKENS} tokens.{{0,80}}?context length of only {_LIMIT} tokens",
         rf"n_keep \({_TOKENS}\) >= n_ctx \({_LIMIT}\)",
@@ -40,24 +50,39 @@ _SIZED = tuple(
         rf"request too large for model.{{0,200}}?limit {_LIMIT}, requested {_TOKENS}",
         # Cerebras
         rf"current length is {_TOKENS} while limit is {_LIMIT}",
-        # text-generation-inference, Together
+        # text-generation-inference
         rf"`inputs` (?:tokens \+ `max_new_tokens` )?must (?:be <=|have less than) {_LIMIT}\D{{0,12}} given: {_TOKENS}",
-        # SGLang
+        # SGLang and Together
         rf"input \({_TOKENS} tokens\) is longer than the model's context length \({_LIMIT} tokens\)",
         rf"maximum context length of {_LIMIT} tokens. You requested a total of {_TOKENS} tokens",
-        # xAI, Mistral, Moonshot, GitHub
+        # xAI, Mistral, Moonshot, GitHub, Poolside
         rf"maximum prompt length is {_LIMIT} but the request contains {_TOKENS} tokens",
         rf"prompt contains {_TOKENS} tokens.{{0,80}}?{_LIMIT} maximum context length",
         rf"exceeded model token limit: {_LIMIT} \(requested: {_TOKENS}\)",
         rf"prompt token count of {_TOKENS} exceeds the limit of {_LIMIT}",
+        rf"input length {_TOKENS} exceeds the maximum allowed input length of {_LIMIT} tokens",
     )
 )
+_LIMITED = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        # Gemini, where it has not counted
+        rf"input token count exceeds the maximum number of tokens allowed \({_LIMIT}\)",
+        # DashScope
+        rf"range of input length should be \[\d+, {_LIMIT}\]",
+        # vLLM and TensorRT-LLM, of an answer that would be longer than the window
+        rf"cannot be greater than (?:max_model_len=)?max_total_tokens={_LIMIT}",
+        rf"cannot be greater than max_model_len={_LIMIT}",
+    )
+)
+"""What tells the limit alone."""
 _BARE = re.compile(
     r"context_length_exceeded|exceed_context_size|model_context_window_exceeded|exceeds the available context size"
     r"|input exceeds the context window|maximum context length|exceeds? the (?:model's )?(?:maximum )?context"
     r"|greater than the context length|reached context length of|reduce the length of the (?:messages|input prompt)"
     r"|input length exceeds the context length|prompt is longer than the context length|prompt is too long"
-    r"|input is too long for requested model|longer than the model's context length|context window exceeds limit",
+    r"|input is too long for requested model|longer than the model's context length|context window exceeds limit"
+    r"|context size has been exceeded|prompt too long; exceeded (?:max )?context length|too many input tokens",
     re.IGNORECASE,
 )
 _TOO_MANY_BYTES = re.compile(
@@ -70,6 +95,9 @@ def overflow_in(text: str, code: str = "") -> Overflow | None:
     for pattern in _SIZED:
         if found := pattern.search(text):
             return Overflow(_number(found["tokens"]), _number(found["limit"]))
+    for pattern in _LIMITED:
+        if found := pattern.search(text):
+            return Overflow(0, _number(found["limit"]))
     return Overflow() if _BARE.search(text) or _BARE.search(code) else None
 
 

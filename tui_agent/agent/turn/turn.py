@@ -307,12 +307,14 @@ class Turn:
             except TooLarge:
                 raise
             except ContextOverflow as overflow:
-                self._engine.learn_limit(overflow.limit, overflow.tokens)
+                shorter_answer = self._learn_limit(overflow)
                 if isinstance(overflow, RequestTooLarge):
                     self._engine.learn_too_many_bytes()
                 self._recoveries += 1
                 if self._recoveries > self._engine.settings.compaction.max_compaction_recoveries:
                     raise
+                if shorter_answer and self._engine.fits:
+                    continue
                 if not await self._steps.run(self._engine.recover(), self._emit):
                     raise
             except ToolsRefused:
@@ -325,6 +327,24 @@ class Turn:
                 again, self._picture_refused = self._picture_refused, True
                 if not await self._steps.run(self._engine.give_way(refused.pictures, others=again), self._emit):
                     raise
+
+    def _learn_limit(self, overflow: ContextOverflow) -> bool:
+        """Go by what the provider said it takes, and tell of it where that is less than was known. Whether a shorter
+        answer is asked for from here on.
+        """
+        before, reserve = self._engine.window.tokens, self._engine.budget.reserve
+        self._engine.learn_limit(overflow.limit, overflow.tokens)
+        after = self._engine.window.tokens
+        if after < before:
+            self._emit(
+                events.Notice(
+                    level="warning",
+                    title=f"{self._active.profile.id} takes {after:,} tokens, not {before:,}",
+                    text="The request was too long for it. It is made to fit and sent again; nothing is lost.",
+                    hint="From here on the window is taken for that. /context shows what fits.",
+                )
+            )
+        return self._engine.budget.reserve < reserve
 
     def _tell_of_chat(self) -> None:
         """Say, once for each model, that it is given no tools."""

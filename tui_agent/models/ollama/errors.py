@@ -16,15 +16,11 @@ from tui_agent.models.base import (
     UnknownModel,
 )
 from tui_agent.models.errors import plain, refused_picture
+from tui_agent.models.overflow import overflow_in
 
 MOST_NAMES = 8
 
 # The texts are those of Ollama's server and of the runner behind it (server/routes.go, llm/llama_server.go).
-_OVERFLOW = re.compile(
-    r"exceeds the available context size|exceed_context_size|input length exceeds the context length"
-    r"|prompt is longer than the context length|prompt is too long"
-)
-_OVERFLOW_SIZES = re.compile(r"request \((\d{1,12}) tokens\).*?context size \((\d{1,12}) tokens\)")
 _MEMORY = re.compile(r"more system memory|out of memory|cudamalloc failed|insufficient memory", re.IGNORECASE)
 _UNREADABLE_CALL = re.compile(r"error parsing tool call|unexpected end of JSON|tool call.*invalid", re.IGNORECASE)
 
@@ -60,9 +56,8 @@ def overflow(model: str, tokens: int, window: int) -> ContextOverflow:
 def refusal(model: str, status: int, text: str, window: int) -> ModelError:
     """The error for what Ollama answered; `status` is -1 where it came in the middle of a stream."""
     said = plain(text)
-    if _OVERFLOW.search(text):
-        sizes = _OVERFLOW_SIZES.search(text)
-        return overflow(model, int(sizes[1]) if sizes else 0, int(sizes[2]) if sizes else window)
+    if (found := overflow_in(text)) is not None:
+        return overflow(model, found.tokens, found.limit or window)
     if _MEMORY.search(text):
         return InvalidRequest(
             f"There is not enough memory to run {plain(model)}: choose a smaller model, or lower "
