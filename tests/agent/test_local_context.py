@@ -12,6 +12,7 @@ from tests.servers.openai_chat import ChatServer, Make
 from tests.servers.running import in_thread
 from tests.servers.script import Script, Step
 from tui_agent.agent import events
+from tui_agent.settings import GivenValue
 from tui_agent.tools.subtasks import SubtaskSpec
 
 MODEL = "ollama:qwen3:8b"
@@ -135,8 +136,8 @@ async def test_a_window_smaller_than_said_is_gone_by(
     with in_thread(ChatServer(Script(after=Step(text="Hello.")), make=make, windows={NAME: 9_000})) as server:
         monkeypatch.setenv("MINE", server.api_key)
         models = {NAME: {"window": 131_072}}
-        mine = {"url": f"{server.url}/v1", "key": "MINE", "reasoning": True, "models": models}
-        settings = {"model.id": f"mine:{NAME}", "models.endpoints": {"mine": mine}, "permissions.mode": "allow"}
+        mine: dict[str, object] = {"url": f"{server.url}/v1", "key": "MINE", "reasoning": True, "models": models}
+        settings: dict[str, GivenValue] = {"model.id": f"mine:{NAME}", "models.endpoints": {"mine": mine}}
         async with talking(tmp_path, settings) as session:
             told = [*await say(session, "Hi."), *await say(session, "word " * 4_000), *await say(session, "And?")]
             assert [event for event in told if isinstance(event, events.TurnFailed)] == []
