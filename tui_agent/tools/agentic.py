@@ -76,17 +76,16 @@ class AgenticReadFile(_Wrapper):
         return await self._signature.call(self._read, arguments, context)
 
     async def _read(self, context: ToolContext, /, path: str, question: str) -> ToolOutput:
-        """Have a file read by a helper that answers your question about it; only its digest comes back.
+        """Have a helper read a file and answer your question about it; only its digest comes back.
 
-        Use INSTEAD OF read_file (NOT IN ADDITION TO) when the file might be large (more than about 300 lines), or when
-        you need to know something about it rather than its exact text. Use plain read_file for a small file, and for
-        the lines you are about to edit. Treat the digest as authoritative; DO NOT re-read with bare read_file to
-        spot-check. If something is missing, call this again with a narrower question.
+        Use INSTEAD OF read_file (NOT IN ADDITION TO) for a file that might have more than about 300 lines, or where you
+        do not need its exact text; read small files, and lines you will edit, with read_file. Treat the digest as
+        authoritative: DO NOT re-read to spot-check, call this again with a narrower question.
 
         Args:
-            path: The file: relative to the working folder, absolute, or starting with ~.
-            question: What you need to know, with all that is needed to understand it: the helper knows nothing of this
-                conversation. Ask for names, line numbers or quotes where you will need them.
+            path: The file.
+            question: What you need to know, whole: the helper knows nothing of this conversation. Ask for the names,
+                line numbers or quotes you will need.
         """
         _check_exists(context.workspace, path)
         return await self._ask(context, path, f'Question: {question}\n\nRead "{path}" to answer it.')
@@ -105,16 +104,15 @@ class AgenticFetchUrl(_Wrapper):
         return await self._signature.call(self._fetch, arguments, context)
 
     async def _fetch(self, context: ToolContext, /, url: str, question: str) -> ToolOutput:
-        """Have a web page fetched and read by a helper that answers your question; only its digest comes back.
+        """Have a helper fetch a web page and answer your question about it; only its digest comes back.
 
         Use INSTEAD OF fetch_url (NOT IN ADDITION TO) unless the page is known to be short. Treat the digest as
-        authoritative; DO NOT fetch the page again with bare fetch_url to spot-check. If something is missing, call this
-        again with a narrower question.
+        authoritative: DO NOT fetch again to spot-check, call this again with a narrower question.
 
         Args:
-            url: The page, beginning with http:// or https://.
-            question: What you need to know, with all that is needed to understand it: the helper knows nothing of this
-                conversation. Ask for exact names, versions or code where you will need them.
+            url: The whole address.
+            question: What you need to know, whole: the helper knows nothing of this conversation. Ask for the names,
+                versions or code you will need.
         """
         # A subtask costs money; what fetch_url refuses at first sight is known without one.
         self._fetch_url.access(json.dumps({"url": url}), context.workspace)
@@ -131,18 +129,15 @@ class AgenticGrep(_Wrapper):
         return await self._signature.call(self._grep, arguments, context)
 
     async def _grep(self, context: ToolContext, /, pattern: str, question: str, path: str = ".") -> ToolOutput:
-        """Have files searched by a helper that looks at the matches and answers your question; only its digest comes
-        back.
+        """Have a helper search files and answer your question about the matches; only its digest comes back.
 
-        Use INSTEAD OF grep (NOT IN ADDITION TO) when there might be many matches (more than about 30), or when what
-        matters is what the matches mean. Use plain grep to find one known place. Treat the digest as authoritative; DO
-        NOT repeat the search with bare grep or read_file to spot-check. If something is missing, call this again with a
-        narrower pattern or question.
+        Use INSTEAD OF grep (NOT IN ADDITION TO) where there might be more than about 30 matches, or where it matters
+        what they mean; find one known place with grep. Treat the digest as authoritative: DO NOT repeat the search to
+        spot-check, call this again with a narrower pattern or question.
 
         Args:
             pattern: A regular expression, as for grep.
-            question: What you need to know of the matches, with all that is needed to understand it: the helper knows
-                nothing of this conversation.
+            question: What you need to know of the matches, whole: the helper knows nothing of this conversation.
             path: The folder or file to search.
         """
         _check_exists(context.workspace, path)
@@ -159,17 +154,16 @@ class AgenticResearch(_Wrapper):
         return await self._signature.call(self._research, arguments, context)
 
     async def _research(self, context: ToolContext, /, question: str, path: str = ".") -> ToolOutput:
-        """Have an open question about a folder's files investigated by a helper that lists, searches and reads; only
-        its digest comes back.
+        """Have a helper investigate an open question about a folder's files; only its digest comes back.
 
         Use INSTEAD OF many calls of list_dir, glob, grep and read_file (NOT IN ADDITION TO them) when you do not know
-        yet where the answer lies: how something works, where something is done, what uses what. Several independent
-        questions can be asked in one step; they run side by side. Treat the digest as authoritative; DO NOT re-read the
-        files it names to spot-check. If something is missing, call this again with a narrower question.
+        yet where the answer lies: how something works, where something is done, what uses what. Independent questions
+        asked in one step run side by side. Treat the digest as authoritative: DO NOT re-read to spot-check, call this
+        again with a narrower question.
 
         Args:
-            question: What you need to know, with all that is needed to understand it: the helper knows nothing of this
-                conversation. Ask for paths and line numbers where you will need them.
+            question: What you need to know, whole: the helper knows nothing of this conversation. Ask for the paths and
+                line numbers you will need.
             path: The folder to look in.
         """
         _check_exists(context.workspace, path)

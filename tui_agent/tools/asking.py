@@ -49,8 +49,8 @@ class AskUser:
 
         Args:
             question: The question, whole and short, with what is needed to answer it.
-            choices: Two to eight answers to choose from, the best one first, each a few words; an empty list where only
-                their own words can answer. They can always answer in their own words.
+            choices: Two to eight answers of a few words, the best one first; none where only their own words can
+                answer, which they always may.
         """
         if not question.strip():
             raise ToolFailure("ask_user: the question is empty.", "Say in `question` what you need to know.")

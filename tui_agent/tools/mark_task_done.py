@@ -26,11 +26,11 @@ class MarkTaskDone:
     def _mark(self, detail: str) -> ToolOutput:
         """Say that the task the user gave you is finished and checked.
 
-        Call it once, at the natural end of a task, not after each step. A record of the task then takes the place of
-        its exploration, so that the next task starts with room to work.
+        Call it once, at the natural end of a task, not after each step. A record then takes the place of what was
+        looked at, so that the next task has room.
 
         Args:
-            detail: What was done, in one or two sentences: the outcome, and what was verified.
+            detail: The outcome and what was verified, in one or two sentences.
         """
         if not detail.strip():
             raise ToolFailure("mark_task_done: `detail` is empty.", "Say in `detail` what was done.")

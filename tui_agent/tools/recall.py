@@ -126,11 +126,8 @@ class Recall:
         """Search everything said, shown or done earlier in this session, also what is no longer in view: messages,
         tool calls, whole tool results, summaries. Answers with exact excerpts and where they stand.
 
-        Text is found as it is quoted (any characters, case matters); where nothing quotes it, passages with its words
-        are shown.
-
         Args:
-            query: What to look for: a name, path, number or phrase as it stood there, or a few words.
+            query: A name, path, number or phrase exactly as it stood there (case matters), or a few of its words.
         """
         if not query:
             return ToolOutput("The query is empty: quote what to look for, or give a few words.", is_error=True)

@@ -33,11 +33,10 @@ class Todo:
     def _keep(self, items: list[TodoItem]) -> ToolOutput:
         """Keep the task list of work that takes three or more steps. The user sees it, and it outlasts a summary.
 
-        Send it before you begin, and again whenever a state changes or a step is added or dropped: always the whole
-        list, which takes the place of the one before.
+        Send it before you begin, and again whenever a state changes or a step is added or dropped.
 
         Args:
-            items: All items in order, those that are done too; an empty list ends it.
+            items: Always the whole list in order, done items too; an empty one ends it.
         """
         if len(items) > MAX_ITEMS:
             raise ToolFailure(

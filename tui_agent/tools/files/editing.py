@@ -51,7 +51,7 @@ class WriteFile:
         To change a part of a file use edit_file.
 
         Args:
-            path: The file: relative to the working folder, absolute, or starting with ~.
+            path: The file.
             content: The whole content.
         """
         real = granted_path(context, path)
@@ -90,9 +90,9 @@ class EditFile:
         """Replace an exact piece of text in a file. It must be there exactly once, unless replace_all is set.
 
         Args:
-            path: The file: relative to the working folder, absolute, or starting with ~.
-            old: The text to replace, exactly as it is in the file: white space included, line numbers left out.
-            new: The text to put in its place; empty to delete.
+            path: The file.
+            old: The text to replace, exactly as it is in the file, white space included, without line numbers.
+            new: The text in its place; empty deletes.
             replace_all: Replace every occurrence.
         """
         real = granted_path(context, path)

@@ -67,10 +67,9 @@ class ReadFile:
 
         Args:
             path: The file: relative to the working folder, absolute, or starting with ~.
-            offset: The first line to read, counted from 1; a negative number counts from the end (-100: the last 100
-                lines).
-            limit: The most lines to read.
-            chars: Where to start within the first line, in characters; only for a line too long for one page.
+            offset: The first line, counted from 1; -100 is the last 100 lines.
+            limit: The most lines.
+            chars: Where to start in the first line, in characters: only for a line too long for one page.
         """
         real = granted_path(context, path)
         with open_file(real) as stream:

@@ -282,14 +282,14 @@ class Memory:
         """Keep a note about this project for later sessions, or remove one.
 
         Note what will matter again and is not plain from the files: decisions and their reasons, what the person
-        wants, pitfalls, commands that work. Never a secret. One subject a note; writing a note again replaces it.
-        Later sessions see each note's name and description, and read the note itself with read_file.
+        wants, pitfalls, commands that work. Never a secret. One subject a note. Later sessions see its name and
+        description, and read it with read_file.
 
         Args:
-            action: write (new, or in place of an old note) or remove.
+            action: write takes the place of an old note of that name.
             name: Lower-case words joined by hyphens, such as release-steps.
-            description: For write: what the note holds and when it helps, on one line.
-            text: For write: the whole note, in Markdown.
+            description: What it holds and when it helps, on one line.
+            text: The whole note, in Markdown.
         """
         if action == "remove":
             self._notes.remove(name, stop)

@@ -108,13 +108,13 @@ class Grep:
         """Search the contents of files for a regular expression (Rust syntax: no look-around, no back-references).
 
         Matches come below the name of their file as line number, colon and text. Binary files and files ignored by
-        .gitignore are left out, hidden ones are included, links are not followed.
+        .gitignore are left out, hidden ones included, links not followed.
 
         Args:
-            pattern: The regular expression. (?i) in front ignores case; \\n makes it search across lines.
+            pattern: (?i) in front ignores case; \\n makes it search across lines.
             path: The folder or file to search.
-            glob: Search only files whose name matches, such as *.py or src/**/*.ts; !*.md leaves files out.
-            context: Lines to show before and after each match.
+            glob: Only files whose name matches, such as *.py or src/**/*.ts; !*.md leaves files out.
+            context: Lines before and after each match.
         """
         real = granted_path(running, path)
         if not real.exists():

@@ -101,21 +101,19 @@ class RunCommand:
     ) -> ToolOutput:
         """Run a shell command in the workspace folder and return its output and exit code.
 
-        Each call is a new shell: nothing of a `cd` or a variable lasts. There is no terminal and no input: pass
-        flags such as `--yes`, and avoid editors and pagers. Output is shown as a terminal would show it, standard
-        output and errors together; very long output keeps its end. Prefer the file tools for reading, searching and
-        editing files.
+        Each call is a new shell: no `cd` or variable lasts. There is no terminal and no input: pass flags such as
+        `--yes`, avoid editors and pagers. Output and errors come together; very long output keeps its end. Prefer the
+        file tools for reading, searching and editing files.
 
-        Commands run in a sandbox where the system offers one: they write in the workspace and in $TMPDIR, and have no
-        network but their own localhost. What fails for that reason says so.
+        Where the system offers a sandbox, commands write only in the workspace and $TMPDIR, and reach no network but
+        their own localhost. What fails for that reason says so.
 
         Args:
             command: What the shell is to run.
-            timeout: Seconds after which the command is ended with everything it started.
-            background: Leave the command running (a server, a long build) and answer after a second with its process
-                id. command_output reads on, stop_command ends it. It has no timeout, and ends with this program at
-                the latest.
-            outside: Run it outside the sandbox: only for a command that failed because of it. The user is asked.
+            timeout: Seconds after which it is ended with all it started.
+            background: Leave it running (a server, a long build) without a timeout, until this program ends; answers
+                after a second with its process id, for command_output and stop_command.
+            outside: Run it outside the sandbox: only where it failed because of it. The user is asked.
         """
         if not command.strip():
             raise ToolFailure("run_command: `command` is empty.", "Say what the shell is to run.")
