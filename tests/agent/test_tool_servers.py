@@ -22,6 +22,7 @@ from tui_agent.agent import events
 from tui_agent.agent.commands.table import run_command
 from tui_agent.session import Session
 from tui_agent.settings import GivenValue, ToolServer
+from tui_agent.storage.copying import copy_session
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 
 ONE = pytest.mark.parametrize("world", ["gemini"], indirect=True)
@@ -118,7 +119,7 @@ async def test_a_tool_is_found_and_called_and_asked_about_by_its_own_name(world:
     assert here.server.violations == []
 
 
-async def test_what_was_found_stays_through_a_compaction_and_a_resume(world: Callable[[Script], World]) -> None:
+async def test_what_was_found_stays_through_a_compaction_a_resume_and_a_fork(world: Callable[[Script], World]) -> None:
     much = Step(calls=(through("large", size=40_000),))
     here = world(Script((Turn((Step(calls=(FIND,)), much, Step(text="found")), when="find"),), Step(text="Yes.")))
     async with here.session(given={"compaction.keep_recent_tokens": 500}) as session:
@@ -130,9 +131,16 @@ async def test_what_was_found_stays_through_a_compaction_and_a_resume(world: Cal
         name = session.id
     async with here.session(resume=name) as session:
         await say(session, "resumed")
-    newest = json.dumps(here.bodies()[-1])
-    assert "mcp__test__echo" in newest
-    assert "Say the same again." in newest
+        await session.agent.fork(session.agent.prompts()[-2].seq)
+        await say(session, "forked")
+        copied = await copy_session(session.home, session.folder)
+    async with here.session(resume=copied.name) as session:
+        await say(session, "copied")
+    resumed, forked, copied_ = map(json.dumps, here.bodies()[-3:])
+    for sent in (resumed, forked, copied_):
+        assert "mcp__test__echo" in sent
+        assert "Say the same again." in sent
+    assert '"resumed"' not in forked
     assert len(set(here.fronts())) == 1
     assert here.server.violations == []
 
@@ -196,12 +204,15 @@ async def test_calls_that_cannot_be_done_say_why(world: Callable[[Script], World
 
 @ONE
 async def test_a_mentioned_resource_is_read_for_the_model(world: Callable[[Script], World]) -> None:
-    here = world(Script())
+    here = world(Script.of(Step(calls=(through("echo", text="hi"),)), Step(text="done")))
     async with here.session() as session:
-        await say(session, "look at @test:demo://one, and (@nobody:demo://two)")
+        async for event in session.agent.run("look at @test:demo://one, and (@nobody:demo://two)"):
+            if isinstance(event, events.ToolStarted):
+                await session.agent.queue("and at @test:demo://three")
     sent = json.dumps(here.bodies()[-1])
     assert "all of demo://one" in sent
     assert "demo://two, which the user mentions" not in sent
+    assert sent.index("all of demo://three") < sent.index("and at @test:demo://three"), "what is sent meanwhile, too"
 
 
 @ONE

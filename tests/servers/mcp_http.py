@@ -5,6 +5,8 @@ PKCE and one use of each code, and whoever opens the address to sign in is signe
 """
 
 import base64
+import contextlib
+import gzip
 import hashlib
 import json
 import secrets
@@ -22,6 +24,8 @@ ECHO = {
     "description": "Say the same again.",
     "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
 }
+LARGE = {"name": "large", "description": "An answer of that many bytes.", "inputSchema": {"type": "object"}}
+PACKED = {"name": "packed", "description": "The same, packed.", "inputSchema": {"type": "object"}}
 
 
 class McpHttpServer(ThreadingHTTPServer):
@@ -113,9 +117,15 @@ class _Handler(BaseHTTPRequestHandler):
                 result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
                 result["serverInfo"] = {"name": "web", "version": "1"}
             case "tools/list", _:
-                result = {"tools": [ECHO]}
+                result = {"tools": [ECHO, LARGE, PACKED]}
             case "tools/call", _:
-                result = {"content": [{"type": "text", "text": message["params"]["arguments"]["text"]}]}
+                asked, given = message["params"]["name"], message["params"]["arguments"]
+                text = given["text"] if asked == "echo" else "x" * given["size"]
+                result = {"content": [{"type": "text", "text": text}]}
+                if asked == "packed":
+                    data = gzip.compress(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())
+                    self._send(200, data, **{"Content-Encoding": "gzip"})
+                    return
             case method, _:
                 error = {"code": -32601, "message": f"no method {method}"}
                 self._answer(200, {"jsonrpc": "2.0", "id": message["id"], "error": error})
@@ -123,12 +133,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
 
     def _answer(self, status: int, body: dict[str, Any], **headers: str) -> None:
-        data = json.dumps(body).encode()
+        self._send(status, json.dumps(body).encode(), **headers)
+
+    def _send(self, status: int, data: bytes, **headers: str) -> None:
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(data)
+        with contextlib.suppress(ConnectionError):  # who is told too much hangs up
+            self.wfile.write(data)
 
 
 @contextmanager

@@ -25,6 +25,16 @@ async def test_a_server_at_an_address_is_called_with_its_headers(
         assert all(headers["X-Key"] == "t-1" for headers in server.headers)
 
 
+@pytest.mark.parametrize("tool", ["large", "packed"])
+async def test_an_answer_at_an_address_is_bounded_as_one_of_a_program_is(tool: str, tmp_path: Path) -> None:
+    with serving() as server:
+        async with talking(ToolServer(url=f"{server.url}/mcp"), tmp_path) as talk:
+            assert len((await talk.call(tool, size=10_000_000)).text) == 10_000_000
+            with pytest.raises(Unavailable, match=r"server test answers cannot be read: .* more than 32 MB"):
+                await talk.call(tool, size=40_000_000)
+            assert (await talk.call("echo", text="on")).text == "on"
+
+
 async def test_an_address_where_nobody_listens_is_named(tmp_path: Path) -> None:
     async with talking(ToolServer(url="http://127.0.0.1:9/mcp"), tmp_path) as talk:
         with pytest.raises(Unavailable, match="The server test cannot be used"):

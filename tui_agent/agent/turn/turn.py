@@ -252,8 +252,7 @@ class Turn:
         fitted = await self._steps.run(self._engine.fitted(prompt), self._emit)
         seq, blocks = self._record.view.unanswered_prompt()
         if blocks != fitted.blocks:
-            for told in await self._resources(text_of(prompt.blocks, Text)):
-                await self._record.append(notice(told))
+            await self._read_resources(text_of(prompt.blocks, Text))
             seq = await self._record.append(fitted)
         self._emit(said(seq, fitted.blocks))
 
@@ -263,6 +262,7 @@ class Turn:
         for queued in waiting:
             if await self._refused_by_hooks(queued):
                 continue
+            await self._read_resources(text_of(queued.blocks, Text))
             whole = Message(role="user", blocks=queued.blocks)
             fitted = await self._steps.run(self._engine.fitted(whole), self._emit)
             if fitted is whole:
@@ -271,6 +271,11 @@ class Turn:
                 seq = await self._record.append(Withdrawn(queued=queued.seq), fitted)
             self._emit(said(seq, fitted.blocks, queued.seq))
         return any(not is_note(text_of(queued.blocks, Text)) for queued in waiting)
+
+    async def _read_resources(self, text: str) -> None:
+        """Tell the model what is said by the resources of servers that the user mentions."""
+        for told in () if is_note(text) else await self._resources(text):
+            await self._record.append(notice(told))
 
     async def _refused_by_hooks(self, queued: Queued) -> bool:
         """Whether a hook refuses what waits; then it is taken back, and the user told."""

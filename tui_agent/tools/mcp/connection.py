@@ -7,6 +7,7 @@ cancelling one tells the server so (notifications/cancelled), and the server sta
 import asyncio
 import contextlib
 import importlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -56,6 +57,7 @@ RELIST_S: Final = 0.2
 MOST_PROBLEMS: Final = 50
 """Sentences about what cannot be used of a server that are kept."""
 _CLOSING_S: Final = 5.0
+_SILENT: Final = logging.NullHandler()
 _REASON_S: Final = 2.0
 
 
@@ -246,6 +248,8 @@ class Connection:
     async def _connected(self, over: asyncio.Event) -> "Client":
         """A client that is to be entered. Raises `Unavailable`."""
         await asyncio.to_thread(importlib.import_module, "mcp")
+        # What goes wrong is told in our words; without a handler Python would print the SDK's tracebacks besides.
+        logging.getLogger("mcp").addHandler(_SILENT)
         from mcp import Client
         from mcp_types import Implementation
 
@@ -293,7 +297,7 @@ class Connection:
         client = await self._running()
         over = self._over
         from mcp.shared.exceptions import MCPError
-        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+        from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT
 
         try:
             return await ask(client)
@@ -302,6 +306,9 @@ class Connection:
                 told = f"The server {self.name} did not answer within {seconds:g} s ({what}); it was told to stop."
                 self.error = told
                 raise Unavailable(told) from error
+            if error.code == PARSE_ERROR:
+                self.error = f"What the server {self.name} answers cannot be read: {one_line(error.message, 500)} ({what})."
+                raise Unavailable(self.error) from error
             if error.code != CONNECTION_CLOSED:
                 raise ValueError(one_line(error.message, 4_000) or f"error {error.code}") from error
             failure: Exception = error

@@ -6,13 +6,14 @@ private file, and the browser's way back: an address of this machine that listen
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
+from typing_extensions import override
 
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.settings import ToolServer
@@ -38,6 +39,36 @@ class Unauthorized:
 
     async def note(self, response: "httpx2.Response") -> None:
         self.asked = self.asked or response.status_code == 401
+
+
+async def bound(response: "httpx2.Response") -> None:
+    """Have reading the body raise StreamError once it gets longer than a message may be, as it is or unpacked.
+
+    The SDK bounds events, but reads any other body whole.
+    """
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        def __init__(self, whole: httpx2.Response) -> None:
+            self._whole = whole
+
+        @override
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for piece in self._whole.aiter_bytes():
+                size += len(piece)
+                if size > MOST_MESSAGE:
+                    raise httpx2.StreamError(f"it sent a message of more than {MOST_MESSAGE // (1024 * 1024)} MB")
+                yield piece
+
+        @override
+        async def aclose(self) -> None:
+            await self._whole.aclose()
+
+    if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+        whole = httpx2.Response(response.status_code, headers=response.headers, stream=response.stream)
+        response.stream = Bounded(whole)
+        response.headers.pop("content-encoding", None)  # it is unpacked on the way
 
 
 class Tokens:
@@ -154,7 +185,7 @@ async def listening(
 
     auth = _provider(server, tokens, sign_in) if sign_in is not None or tokens.there else None
     async with create_mcp_http_client(headers=server.headers or None, auth=auth) as client:
-        client.event_hooks["response"].append(unauthorized.note)
+        client.event_hooks["response"] += [unauthorized.note, bound]
         async with streamable_http_client(server.url, http_client=client, max_sse_event_size=MOST_MESSAGE) as streams:
             yield streams
 
