@@ -237,8 +237,7 @@ async def _open(
     try:
         extensions = extensions_of(arguments)
         places = await asyncio.to_thread(places_of, settings, arguments)
-        has_agents = bool(await asyncio.to_thread(extensions.agents))
-        places = places._replace(shelves=extensions.shelves, has_agents=has_agents, style=settings.session.style)
+        places = places._replace(shelves=extensions.shelves, style=settings.session.style)
         shelves = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
         folders = map(Path, settings.permissions.folders)
         workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves), guarded=(arguments.home,))
@@ -273,7 +272,7 @@ async def _open(
         recaller = Recaller(view, artifacts)
         parent = view.model or model.profile.name
         run_agent = RunAgent(runner, extensions.agents, settings, lambda: view.model or parent)
-        tools += [run_agent] if has_agents else []
+        tools.append(run_agent)
         tools += agentic_tools(runner, tools) if settings.agentic.enabled else []
         tools.append(Recall(recaller))
         offered = await asyncio.to_thread(servers_of, settings, arguments, store.folder, workspace)
@@ -291,7 +290,7 @@ async def _open(
             tracker=tracker,
             guards=Guards(ceiling, watch_of(settings, view, tracker, tools, ask, watchdog)),
             small=small,
-            briefing=briefing_of(settings, arguments, places, tools, offered),
+            briefing=briefing_of(settings, arguments, places, tools, offered, run_agent),
             subtasks=runner,
             recaller=recaller,
             files=await files_of(settings, arguments, workspace, store, entries),
@@ -547,15 +546,18 @@ def briefing_of(
     arguments: Arguments,
     places: Places,
     tools: Iterable[Tool],
-    offered: OfferedTools | None = None,
+    offered: OfferedTools,
+    run_agent: RunAgent,
 ) -> Briefing:
     """What the conversation begins with, and what is said of changes to it later."""
-    rules, started, definitions = prompt_text("system"), date.today(), ToolRegistry(tools).definitions
+    rules, started = prompt_text("system"), date.today()
+    definitions = ToolRegistry(tool for tool in tools if tool is not run_agent).definitions
     return Briefing(
         lambda sections: system_prompt(rules, sections, arguments.folder, started),
         definitions,
         knowledge_of(settings, places),
         offered,
+        (run_agent.definition,),
     )
 
 

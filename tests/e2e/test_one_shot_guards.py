@@ -11,7 +11,7 @@ from tests.e2e.program import MODELS, Program, events_of
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
-from tests.servers.script import Call, ParsedRequest, Script, Step
+from tests.servers.script import Call, ParsedRequest, Script, Step, Turn
 from tests.servers.server import ProtocolServer
 
 SMALL = {"anthropic": "anthropic:claude-haiku-5-5", "gemini": "gemini:gemini-3.8-flash"}
@@ -122,6 +122,26 @@ def test_a_question_with_nobody_to_answer_it_is_answered_by_the_next_prompt(tmp_
     assert (planned["exit"], planned["question"]["kind"]) == (3, "plan")
     assert program.run("-c", "-p", "approve", "--model", "offline").returncode == 0
     assert "[ ] mend it" in program.run("-c", "-p", "/todo", "--model", "offline").stdout
+
+
+def test_several_questions_of_one_step_are_all_reported_and_answered_together(tmp_path: Path) -> None:
+    which = Call("ask_user", {"question": "Which one?", "choices": ["this", "that"]})
+    many = Call("ask_user", {"question": "How many?", "choices": []})
+    making = Call("run_command", {"command": "touch made"})
+    asking = Turn((Step(calls=(which, making, many)), Step(text="Thanks.")), when="begin")
+    with in_thread(AnthropicServer(Script((asking,)))) as server:
+        program = Program.in_folder(tmp_path, server.environment)
+        named = ("--model", MODELS["anthropic"], "--ask", "allow")
+        answer = program.ask("-p", "begin", *named)
+        assert (answer["exit"], answer["error"]["kind"]) == (3, "needs_answer")
+        assert [each["text"] for each in answer["questions"]] == ["Which one?", "How many?"]
+        assert answer["question"] == answer["questions"][0]
+        assert "2 questions wait" in answer["error"]["message"]
+        assert "How many?" in answer["stderr"]
+        assert program.ask("-c", "-p", "begin: that, two of them", *named)["result"] == "Thanks."
+        sent = str(server.model_requests[-1].json)
+        assert sent.count("nobody was there to answer") == 2
+        assert server.violations == []
 
 
 def test_a_watchdog_with_nobody_to_ask_says_what_else_it_can_do(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class ActiveModel:
         self._small = small
         self._connecting: asyncio.Future[None] | None = None
         self._told_of_chat: set[str] = set()
+        self._told_of_agents = False
         self._speeds = Speedometer()
         record.engine.use(self._facts())
 
@@ -72,10 +73,24 @@ class ActiveModel:
         self._record.engine.renewed_prefix = prefix
         if view.model != name:
             await self._record.append(ModelSwitched(model=name), prefix)
-        elif view.prefix is None or bool(view.prefix.tools) > self.profile.tools:
+        elif view.prefix is None or bool(view.prefix.tools) > self.profile.tools or self._renews(view.prefix, prefix):
             await self._record.append(prefix)
         elif news := self._briefing.news(view.log, view.prefix):
             await self._record.append(*map(notice, news))
+
+    def _renews(self, before: Prefix, now: Prefix) -> bool:
+        """Whether other tools are told at once: where no cache is lost by that, and no reasoning that is bound to what
+        stood in front. Else they wait for the next summary.
+        """
+        bound = self.profile.bound_reasoning and self._record.view.last_call is not None
+        return before.tools != now.tools and self._record.engine.cache.cold and not bound
+
+    def take_agent_news(self) -> bool:
+        """Whether the user is to be told that their first agents wait until tools are told anew; once."""
+        prefix = self._record.view.prefix
+        waits = prefix is not None and self._briefing.awaits_agents(prefix)
+        told, self._told_of_agents = self._told_of_agents, waits
+        return waits and not told
 
     @property
     def speed(self) -> Speed:

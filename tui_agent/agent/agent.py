@@ -734,7 +734,7 @@ class Agent:
         """What the model is told it can call."""
         offered = self._offered.definitions if self._offered is not None else ()
         told = (definition for definition in offered if not definition.deferred)
-        return (*self._toolbox.registry.definitions, *told)
+        return (*self._briefing.tools, *told)
 
     async def skills(self) -> str:
         """The skills there are, for a person to read."""

@@ -214,12 +214,15 @@ class Alert(Event, frozen=True, kw_only=True, tag="alert"):
 
 
 class TurnFailed(Event, frozen=True, kw_only=True, tag="turn_failed"):
-    """The turn ended in an error. Everything up to it is in the log; `hint` says what to do next."""
+    """The turn ended in an error. Everything up to it is in the log; `hint` says what to do next. `questions` are those
+    that wait for an answer where there was nobody to give one.
+    """
 
     kind: str
     message: str
     retryable: bool
     hint: str = ""
+    questions: tuple[PermissionQuestion, ...] = ()
 
 
 class TurnFinished(Event, frozen=True, kw_only=True, tag="turn_finished"):

@@ -41,6 +41,8 @@ class ContextReport(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """What `--output-format json` prints: one object. `turns` counts the session's own model calls.
 
+    `questions` are all that wait for an answer, `question` the first of them.
+
     `usage`, `cost_usd` (null where unknown) and `models` are of all calls, those of subtasks and summaries included;
     the most expensive model comes first. `structured_result` is the value that was asked for by a schema, null where
     none was, or none came that is valid under it.
@@ -52,6 +54,7 @@ class Report(msgspec.Struct, frozen=True):
     is_error: bool
     error: ErrorReport | None
     question: QuestionReport | None
+    questions: tuple[QuestionReport, ...]
     stop_reason: str
     turns: int
     usage: Usage

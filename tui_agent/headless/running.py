@@ -16,8 +16,8 @@ from tui_agent.agent.commands.reply import Reply
 from tui_agent.agent.commands.table import is_command, own_prompt, run_command
 from tui_agent.agent.extensions.own import OwnPrompt
 from tui_agent.agent.model_choice import default_model
-from tui_agent.agent.turn.hints import UNASKED
 from tui_agent.agent.turn.pictures import mentioned_pictures, read_pictures, smaller_text
+from tui_agent.agent.turn.turn import unanswered
 from tui_agent.arguments import Arguments, ExitCode, OutputFormat, UsageError
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage
@@ -132,9 +132,7 @@ async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, o
     try:
         return replace(arguments, prompt=await session.agent.expand(prompt, argument))
     except NobodyToAsk as refusal:
-        outcome.asked = refusal.question
-        why = f"{refusal.question.tool} needs an approval, and there is nobody to ask: {refusal.question.reason}"
-        outcome.failure = events.TurnFailed(kind="needs_approval", message=why, retryable=False, hint=UNASKED)
+        outcome.failure = unanswered(refusal)
     except ToolFailure as failure:
         outcome.failure = events.TurnFailed(kind="command", message=f"/{prompt.name}: {failure}", retryable=False)
     return arguments
@@ -179,8 +177,6 @@ async def _turn(
             match event:
                 case events.TurnFailed():
                     outcome.failure = event
-                case events.PermissionAsked():
-                    outcome.asked = event.question
                 case events.TurnFinished():
                     finished = event
                 case events.Notice() if not streaming:
@@ -244,8 +240,6 @@ class _Outcome:
     def __init__(self, tracker: UsageTracker) -> None:
         self.failure: events.TurnFailed | None = None
         self.finished: events.TurnFinished | None = None
-        self.asked: PermissionQuestion | None = None
-        """What was asked last; where the turn failed for want of an answer, what waits for one."""
         self.structured = ""
         """The valid result as JSON text; empty: there is none."""
         self._tracker = tracker
@@ -267,19 +261,21 @@ class _Outcome:
         return [name for name, totals in self._tracker.by_model().items() if totals != self._before.get(name)]
 
     @property
-    def question(self) -> QuestionReport | None:
+    def questions(self) -> tuple[QuestionReport, ...]:
         """What waits for an answer."""
-        if self.asked is None or self.failure is None or self.failure.kind not in UNANSWERED:
-            return None
-        asked, shown = self.asked, self.asked.preview
-        text = shown.command or shown.diff or shown.text or shown.title
-        return QuestionReport(asked.kind, asked.tool, text, asked.choices)
+        return tuple(map(_question, self.failure.questions)) if self.failure is not None else ()
 
     @property
     def exit_code(self) -> int:
         if self.failure is not None:
             return ExitCode.NEEDS_APPROVAL if self.failure.kind in UNANSWERED else ExitCode.FAILED
         return ExitCode.DONE if self.ended_well else ExitCode.INTERRUPTED
+
+
+def _question(asked: PermissionQuestion) -> QuestionReport:
+    shown = asked.preview
+    text = shown.command or shown.diff or shown.text or shown.title
+    return QuestionReport(asked.kind, asked.tool, text, asked.choices)
 
 
 def _report(session: Session, outcome: _Outcome, began: float) -> Report:
@@ -290,7 +286,8 @@ def _report(session: Session, outcome: _Outcome, began: float) -> Report:
         structured_result=msgspec.Raw(outcome.structured.encode() or b"null"),
         is_error=failure is not None,
         error=ErrorReport(failure.kind, failure.message, failure.retryable) if failure else None,
-        question=outcome.question,
+        question=next(iter(outcome.questions), None),
+        questions=outcome.questions,
         stop_reason=finished.stop_reason if finished else "interrupted",
         turns=finished.steps if finished else 0,
         usage=finished.usage if finished else Usage(),
@@ -317,9 +314,10 @@ def _show(outcome: _Outcome, report: Report, form: OutputFormat, *, structured: 
         _print_json(report_json(report))
     elif text:
         _print(text)
-    if (asked := outcome.question) is not None and asked.kind != "call":
+    for asked in outcome.questions:
         offered = [f"  {place}. {choice}" for place, choice in enumerate(asked.choices, 1) if asked.kind == "question"]
-        _say("\n".join((asked.text, *offered)))
+        if asked.kind != "call":
+            _say("\n".join((asked.text, *offered)))
     if outcome.failure is not None:
         _say(f"{outcome.failure.message} {outcome.failure.hint}".strip())
 

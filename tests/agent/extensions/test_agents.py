@@ -165,3 +165,30 @@ async def test_agents_that_are_none_are_named_and_new_ones_are_news(server: Anth
         assert session.agent.engine.view.prefix == prefix
         assert "- second: Looks for mistakes" in server.model_requests[-1].body.decode()
         assert "Agents\n  odd" in await session.agent.extensions_text()
+
+
+@pytest.mark.parametrize("how", ["summary", "cold"])
+async def test_the_first_agent_counts_once_no_cache_is_lost_by_it(
+    server: AnthropicServer, tmp_path: Path, how: str
+) -> None:
+    server.script = Script((), Step(text="word " * 400))
+    given = {"model.id": "claude-haiku-4-5", "compaction.keep_recent_tokens": 100}
+    async with talking(tmp_path, given) as session:
+        for said in ("Hello.", "And?"):
+            await say(session, said)
+        prefix = session.agent.engine.view.prefix
+        agent(tmp_path / "home", "reviewer")
+        told = [event.title for event in await say(session, "Go on.") if isinstance(event, events.Notice)]
+        assert told == ["Your first agents wait"]
+        assert session.agent.engine.view.prefix == prefix
+        assert "run_agent" not in server.model_requests[-1].body.decode()
+        assert session.agent.missed_caches == []
+        if how == "summary":
+            assert not (await session.agent.compact()).error
+        else:
+            clock = session.agent.engine.clock
+            session.agent.engine.clock = lambda: clock() + 3_600
+        assert not [event for event in await say(session, "Now.") if isinstance(event, events.Notice)]
+        sent = server.model_requests[-1].body.decode()
+        assert '"run_agent"' in sent
+        assert "- reviewer: Looks for mistakes" in sent

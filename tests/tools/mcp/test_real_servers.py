@@ -1,7 +1,7 @@
 """Servers of others, where their commands are found beside this Python or in `PATH`:
 
-    pip install mcp-server-git mcp-server-time mcp-server-fetch
-    npm install -g @modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem
+pip install mcp-server-git mcp-server-time mcp-server-fetch
+npm install -g @modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem
 """
 
 import asyncio

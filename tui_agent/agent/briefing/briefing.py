@@ -179,8 +179,6 @@ class Places(NamedTuple):
     notes: Notes
     shelves: tuple[Shelf, ...] = ()
     """Where the user's own agents and styles lie."""
-    has_agents: bool = False
-    """Whether the model can have one of them do anything."""
     style: str = ""
     """The output style that a session begins with."""
 
@@ -269,7 +267,7 @@ class Knowledge:
         return bounded(_SKILLS, lines, self._limits.skills, lambda left: f"[{left:,} more skills do not fit here.]")
 
     def _agents(self) -> str:
-        lines = index_lines(own_agents(self._places.shelves)) if self._places.has_agents else []
+        lines = index_lines(own_agents(self._places.shelves))
         return bounded(
             INTRODUCTION, lines, self._limits.skills, lambda left: f"[{left:,} more agents do not fit here.]"
         )
@@ -297,7 +295,8 @@ class Knowledge:
 class Briefing:
     """Owns the prefix as it should be now. A conversation keeps the one in its log until a point where it is renewed.
 
-    `write` makes the system prompt of the sections. Without `knowledge` and `offered` it stays the same.
+    `write` makes the system prompt of the sections. Without `knowledge` and `offered` it stays the same. `for_agents`
+    are tools that are told only while there are agents to be run by them.
     """
 
     def __init__(
@@ -306,9 +305,11 @@ class Briefing:
         tools: Sequence[ToolDefinition],
         knowledge: Knowledge | None = None,
         offered: OfferedTools | None = None,
+        for_agents: Sequence[ToolDefinition] = (),
     ) -> None:
         self._write = write
         self._tools = tuple(tools)
+        self._for_agents = tuple(for_agents)
         self._knowledge = knowledge
         self._offered = offered
         self._sections = Sections()
@@ -320,17 +321,29 @@ class Briefing:
         """The prefix as of the last `refresh`."""
         return self._prefix
 
+    @property
+    def tools(self) -> tuple[ToolDefinition, ...]:
+        """The session's own tools that are told, as of the last `refresh`."""
+        return (*self._tools, *(self._for_agents if self._sections.agents else ()))
+
+    def awaits_agents(self, begun: Prefix) -> bool:
+        """Whether there are agents that a conversation which began with `begun` has no tool for."""
+        told = {tool.name for tool in begun.tools}
+        return bool(self._sections.agents) and not told.issuperset(tool.name for tool in self._for_agents)
+
     async def refresh(self, window: int) -> None:
         """Look at the files and the servers again, for a model with a `window` of so many tokens; cheap while nothing
         has changed.
         """
-        sections, tools = Sections(), self._tools
+        sections = Sections()
         if self._knowledge is not None:
             sections = await asyncio.to_thread(self._knowledge.sections)
+        tools = (*self._tools, *(self._for_agents if sections.agents else ()))
         if self._offered is not None:
             self._offered.look(window)
             sections = sections._replace(servers=self._offered.index)
-            tools = tuple(sorted((*tools, *self._offered.definitions), key=lambda tool: tool.name))
+            tools = (*tools, *self._offered.definitions)
+        tools = tuple(sorted(tools, key=lambda tool: tool.name))
         if (sections, tools) != (self._sections, self._prefix.tools):
             self._sections = sections
             self._prefix = Prefix(system=self._write(sections), tools=tools)
@@ -366,7 +379,9 @@ class Briefing:
             return ()
         told = [text for text in _notices(log) if is_news(text)] if begun.seq else []
         own = self._knowledge.own_memory if self._knowledge else ""
-        found = news(begun.system, self._sections, told, own_memory=own)
+        # Of agents that no tool was told for there is nothing to tell yet: both come when the prefix is renewed.
+        sections = self._sections._replace(agents="") if self.awaits_agents(begun) else self._sections
+        found = news(begun.system, sections, told, own_memory=own)
         self._settled = None if found else (self._sections, begun.seq, log.head)
         return found
 

@@ -25,7 +25,7 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Evicted, Whole
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Artifact, tool_result
-from tui_agent.conversation.plan import UNANSWERED
+from tui_agent.conversation.plan import ASK, UNANSWERED
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
 from tui_agent.conversation.through import meant
@@ -131,16 +131,21 @@ class Toolbox:
             for call in declined:
                 await self._finish(call, "denied", _refusal(DECLINED), time.monotonic(), record, tell)
             calls = [call for call in calls if call not in declined]
+            waiting: list[PermissionQuestion] = []
             for batch in self._batches(calls[:most]):
-                await _all_of([asyncio.ensure_future(self._answer(call, record, tell)) for call in batch])
+                # Where something waits for the user's word, no more is done, but all that they are asked is said.
+                doing = [call for call in batch if not waiting or call.name == ASK]
+                waiting += await _all_of([asyncio.ensure_future(self._answer(call, record, tell)) for call in doing])
+            if waiting:
+                raise NobodyToAsk(*waiting)
             left_out = f"One answer may ask for {most} calls (agent.max_calls); this one was not done. Call it again."
             for call in calls[most:]:
                 output = _refusal(left_out)
                 await self._finish(call, "error", output, time.monotonic(), record, tell)
         except NobodyToAsk as refusal:
-            if refusal.question.kind != "call":
-                asked = [call for call in calls if call.id == refusal.question.call_id and call.id in unfinished]
-                await to_completion(self._leave(asked, UNANSWERED, record, tell, is_error=False))
+            asked = {question.call_id for question in refusal.questions if question.kind != "call"}
+            left = [call for call in calls if call.id in asked and call.id in unfinished]
+            await to_completion(self._leave(left, UNANSWERED, record, tell, is_error=False))
             await to_completion(self._leave(unfinished.values(), NOT_APPROVED, record, tell))
             raise
         except BaseException:
@@ -429,8 +434,12 @@ def _since(began: float) -> int:
     return int(1000 * (time.monotonic() - began))
 
 
-async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> None:
-    """Wait for every task, also when cancelled (then they are, too); raise the first error."""
+async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> list[PermissionQuestion]:
+    """Wait for every task, also when cancelled (then they are, too); what waits for the user's word, where nobody could
+    be asked. Raises the first other error.
+    """
+    if not tasks:
+        return []
     try:
         await asyncio.wait(tasks)
     except asyncio.CancelledError:
@@ -439,8 +448,10 @@ async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> None:
         await to_completion(_ended(tasks))
         raise
     errors = [error for task in tasks if (error := task.exception()) is not None]
-    if errors:
-        raise errors[0]
+    for error in errors:
+        if not isinstance(error, NobodyToAsk):
+            raise error
+    return [question for error in errors if isinstance(error, NobodyToAsk) for question in error.questions]
 
 
 async def _ended(tasks: Sequence[asyncio.Future[None]]) -> None:

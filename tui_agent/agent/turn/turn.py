@@ -188,7 +188,7 @@ class Turn:
         is due done, and the user's words taken in.
         """
         await self._active.introduce()
-        self._tell_of_chat()
+        self._tell_of_tools()
         await self._complete_what_a_crash_left()
         await self._ask_hooks(prompt)
         try:
@@ -326,7 +326,7 @@ class Turn:
                 if self._record.view.prefix is None or not self._record.view.prefix.tools:
                     raise
                 await self._active.introduce()
-                self._tell_of_chat()
+                self._tell_of_tools()
             except PictureRefused as refused:
                 # Smaller, then none: so it ends.
                 again, self._picture_refused = self._picture_refused, True
@@ -351,16 +351,26 @@ class Turn:
             )
         return self._engine.budget.reserve < reserve
 
-    def _tell_of_chat(self) -> None:
-        """Say, once for each model, that it is given no tools."""
+    def _tell_of_tools(self) -> None:
+        """Say, once, that the model is given no tools, or not yet one for the user's first agents."""
+        name = self._active.profile.id
         if self._active.take_chat_news():
-            name = self._active.profile.id
             self._emit(
                 events.Notice(
                     level="warning",
                     title=f"{name} calls no tools",
                     text="It is asked without them: it answers from what is in the conversation, and changes nothing.",
                     hint="Attach files with @, run commands with !, or choose a model that calls tools with /model.",
+                )
+            )
+        elif self._active.take_agent_news():
+            self._emit(
+                events.Notice(
+                    level="info",
+                    title="Your first agents wait",
+                    text="A new tool in front of the conversation would cost its cache, so the model is told of them "
+                    "with the next summary, or when the cache has run out.",
+                    hint="/compact writes a summary now; a new session has them at once.",
                 )
             )
 
@@ -544,19 +554,9 @@ class Turn:
         self._fail(error.kind, error.message, retryable=error.retryable, hint=HINTS.get(error.kind, ""))
 
     async def _unapproved(self, refusal: NobodyToAsk) -> None:
-        question = refusal.question
         await self._record.answer_open_calls(NOT_APPROVED)
-        if question.kind != "call":
-            what = "A plan waits for your approval" if question.kind == "plan" else "A question waits for your answer"
-            hint = UNANSWERED_PLAN if question.kind == "plan" else UNANSWERED_QUESTION
-            self._fail("needs_answer", f"{what}, and there is nobody to ask.", retryable=False, hint=hint)
-            return
-        self._fail(
-            "needs_approval",
-            f"{question.tool} needs an approval, and there is nobody to ask: {question.reason}",
-            retryable=False,
-            hint=UNASKED_WATCHDOG if question.tool == WATCHDOG else UNASKED,
-        )
+        self._stop_reason = "error"
+        self._emit(unanswered(refusal))
 
     def _fail_unexpectedly(self, error: Exception) -> None:
         self._record.trace.record("error", {"kind": "internal", "traceback": traceback.format_exc()})
@@ -587,6 +587,25 @@ class Turn:
             cost_usd=self._tracker.turn.known_cost_usd,
             duration_ms=int(1000 * (time.monotonic() - self._started)),
         )
+
+
+def unanswered(refusal: NobodyToAsk) -> events.TurnFailed:
+    """What is told where calls need somebody's word and there is nobody: a plan first, then questions, then calls."""
+    questions = refusal.questions
+    kinds = [question.kind for question in questions]
+    if "plan" in kinds:
+        kind, hint, message = "needs_answer", UNANSWERED_PLAN, "A plan waits for your approval"
+    elif asked := kinds.count("question"):
+        waiting = "A question waits" if asked == 1 else f"{asked} questions wait"
+        kind, hint, message = "needs_answer", UNANSWERED_QUESTION, f"{waiting} for your answer"
+    else:
+        question = refusal.question
+        kind, hint = "needs_approval", UNASKED_WATCHDOG if question.tool == WATCHDOG else UNASKED
+        named = ", ".join(dict.fromkeys(each.tool for each in questions))
+        message = f"{named} needs an approval, and there is nobody to ask: {question.reason}"
+        return events.TurnFailed(kind=kind, message=message, retryable=False, hint=hint, questions=questions)
+    message = f"{message}, and there is nobody to ask."
+    return events.TurnFailed(kind=kind, message=message, retryable=False, hint=hint, questions=questions)
 
 
 def entered_blocks(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:

@@ -51,11 +51,14 @@ _REFUSED_ADVICE = "The user declined this call. Do not repeat it: try something 
 
 
 class NobodyToAsk(Exception):
-    """Raised by an `Ask`: a call needs the user's word, and the front end has nobody to ask."""
+    """Raised by an `Ask`: a call needs the user's word, and the front end has nobody to ask. Of the calls of one step
+    several may: `questions` are all that wait, `question` the first.
+    """
 
-    def __init__(self, question: PermissionQuestion) -> None:
+    def __init__(self, question: PermissionQuestion, *others: PermissionQuestion) -> None:
         super().__init__(f"{question.tool}: {question.reason}")
         self.question = question
+        self.questions = (question, *others)
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -307,7 +307,8 @@ class Connection:
                 self.error = told
                 raise Unavailable(told) from error
             if error.code == PARSE_ERROR:
-                self.error = f"What the server {self.name} answers cannot be read: {one_line(error.message, 500)} ({what})."
+                said = one_line(error.message, 500)
+                self.error = f"What the server {self.name} answers cannot be read: {said} ({what})."
                 raise Unavailable(self.error) from error
             if error.code != CONNECTION_CLOSED:
                 raise ValueError(one_line(error.message, 4_000) or f"error {error.code}") from error
