@@ -30,6 +30,10 @@ def test_without_a_key_nobody_answers_and_it_says_what_to_set(program: Program) 
         assert named in line
     assert not list(program.home.glob("sessions/*"))
     assert program.run("-p", "/help").returncode == 0
+    (program.home / "commands").mkdir()
+    (program.home / "commands" / "own.md").write_text("read calc.py")
+    assert program.run("-p", "/own").returncode == 2, "a command of the user's own is a prompt"
+    assert program.run("-p", "/own", "--model", "offline").returncode == 0
 
 
 def test_the_offline_model_answers_where_it_is_chosen(program: Program) -> None:

@@ -17,7 +17,7 @@ from tui_agent.agent.extensions.own import Extensions, OwnPrompt
 from tui_agent.agent.history.as_events import newest, replay, step_event, text_of, user_blocks
 from tui_agent.agent.history.branches import Branch, Prompt, branches, is_end_of_present, prompts, turn_start
 from tui_agent.agent.history.file_history import FileHistory, PutBackDone
-from tui_agent.agent.model_choice import configured_model
+from tui_agent.agent.model_choice import configured_model, meant_model
 from tui_agent.agent.overview import (
     Fullness,
     Overview,
@@ -50,8 +50,8 @@ from tui_agent.conversation.entries import Message, Queued, Withdrawn, Words, no
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.durable import to_completion
-from tui_agent.models.base import Model, ModelProfile
-from tui_agent.models.catalogue import create_model
+from tui_agent.models.base import Model, ModelProfile, UnknownModel
+from tui_agent.models.catalogue import create_model, missing_key
 from tui_agent.models.speed import Speed
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import PolicyName, Settings, with_policy
@@ -173,6 +173,8 @@ class Agent:
         self._worker: asyncio.Task[None] | None = None
         self._turn: Turn | None = None
         self._finishing = asyncio.Lock()
+        self._wished = ("", "")
+        """The text of the user's own command that may begin the next turn, and the model that it names."""
 
     async def __aenter__(self) -> "Agent":
         return self
@@ -225,12 +227,35 @@ class Agent:
                 # The user asked for a compaction that still runs; their next words are on disk meanwhile.
                 await self._record.append(Queued(blocks=user_blocks(message.blocks)))
                 message = None
-            async with self._one_at_a_time:
+            async with self._one_at_a_time, self._answered_by(self._take_wish(text)):
                 await self._turns(message, tell)
         finally:
             self._worker = None
             if finished < begun:
                 tell(events.stopped_before_it_began())
+
+    def _take_wish(self, text: str) -> str:
+        """The model that is to answer a turn which begins with this text; empty: the present one."""
+        (begins, model), self._wished = self._wished, ("", "")
+        return model if begins and text.startswith(begins) and model != self.profile.name else ""
+
+    @asynccontextmanager
+    async def _answered_by(self, name: str) -> AsyncIterator[None]:
+        """Have this model answer meanwhile, then the one before; empty: the one before all along."""
+        before = self.profile.name
+        if name:
+            await self._change_model(name)
+        try:
+            yield
+        finally:
+            if name:
+                await to_completion(self._change_model(before))
+
+    async def _change_model(self, name: str) -> None:
+        await self._steps.drop_writing("Another model answers from here on.")
+        await self._active.take_over_by(name)
+        profile = self.profile
+        self._tell(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
 
     async def _turns(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
         """One turn, and another for what was sent too late to be part of it."""
@@ -392,14 +417,29 @@ class Agent:
     async def expand(self, prompt: OwnPrompt, argument: str) -> str:
         """What is sent for the user's own command, or a server's. What it runs and reads passes the gate.
 
+        A turn that is begun with it next is answered by the model that the command names, if it does.
+
         Raises `ToolFailure` where that is refused or goes wrong, and `NobodyToAsk`.
         """
         from tui_agent.agent.extensions.prompts import expanded
 
         if prompt.server and self._offered is not None:
             return await self._offered.expand(prompt, argument)
+        model = await asyncio.to_thread(self._lent, prompt.model) if prompt.model else ""
         folder = self._extensions.folder if self._extensions is not None else Path.cwd()
-        return await expanded(prompt, argument, folder, self._call_for_user)
+        text = await expanded(prompt, argument, folder, self._call_for_user)
+        self._wished = (text, model)
+        return text
+
+    def _lent(self, name: str) -> str:
+        """The model that a command names. Raises `ToolFailure` where it cannot be asked."""
+        try:
+            model = configured_model(self.settings, meant_model(self.settings, name, self.profile.name)).profile.name
+        except UnknownModel as error:
+            raise ToolFailure(error.message, "Name another `model` in the command's file, or none.") from error
+        if (missing := missing_key(model)) is not None:
+            raise ToolFailure(f"{model}, which the command names, needs a key: set {missing}.")
+        return model
 
     async def _call_for_user(self, name: str, arguments: str) -> str:
         return await self._toolbox.call_for_user(name, arguments, self._engine, self._tell)

@@ -22,6 +22,8 @@ from tui_agent.models.catalogue import (
 from tui_agent.settings import PermissionMode, Settings, TaskClass, Tier, TierModels
 
 TIERS: Sequence[Tier] = ("frontier", "mid", "small")
+FAMILIES: Mapping[str, Tier] = {"opus": "frontier", "sonnet": "mid", "haiku": "small", **{tier: tier for tier in TIERS}}
+"""Tiers as files written for Claude Code name them, and as they are called here."""
 DEFAULT_TIER: Tier = "mid"
 """Tier of the model where no task class names one."""
 
@@ -82,6 +84,18 @@ def model_of_tier(settings: Settings, provider: str, tier: Tier) -> str:
     models = getattr(settings.models, provider, record.models if record else None)
     found = getattr(models, tier) if isinstance(models, TierModels) else ""
     return f"{provider}:{found}" if found else ""
+
+
+def meant_model(settings: Settings, name: str, session_model: str) -> str:
+    """The model that a file of the user's own names: ``inherit`` is the session's; a tier, also as Claude Code's files
+    have it (``opus``, ``sonnet``, ``haiku``), the model of that tier at the session's provider; else a model's name.
+
+    Raises `UnknownModel` for a `session_model` that is none.
+    """
+    if name == "inherit":
+        return session_model
+    tier = FAMILIES.get(name.lower())
+    return name if tier is None else model_of_tier(settings, resolve(session_model).provider, tier) or session_model
 
 
 def larger_model(settings: Settings, profile: ModelProfile, missing: Callable[[str], str | None] = missing_key) -> str:

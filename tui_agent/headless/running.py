@@ -83,7 +83,7 @@ async def _why_nobody_answers(session: Session, arguments: Arguments, settings: 
     if missing is not None:
         return f"{profile.name} needs a key: set {missing}, or choose another model with --model."
     unchosen = not settings.model.id and profile.provider == OFFLINE
-    if not unchosen or _is_command(arguments):
+    if not unchosen or (_is_command(arguments) and await own_prompt(session.agent, arguments.prompt or "") is None):
         return ""
     if session.resumed:
         _say("The offline model goes on with this conversation; --model chooses another.")

@@ -11,6 +11,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, ParsedRequest, Script, Step
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
+from tui_agent.settings import GivenValue
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
 OPUS = {"model.id": "claude-opus-5-5"}
@@ -172,7 +173,7 @@ async def test_the_first_agent_counts_once_no_cache_is_lost_by_it(
     server: AnthropicServer, tmp_path: Path, how: str
 ) -> None:
     server.script = Script((), Step(text="word " * 400))
-    given = {"model.id": "claude-haiku-4-5", "compaction.keep_recent_tokens": 100}
+    given: dict[str, GivenValue] = {"model.id": "claude-haiku-4-5", "compaction.keep_recent_tokens": 100}
     async with talking(tmp_path, given) as session:
         for said in ("Hello.", "And?"):
             await say(session, said)

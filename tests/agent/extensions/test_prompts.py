@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.talking import talking
+from tests.agent.talking import say, talking
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.script import Script
 from tui_agent.agent.agent import Agent
+from tui_agent.agent.events import AgentEvent, ModelChanged
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 
 
@@ -86,3 +89,29 @@ async def test_a_projects_commands_count_under_trust_and_come_first(tmp_path: Pa
         # Nothing has to be started again for a new one.
         write(own, "new", "later")
         assert await sent(session.agent, "new") == "later"
+
+
+async def test_a_command_may_name_the_model_that_answers_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "home", "own", "---\nmodel: haiku\n---\nsay $1")
+    write(tmp_path / "home", "none", "---\nmodel: nothing-known\n---\nsay $1")
+    async with AnthropicServer(Script()) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        async with talking(tmp_path, {"model.id": "claude-opus-5-5"}) as session:
+            agent = session.agent
+            await say(session, "hello")
+            changed: list[AgentEvent] = []
+            agent.listen(changed.append)
+            await say(session, await sent(agent, "own", "a"))
+            assert [event.model for event in changed if isinstance(event, ModelChanged)] == [
+                "anthropic:claude-haiku-5-5",
+                "anthropic:claude-opus-5-5",
+            ]
+            await say(session, "say a")
+            with pytest.raises(ToolFailure, match="no model"):
+                await sent(agent, "none", "a")
+        asked = [(request.json or {})["model"] for request in server.model_requests]
+        assert asked == ["claude-opus-5-5", "claude-haiku-5-5", "claude-opus-5-5"]
+        assert server.violations == []

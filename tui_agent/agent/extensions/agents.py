@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tui_agent.agent.extensions.files import Shelf, Source, Written, signature, written
-from tui_agent.agent.model_choice import configured_model, small_model
+from tui_agent.agent.model_choice import configured_model, meant_model, small_model
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.models.base import ModelError
 from tui_agent.settings import Settings
@@ -216,7 +216,7 @@ class RunAgent:
         return found
 
     def _model(self, agent: OwnAgent) -> str:
-        return self._parent() if agent.model == "inherit" else agent.model
+        return meant_model(self._settings, agent.model, self._parent())
 
     def _price(self, agent: OwnAgent) -> float | None:
         """Dollars that it may cost: its budget, else what a typical one does; None where prices are not known."""

@@ -28,7 +28,10 @@ Call = Callable[[str, str], Awaitable[str]]
 
 
 class OwnPrompt(NamedTuple):
-    """One such command. `hint` says how what follows its name is called; `problem` why it cannot be used, if so."""
+    """One such command. `hint` says how what follows its name is called; `problem` why it cannot be used, if so.
+
+    `model` answers the turn that it begins; empty: the session's.
+    """
 
     name: str
     description: str
@@ -39,6 +42,7 @@ class OwnPrompt(NamedTuple):
     problem: str = ""
     server: str = ""
     """The server of tools that has it; empty: it is a file."""
+    model: str = ""
 
 
 def own_prompts(shelves: tuple[Shelf, ...]) -> tuple[OwnPrompt, ...]:
@@ -52,6 +56,7 @@ def own_prompts(shelves: tuple[Shelf, ...]) -> tuple[OwnPrompt, ...]:
             found.file,
             found.source,
             found.problem,
+            model=found.key("model"),
         )
         for found in written(shelves, ROOM)
     )

@@ -137,7 +137,7 @@ class Toolbox:
                 doing = [call for call in batch if not waiting or call.name == ASK]
                 waiting += await _all_of([asyncio.ensure_future(self._answer(call, record, tell)) for call in doing])
             if waiting:
-                raise NobodyToAsk(*waiting)
+                raise NobodyToAsk(*waiting)  # noqa: TRY301
             left_out = f"One answer may ask for {most} calls (agent.max_calls); this one was not done. Call it again."
             for call in calls[most:]:
                 output = _refusal(left_out)
