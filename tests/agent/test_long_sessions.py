@@ -90,7 +90,9 @@ async def _long_session(
                     assert any(fact in page for fact in material.facts.values()), f"{entry.artifact.path} has no fact"
 
 
-@pytest.mark.parametrize(("provider", "window"), [("anthropic", 20_000), pytest.param("gemini", 60_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("provider", "window"), [("anthropic", 20_000), pytest.param("gemini", 60_000, marks=pytest.mark.soak)]
+)
 async def test_a_session_of_a_hundred_calls(
     provider: str, window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

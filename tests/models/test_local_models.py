@@ -1,17 +1,23 @@
 """What local servers have, and having one download more."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from tests.servers.ollama import OllamaServer
 from tests.servers.openai_chat import ChatServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.models.base import LocalModels, ModelError, OnHand, Pulled, UnknownModel
 from tui_agent.models.catalogue import known_models, provider_of
 from tui_agent.models.ollama.pulling import pulling
 from tui_agent.models.ollama.record import OLLAMA
+from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.model_commands import pull_text
 from tui_agent.tui.dialogs.options import model_options
+from tui_agent.tui.dialogs.pickers import PickerScreen
 
 LOCAL = LocalModels(window=32_768)
 
@@ -64,3 +70,26 @@ def test_a_download_is_shown_as_a_bar_of_fixed_width() -> None:
     assert len({len(text) for text in texts}) == 1
     assert texts[2] == "qwen3:4b ████░░░░  50% of 2.0 GB"
     assert pull_text("qwen3:4b", Pulled("pulling manifest")) == "qwen3:4b: pulling manifest"
+
+
+async def test_esc_stops_a_download_and_says_what_is_here(
+    ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    arguments = project_of_parts(monkeypatch, tmp_path, 0)
+    ollama.slow_pull = True
+    with in_thread(ollama) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        app = TuiAgent(arguments, OFFLINE)
+        async with app.run_test() as pilot:
+            await until(pilot, lambda: app.status.status.model)
+            await send(app, pilot, "/model ollama:qwen3:4b")
+            await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+            await pilot.press("enter")
+            await until(pilot, lambda: "25%" in app.status.status.activity)
+            await pilot.press("escape")
+            await until(pilot, lambda: not app.status.status.activity)
+            told = app.pane.transcript.blocks[-1].plain_text()
+            assert await asyncio.to_thread(server.pull_left.wait, 10)
+    assert "The download of qwen3:4b is stopped" in told
+    assert "0.5 of 2.0 GB are here" in told
+    assert "/model ollama:qwen3:4b goes on with it" in told

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import sys
+import threading
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -20,7 +21,7 @@ from tests.servers.ollama_rules import Checked, check, find, overflow_message
 from tests.servers.recording import RecordedRequest
 from tests.servers.script import Fault, ParsedRequest, Said, ScriptSource, Step, locate
 from tests.servers.server import Event, ProtocolServer, Reply, compact, pieces, tokens_in, within
-from tests.servers.wire import Exchange, Request
+from tests.servers.wire import ClientGone, Exchange, Request
 
 MESSAGES = {
     400: "invalid request",
@@ -53,6 +54,8 @@ class OllamaServer(ProtocolServer):
     def __init__(self, script: ScriptSource, **options: Any) -> None:
         super().__init__(script, **options)
         self.loads: list[tuple[str, int]] = []
+        self.slow_pull = False
+        self.pull_left = threading.Event()
 
     @property
     @override
@@ -121,6 +124,16 @@ class OllamaServer(ProtocolServer):
             for part in range(5)
         ]
         lines += [{"status": "verifying sha256 digest"}, {"status": "success"}]
+        if self.slow_pull:
+            await exchange.start({"content-type": "application/x-ndjson"})
+            for line in lines[:3]:
+                await exchange.send(compact(line).encode() + b"\n")
+            try:
+                await exchange.wait(60)
+            except ClientGone:
+                self.pull_left.set()
+                raise
+            return
         self.models[name] = dataclasses.replace(next(iter(self.models.values())), id=name)
         await exchange.page("".join(f"{compact(line)}\n" for line in lines), "application/x-ndjson")
 

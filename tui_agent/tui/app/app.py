@@ -290,7 +290,7 @@ class TuiAgent(BaseApp):
         self._stop()
 
     def _stop(self) -> None:
-        if self.steering.drafting.stop():
+        if self.stop_work() or self.steering.drafting.stop():
             return
         if self._actions.own.count:
             self.run_worker(self._actions.stop_shell(), name="stop", exit_on_error=True)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -68,6 +68,7 @@ class BaseApp(TerminalApp):
         self.crash = ""
         self.refusal = ""
         self._told_where = False
+        self._stoppable: asyncio.Task[None] | None = None
         self.glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
         self._commands = Commands()
         self.keymap = Keymap(settings.ui.keymap)
@@ -126,6 +127,23 @@ class BaseApp(TerminalApp):
         """Say in the status bar what is going on beside turns; nothing: it is over."""
         began = self.status.status.since if self.status.status.activity else monotonic()
         self.status.show(activity=what, since=began)
+
+    async def until_stopped(self, work: Coroutine[None, None, None]) -> bool:
+        """Do what Esc may stop; whether it was done."""
+        task = self._stoppable = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait((task,))
+        finally:
+            task.cancel()
+            self._stoppable = None
+        if task.cancelled():
+            return False
+        task.result()
+        return True
+
+    def stop_work(self) -> bool:
+        """Stop what `until_stopped` does; whether there is something."""
+        return self._stoppable is not None and self._stoppable.cancel()
 
     def hint(self, text: str) -> None:
         """Show a few words in the status bar for a moment."""

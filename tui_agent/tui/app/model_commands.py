@@ -16,7 +16,7 @@ from tui_agent.tui.app.provider_keys import (
 from tui_agent.tui.cards.blocks import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 
     from tui_agent.agent.agent import Agent
     from tui_agent.models.base import Model, Pulled
@@ -45,6 +45,10 @@ class ModelHost(KeyHost, Protocol):
 
     def working(self, what: str) -> None:
         """Say in the status bar what is going on beside turns; nothing: it is over."""
+        ...
+
+    async def until_stopped(self, work: "Coroutine[None, None, None]") -> bool:
+        """Do what Esc may stop; whether it was done."""
         ...
 
     def refresh_status(self) -> None:
@@ -76,7 +80,12 @@ async def choose_model(host: ModelHost, argument: str) -> None:
             hint = f"set {missing} and start again with -c, or enter it with /key"
             host.say(Level.WARNING, f"The model stays {before}", f"There is no key for {name}.", hint)
             return
-        if not await _at_hand(host, agent, name) or not await swap(agent, name, host.may_switch):
+        if not await _at_hand(host, agent, name):
+            return
+        if agent.busy:
+            host.say(Level.INFO, f"{name} is here", f"{before} answers until the turn ends", f"/model {name} then")
+            return
+        if not await swap(agent, name, host.may_switch):
             return
     except ModelError as error:
         host.say(Level.ERROR, f"The model stays {before}", error.message, "/model without a name lists what there is")
@@ -105,13 +114,30 @@ async def _at_hand(host: ModelHost, agent: "Agent", name: str) -> bool:
     options = (Option(GET, f"Get {one_line(model, 40)}", f"{provider.title} downloads it"), Option(LEAVE, "Leave it"))
     if await host.pick(f"{provider.title} has no {one_line(model, 40)}", options, GET) != GET:
         return False
+    return await _downloaded(host, name, provider.pull(model, local))
+
+
+async def _downloaded(host: ModelHost, name: str, download: "AsyncGenerator[Pulled, None]") -> bool:
+    """Have a model downloaded, unless Esc stops that; whether it is here. Raises `ModelError`."""
+    from tui_agent.models.base import Pulled
+
+    newest = Pulled("")
+    model = name.partition(":")[2]
+
+    async def follow() -> None:
+        nonlocal newest
+        async with aclosing(download) as told:
+            async for newest in told:
+                host.working(pull_text(model, newest))
+
     try:
-        async with aclosing(provider.pull(model, local)) as told:
-            async for each in told:
-                host.working(pull_text(model, each))
+        if await host.until_stopped(follow()):
+            return True
     finally:
         host.working("")
-    return True
+    size = f"{newest.done / 1e9:.1f} of {newest.total / 1e9:.1f} GB are here" if newest.total else "Nothing is here yet"
+    host.say(Level.INFO, f"The download of {one_line(model, 40)} is stopped", size, f"/model {name} goes on with it")
+    return False
 
 
 def pull_text(model: str, pulled: "Pulled") -> str:
