@@ -28,7 +28,7 @@ def project_of_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: int
 
 
 async def until(pilot: Pilot[object], true: Callable[[], object]) -> None:
-    """Wait until it is true, and what is on the screen is there whole: a dialog is the screen before it has its parts."""
+    """Wait until it is true and the screen has its parts, which a dialog that was just opened has not."""
     async with asyncio.timeout(60):
         while not (true() and pilot.app.screen.is_mounted):
             await pilot.pause(0.02)
