@@ -7,7 +7,8 @@ import pytest
 from tests.servers.ollama import OllamaServer
 from tests.servers.running import in_thread
 from tests.servers.script import Step
-from tests.tui.test_prompt_actions import OFFLINE, _environment, arguments, opened, said, send, until
+from tests.tui.app_of_parts import until
+from tests.tui.test_prompt_actions import OFFLINE, _environment, arguments, opened, said, send
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings
 from tui_agent.tui.app.app import TuiAgent
