@@ -12,11 +12,11 @@ from tui_agent.version import __version__ as __version__
 if TYPE_CHECKING:
     from tui_agent.agent import events as events
     from tui_agent.agent.agent import Agent as Agent
-    from tui_agent.agent.agent import AgentBusy as AgentBusy
-    from tui_agent.agent.agent import NotRunning as NotRunning
     from tui_agent.agent.history.branches import Branch as Branch
     from tui_agent.agent.turn.steps import Checkpointer as Checkpointer
     from tui_agent.agent.turn.steps import Compactor as Compactor
+    from tui_agent.agent.turn.turns import AgentBusy as AgentBusy
+    from tui_agent.agent.turn.turns import NotRunning as NotRunning
     from tui_agent.agent.turn.watchdog import Signal as Signal
     from tui_agent.agent.turn.watchdog import Watchdog as Watchdog
     from tui_agent.agent.turn.watchdog import default_watchdog as default_watchdog
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Agent": "agent.agent",
-    "AgentBusy": "agent.agent",
+    "AgentBusy": "agent.turn.turns",
     "Arguments": "arguments",
     "Branch": "agent.history.branches",
     "Checkpointer": "agent.turn.steps",
@@ -86,7 +86,7 @@ _PLACES = {
     "ModelFacts": "context.economics",
     "ModelProfile": "models.base",
     "ModelRequest": "conversation.request",
-    "NotRunning": "agent.agent",
+    "NotRunning": "agent.turn.turns",
     "Outlook": "context.changes",
     "PermissionAnswer": "tools.base",
     "PermissionQuestion": "tools.base",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.agent.talking import saved, say, talking
 from tests.conversation.logs import broken_rules
 from tui_agent.agent import events
-from tui_agent.agent.agent import AgentBusy, NotRunning
+from tui_agent.agent.turn.turns import AgentBusy, NotRunning
 from tui_agent.conversation.blocks import Text, ToolResult
 from tui_agent.conversation.entries import Message
 from tui_agent.conversation.view import View

@@ -17,7 +17,8 @@ from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tests.servers.server import ProtocolServer
 from tui_agent.agent import events
-from tui_agent.agent.agent import Agent, AgentBusy
+from tui_agent.agent.agent import Agent
+from tui_agent.agent.turn.turns import AgentBusy
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import HeadMoved, Queued
 from tui_agent.conversation.view import View

@@ -21,8 +21,8 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
-from tui_agent.agent.agent import AgentBusy
 from tui_agent.agent.commands.table import run_command
+from tui_agent.agent.turn.turns import AgentBusy
 from tui_agent.context.effects import Refusal
 from tui_agent.context.summary.state import HEADING as WHERE
 from tui_agent.conversation.blocks import Text

@@ -20,7 +20,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
-from tui_agent.agent.agent import AgentBusy
+from tui_agent.agent.turn.turns import AgentBusy
 from tui_agent.context.effects import Refusal
 from tui_agent.context.summary.plan import CHANGED
 from tui_agent.context.summary.writing import Draft

@@ -7,7 +7,8 @@ import pytest
 from typing_extensions import override
 
 from tui_agent.agent import events
-from tui_agent.agent.agent import Agent, AgentBusy
+from tui_agent.agent.agent import Agent
+from tui_agent.agent.turn.turns import AgentBusy
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, Queued
 from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.storage.store import MemoryStore

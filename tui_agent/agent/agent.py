@@ -1,10 +1,10 @@
 """The agent: the verbs a front end has. One conversation, one turn or context step at a time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -14,10 +14,11 @@ from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.extensions.hooks import Hooks
 from tui_agent.agent.extensions.own import Extensions, OwnPrompt
-from tui_agent.agent.history.as_events import newest, replay, step_event, text_of, user_blocks
-from tui_agent.agent.history.branches import Branch, Prompt, branches, is_end_of_present, prompts, turn_start
+from tui_agent.agent.history.as_events import newest, replay, step_event
+from tui_agent.agent.history.branches import Branch, Prompt, branches, prompts, turn_start
 from tui_agent.agent.history.file_history import FileHistory, PutBackDone
-from tui_agent.agent.model_choice import configured_model, meant_model
+from tui_agent.agent.model_choice import configured_model
+from tui_agent.agent.moves import Moves
 from tui_agent.agent.overview import (
     Fullness,
     Overview,
@@ -32,26 +33,23 @@ from tui_agent.agent.overview import (
 from tui_agent.agent.record import Record
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limit
-from tui_agent.agent.turn.pictures import attach, smaller_text
 from tui_agent.agent.turn.planning import Planning
 from tui_agent.agent.turn.steps import Checkpointer, Compactor, StepRunner, Texts
 from tui_agent.agent.turn.toolbox import Expected, Toolbox
-from tui_agent.agent.turn.turn import Parts, Turn
-from tui_agent.agent.turn.user_shell import is_note
-from tui_agent.aside import aside
+from tui_agent.agent.turn.turn import Parts
+from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.changes import Outlook, PreviewedStep
 from tui_agent.context.effects import Refusal, StepDone, Steps
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats
 from tui_agent.context.summary.writing import CompactionResult, Draft
-from tui_agent.conversation.blocks import Image, Text, ToolDefinition, valid_text
-from tui_agent.conversation.entries import Message, Queued, Withdrawn, Words, notice, user_message
+from tui_agent.conversation.blocks import Image, ToolDefinition
+from tui_agent.conversation.entries import Message, Words
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.todo import TodoList, newest_todo
-from tui_agent.durable import to_completion
-from tui_agent.models.base import Model, ModelProfile, UnknownModel
-from tui_agent.models.catalogue import create_model, missing_key
+from tui_agent.models.base import Model, ModelProfile
+from tui_agent.models.catalogue import create_model
 from tui_agent.models.speed import Speed
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import PolicyName, Settings, with_policy
@@ -65,18 +63,6 @@ from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
 
 T = TypeVar("T")
-
-FILES_PUT_BACK: Final = "[the user has put files back as they were: {names}. Read them again before you change them.]"
-FILES_NAMED: Final = 50
-"""Files that are named to the model."""
-
-
-class AgentBusy(RuntimeError):
-    """A turn is running: send the text with `Agent.queue`."""
-
-
-class NotRunning(RuntimeError):
-    """No turn is running that could take a queued text: start one with `Agent.run`."""
 
 
 class Agent:
@@ -139,14 +125,14 @@ class Agent:
         self._record = Record(self._engine, store or MemoryStore(self._engine.view.log), trace or NoTrace())
         self._active = ActiveModel(model, self._record, self._briefing, small)
         self._guards = guards or Guards(CostCeiling(Limit(), self.tracker))
-        self._one_at_a_time = asyncio.Lock()
+        lock = asyncio.Lock()
         self._steps = StepRunner(
             self._record,
             self._active,
             self._texts,
             self.tracker,
             self._guards.ceiling,
-            self._one_at_a_time,
+            lock,
             self._tell,
             own,
             hooks,
@@ -168,13 +154,9 @@ class Agent:
             offered.resources if offered else _no_resources,
             hooks,
         )
-        self._holder: asyncio.Task[object] | None = None
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
-        self._worker: asyncio.Task[None] | None = None
-        self._turn: Turn | None = None
-        self._finishing = asyncio.Lock()
-        self._wished = ("", "")
-        """The text of the user's own command that may begin the next turn, and the model that it names."""
+        self._turns = Turns(self._parts, lock, self._texts, self._tell)
+        self._moves = Moves(self._record, self._active, self._steps, self._turns, files, self._tell)
 
     async def __aenter__(self) -> "Agent":
         return self
@@ -184,107 +166,22 @@ class Agent:
 
     # A turn
 
-    async def run(self, prompt: str = "", images: tuple[Image, ...] = ()) -> AsyncGenerator[events.AgentEvent, None]:
+    def run(self, prompt: str = "", images: tuple[Image, ...] = ()) -> AsyncGenerator[events.AgentEvent, None]:
         """Do one turn; its events as they happen, the last one `TurnFinished`.
 
         Without a prompt it delivers what is queued, or asks again where the last turn failed. Closing the iterator or
         cancelling its consumer ends the turn and leaves a valid log. Raises `AgentBusy` while a turn runs.
         """
-        if self.busy:
-            raise AgentBusy("a turn is running")
-        stream: asyncio.Queue[events.AgentEvent | None] = asyncio.Queue()
-        message = user_message(valid_text(prompt), *images) if prompt.strip() or images else None
-        self._turn = None
-        worker = self._worker = asyncio.create_task(self._work(message, stream.put_nowait))
-        # Also where it is cancelled before its first step, which no `finally` of its own would see.
-        worker.add_done_callback(lambda done: self._turn_over(done, stream))
-        try:
-            while (event := await stream.get()) is not None:
-                yield event
-            await asyncio.wait([worker])
-            if not worker.cancelled():
-                worker.result()
-        finally:
-            if not worker.done():
-                worker.cancel()
-                await to_completion(_ended(worker))
-
-    async def _work(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
-        begun = finished = 0
-
-        def tell(event: events.AgentEvent) -> None:
-            nonlocal begun, finished
-            begun += isinstance(event, events.TurnStarted)
-            finished += isinstance(event, events.TurnFinished)
-            emit(event)
-
-        text = text_of(message.blocks, Text) if message else ""
-        tell(events.TurnStarted(seq=len(self._record.view.log), text=text))
-        try:
-            if message is not None:
-                message = structs.replace(message, blocks=await self._attached(user_blocks(message.blocks), tell))
-            if message is not None and self._one_at_a_time.locked():
-                # The user asked for a compaction that still runs; their next words are on disk meanwhile.
-                await self._record.append(Queued(blocks=user_blocks(message.blocks)))
-                message = None
-            async with self._one_at_a_time, self._answered_by(self._take_wish(text)):
-                await self._turns(message, tell)
-        finally:
-            self._worker = None
-            if finished < begun:
-                tell(events.stopped_before_it_began())
-
-    def _take_wish(self, text: str) -> str:
-        """The model that is to answer a turn which begins with this text; empty: the present one."""
-        (begins, model), self._wished = self._wished, ("", "")
-        return model if begins and text.startswith(begins) and model != self.profile.name else ""
-
-    @asynccontextmanager
-    async def _answered_by(self, name: str) -> AsyncIterator[None]:
-        """Have this model answer meanwhile, then the one before; empty: the one before all along."""
-        before = self.profile.name
-        if name:
-            await self._change_model(name)
-        try:
-            yield
-        finally:
-            if name:
-                await to_completion(self._change_model(before))
-
-    async def _change_model(self, name: str) -> None:
-        await self._steps.drop_writing("Another model answers from here on.")
-        await self._active.take_over_by(name)
-        profile = self.profile
-        self._tell(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
-
-    async def _turns(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
-        """One turn, and another for what was sent too late to be part of it."""
-        while True:
-            turn = self._turn = Turn(self._parts, emit)
-            await turn.run(message)
-            message = None
-            async with self._finishing:
-                if turn.failed or all(is_note(text) for _, text in self.queued()):
-                    self._worker = None
-                    return
-            emit(events.TurnStarted(seq=len(self._record.view.log), text=""))
-
-    def _turn_over(self, worker: asyncio.Task[None], stream: asyncio.Queue[events.AgentEvent | None]) -> None:
-        if self._worker is worker:
-            self._worker = None
-        stream.put_nowait(None)
+        return self._turns.run(prompt, images)
 
     @property
     def busy(self) -> bool:
         """Whether a turn is running."""
-        return self._worker is not None
+        return self._turns.busy
 
     def interrupt(self) -> bool:
         """Stop the running turn; its last events still come. Whether there was one."""
-        if self._worker is None:
-            return False
-        self._worker.cancel()
-        return True
+        return self._turns.interrupt()
 
     @property
     def awaits_summary(self) -> bool:
@@ -303,9 +200,9 @@ class Agent:
 
         So a summary that is due then is written while they type. Raises `StorageError`.
         """
-        if self.busy or self._one_at_a_time.locked() or not self._record.view.messages():
+        if self._turns.taken or not self._record.view.messages():
             return
-        async with self._exclusively():
+        async with self._turns.exclusively():
             await self._active.introduce()
             if self._guards.ceiling.reached:
                 return
@@ -315,56 +212,29 @@ class Agent:
 
     async def queue(self, text: str, images: tuple[Image, ...] = ()) -> int:
         """Keep a text for the next step of the running turn; its number. Raises `NotRunning`, `StorageError`."""
-        if not self._takes_texts:
-            raise NotRunning("no turn is running")
-        said: tuple[Text | Image, ...] = (Text(valid_text(text)), *images) if text.strip() else images
-        blocks = await self._attached(said, self._tell)
-        async with self._finishing:
-            if not self._takes_texts:
-                raise NotRunning("no turn is running")
-            return await self._record.append(Queued(blocks=blocks))
-
-    @property
-    def _takes_texts(self) -> bool:
-        """Whether a turn runs that may have another step: one that failed is only being put away."""
-        return self.busy and not (self._turn is not None and self._turn.failed)
-
-    async def _attached(
-        self, blocks: tuple[Text | Image, ...], emit: Callable[[events.AgentEvent], None]
-    ) -> tuple[Text | Image, ...]:
-        """What was said, its pictures as providers take them; listeners are told what became of the others."""
-        attached = await attach(
-            tuple(block for block in blocks if isinstance(block, Image)), lambda: self._texts.folder
-        )
-        if attached.problems:
-            told = "\n".join(f"A picture: {problem}" for problem in attached.problems)
-            emit(events.Notice(level="warning", title="Not sent as a picture", text=told))
-        if attached.smaller:
-            emit(events.Notice(level="info", title="Sent smaller", text=smaller_text(attached.smaller)))
-        made = iter(attached.blocks)
-        return tuple(next(made) if isinstance(block, Image) else block for block in blocks)
+        return await self._turns.queue(text, images)
 
     def queued(self) -> tuple[tuple[int, str], ...]:
         """What waits for delivery: its number and text."""
-        return tuple((queued.seq, text_of(queued.blocks, Text)) for queued in self._record.view.queued())
+        return self._turns.queued()
 
     async def withdraw(self, seq: int) -> str:
         """Take a queued text back; the text, or nothing where it was delivered already."""
-        for queued in self._record.view.queued():
-            if queued.seq == seq:
-                await self._record.append(Withdrawn(queued=seq))
-                return text_of(queued.blocks, Text)
-        return ""
+        return await self._turns.withdraw(seq)
 
     async def note(self, text: str) -> int:
         """Let a text of the user join the conversation without a call of the model; its number in the log.
 
         While a turn or a context step runs it joins at the next step. Raises `StorageError`.
         """
-        async with self._finishing:
-            message = user_message(valid_text(text))
-            waits = self.busy or self._one_at_a_time.locked()
-            return await self._record.append(Queued(blocks=user_blocks(message.blocks)) if waits else message)
+        return await self._turns.note(text)
+
+    def held(self) -> AbstractAsyncContextManager[None]:
+        """Let no turn and no step of another task begin meanwhile; a prompt that is sent waits, on disk.
+
+        Raises `AgentBusy` where a turn runs already.
+        """
+        return self._turns.held()
 
     async def run_shell(self, command: str) -> None:
         """Run a shell command of the user's own, unasked, and `note` what it printed; listeners are told as of a tool.
@@ -417,29 +287,14 @@ class Agent:
     async def expand(self, prompt: OwnPrompt, argument: str) -> str:
         """What is sent for the user's own command, or a server's. What it runs and reads passes the gate.
 
-        A turn that is begun with it next is answered by the model that the command names, if it does.
-
         Raises `ToolFailure` where that is refused or goes wrong, and `NobodyToAsk`.
         """
         from tui_agent.agent.extensions.prompts import expanded
 
         if prompt.server and self._offered is not None:
             return await self._offered.expand(prompt, argument)
-        model = await asyncio.to_thread(self._lent, prompt.model) if prompt.model else ""
         folder = self._extensions.folder if self._extensions is not None else Path.cwd()
-        text = await expanded(prompt, argument, folder, self._call_for_user)
-        self._wished = (text, model)
-        return text
-
-    def _lent(self, name: str) -> str:
-        """The model that a command names. Raises `ToolFailure` where it cannot be asked."""
-        try:
-            model = configured_model(self.settings, meant_model(self.settings, name, self.profile.name)).profile.name
-        except UnknownModel as error:
-            raise ToolFailure(error.message, "Name another `model` in the command's file, or none.") from error
-        if (missing := missing_key(model)) is not None:
-            raise ToolFailure(f"{model}, which the command names, needs a key: set {missing}.")
-        return model
+        return await expanded(prompt, argument, folder, self._call_for_user)
 
     async def _call_for_user(self, name: str, arguments: str) -> str:
         return await self._toolbox.call_for_user(name, arguments, self._engine, self._tell)
@@ -507,7 +362,7 @@ class Agent:
 
     async def compact_if_needed(self, focus: str = "") -> CompactionResult:
         """Summarise the older turns if a threshold or the price says so. Raises `AgentBusy`, `StorageError`."""
-        self._must_be_idle()
+        self._turns.must_be_idle()
         situation = self._engine.situation(between_turns=True)
         if await self._steps.compute(lambda: self._engine.compaction.plan(self._engine.view, situation)) is None:
             return CompactionResult(self._engine.tokens, self._engine.tokens, error="nothing is due")
@@ -562,7 +417,7 @@ class Agent:
 
     async def restore(self, items: Sequence[int]) -> events.ContextStep | Refusal:
         """Show messages or results whole again. Raises as `clear_results`."""
-        self._must_be_idle()
+        self._turns.must_be_idle()
         texts = [await self._whole_text(seq) for seq in items]
         return await self._changed(lambda: self._engine.restore(items, texts))
 
@@ -580,12 +435,12 @@ class Agent:
     async def preview(self, step: PreviewedStep, focus: str = "") -> Outlook | Refusal:
         """What ``compact``, ``clear`` or ``checkpoint`` would do, before it is done."""
         await self.connect()
-        async with self._exclusively():
+        async with self._turns.exclusively():
             return await self._steps.compute(lambda: self._engine.preview(step, focus))
 
     async def outlook(self, draft: Draft) -> Outlook:
         """What entering a draft would do and cost. Raises `AgentBusy`."""
-        self._must_be_idle()
+        self._turns.must_be_idle()
         return await self._steps.compute(lambda: self._engine.outlook(draft))
 
     # Branches
@@ -596,65 +451,22 @@ class Agent:
         The log keeps what was taken back, and `branches` leads to it. Raises `AgentBusy`, `StorageError`, and
         ValueError where `seq` is no message of the user on this branch.
         """
-        async with self.held():
-            to, text = turn_start(self._record.view.log, seq)
-            await self._move(to, "rewind")
-            return text
+        return await self._moves.rewind(seq)
 
     def check_prompt(self, seq: int) -> None:
         """Raises ValueError where `seq` is no message of the user on this branch."""
         turn_start(self._record.view.log, seq)
-
-    async def file_changes(self, seq: int) -> PutBack:
-        """What putting the files back would do that were changed since the user's message `seq`. Raises `AgentBusy`."""
-        async with self.held():
-            if (files := self._files) is None:
-                return PutBack(seq)
-            return await aside(lambda: files.plan(self._record.view.log, seq))
-
-    async def newest_file_changes(self, *, redo: bool = False) -> PutBack | None:
-        """The same for the newest turn that changed files which are not put back yet, or, with `redo`, for the newest
-        putting back; None where there is none.
-        """
-        async with self.held():
-            if (files := self._files) is None:
-                return None
-            return await aside(lambda: files.newest(self._record.view.log, redo=redo))
-
-    async def put_back(self, planned: PutBack, *, overwrite: bool = False, tell: bool = True) -> PutBackDone:
-        """Put files back as planned. Those that somebody else has changed since stay, unless `overwrite`.
-
-        `tell`: the model is told of it. Raises `AgentBusy`, `StorageError`.
-        """
-        async with self.held():
-            if self._files is None:
-                return PutBackDone()
-            done = await self._files.put_back(planned, self._record, overwrite=overwrite)
-            if done.done and tell:
-                names = ", ".join(step.name for step in done.done[:FILES_NAMED])
-                more = f" and {len(done.done) - FILES_NAMED:,} more" if len(done.done) > FILES_NAMED else ""
-                await self._record.append(notice(FILES_PUT_BACK.format(names=f"{names}{more}")))
-            return done
 
     async def fork(self, seq: int | None = None) -> int:
         """Begin another branch after message `seq` (None: after the newest), which leaves the present one as it is.
 
         The entry after which it goes on. Raises as `rewind`.
         """
-        async with self.held():
-            to = self._record.view.end_of(seq) if seq is not None else self._record.view.head
-            if not to:
-                raise ValueError(f"there is no message {seq} on this branch")
-            await self._move(to, "fork")
-            return to
+        return await self._moves.fork(seq)
 
     async def switch_branch(self, tip: int) -> None:
         """Go on with the branch that ends at entry `tip`; see `branches`. Raises as `rewind`."""
-        async with self.held():
-            if tip in {branch.tip for branch in await asyncio.to_thread(self.branches)}:
-                await self._move(tip, "switch")
-            elif not is_end_of_present(self._record.view.log, tip):
-                raise ValueError(f"no branch ends at entry {tip}")
+        await self._moves.switch_branch(tip)
 
     def prompts(self) -> tuple[Prompt, ...]:
         """The user's messages on the present branch, oldest first."""
@@ -664,17 +476,22 @@ class Agent:
         """Every branch of the conversation, the present one first, then the newest."""
         return branches(self._record.view.log)
 
-    async def _move(self, to: int, reason: "events.MoveReason") -> None:
-        before = self._engine.tokens
-        await self._record.answer_open_calls()
-        if self.busy:
-            raise AgentBusy("a turn waits to go on here")
-        seq = await self._record.move_head(to, reason)
-        await self._steps.keep_if_it_holds()
-        if self._record.view.model not in ("", self.profile.name):
-            # The model that was chosen answers there too, also after a restart.
-            await self._active.introduce()
-        self._tell(events.HeadMoved(seq=seq, to=to, reason=reason, before=before, after=self._engine.tokens))
+    async def file_changes(self, seq: int) -> PutBack:
+        """What putting the files back would do that were changed since the user's message `seq`. Raises `AgentBusy`."""
+        return await self._moves.file_changes(seq)
+
+    async def newest_file_changes(self, *, redo: bool = False) -> PutBack | None:
+        """The same for the newest turn that changed files which are not put back yet, or, with `redo`, for the newest
+        putting back; None where there is none.
+        """
+        return await self._moves.newest_file_changes(redo=redo)
+
+    async def put_back(self, planned: PutBack, *, overwrite: bool = False, tell: bool = True) -> PutBackDone:
+        """Put files back as planned. Those that somebody else has changed since stay, unless `overwrite`.
+
+        `tell`: the model is told of it. Raises `AgentBusy`, `StorageError`.
+        """
+        return await self._moves.put_back(planned, overwrite=overwrite, tell=tell)
 
     # How it stands
 
@@ -774,7 +591,7 @@ class Agent:
         """What the model is told it can call."""
         offered = self._offered.definitions if self._offered is not None else ()
         told = (definition for definition in offered if not definition.deferred)
-        return (*self._briefing.tools, *told)
+        return (*self._toolbox.registry.definitions, *told)
 
     async def skills(self) -> str:
         """The skills there are, for a person to read."""
@@ -822,10 +639,7 @@ class Agent:
 
     async def close(self) -> None:
         """End a running turn, write what waits, and release the model's connections. Raises `StorageError`."""
-        worker = self._worker
-        if worker is not None:
-            worker.cancel()
-            await to_completion(_ended(worker))
+        await self._turns.close()
         try:
             await self._steps.end_writing()
             await self._record.flush()
@@ -834,41 +648,14 @@ class Agent:
                 self._files.close()
             await self._active.close()
 
-    @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        """Let no turn and no step of another task begin meanwhile; a prompt that is sent waits, on disk.
-
-        Raises `AgentBusy` where a turn runs already.
-        """
-        self._must_be_idle()
-        async with self._exclusively():
-            yield
-
-    def _must_be_idle(self) -> None:
-        if self.busy and self._holder is not asyncio.current_task():
-            raise AgentBusy("a turn is running")
-
-    @asynccontextmanager
-    async def _exclusively(self) -> AsyncIterator[None]:
-        task = asyncio.current_task()
-        if self._holder is task:
-            yield
-            return
-        async with self._one_at_a_time:
-            self._holder = task
-            try:
-                yield
-            finally:
-                self._holder = None
-
     async def _done(self, steps: Callable[[], Steps[T]], *, anew: bool = False) -> T:
         """Carry out steps, planned only when nothing else can change the view any more.
 
         `anew`: they have a summary written, in place of one that is being written beside the conversation.
         """
-        self._must_be_idle()
+        self._turns.must_be_idle()
         await self.connect()
-        async with self._exclusively():
+        async with self._turns.exclusively():
             if anew:
                 await self._steps.drop_writing("Another one was asked for.")
             done = await self._steps.run(steps(), self._tell)
@@ -906,10 +693,6 @@ class Agent:
 async def nobody(question: PermissionQuestion) -> PermissionAnswer:
     """Puts no question: there is nobody to answer it. Raises `NobodyToAsk`."""
     raise NobodyToAsk(question)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    await asyncio.wait([task])
 
 
 async def _no_resources(_: str) -> tuple[str, ...]:

@@ -218,7 +218,7 @@ class Branches:
 
     async def _move(self, move: Callable[[], Awaitable[None]], unchanged: str, hint: str) -> bool:
         """Go there, once however often a key was pressed; where that cannot be, say why. Whether it was done."""
-        from tui_agent.agent.agent import AgentBusy
+        from tui_agent.agent.turn.turns import AgentBusy
 
         if self._moving:
             return False

@@ -226,8 +226,8 @@ def _steering(name: str) -> Handler:
     """A command of the agent's own, whose answer is shown as a notice; what it does to the context shows itself."""
 
     async def handler(host: Host, argument: str) -> None:
-        from tui_agent.agent.agent import AgentBusy
         from tui_agent.agent.commands.table import run_command
+        from tui_agent.agent.turn.turns import AgentBusy
         from tui_agent.storage.errors import StorageError
 
         agent = await host.agent()

@@ -296,7 +296,7 @@ class Conductor:
         return unsent + [queued for seq in sorted(waiting) if (queued := await self._withdraw(session, seq))]
 
     async def _take_in(self, outgoing: states.Outgoing, images: "tuple[Image, ...]") -> None:
-        from tui_agent.agent.agent import NotRunning
+        from tui_agent.agent.turn.turns import NotRunning
 
         # What began the turn comes first.
         await self._heard.wait()

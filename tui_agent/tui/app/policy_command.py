@@ -35,7 +35,7 @@ class Stopped(Exception):
 
 async def choose_policy(host: PolicyHost, argument: str) -> None:
     """Let another policy decide from here on; without a name, show first what each would have cost this session."""
-    from tui_agent.agent.agent import AgentBusy
+    from tui_agent.agent.turn.turns import AgentBusy
 
     agent = await host.agent()
     name = argument or await _picked(host, agent)

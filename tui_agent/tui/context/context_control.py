@@ -57,7 +57,7 @@ class ContextControl:
 
     async def change(self, change: "Callable[[], Awaitable[object | Refusal]]") -> None:
         """Change the context as the user wants, and say why where it cannot be."""
-        from tui_agent.agent.agent import AgentBusy
+        from tui_agent.agent.turn.turns import AgentBusy
         from tui_agent.context.effects import Refusal
         from tui_agent.storage.errors import StorageError
 
@@ -129,7 +129,7 @@ class ContextControl:
         agent = await self._app.agent() if step is not None else None
         if step is None or agent is None or agent.busy or (step == "checkpoint" and not agent.has_checkpointer):
             return argument
-        from tui_agent.agent.agent import AgentBusy
+        from tui_agent.agent.turn.turns import AgentBusy
         from tui_agent.context.effects import Refusal
         from tui_agent.storage.errors import StorageError
         from tui_agent.tui.context.what_if import WhatIfScreen

@@ -1,0 +1,215 @@
+"""The turns of a conversation, one at a time: the one that runs, what the user says meanwhile, and what has to wait."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from msgspec import structs
+
+from tui_agent.agent import events
+from tui_agent.agent.history.as_events import text_of, user_blocks
+from tui_agent.agent.turn.pictures import attach, smaller_text
+from tui_agent.agent.turn.steps import Emit, Texts
+from tui_agent.agent.turn.turn import Parts, Turn
+from tui_agent.agent.turn.user_shell import is_note
+from tui_agent.conversation.blocks import Image, Text, valid_text
+from tui_agent.conversation.entries import Message, Queued, Withdrawn, user_message
+from tui_agent.durable import to_completion
+
+
+class AgentBusy(RuntimeError):
+    """A turn is running: send the text with `Agent.queue`."""
+
+
+class NotRunning(RuntimeError):
+    """No turn is running that could take a queued text: start one with `Agent.run`."""
+
+
+class Turns:
+    """Runs the turns of one conversation; owns the one that runs, and who may change the conversation beside it.
+
+    `lock` is held by whoever may change it: a turn, a context step, or the summary that was written beside it. `tell`
+    hears of what happens outside a turn.
+    """
+
+    def __init__(self, parts: Parts, lock: asyncio.Lock, texts: Texts, tell: Emit) -> None:
+        self._parts = parts
+        self._record = parts.record
+        self._lock = lock
+        self._texts = texts
+        self._tell = tell
+        self._worker: asyncio.Task[None] | None = None
+        self._turn: Turn | None = None
+        self._holder: asyncio.Task[object] | None = None
+        self._finishing = asyncio.Lock()
+
+    async def run(self, prompt: str, images: tuple[Image, ...]) -> AsyncGenerator[events.AgentEvent, None]:
+        """See `Agent.run`."""
+        if self.busy:
+            raise AgentBusy("a turn is running")
+        stream: asyncio.Queue[events.AgentEvent | None] = asyncio.Queue()
+        message = user_message(valid_text(prompt), *images) if prompt.strip() or images else None
+        self._turn = None
+        worker = self._worker = asyncio.create_task(self._work(message, stream.put_nowait))
+        # Also where it is cancelled before its first step, which no `finally` of its own would see.
+        worker.add_done_callback(lambda done: self._turn_over(done, stream))
+        try:
+            while (event := await stream.get()) is not None:
+                yield event
+            await asyncio.wait([worker])
+            if not worker.cancelled():
+                worker.result()
+        finally:
+            if not worker.done():
+                worker.cancel()
+                await to_completion(_ended(worker))
+
+    async def _work(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
+        begun = finished = 0
+
+        def tell(event: events.AgentEvent) -> None:
+            nonlocal begun, finished
+            begun += isinstance(event, events.TurnStarted)
+            finished += isinstance(event, events.TurnFinished)
+            emit(event)
+
+        text = text_of(message.blocks, Text) if message else ""
+        tell(events.TurnStarted(seq=len(self._record.view.log), text=text))
+        try:
+            if message is not None:
+                message = structs.replace(message, blocks=await self._attached(user_blocks(message.blocks), tell))
+            if message is not None and self._lock.locked():
+                # The user asked for a compaction that still runs; their next words are on disk meanwhile.
+                await self._record.append(Queued(blocks=user_blocks(message.blocks)))
+                message = None
+            async with self._lock:
+                await self._turns(message, tell)
+        finally:
+            self._worker = None
+            if finished < begun:
+                tell(events.stopped_before_it_began())
+
+    async def _turns(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
+        """One turn, and another for what was sent too late to be part of it."""
+        while True:
+            turn = self._turn = Turn(self._parts, emit)
+            await turn.run(message)
+            message = None
+            async with self._finishing:
+                if turn.failed or all(is_note(text) for _, text in self.queued()):
+                    self._worker = None
+                    return
+            emit(events.TurnStarted(seq=len(self._record.view.log), text=""))
+
+    def _turn_over(self, worker: asyncio.Task[None], stream: asyncio.Queue[events.AgentEvent | None]) -> None:
+        if self._worker is worker:
+            self._worker = None
+        stream.put_nowait(None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is running."""
+        return self._worker is not None
+
+    def interrupt(self) -> bool:
+        """See `Agent.interrupt`."""
+        if self._worker is None:
+            return False
+        self._worker.cancel()
+        return True
+
+    async def close(self) -> None:
+        """End the running turn, and wait for its end."""
+        worker = self._worker
+        if worker is not None:
+            worker.cancel()
+            await to_completion(_ended(worker))
+
+    # What the user says besides
+
+    async def queue(self, text: str, images: tuple[Image, ...]) -> int:
+        """See `Agent.queue`."""
+        if not self._takes_texts:
+            raise NotRunning("no turn is running")
+        said: tuple[Text | Image, ...] = (Text(valid_text(text)), *images) if text.strip() else images
+        blocks = await self._attached(said, self._tell)
+        async with self._finishing:
+            if not self._takes_texts:
+                raise NotRunning("no turn is running")
+            return await self._record.append(Queued(blocks=blocks))
+
+    @property
+    def _takes_texts(self) -> bool:
+        """Whether a turn runs that may have another step: one that failed is only being put away."""
+        return self.busy and not (self._turn is not None and self._turn.failed)
+
+    async def _attached(
+        self, blocks: tuple[Text | Image, ...], emit: Callable[[events.AgentEvent], None]
+    ) -> tuple[Text | Image, ...]:
+        """What was said, its pictures as providers take them; listeners are told what became of the others."""
+        attached = await attach(
+            tuple(block for block in blocks if isinstance(block, Image)), lambda: self._texts.folder
+        )
+        if attached.problems:
+            told = "\n".join(f"A picture: {problem}" for problem in attached.problems)
+            emit(events.Notice(level="warning", title="Not sent as a picture", text=told))
+        if attached.smaller:
+            emit(events.Notice(level="info", title="Sent smaller", text=smaller_text(attached.smaller)))
+        made = iter(attached.blocks)
+        return tuple(next(made) if isinstance(block, Image) else block for block in blocks)
+
+    def queued(self) -> tuple[tuple[int, str], ...]:
+        """See `Agent.queued`."""
+        return tuple((queued.seq, text_of(queued.blocks, Text)) for queued in self._record.view.queued())
+
+    async def withdraw(self, seq: int) -> str:
+        """See `Agent.withdraw`."""
+        for queued in self._record.view.queued():
+            if queued.seq == seq:
+                await self._record.append(Withdrawn(queued=seq))
+                return text_of(queued.blocks, Text)
+        return ""
+
+    async def note(self, text: str) -> int:
+        """See `Agent.note`."""
+        async with self._finishing:
+            message = user_message(valid_text(text))
+            waits = self.taken
+            return await self._record.append(Queued(blocks=user_blocks(message.blocks)) if waits else message)
+
+    # What has to wait for a turn
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """See `Agent.held`."""
+        self.must_be_idle()
+        async with self.exclusively():
+            yield
+
+    @property
+    def taken(self) -> bool:
+        """Whether a turn or a context step runs."""
+        return self.busy or self._lock.locked()
+
+    def must_be_idle(self) -> None:
+        """Raises `AgentBusy` where a turn runs, unless its task is the one that holds the conversation."""
+        if self.busy and self._holder is not asyncio.current_task():
+            raise AgentBusy("a turn is running")
+
+    @asynccontextmanager
+    async def exclusively(self) -> AsyncIterator[None]:
+        """Wait until nobody else changes the conversation, and let nobody meanwhile. A task may enter it again."""
+        task = asyncio.current_task()
+        if self._holder is task:
+            yield
+            return
+        async with self._lock:
+            self._holder = task
+            try:
+                yield
+            finally:
+                self._holder = None
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])
