@@ -303,7 +303,7 @@ def _prompt(options: Namespace) -> tuple[str | None, str]:
     words: list[str] = options.words
     if options.one_shot is None:
         return (_valid(" ".join(words), "the prompt") if words else None), ""
-    from tui_agent.agent.commands.table import is_command
+    from tui_agent.agent.commands.command import is_command
     from tui_agent.headless.standard_input import read_data, read_prompt
 
     named = words[-1:] == ["-"]

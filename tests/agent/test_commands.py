@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 from tests.agent.talking import talking
-from tui_agent.agent.commands.table import AT_ONCE, COMMANDS, IN_TEXT, available_commands, run_command
+from tui_agent.agent.commands.command import AT_ONCE
+from tui_agent.agent.commands.table import COMMANDS, IN_TEXT, available_commands, run_command
 from tui_agent.tools.gate.remembered import RememberedRules
 from tui_agent.tools.gate.rules import Rule
 

@@ -17,7 +17,7 @@ from tests.agent.talking import say, talking
 from tests.storage.files import names
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.commands.reply import Reply
+from tui_agent.agent.commands.command import Reply
 from tui_agent.agent.commands.table import run_command
 from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import FilesChanged, FilesKept, Usage

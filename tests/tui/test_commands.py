@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from textual.binding import ActiveBinding
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
-from tui_agent.agent.commands.table import is_command
+from tui_agent.agent.commands.command import is_command
 from tui_agent.settings import Ui
 from tui_agent.tui.actions import ACTIONS, SLASH_COMMANDS, TITLES, Action, Place
 from tui_agent.tui.app.app import TuiAgent

@@ -11,9 +11,9 @@ from dataclasses import replace
 import msgspec
 
 from tui_agent.agent import events
+from tui_agent.agent.commands.command import Reply, is_command
 from tui_agent.agent.commands.errands import errand
-from tui_agent.agent.commands.reply import Reply
-from tui_agent.agent.commands.table import is_command, own_prompt, run_command
+from tui_agent.agent.commands.table import own_prompt, run_command
 from tui_agent.agent.extensions.own import OwnPrompt
 from tui_agent.agent.model_choice import default_model
 from tui_agent.agent.turn.pictures import mentioned_pictures, read_pictures, smaller_text

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from msgspec import Struct
 from textual.binding import Binding
 
+from tui_agent.agent.commands.command import Command as AgentCommand
 from tui_agent.agent.commands.errands import ERRANDS
 from tui_agent.agent.commands.table import COMMANDS
-from tui_agent.agent.commands.table import Command as AgentCommand
 
 if TYPE_CHECKING:
     from tui_agent.context.changes import PreviewedStep

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands.reply import Reply
+from tui_agent.agent.commands.command import Reply
 from tui_agent.text import money_text, one_line
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""What a session has used and spent so far, as text for people."""
+"""The commands that tell what a session has used and spent so far."""
 
 from typing import TYPE_CHECKING
 
-from tui_agent.context.economics import MILLION
+from tui_agent.agent.commands.command import Reply
 from tui_agent.text import money_text
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tui_agent.models.usage import Totals
 
 
-def usage_text(agent: "Agent") -> str:
+async def stats(agent: "Agent", _: str) -> Reply:
     """Tokens, cost and cache hits: of the session, of the turn, of each model; how long summaries were waited for."""
     total, turn = agent.tracker.session, agent.tracker.turn
     lines = [_totals("Session", total), _totals("Turn", turn)]
@@ -24,10 +24,10 @@ def usage_text(agent: "Agent") -> str:
         lines.append(_waits(context.waits, context.waited_s))
     if missed := agent.missed_caches:
         lines += ["", *missed]
-    return "\n".join(lines)
+    return Reply("Usage", "\n".join(lines))
 
 
-def cost_text(agent: "Agent") -> str:
+async def cost(agent: "Agent", _: str) -> Reply:
     """What was spent, on which model and for what, what the cache has spared, and what the next call will cost."""
     tracker = agent.tracker
     rows = [("Session", tracker.session), ("This turn", tracker.turn)]
@@ -35,10 +35,12 @@ def cost_text(agent: "Agent") -> str:
     rows += [(f"  {name}", totals) for name, totals in tracker.by_model().items()]
     width = max(len(name) for name, _ in rows) + 2
     lines = [f"{name:<{width}}{_price(totals):>9}  {_calls(totals)}{_cached(totals)}" for name, totals in rows]
-    return "\n".join([*lines, "", _next_call(agent)])
+    return Reply("Cost", "\n".join([*lines, "", _next_call(agent)]))
 
 
 def _next_call(agent: "Agent") -> str:
+    from tui_agent.context.economics import MILLION
+
     engine = agent.engine
     tokens, cache = engine.tokens, engine.cache
     rates = engine.model.rates(tokens)

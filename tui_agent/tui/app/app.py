@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen
 from typing_extensions import override
 
-from tui_agent.agent.commands.table import is_command
+from tui_agent.agent.commands.command import is_command
 from tui_agent.arguments import Arguments
 from tui_agent.crash_log import in_a_line
 from tui_agent.settings import Settings

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tui_agent.agent.commands.table import REWOUND, UNDONE
+from tui_agent.agent.commands.branches import REWOUND, UNDONE
 from tui_agent.aside import aside
 from tui_agent.text import as_typed, one_line
 from tui_agent.tui.app.opening import in_slices

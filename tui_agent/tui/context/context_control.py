@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tui_agent.agent.commands.table import AT_ONCE
+from tui_agent.agent.commands.command import AT_ONCE
 from tui_agent.tui.actions import BY_ID, BY_NAME
 from tui_agent.tui.app.conductor import SessionUnavailable
 from tui_agent.tui.cards.blocks import BoundaryBlock, Level

@@ -1,0 +1,126 @@
+"""The commands that go back in a conversation and on from elsewhere.
+
+What only a handler needs is imported inside it.
+"""
+
+from textwrap import shorten
+from typing import TYPE_CHECKING, Final
+
+from tui_agent.agent.commands.command import Reply, number_of
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+
+REWOUND: Final = ("", "files", "both", "diff")
+"""What may follow the number of /rewind: which of conversation and files is rewound, or what that would change."""
+
+UNDONE: Final = {"": "both", "both": "both", "files": "files", "conversation": "", "diff": "diff"}
+"""What may follow /undo, and what of `REWOUND` that is."""
+
+
+async def rewind(agent: "Agent", argument: str) -> Reply:
+    if not argument:
+        from tui_agent.aside import aside
+
+        said = await aside(agent.prompts)
+        lines = [f"{prompt.seq:>6}  {_words(prompt.text)}" for prompt in said]
+        return Reply("Take back which message, with all that came after it? /rewind NUMBER", "\n".join(lines))
+    number, _, what = argument.partition(" ")
+    seq = number_of(number)
+    if seq is None or what.strip() not in REWOUND:
+        return Reply(
+            "/rewind takes the number of a message of yours, and then files, both or diff; without one it lists them",
+            failed=True,
+        )
+    try:
+        agent.check_prompt(seq)
+        return await _rewound(agent, seq, what.strip())
+    except ValueError as error:
+        return Reply("Nothing was taken back", f"{error}. /rewind lists your messages.", failed=True)
+
+
+async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
+    from tui_agent.agent.history.file_texts import done_text, plan_text, plan_title, title_of_done
+
+    planned = await agent.file_changes(seq)
+    if what == "diff":
+        return Reply(plan_title(planned), plan_text(planned))
+    told: list[str] = []
+    if what in {"files", "both"}:
+        done = await agent.put_back(planned, tell=what == "files")
+        told = [title_of_done(done), done_text(planned, done)]
+        if what == "files":
+            return Reply(told[0], told[1], failed=not done.done)
+    elif planned:
+        told = [f"{plan_title(planned)}. The files stay as they are: /rewind {seq} both puts them back as well."]
+    text = await agent.rewind(seq)
+    shown = "\n\n".join(part for part in (text, *told) if part)
+    return Reply(f"Message {seq} and what followed is taken back; /tree leads back to it", shown)
+
+
+async def undo(agent: "Agent", what: str) -> Reply:
+    """Take the newest turn back: what was said and the files it changed, or one of them."""
+    from tui_agent.aside import aside
+
+    if what not in UNDONE:
+        return Reply(f"/undo takes nothing, or one of {', '.join(filter(None, UNDONE))}", failed=True)
+    said = await aside(agent.prompts)
+    if not said:
+        return Reply("There is nothing to undo", failed=True)
+    return await _rewound(agent, said[-1].seq, UNDONE[what])
+
+
+async def undo_edits(agent: "Agent", argument: str) -> Reply:
+    from tui_agent.agent.history.file_texts import (
+        NOTHING,
+        NOTHING_TO_REDO,
+        done_text,
+        plan_text,
+        plan_title,
+        title_of_done,
+    )
+
+    if argument not in {"", "diff", "redo"}:
+        return Reply("/undo-edits takes nothing, or diff, or redo", failed=True)
+    planned = await agent.newest_file_changes(redo=argument == "redo")
+    if planned is None or not planned:
+        return Reply(NOTHING_TO_REDO if argument == "redo" else NOTHING, failed=True)
+    if argument == "diff":
+        return Reply(plan_title(planned), plan_text(planned))
+    done = await agent.put_back(planned)
+    return Reply(title_of_done(done), done_text(planned, done), failed=not done.done)
+
+
+async def fork(agent: "Agent", number: str) -> Reply:
+    seq = number_of(number) if number else None
+    if number and seq is None:
+        return Reply("/fork takes the number of a message, or nothing for the newest", failed=True)
+    try:
+        place = await agent.fork(seq)
+    except ValueError as error:
+        return Reply("No branch was begun", f"{error}. /items lists the messages.", failed=True)
+    return Reply(f"A branch begins after entry {place}; /tree leads back to the other one")
+
+
+async def tree(agent: "Agent", number: str) -> Reply:
+    if number:
+        tip = number_of(number)
+        try:
+            await agent.switch_branch(tip or 0)
+        except ValueError as error:
+            return Reply("The conversation stays on its branch", f"{error}. /tree lists them.", failed=True)
+        return Reply(f"Back on the branch that ends at {tip}")
+    from tui_agent.aside import aside
+
+    branches = await aside(agent.branches)
+    lines = [
+        f"{'*' if branch.present else ' '}{branch.tip:>6}  {branch.messages:>5} messages"
+        f"{'' if branch.present else f' from {branch.fork}'}  {_words(branch.text)}".rstrip()
+        for branch in branches
+    ]
+    title = f"{len(branches)} branches" if len(branches) != 1 else "One branch"
+    return Reply(f"{title}; /tree NUMBER goes on with one", "\n".join(lines))
+
+
+def _words(text: str) -> str:
+    return shorten(" ".join(text.split()), 60, placeholder=" …")

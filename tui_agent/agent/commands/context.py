@@ -1,0 +1,218 @@
+"""The commands that look at the context and change it. What only a handler needs is imported inside it."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from textwrap import shorten
+from typing import TYPE_CHECKING, Final
+
+from tui_agent.agent.commands.command import Reply, number_of
+from tui_agent.agent.commands.session import figures_from
+from tui_agent.text import one_line, price_or_time
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.agent.events import ContextStep
+    from tui_agent.context.changes import Outlook
+    from tui_agent.context.effects import Refusal
+    from tui_agent.context.summary.writing import CompactionResult
+    from tui_agent.tools.recall import RecallHit
+
+RECALL_HITS: Final = 8
+"""Hits that /recall shows."""
+
+EXCERPT_CHARS: Final = 240
+"""Characters shown of a hit of /recall."""
+
+HIT_CALL_CHARS: Final = 60
+"""Characters of the call whose result was found."""
+
+SAID_BY: Final = {
+    "user": "you",
+    "assistant": "the model",
+    "reasoning": "the model, thinking",
+    "tool_call": "call of",
+    "tool_result": "result of",
+    "raw_output": "whole output of",
+}
+"""Whose words a hit of /recall holds; what is not named here says itself what it is."""
+
+
+# What it is made of
+
+
+async def context(agent: "Agent", _: str) -> Reply:
+    from tui_agent.context import stats
+
+    # A window that the user has set is in force whatever the provider tells.
+    note = "" if agent.settings.context.context_window else figures_from(agent.profile)
+    shown = stats.text(agent.context_stats(), time.time())
+    return Reply("Context", f"{shown}\n\n{note}" if note else shown)
+
+
+async def items(agent: "Agent", _: str) -> Reply:
+    from tui_agent.agent.overview import item_line
+
+    items = agent.items()
+    lines = [f"{item.seq:>6}  {item_line(item, agent.excerpt(item.seq))}" for item in items]
+    return Reply(f"{len(items)} messages and results", "\n".join(lines))
+
+
+async def recall(agent: "Agent", query: str) -> Reply:
+    from tui_agent.tools.base import ToolFailure
+
+    if not query:
+        return Reply("/recall needs something to search for", failed=True)
+    try:
+        found = await agent.recall(query, RECALL_HITS)
+    except ToolFailure as failure:
+        return Reply("Nothing can be searched", str(failure), failed=True)
+    if not found.hits:
+        return Reply("Nothing of this session has that, nor its words")
+    total = max(found.total, len(found.hits))
+    told = f"{total:,} place{'s' * (total != 1)} found"
+    return Reply(told, "\n".join(line for hit in found.hits for line in _hit_lines(hit)))
+
+
+def _hit_lines(hit: "RecallHit") -> Iterator[str]:
+    """Who said it and whether the model still sees it; then the words around the match."""
+    what = f" {hit.tool} {one_line(hit.call, HIT_CALL_CHARS)}".rstrip() if hit.tool else ""
+    yield f"{hit.seq:>6}  {SAID_BY.get(hit.role, hit.role)}{what}{', left the window' if hit.hidden else ''}"
+    excerpt = " ".join(word for word in _around(hit).split() if not word.startswith("```"))
+    yield f"        {one_line(excerpt, EXCERPT_CHARS)}"
+
+
+def _around(hit: "RecallHit") -> str:
+    """The part of an excerpt that has the match in it, from the beginning of a word."""
+    start = max(0, hit.offset - EXCERPT_CHARS // 3)
+    return hit.excerpt[hit.excerpt.find(" ", start) + 1 if start else 0 :]
+
+
+async def todo(agent: "Agent", _: str) -> Reply:
+    todo = agent.todo()
+    if not todo.items:
+        return Reply("There is no task list", "The model keeps one for work of several steps; ask it to.")
+    title = f"Task list: {todo.done} of {len(todo.items)} done"
+    return Reply(title, "\n".join(one_line(item.line) for item in todo.items))
+
+
+# Changing it
+
+
+async def preview(agent: "Agent", step: str) -> Reply:
+    from tui_agent.context.effects import Refusal
+
+    match step:
+        case "" | "compact":
+            outlook = await agent.preview("compact")
+        case "clear" | "clear-results":
+            outlook = await agent.preview("clear")
+        case "done" | "checkpoint":
+            outlook = await agent.preview("checkpoint")
+        case _:
+            return Reply("/preview takes compact, clear or done", failed=True)
+    if isinstance(outlook, Refusal):
+        return Reply("Nothing to do", outlook.reason, failed=True)
+    shown = _outlook(outlook)
+    note = figures_from(agent.profile)
+    return replace(shown, text=f"{shown.text}\n\n{note}") if note else shown
+
+
+def _outlook(outlook: "Outlook") -> Reply:
+    preview, payback = outlook.preview, outlook.payback
+    about = "" if outlook.exact else "about "
+    lines = [
+        f"Tokens now         {preview.before:>10,}",
+        f"Tokens after       {about + format(preview.after, ','):>10}",
+        f"Leaves the view    {len(preview.leaving):>10,} messages and results",
+    ]
+    if preview.reasoning_dropped:
+        lines.append(f"Reasoning dropped  {preview.reasoning_dropped:>10,} blocks")
+    if payback is not None:
+        back = f"pays back after {payback.calls:,} calls" if payback.calls is not None else "does not pay back"
+        lines.append(f"Cost now           {price_or_time(payback.cost_usd, payback.cost_s):>10}, {back}")
+    names = {"compact": "/compact", "clear": "/clear-results", "checkpoint": "/done"}
+    return Reply(f"What {names[outlook.step]} would do", "\n".join(lines))
+
+
+async def compact(agent: "Agent", focus: str) -> Reply:
+    return _summarized(await agent.compact(focus), "Compacted")
+
+
+async def done(agent: "Agent", note: str) -> Reply:
+    return _summarized(await agent.checkpoint(note), "Checkpoint written")
+
+
+def _summarized(result: "CompactionResult", done: str) -> Reply:
+    if result.error:
+        return Reply("The context stays as it is", result.error, failed=True)
+    return Reply(f"{done}: {result.before:,} → {result.after:,} tokens", result.text)
+
+
+async def clear_results(agent: "Agent", _: str) -> Reply:
+    return _changed(await agent.clear_results(), "Cleared {items} results")
+
+
+async def pin(agent: "Agent", numbers: str) -> Reply:
+    if not numbers:
+        return await items(agent, "")
+    return await _with_items(numbers, agent.pin, "Pinned")
+
+
+async def unpin(agent: "Agent", numbers: str) -> Reply:
+    return await _with_items(numbers, lambda items: agent.pin(items, pinned=False), "Unpinned")
+
+
+async def restore(agent: "Agent", numbers: str) -> Reply:
+    return await _with_items(numbers, agent.restore, "Brought back")
+
+
+async def _with_items(
+    numbers: str, change: Callable[[list[int]], Awaitable["ContextStep | Refusal"]], done: str
+) -> Reply:
+    items = [number_of(word) for word in numbers.replace(",", " ").split()]
+    if not items or None in items:
+        return Reply("Name messages by their numbers; /items lists them", failed=True)
+    return _changed(await change([item for item in items if item is not None]), done)
+
+
+async def words(agent: "Agent", argument: str) -> Reply:
+    """List what is kept of the user's words, or keep other words of a message, or none."""
+    from tui_agent.conversation.entries import Words
+
+    view = agent.engine.view
+    if not argument:
+        shown = {each.seq for each in view.shown_words()}
+        lines = [f"{each.seq:>6}  {shorten(each.text, EXCERPT_CHARS, placeholder=' …')}" for each in view.words()]
+        if not lines:
+            return Reply(
+                "Your words all stand in the conversation", "After a summary they are kept beside it, as said."
+            )
+        rest = "" if len(shown) == len(lines) else f"\n\n{len(lines) - len(shown)} of them stand in view themselves."
+        text = "\n".join(lines)
+        return Reply(
+            "What you said, kept word for word",
+            f"{text}{rest}\n\n/words NUMBER TEXT keeps other words of it, "
+            "/words NUMBER drop none, /pin NUMBER shows it where it stood.",
+        )
+    number, _, text = argument.partition(" ")
+    seq = number_of(number)
+    if seq is None or not text.strip():
+        return Reply("/words takes nothing, or the number of a message and its words, or drop", failed=True)
+    kept = "" if text.strip().lower() == "drop" else text.strip()
+    return _changed(await agent.edit_words([Words(seq, kept)]), "Dropped" if not kept else "Kept")
+
+
+async def undo_step(agent: "Agent", number: str) -> Reply:
+    step = number_of(number) if number else None
+    if number and step is None:
+        return Reply("/undo-step takes the number of a step, or nothing for the newest", failed=True)
+    return _changed(await agent.undo(step), "Undone")
+
+
+def _changed(step: "ContextStep | Refusal", done: str) -> Reply:
+    from tui_agent.context.effects import Refusal
+
+    if isinstance(step, Refusal):
+        return Reply("The context stays as it is", step.reason, failed=True)
+    return Reply(f"{done.format(items=step.items)}: {step.before:,} → {step.after:,} tokens (step {step.seq})")

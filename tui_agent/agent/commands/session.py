@@ -1,0 +1,161 @@
+"""The commands about who answers, what may be used and done, and what the user has brought.
+
+What only a handler needs is imported inside it.
+"""
+
+import asyncio
+import contextlib
+from textwrap import shorten
+from typing import TYPE_CHECKING, Final
+
+from tui_agent.agent.commands.command import Reply, number_of
+from tui_agent.text import one_line
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.models.base import ModelProfile
+    from tui_agent.tools.gate.permissions import GrantedRule
+
+LEARNING_S: Final = 8.0
+"""Seconds a command waits for what the provider tells of the model; an SDK's import is among them."""
+
+DESCRIPTION_CHARS: Final = 200
+"""Characters shown of a tool's description."""
+
+
+async def learn_profile(agent: "Agent") -> None:
+    """Wait for what the provider tells of the model, for `LEARNING_S` at most."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(agent.connect(), LEARNING_S)
+
+
+async def model(agent: "Agent", name: str) -> Reply:
+    if name:
+        refused = await _change_model(agent, name)
+        if refused:
+            return Reply(f"The model stays {agent.profile.name}", refused, failed=True)
+        return Reply(f"{agent.profile.name} answers from here on")
+    await learn_profile(agent)
+    profile = agent.profile
+    facts = [profile.name, "" if profile.tier == "unknown" else profile.tier]
+    facts.append(f"{profile.window:,} tokens" if profile.window else "window unknown")
+    prices = profile.prices
+    facts.append(f"${prices.input:g} / ${prices.output:g} per million tokens" if prices else "price unknown")
+    others = "/model NAME lets another one answer; claude-…, gemini-…, openai:NAME, ollama:NAME, offline."
+    return Reply(
+        ", ".join(fact for fact in facts if fact), "\n".join(line for line in (figures_from(profile), others) if line)
+    )
+
+
+async def _change_model(agent: "Agent", name: str) -> str:
+    """Let the model `name` answer from here on; why it does not, or empty. Raises `AgentBusy`, `StorageError`."""
+    from tui_agent.agent.model_choice import configured_model
+    from tui_agent.models.base import ModelError
+    from tui_agent.models.catalogue import missing_key
+
+    try:
+        missing = missing_key(name)
+        if missing is not None:
+            return f"There is no key for {name}: set {missing}."
+        await agent.swap_model(await asyncio.to_thread(configured_model, agent.settings, name))
+    except ModelError as error:
+        return error.message
+    return ""
+
+
+def figures_from(profile: "ModelProfile") -> str:
+    """Where the figures of a model come from, where the provider has not told them; else empty."""
+    match profile.source:
+        case "provider" | "settings":
+            return ""
+        case "catalogue":
+            return f"The provider has told nothing of {profile.name}: its window and prices are the catalogue's."
+        case _:
+            return f"Neither the provider nor the catalogue has told the window of {profile.name}: it is assumed."
+
+
+async def escalate(agent: "Agent", _: str) -> Reply:
+    from tui_agent.models.base import ModelError
+
+    busy = agent.busy
+    try:
+        name = await agent.escalate()
+    except ModelError as error:
+        return Reply(f"The model stays {agent.profile.name}", error.message, failed=True)
+    if not name:
+        return Reply(f"The model stays {agent.profile.name}", "No larger one can be asked; see /model.", failed=True)
+    return Reply(f"{name} answers from {'the next step' if busy else 'here'} on")
+
+
+async def tools(agent: "Agent", _: str) -> Reply:
+    tools = agent.tools()
+    width = max((len(tool.name) for tool in tools), default=0) + 2
+    lines = [f"{tool.name:<{width}}{_first_sentence(tool.description)}" for tool in tools]
+    return Reply(f"{len(tools)} tools", "\n".join(lines))
+
+
+def _first_sentence(text: str) -> str:
+    line = " ".join(text.split()).split(". ", 1)[0].rstrip(".")
+    return shorten(line, DESCRIPTION_CHARS, placeholder=" …")
+
+
+async def permissions(agent: "Agent", argument: str) -> Reply:
+    from tui_agent.tools.gate.remembered import RememberedError
+
+    rules = agent.permission_rules()
+    if not argument:
+        lines = [f"{place:>3}  {rule_text(rule)}" for place, rule in enumerate(rules, 1)]
+        again = "/permissions NUMBER takes a remembered one back." if any(rule.remembered for rule in rules) else ""
+        shown = "\n".join(filter(None, [f"Mode {agent.mode}.", *lines, again]))
+        return Reply(f"{len(rules)} rule{'s' * (len(rules) != 1)}", shown)
+    number = number_of(argument)
+    if number is None or not 1 <= number <= len(rules):
+        return Reply("There is no such rule", "/permissions lists them by number.", failed=True)
+    rule = rules[number - 1]
+    if not rule.remembered:
+        return Reply(
+            "That rule is of the settings", "`tui-agent config` says which file has it; take it out there.", failed=True
+        )
+    try:
+        await agent.take_back(rule.text)
+    except RememberedError as error:
+        return Reply("The rule is taken back for this session only", str(error), failed=True)
+    return Reply("You will be asked again", one_line(rule.text, 4_000))
+
+
+def rule_text(rule: "GrantedRule") -> str:
+    """A rule on a line, for a person to read."""
+    source = "remembered" if rule.remembered else f"settings, {rule.kind}"
+    said = "" if rule.said == rule.text else f" · {one_line(rule.said, 4_000)}"
+    return f"{one_line(rule.text, 4_000)}{said} ({source})"
+
+
+async def extensions(agent: "Agent", _: str) -> Reply:
+    skills = (await agent.skills()).split("\n")
+    return Reply("Your own, and the project's", f"{await agent.extensions_text()}\n\nSkills\n  " + "\n  ".join(skills))
+
+
+async def style(agent: "Agent", name: str) -> Reply:
+    from tui_agent.agent.extensions.styles import OFF
+
+    if not name:
+        styles = await asyncio.to_thread(agent.extensions.styles) if agent.extensions is not None else ()
+        lines = [f"  {each.name:<20}  {each.problem or each.description}" for each in styles]
+        now = f"Answers are written in the style {agent.style}." if agent.style else "Answers are written as always."
+        more = "/style NAME chooses one, /style off none; the setting session.style does for every session."
+        return Reply(now, "\n".join((*lines, more)))
+    if not await agent.use_style("" if name == OFF else name.lower()):
+        return Reply(f"There is no style {name}", "/style lists those there are.", failed=True)
+    return Reply("Answers are written as always" if name == OFF else f"Answers are written in the style {name}")
+
+
+async def skills(agent: "Agent", _: str) -> Reply:
+    return Reply("Skills", await agent.skills())
+
+
+async def memory(agent: "Agent", _: str) -> Reply:
+    return Reply("Memory", await agent.memory())
+
+
+async def continue_spending(agent: "Agent", _: str) -> Reply:
+    return Reply(agent.reset_cost_ceiling())
