@@ -11,7 +11,8 @@ import msgspec
 
 from tui_agent.aside import aside
 from tui_agent.context.economics import ModelFacts
-from tui_agent.context.engine import ContextEngine, policy_of
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.state import policy_of
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     AnyEntry,

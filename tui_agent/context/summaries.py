@@ -1,0 +1,379 @@
+"""Having summaries written, at once or beside the conversation, and entering them with all that is due then."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from msgspec import structs
+
+from tui_agent.context.changes import what_if
+from tui_agent.context.effects import (
+    Answer,
+    Append,
+    ArchiveTurns,
+    AskModel,
+    AwaitWriting,
+    Refusal,
+    StepDone,
+    Steps,
+    StepStarted,
+    WriteBeside,
+    expect,
+)
+from tui_agent.context.layers.checkpoints import plan_checkpoint
+from tui_agent.context.layers.clearing import Clearing
+from tui_agent.context.layers.compaction import Compaction, plan_compaction
+from tui_agent.context.layers.digests import DigestPlan, Digests, accept_digest
+from tui_agent.context.state import ContextState
+from tui_agent.context.summary.found_tools import found_tools
+from tui_agent.context.summary.plan import (
+    Accepted,
+    Material,
+    SummaryPlan,
+    accept,
+    accept_anew,
+    asked_of,
+    material_of,
+    noted,
+    plan_merge,
+    rebased,
+    telling,
+)
+from tui_agent.context.summary.questions import Prompts
+from tui_agent.context.summary.state import where_things_are
+from tui_agent.context.summary.writing import (
+    CompactionResult,
+    Draft,
+    Writers,
+    Written,
+    answer_tokens,
+    choose_writer,
+    write_summary,
+)
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Cleared, Prefix, UnattributedCall
+from tui_agent.conversation.request import ModelRequest, RequestMessage
+
+
+@dataclass(slots=True, eq=False)
+class Writing:
+    """A summary that is written while the conversation goes on; `draft` once it is, to be entered before a call.
+
+    `merged` is entered right after it, since the cache behind them is lost but once: the oldest summaries as one.
+    """
+
+    plan: SummaryPlan
+    draft: Draft | None = None
+    merged: Draft | None = None
+
+
+class Summaries:
+    """Writes the summaries of one conversation; owns the one that is being written beside it.
+
+    `thread` names the history that replaced turns go to.
+    """
+
+    def __init__(
+        self,
+        state: ContextState,
+        compaction: Compaction,
+        clearing: Clearing,
+        digests: Digests,
+        prompts: Prompts,
+        thread: str,
+    ) -> None:
+        self._state = state
+        self._view = state.view
+        self._meter = state.meter
+        self._compaction = compaction
+        self._clearing = clearing
+        self._digests = digests
+        self._prompts = prompts
+        self._thread, self._history_path = thread, f"conversation_history/{thread}.md"
+        self._writing: Writing | None = None
+
+    # Written at once
+
+    def plan(self, step: Literal["compact", "checkpoint"], subject: str = "") -> SummaryPlan | Refusal:
+        """The summary (its focus is `subject`) or completion record (its note) of this moment, as the user asks."""
+        here, reason = self._state.situation(between_turns=True), "asked for by the user"
+        settings = self._state.settings.compaction
+        if step == "checkpoint":
+            return plan_checkpoint(self._view, here, settings, note=subject, reason=reason)
+        trigger = here.limits.compact.tokens or None
+        return plan_compaction(self._view, here, settings, trigger=trigger, focus=subject, asked=True, reason=reason)
+
+    def expected_usd(self, plan: SummaryPlan) -> float | None:
+        """What having a summary written would cost, by the model that would be asked; None where that is not known."""
+        writers = self._writers(plan)
+        if writers.own:
+            return None
+        parts, asked = asked_of(plan, self._view, self._state.settings.compaction, self._prompts)
+        return choose_writer(plan, parts, asked, writers).usd
+
+    def draft(self, step: Literal["compact", "checkpoint"], subject: str = "") -> Steps[Draft | Refusal]:
+        """Have a summary or completion record written; the conversation stays as it is."""
+        plan = self.plan(step, subject)
+        return plan if isinstance(plan, Refusal) else (yield from self.write(plan, asked=True))
+
+    def write(self, plan: SummaryPlan, *, asked: bool = False) -> Steps[Draft | Refusal]:
+        """Have the text of a plan written. One that was not `asked` for and fails lets the next one wait."""
+        yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last, plan.writes)
+        plan, seen = self._telling(plan), len(self._view.log)
+        material = material_of(plan, self._view, self._state.settings.compaction, self._prompts)
+        return (yield from self._written(plan, material, self._writers(plan), seen, asked=asked))
+
+    def _written(
+        self, plan: SummaryPlan, material: Material, writers: Writers, seen: int, *, asked: bool
+    ) -> Steps[Draft | Refusal]:
+        written = yield from write_summary(plan, material, writers, path=self._history_path)
+        if isinstance(written, Refusal):
+            if not asked and not written.final:
+                self._compaction.backoff = self._compaction.backoff.failed()
+            yield StepDone(plan.step, plan.before, plan.before, plan.reason, error=written.reason)
+            return written
+        later = range(seen + 1, len(self._view.log) + 1)
+        unchanged = all(isinstance(self._view.log[seq], UnattributedCall) for seq in later)
+        return Draft(plan, material, written, len(self._view.log) if unchanged else seen)
+
+    # Written beside the conversation
+
+    def begin_beside(self, plan: SummaryPlan) -> Steps[None]:
+        """Have a summary written beside the conversation, and the oldest ones merged where it makes them too many.
+
+        All that they are written from is taken here and now.
+        """
+        settings, seen = self._state.settings.compaction, len(self._view.log)
+        plans = [self._telling(plan)]
+        if not plan.boundaries:
+            merge = plan_merge(self._view, self._state.situation(between_turns=False), settings, coming=plan)
+            plans += [merge] if merge is not None else []
+        work = [(each, material_of(each, self._view, settings, self._prompts)) for each in plans]
+        yield WriteBeside(self._write_beside(work, self._writers(plan), seen))
+        yield from self.settle()
+
+    def _write_beside(self, work: Sequence[tuple[SummaryPlan, Material]], writers: Writers, seen: int) -> Steps[None]:
+        """Closed before its end, which is a cancellation, it leaves nothing behind."""
+        writing = self._writing = Writing(work[0][0])
+        drafts: list[Draft] = []
+        try:
+            for plan, material in work:
+                yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last, plan.writes, beside=True)
+                asked = bool(plan.boundaries)
+                if drafts:
+                    material = noted(material, plan, drafts[0].plan, drafts[0].text)
+                draft = yield from self._written(plan, material, writers, seen, asked=asked)
+                if not isinstance(draft, Draft):
+                    break
+                drafts.append(draft)
+            writing.draft, writing.merged = (*drafts, None, None)[:2]
+        finally:
+            if writing.draft is None and self._writing is writing:
+                self._writing = None
+
+    def await_writing(self) -> Steps[float]:
+        """Wait for the summary that is being written, if there is one; how many seconds it took."""
+        if self._writing is None or self._writing.draft is not None:
+            return 0.0
+        began = self._state.clock()
+        yield AwaitWriting()
+        return max(self._state.clock() - began, 1e-3)
+
+    def settle(self, *, waited_s: float = 0.0) -> Steps[None]:
+        """Enter the summary that was written beside the conversation, if one is there.
+
+        Where what it was to replace has changed since, it is dropped.
+        """
+        writing = self._writing
+        if writing is None or writing.draft is None:
+            return
+        try:
+            now = self.current(writing.draft)
+            if isinstance(now, Refusal):
+                plan, tokens, spent = writing.plan, self._state.tokens, writing.draft.spent_usd
+                yield StepDone(plan.step, tokens, tokens, plan.reason, error=now.reason, cost_usd=spent)
+            else:
+                yield from self.enter(now, waited_s=waited_s, merged=writing.merged)
+        finally:
+            self._writing = None
+
+    @property
+    def writing(self) -> SummaryPlan | None:
+        """The summary that is being written beside the conversation, or waits to be entered."""
+        return self._writing.plan if self._writing is not None else None
+
+    @property
+    def written(self) -> bool:
+        """Whether a summary that was written beside the conversation waits to be entered."""
+        return self._writing is not None and self._writing.draft is not None
+
+    def still_holds(self) -> bool:
+        """Whether the summary that is being written could still be entered. Reads all that it replaces."""
+        return self._writing is None or not isinstance(self._rebased(self._writing.plan), Refusal)
+
+    # Entered
+
+    def current(self, draft: Draft, text: str | None = None) -> Draft | Refusal:
+        """The draft on the view as it is now, with another `text` if one is given; refused where it no longer holds."""
+        seen, plan = len(self._view.log), draft.plan
+        if draft.seen == seen and text is None:
+            return draft
+        tokens_of = self._meter.mixed_tokens_of(self._view)
+        if draft.seen != seen:
+            now = self._rebased(plan)
+            if isinstance(now, Refusal):
+                return now
+            plan = self._telling(now)
+        wanted = draft.text if text is None else text
+        accepted = accept_anew(plan, draft.material.facts, draft.written.accepted, wanted, tokens_of=tokens_of)
+        if isinstance(accepted, Refusal):
+            return accepted
+        return replace(draft, plan=plan, written=draft.written._replace(accepted=accepted), seen=seen)
+
+    def _rebased(self, plan: SummaryPlan) -> SummaryPlan | Refusal:
+        """`plan` on the view as it is now."""
+        return rebased(plan, self._view, self._state.situation(between_turns=False), self._state.settings.compaction)
+
+    def enter(
+        self, draft: Draft, text: str | None = None, *, waited_s: float = 0.0, merged: Draft | None = None
+    ) -> Steps[CompactionResult]:
+        """Take a draft into the conversation, with another text if one is given, and all else that is due with it.
+
+        The cache behind a boundary is lost, so clearing what is old is free at that moment, and so is entering what
+        earlier summaries were `merged` to. A turn stood still for `waited_s` seconds until the text was written.
+        """
+        now = self.current(draft, text)
+        if isinstance(now, Refusal):
+            return CompactionResult(self._state.tokens, self._state.tokens, error=now.reason)
+        result = yield from self._enter(now.plan, now.material, now.written, waited_s=waited_s)
+        if now.plan.boundaries:
+            return result
+        if merged is not None:
+            yield from self.enter(merged)
+        after = structs.replace(self._state.situation(between_turns=False), cold=True)
+        digest = self._digests.plan_after(self._view, now.plan.kept_from)
+        yield from self.digest_and_clear(digest, self._clearing.plan(self._view, after))
+        yield from self._merge_oldest()
+        return result
+
+    def _enter(
+        self, plan: SummaryPlan, material: Material, written: Written, *, waited_s: float = 0.0
+    ) -> Steps[CompactionResult]:
+        accepted, boundary = written.accepted, structs.replace(written.accepted.boundary, waited_s=waited_s)
+        if material.archive:
+            yield ArchiveTurns(self._thread, material.archive)
+        prefix, renewed = self._view.prefix, self._state.renewed_prefix
+        renewing: tuple[Prefix, ...] = ()
+        if renewed is not None and (prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools)):
+            renewing = (renewed,)
+        others = accepted.entries[1:]
+        last = expect(int, (yield Append((boundary, *others, *renewing))))
+        seq = last - len(others) - len(renewing)
+        self._compaction.backoff = self._compaction.backoff.succeeded()
+        yield StepDone(
+            plan.step,
+            plan.before,
+            accepted.after,
+            f"{boundary.reason}; {written.how}",
+            entry=self._view.context_entry(seq),
+            items=len(plan.leaving) + len(plan.boundaries),
+            text=boundary.text,
+            cost_usd=boundary.cost_usd,
+            details=(
+                ("how", written.how),
+                ("failures", written.failures),
+                ("facts_missing", accepted.facts_missing),
+                ("sections_added", accepted.sections_added),
+            ),
+        )
+        return CompactionResult(plan.before, accepted.after, seq, boundary.text)
+
+    def extract(self, plan: SummaryPlan) -> Steps[None]:
+        """Enter a summary of words taken from the turns themselves, which needs no model."""
+        plan = self._telling(plan)
+        material = material_of(plan, self._view, self._state.settings.compaction, self._prompts)
+        tokens_of = self._meter.mixed_tokens_of(self._view)
+        accepted = accept(plan, material, material.extract, path=self._history_path, tokens_of=tokens_of)
+        if isinstance(accepted, Accepted):
+            yield from self._enter(plan, material, Written(accepted, "an extract, without a model"))
+
+    def _merge_oldest(self) -> Steps[None]:
+        """Have the oldest summaries become one, where all together have grown too large. If that fails they stay."""
+        plan = None
+        if self._writing is None:
+            plan = plan_merge(self._view, self._state.situation(between_turns=False), self._state.settings.compaction)
+        if plan is not None and self._state.settings.compaction.background:
+            yield from self.begin_beside(plan)
+        elif plan is not None:
+            draft = yield from self.write(plan, asked=True)
+            if isinstance(draft, Draft):
+                yield from self._enter(draft.plan, draft.material, draft.written)
+
+    # What is due where the cache is lost
+
+    def digest_and_clear(self, digest: DigestPlan | None, cleared: Cleared | None) -> Steps[None]:
+        """Carry out what these layers planned, in this order."""
+        if digest is not None:
+            yield from self._digest(digest)
+        if cleared is not None:
+            yield from self._state.change(cleared)
+
+    def _digest(self, plan: DigestPlan) -> Steps[None]:
+        yield StepStarted("digest", self._state.tokens, plan.reason)
+        text = ""
+        if self._state.settings.digests.strategy == "llm":
+            messages = (RequestMessage("user", (Text(plan.material),)),)
+            small = self._state.model.small
+            writes = answer_tokens(small.window if small is not None else self._state.window.tokens)
+            request = ModelRequest(
+                system=plan.instruction, tools=(), messages=messages, max_tokens=writes, one_off=True
+            )
+            tokens = (len(plan.instruction) + len(plan.material)) // 3
+            who: Literal["session", "small"] = "small" if small is not None else "session"
+            answer = yield AskModel(who, request, "digest", tokens)
+            text = answer.text if isinstance(answer, Answer) else ""
+        before = self._state.tokens
+        entry = accept_digest(plan, text, before=before)
+        here = self._state.situation(between_turns=False)
+        after = what_if(self._view, [entry], here).after
+        yield from self._state.change(structs.replace(entry, after=after))
+
+    # What a summary is written from
+
+    def _telling(self, plan: SummaryPlan) -> SummaryPlan:
+        told = (where_things_are(self._view, self._state.running()), found_tools(self._view))
+        state = "\n\n".join(text for text in told if text)
+        return telling(plan, state, self._view, self._meter.mixed_tokens_of(self._view))
+
+    def _writers(self, plan: SummaryPlan) -> Writers:
+        small = self._state.model.small
+        return Writers(
+            model=structs.replace(self._state.model, window=self._state.window.tokens or self._state.model.window),
+            tokens=self._state.tokens,
+            cold=self._state.cache.cold,
+            request=self._asking(),
+            tokens_of=self._meter.mixed_tokens_of(self._view),
+            small_tokens_of=lambda size: self._meter.tokens_for(small.name if small else self._state.model.name, size),
+            default_window=self._state.settings.context.default_window,
+            own=plan.step in self._state.own_writers,
+        )
+
+    def _asking(self) -> Callable[[str], ModelRequest]:
+        """What makes the request of this moment with an instruction at its end, as a part of the user's newest message
+        or as a new one.
+        """
+        prefix, messages = self._view.prefix, tuple(self._view.messages())
+
+        def request(instruction: str) -> ModelRequest:
+            asked, before = RequestMessage("user", (Text(instruction),)), messages
+            if before and before[-1].role == "user":
+                before, asked = before[:-1], RequestMessage("user", (*before[-1].blocks, *asked.blocks))
+            return ModelRequest(
+                system=prefix.system if prefix else "",
+                tools=self._state.tools_of(prefix),
+                messages=(*before, asked),
+                max_tokens=answer_tokens(self._state.window.tokens),
+                cache_edges=(len(before) - 1,) if before else (),
+            )
+
+        return request
