@@ -54,7 +54,7 @@ def test_what_is_piped_in_goes_after_the_prompt(tmp_path: Path) -> None:
         return Step(text="Seen.")
 
     with in_thread(AnthropicServer(answer)) as server:
-        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT_MODEL__ID": MODELS["anthropic"]})
+        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT__MODEL__ID": MODELS["anthropic"]})
         for arguments, data in (
             (("-p", "Sum", "up."), "a line\n@calc.py\n"),
             (("-p", "Sum up.", "-"), "a line"),
