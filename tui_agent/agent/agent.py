@@ -17,7 +17,7 @@ from tui_agent.agent.extensions.own import Extensions, OwnPrompt
 from tui_agent.agent.history.as_events import newest, replay, step_event
 from tui_agent.agent.history.branches import Branch, Prompt, branches, prompts, turn_start
 from tui_agent.agent.history.file_history import FileHistory, PutBackDone
-from tui_agent.agent.model_choice import configured_model
+from tui_agent.agent.model_choice import configured_model, meant_model
 from tui_agent.agent.moves import Moves
 from tui_agent.agent.overview import (
     Fullness,
@@ -48,8 +48,8 @@ from tui_agent.conversation.blocks import Image, ToolDefinition
 from tui_agent.conversation.entries import Message, Words
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.todo import TodoList, newest_todo
-from tui_agent.models.base import Model, ModelProfile
-from tui_agent.models.catalogue import create_model
+from tui_agent.models.base import Model, ModelProfile, UnknownModel
+from tui_agent.models.catalogue import create_model, missing_key
 from tui_agent.models.speed import Speed
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import PolicyName, Settings, with_policy
@@ -287,14 +287,29 @@ class Agent:
     async def expand(self, prompt: OwnPrompt, argument: str) -> str:
         """What is sent for the user's own command, or a server's. What it runs and reads passes the gate.
 
+        A turn that is begun with it next is answered by the model that the command names, if it does.
+
         Raises `ToolFailure` where that is refused or goes wrong, and `NobodyToAsk`.
         """
         from tui_agent.agent.extensions.prompts import expanded
 
         if prompt.server and self._offered is not None:
             return await self._offered.expand(prompt, argument)
+        model = await asyncio.to_thread(self._lent, prompt.model) if prompt.model else ""
         folder = self._extensions.folder if self._extensions is not None else Path.cwd()
-        return await expanded(prompt, argument, folder, self._call_for_user)
+        text = await expanded(prompt, argument, folder, self._call_for_user)
+        self._turns.have_answered(text, model)
+        return text
+
+    def _lent(self, name: str) -> str:
+        """The model that a command names. Raises `ToolFailure` where it cannot be asked."""
+        try:
+            model = configured_model(self.settings, meant_model(self.settings, name, self.profile.name)).profile.name
+        except UnknownModel as error:
+            raise ToolFailure(error.message, "Name another `model` in the command's file, or none.") from error
+        if (missing := missing_key(model)) is not None:
+            raise ToolFailure(f"{model}, which the command names, needs a key: set {missing}.")
+        return model
 
     async def _call_for_user(self, name: str, arguments: str) -> str:
         return await self._toolbox.call_for_user(name, arguments, self._engine, self._tell)
@@ -591,7 +606,7 @@ class Agent:
         """What the model is told it can call."""
         offered = self._offered.definitions if self._offered is not None else ()
         told = (definition for definition in offered if not definition.deferred)
-        return (*self._toolbox.registry.definitions, *told)
+        return (*self._briefing.tools, *told)
 
     async def skills(self) -> str:
         """The skills there are, for a person to read."""

@@ -42,6 +42,8 @@ class Turns:
         self._turn: Turn | None = None
         self._holder: asyncio.Task[object] | None = None
         self._finishing = asyncio.Lock()
+        self._wished = ("", "")
+        """The text of the user's own command that may begin the next turn, and the model that it names."""
 
     async def run(self, prompt: str, images: tuple[Image, ...]) -> AsyncGenerator[events.AgentEvent, None]:
         """See `Agent.run`."""
@@ -82,12 +84,40 @@ class Turns:
                 # The user asked for a compaction that still runs; their next words are on disk meanwhile.
                 await self._record.append(Queued(blocks=user_blocks(message.blocks)))
                 message = None
-            async with self._lock:
+            async with self._lock, self._answered_by(self._take_wish(text)):
                 await self._turns(message, tell)
         finally:
             self._worker = None
             if finished < begun:
                 tell(events.stopped_before_it_began())
+
+    def have_answered(self, text: str, model: str) -> None:
+        """Have a turn that is begun with this text next answered by this model; empty: by the present one."""
+        self._wished = (text, model)
+
+    def _take_wish(self, text: str) -> str:
+        """The model that is to answer a turn which begins with this text; empty: the present one."""
+        (begins, model), self._wished = self._wished, ("", "")
+        present = self._parts.active.profile.name
+        return model if begins and text.startswith(begins) and model != present else ""
+
+    @asynccontextmanager
+    async def _answered_by(self, name: str) -> AsyncIterator[None]:
+        """Have this model answer meanwhile, then the one before; empty: the one before all along."""
+        before = self._parts.active.profile.name
+        if name:
+            await self._change_model(name)
+        try:
+            yield
+        finally:
+            if name:
+                await to_completion(self._change_model(before))
+
+    async def _change_model(self, name: str) -> None:
+        await self._parts.steps.drop_writing("Another model answers from here on.")
+        await self._parts.active.take_over_by(name)
+        profile = self._parts.active.profile
+        self._tell(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
 
     async def _turns(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
         """One turn, and another for what was sent too late to be part of it."""
