@@ -73,7 +73,7 @@ async def choose_model(host: ModelHost, argument: str) -> None:
         missing = missing_key(name)
         if name == before and missing is None:
             return
-        if agent.busy:
+        if _turn_runs(agent):
             host.say(Level.WARNING, f"The model stays {before} while a turn runs", hint="Esc stops the turn")
             return
         if missing is not None and not await ask_for_key(host, missing, name):
@@ -82,7 +82,8 @@ async def choose_model(host: ModelHost, argument: str) -> None:
             return
         if not await _at_hand(host, agent, name):
             return
-        if agent.busy:
+        # A turn may have begun while it was fetched.
+        if _turn_runs(agent):
             host.say(Level.INFO, f"{name} is here", f"{before} answers until the turn ends", f"/model {name} then")
             return
         if not await swap(agent, name, host.may_switch):
@@ -95,6 +96,10 @@ async def choose_model(host: ModelHost, argument: str) -> None:
     await host.keep("model.id", agent.profile.name)
     if missing is not None:
         await offer_to_keep(host, missing)
+
+
+def _turn_runs(agent: "Agent") -> bool:
+    return agent.busy
 
 
 async def _at_hand(host: ModelHost, agent: "Agent", name: str) -> bool:
