@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.tui.test_prompt_actions import _environment, arguments, opened, said, send, until
+from tests.tui.app_of_parts import until
+from tests.tui.test_prompt_actions import _environment, arguments, opened, said, send
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings, load_settings
 from tui_agent.tui.app.app import TuiAgent

@@ -13,6 +13,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Step
 from tests.settings.keyrings import Broken, InMemory
+from tests.tui.app_of_parts import until
 from tests.tui.test_prompt_actions import (
     OFFLINE,
     SECRET,
@@ -22,7 +23,6 @@ from tests.tui.test_prompt_actions import (
     opened,
     said,
     send,
-    until,
     until_screen,
 )
 from tui_agent.arguments import Arguments
