@@ -1,15 +1,15 @@
-"""Reading pastes, however the terminal cuts them."""
+"""Reading what the terminal sends, however it cuts it."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
-from tui_agent.tui.textual_internals import PASTE_END, PASTE_START, PasteParser, is_known, version_warning
+from tui_agent.tui.textual_internals import PASTE_END, PASTE_START, InputParser, is_known, version_warning
 
 
 def read(*pieces: str) -> list[tuple[str, str]]:
-    parser = PasteParser()
+    parser = InputParser(alt_keys={"alt+v", "alt+shift+z"})
     found: list[tuple[str, str]] = []
     for piece in pieces:
         for message in parser.feed(piece):
@@ -35,6 +35,30 @@ def test_an_empty_paste() -> None:
 def test_escape_sequences_inside_a_paste_are_text() -> None:
     text = "\x1b[A and \x1b]0;title\x07"
     assert read(f"{PASTE_START}{text}{PASTE_END}") == [("paste", text)]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "keys"),
+    [
+        (["\x1b/theme\r"], ["escape", "slash", "t", "h", "e", "m", "e", "enter"]),
+        (["\x1bOP\x1b", "/x"], ["f1", "escape", "slash", "x"]),
+        (["\x1b\x1b\x1ba"], ["escape", "escape", "escape", "a"]),
+        (["\x1bvZ", "\x1bZ"], ["alt+v", "Z", "alt+shift+z"]),
+        (["\x1b[1;", "5A\x1b[B"], ["ctrl+up", "down"]),
+        (["\x1bf"], ["ctrl+right"]),
+        (["\x1b" + "words" * 20], ["escape", *("words" * 20)]),
+    ],
+)
+def test_an_esc_is_no_part_of_what_is_typed_behind_it(pieces: list[str], keys: list[str]) -> None:
+    assert [key for _, key in read(*pieces)] == keys
+
+
+def test_an_esc_with_nothing_behind_it_is_one_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = InputParser()
+    assert not list(parser.feed("\x1b"))
+    assert not list(parser.tick())
+    monkeypatch.setattr("textual.constants.ESCAPE_DELAY", 0)
+    assert [message.key for message in parser.tick() if isinstance(message, events.Key)] == ["escape"]
 
 
 @pytest.mark.parametrize("cut", range(1, len(PASTE_START)))

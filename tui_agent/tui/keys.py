@@ -71,6 +71,11 @@ class Keymap:
         taken = {key for key, _ in self.rows(place)}
         return lines([*self.rows(place), *(row for row in self.rows("everywhere") if row[0] not in taken)])
 
+    @property
+    def with_alt(self) -> frozenset[str]:
+        """All keys in force that are pressed with Alt."""
+        return frozenset(key for identity in BY_ID for key in self.keys(identity) if key.startswith("alt+"))
+
     def _change(self, entries: Sequence[str]) -> None:
         problems: list[str] = []
         wanted: dict[str, str] = {}

@@ -1,22 +1,26 @@
 """What uses parts of Textual that it may change without notice. With a version it does not know each falls back on what
 Textual itself does.
 
-Reading the terminal: large pastes in one piece, and bytes that are no text without an end to the program. Leaving: with
-a line instead of a traceback. Writing: as if typed, and with an undo that ends no program. Styles: read once a theme.
+Reading the terminal: large pastes in one piece, an Esc before other keys as one, and bytes that are no text without an
+end to the program. Leaving: with a line instead of a traceback. Writing: as if typed, and with an undo that ends no
+program. Styles: read once a theme.
 """
 
 import os
+import re
 import selectors
 import signal
 import sys
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import lru_cache
 from io import TextIOWrapper
+from time import monotonic
 from typing import IO, TYPE_CHECKING, Final
 
 import textual
 from textual import constants, events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.cache import LRUCache
@@ -36,6 +40,9 @@ if TYPE_CHECKING:
 PASTE_START: Final = "\x1b[200~"
 PASTE_END: Final = "\x1b[201~"
 _KEPT: Final = len(PASTE_START) - 1
+ESC: Final = "\x1b"
+_ESCAPED: Final = re.compile(r"\x1b(?=([^\[O]))")
+"""An Esc with something behind it that begins no sequence."""
 READ_BYTES: Final = 65_536
 THEMES_KEPT: Final = 4
 """Themes whose styles are kept: as many as are looked at in turn."""
@@ -69,6 +76,8 @@ class TerminalApp(App[object]):
 
     _mixed: tuple[Theme, dict[str, str]] | None = None
     """A theme with the variables that styles take from it."""
+    alt_keys: Container[str] = ()
+    """The keys with Alt that mean something here."""
 
     def __init__(self, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(driver_class=driver_class)
@@ -168,14 +177,20 @@ def write_as_typed(area: TextArea, text: str, start: tuple[int, int], end: tuple
         area.replace(text, start, end)
 
 
-class PasteParser(XTermParser):
-    """Takes what is between the marks of a bracketed paste as it is, instead of looking at each character.
+class InputParser(XTermParser):
+    """Reads what the terminal sends, with two things that Textual's parser does not.
 
-    Textual's parser needs 7 s for 10 MB; it still reads a paste whose opening mark came in two pieces.
+    What is between the marks of a bracketed paste is taken as it is, instead of looking at each character: Textual
+    needs 7 s for 10 MB. It still reads a paste whose opening mark came in two pieces.
+
+    An Esc with more behind it is that key, then the others, unless it begins a sequence, or stands for Alt with a key of
+    `alt_keys`. On a busy machine keys pressed one after the other arrive together; Textual drops the Esc then.
     """
 
-    def __init__(self, debug: bool = False) -> None:
+    def __init__(self, debug: bool = False, alt_keys: Container[str] = ()) -> None:
         super().__init__(debug)
+        self._alt_keys = alt_keys
+        self._escaped: float | None = None
         self._pasted: list[str] | None = None
         self._slowly = False
         self._tail = ""
@@ -184,6 +199,11 @@ class PasteParser(XTermParser):
     def feed(self, data: str) -> Iterable[Message]:
         if not data:
             yield from super().feed(data)
+            return
+        if self._escaped is not None:
+            data, self._escaped = ESC + data, None
+        if self._pasted is None and not self._slowly and data.endswith(ESC):
+            data, self._escaped = data[:-1], monotonic()
         while data:
             if self._pasted is not None:
                 data, paste = self._collect(self._pasted, data)
@@ -191,9 +211,43 @@ class PasteParser(XTermParser):
                     self._pasted = None
                     yield paste
                 continue
+            slowly = self._slowly
             ours, data = self._split(data)
-            if ours:
+            if slowly or self._slowly:
                 yield from super().feed(ours)
+            else:
+                yield from self._fed(ours)
+
+    @override
+    def tick(self) -> Iterable[Message]:
+        """What is known once nothing more has come for a while."""
+        if self._escaped is not None and monotonic() - self._escaped >= constants.ESCAPE_DELAY:
+            self._escaped = None
+            yield events.Key("escape", ESC)
+        yield from super().tick()
+
+    def _fed(self, text: str) -> Iterable[Message]:
+        """What Textual's parser makes of a text, in which an Esc before a sign is read here."""
+        done = 0
+        for found in _ESCAPED.finditer(text):
+            behind = found[1]
+            if behind != ESC and ESC + behind in ANSI_SEQUENCES_KEYS:
+                continue
+            if found.start() > done:
+                yield from super().feed(text[done : found.start()])
+            alt = self._with_alt(behind)
+            if alt in self._alt_keys:
+                yield events.Key(alt, None)
+                done = found.end() + len(behind)
+            else:
+                yield events.Key("escape", ESC)
+                done = found.end()
+        if done < len(text):
+            yield from super().feed(text[done:])
+
+    def _with_alt(self, sign: str) -> str:
+        name = next((key.key for key in self._sequence_to_key_events(sign)), "")
+        return f"alt+shift+{name.lower()}" if len(name) == 1 and name.isupper() else f"alt+{name}"
 
     def feed_text(self, text: str) -> Iterable[Message]:
         """Like `feed`, for which no text is the end of all."""
@@ -235,7 +289,7 @@ def terminal_driver(give_back: Callable[[], None] = lambda: None) -> "type[Drive
     from textual.drivers.linux_driver import LinuxDriver
 
     class TerminalDriver(LinuxDriver):
-        """Textual's driver with `PasteParser`, with bytes that are not UTF-8 replaced, and for a terminal that may go.
+        """Textual's driver with `InputParser`, with bytes that are not UTF-8 replaced, and for a terminal that may go.
 
         The window has its own title back while the program does not have the terminal.
         """
@@ -263,7 +317,7 @@ def terminal_driver(give_back: Callable[[], None] = lambda: None) -> "type[Drive
 
         @override
         def run_input_thread(self) -> None:
-            parser = PasteParser(self._debug)
+            parser = InputParser(self._debug, self._app.alt_keys if isinstance(self._app, TerminalApp) else ())
             decode = getincrementaldecoder("utf-8")("replace").decode
             with selectors.SelectSelector() as selector:
                 selector.register(self.fileno, selectors.EVENT_READ)

@@ -35,6 +35,7 @@ from tui_agent.tui.app.opening import (
 from tui_agent.tui.app.own_commands import shell_command
 from tui_agent.tui.app.prompt_actions import PromptActions
 from tui_agent.tui.app.sessions import Sessions
+from tui_agent.tui.app.typing_order import TypingOrder
 from tui_agent.tui.app.welcome import Welcome
 from tui_agent.tui.cards.blocks import Level, ToolState
 from tui_agent.tui.context.context_control import ContextControl
@@ -61,9 +62,6 @@ APP_ONLY: Final = frozenset(
     ("break", "palette", "edit_draft", "help", "context", "toggle_cards", "next_mode", "search_history", "slash")
 )
 
-_TYPED: Final = (events.Key, events.Paste, events.AppFocus, events.AppBlur)
-"""What is kept in its order until there is a prompt; a key brings the focus back, so its loss must not overtake one."""
-
 
 class TuiAgent(BaseApp):
     """What happens when the user does something, and when the session is there."""
@@ -73,7 +71,7 @@ class TuiAgent(BaseApp):
     def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(arguments, settings, driver_class=driver_class)
         self._break = Twice()
-        self._early: list[events.Event] | None = []
+        self._order = TypingOrder(self)
         self._hurried = False
         self.last_words: Callable[[], None] = lambda: None
         self.said_goodbye = False
@@ -90,6 +88,7 @@ class TuiAgent(BaseApp):
         self.conductor = Conductor(self, self._open)
         self._leave_on_signals()
         self.app_resume_signal.subscribe(self, self._on_resume)
+        self.screen_change_signal.subscribe(self, lambda _screen: self.call_later(self._order.go_on))
         self.status.show(mode=self.settings.permissions.mode, hint="")
         self._greet()
         self.entry.prompt.focus()
@@ -118,29 +117,37 @@ class TuiAgent(BaseApp):
         if self.arguments.prompt:
             self.conductor.send(self.arguments.prompt)
         self.conductor.open(self.arguments)
-        early, self._early = self._early, None
-        for event in early or ():
-            await self.on_event(event)
+        await self._order.begin()
 
     @override
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, _TYPED) and self._holds(event):
+        if self._order.keeps(event):
             return
-        if not (isinstance(event, events.InputEvent | events.Paste) and self._insists(event)):
-            await super().on_event(event)
+        if isinstance(event, events.InputEvent | events.Paste) and self._insists(event):
+            return
+        is_new = isinstance(event, events.Key) and not event.is_forwarded
+        target, screen = (self.focused or self.screen, self.screen) if is_new else (None, None)
+        await super().on_event(event)
+        if target is not None and screen is not None:
+            self._order.follow(event, target, screen)
 
-    def _holds(self, event: events.Event) -> bool:
-        """Whether it is kept for a prompt or a dialog that is not there yet; the latter can come while the prompt looks
-        at a key, which then arrives here again.
-        """
-        if self._early is not None and not event.is_forwarded:
-            self._early.append(event)
-            return True
-        return (
-            isinstance(event, events.Key | events.Paste)
-            and isinstance(self.screen, Dialog)
-            and self.screen.holds(event)
-        )
+    async def on_typing_order_mark(self, mark: TypingOrder.Mark) -> None:
+        """A key has had its effect."""
+        await self._order.came_back(mark)
+
+    async def on_dialog_unused(self, message: Dialog.Unused) -> None:
+        """A sign that closed a dialog is for the prompt."""
+        await self._order.first(message.key)
+
+    def on_key(self, event: events.Key) -> None:
+        """A sign is for the prompt where nothing has the keyboard."""
+        if self.focused is None and event.is_printable and event.character and not isinstance(self.screen, ModalScreen):
+            self.entry.prompt.focus()
+            self.entry.prompt.type(event.character)
+
+    async def on_dialog_stands(self) -> None:
+        """A dialog can take what was typed for it."""
+        await self._order.go_on()
 
     def _insists(self, event: events.InputEvent | events.Paste) -> bool:
         """Whether this is the second Ctrl+C in a row over a dialog, which makes nothing else of it."""
@@ -242,6 +249,12 @@ class TuiAgent(BaseApp):
         self._show_agent(agent)
 
     # What the user does
+
+    def on_prompt_area_resized(self) -> None:
+        """A question leaves the prompt and the status bar the lines that they take."""
+        others = (self.permission, self.entry, self.status)
+        air = sum(widget.styles.margin.top for widget in others)
+        self.permission.leave(air + self.entry.size.height + self.status.size.height)
 
     def on_prompt_sent(self, message: Prompt.Sent) -> None:
         """Run a command, or give the text to the agent."""

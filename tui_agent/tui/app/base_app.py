@@ -72,6 +72,7 @@ class BaseApp(TerminalApp):
         self.glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
         self._commands = Commands()
         self.keymap = Keymap(settings.ui.keymap)
+        self.alt_keys = self.keymap.with_alt
         self._files = ProjectFiles(arguments.folder)
         self.pane = ConversationPane(Transcript(), glyphs=self.glyphs, keymap=self.keymap)
         self.entry = PromptArea(

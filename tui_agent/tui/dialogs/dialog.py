@@ -1,32 +1,53 @@
-"""What every dialog is: a screen over the screen, which loses no key that comes before it stands, and ends once."""
+"""What every dialog is: a screen over the screen, which takes keys once it stands, and ends once."""
 
 from textual import events
 from textual.await_complete import AwaitComplete
+from textual.message import Message
 from textual.screen import ModalScreen, ScreenResultType
 from typing_extensions import override
 
+_LOOK_INSIDE = (events.Mount, events.Resize, events.ScreenResume)
+"""What handlers answer by looking at what the dialog is made of."""
+
 
 class Dialog(ModalScreen[ScreenResultType]):
-    """Ends with the first answer; keys that came in the same moment find it gone."""
+    """Ends with the first answer; keys that came in the same moment find it gone.
+
+    stands: there is something in it that could take a key.
+    """
+
+    class Stands(Message):
+        """A dialog is there to take keys."""
+
+    class Unused(Message):
+        """A key that a dialog has closed at: it is for what is under it, before any key behind it."""
+
+        def __init__(self, key: events.Key) -> None:
+            super().__init__()
+            self.key = key
 
     def __init__(self) -> None:
         super().__init__()
-        self._early: list[events.Event] | None = []
+        self.stands = False
 
-    def holds(self, event: events.Key | events.Paste) -> bool:
-        """Whether it is kept until there is something that could take it."""
-        if self._early is None:
-            return False
-        # What has been somewhere else already goes nowhere again.
-        anew = events.Paste(event.text) if isinstance(event, events.Paste) else events.Key(event.key, event.character)
-        self._early.append(anew)
-        return True
+    @override
+    async def on_event(self, event: events.Event) -> None:
+        # One that was sent away while it was composed has nothing in it to be looked at.
+        if not isinstance(event, _LOOK_INSIDE) or (self.children and self in self.app.screen_stack):
+            await super().on_event(event)
 
     def on_screen_resume(self) -> None:
-        """Take what came early."""
-        early, self._early = self._early, None
-        for event in early or ():
-            self.app.post_message(event)
+        """Let the app know."""
+        if not self.stands:
+            self.stands = True
+            self.post_message(self.Stands())
+
+    def make_way(self, event: events.Key) -> None:
+        """Close for a sign that means nothing here, and have it written where the user meant it to be."""
+        if event.is_printable and event.character is not None and self.is_current:
+            event.stop()
+            self.post_message(self.Unused(events.Key(event.key, event.character)))
+            self.dismiss(None)
 
     @override
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:

@@ -38,7 +38,7 @@ _EXPLAINED: Final = re.compile(r"(.*?\S {2,})(\S.*)")
 
 
 class HelpScreen(Dialog[None]):
-    """Text to read; any key that does not scroll closes it."""
+    """Text to read; whoever goes on writing closes it with that."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c,f1,q,enter", "close", "Close", show=False)]
 
@@ -71,6 +71,10 @@ class HelpScreen(Dialog[None]):
                 place.query("Static.dialog-text").results(Static), self.sections.values(), strict=False
             ):
                 shown.update(explained(text, width))
+
+    def on_key(self, event: events.Key) -> None:
+        """Who writes has read enough."""
+        self.make_way(event)
 
     def on_click(self, event: events.Click) -> None:
         """A click beside the dialog closes it."""

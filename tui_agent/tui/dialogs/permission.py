@@ -46,11 +46,23 @@ OTHER_LINES: Final = 12
 words.
 """
 
+SNUG_OTHER_LINES: Final = 6
+"""The same without air: title, what is hidden, four choices. The key that leads here, or a field, takes one more."""
+
 LOW_OTHER_LINES: Final = 4
 """The same on a low screen: title, what is hidden, and choices on two lines."""
 
 MAX_SHARE: Final = 75
 """Percent of the screen's height that the panel may take."""
+
+AIRY_LINES: Final = 17
+"""Lines of the panel from which on it has air: what is asked about then has five of them."""
+
+ELSEWHERE: Final = 6
+"""Lines of the screen that are neither the panel's nor the conversation's: air, the framed prompt, the status bar."""
+
+LEAST_PANE: Final = 1
+"""Lines that are left of the conversation, where the screen has more than a few."""
 
 PLAIN_REASONS: Final = frozenset(("It runs a command.", "It changes a file.", "It reaches the network."))
 """Reasons that say no more than the call itself does."""
@@ -129,6 +141,7 @@ class PermissionPanel(Vertical, can_focus=True):
         self._seen = 0
         self._tiny_first = 0
         self._marked = 0
+        self._elsewhere = ELSEWHERE
 
     @override
     def compose(self) -> ComposeResult:
@@ -173,6 +186,12 @@ class PermissionPanel(Vertical, can_focus=True):
                 if self.is_attached:
                     self._set_open(False)
                     self.post_message(self.Closed(had_focus))
+
+    def leave(self, lines: int) -> None:
+        """Leave the others on the screen this many lines, beside the conversation, whatever is asked."""
+        if lines != self._elsewhere:
+            self._elsewhere = lines
+            self._paint()
 
     def action_choose(self, index: int) -> None:
         """Answer with the choice of this number, counted from 0."""
@@ -325,6 +344,9 @@ class PermissionPanel(Vertical, can_focus=True):
         self._paint()
 
     def _paint(self) -> None:
+        for form, holds in (("-low", self._low), ("-tiny", self._tiny), ("-snug", self._snug)):
+            self.set_class(holds, form)
+        self.styles.max_height = self._most
         self._break_lines()
         asked = "? " if self._tiny else "Run this outside the sandbox? " if self._outside else "Allow this? "
         if self._answers is not None and not self._tiny:
@@ -337,7 +359,7 @@ class PermissionPanel(Vertical, can_focus=True):
         keys = "Enter or a number answers, Esc stops the turn" if self.has_focus_within else "Tab to answer"
         told = self.query_one("#permission-keys", Static)
         told.update(Content(keys))
-        told.display = not self._low and not self.query_one(Input).display
+        told.display = not self._low and not self.query_one(Input).display and not self._is_told
         self._paint_choices()
         self._bound_preview()
         self._look()
@@ -352,8 +374,30 @@ class PermissionPanel(Vertical, can_focus=True):
         return f"{self._tiny_first + 1}/{len(self._broken)} {self._broken[self._tiny_first][0]}"
 
     @property
+    def _most(self) -> int:
+        """Lines the panel may take."""
+        height = self.app.size.height
+        others = self._elsewhere + (0 if self._tiny else LEAST_PANE)
+        return max(1, min((height - 1) * MAX_SHARE // 100, height - others))
+
+    @property
+    def _snug(self) -> bool:
+        return self._most < AIRY_LINES
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether the choices alone say what to press: their numbers do, once the keyboard is here."""
+        return self._snug and self.has_focus_within
+
+    @property
     def _low(self) -> bool:
-        return self.app.size.height < LOW_SCREEN
+        if self.app.size.height < LOW_SCREEN:
+            return True
+        if self._answers is not None:
+            choices = len(self._label_lines())
+        else:
+            choices = len(_CHOICES) - 1 + len(self._below_label(self._labels[1]))
+        return self._most <= SNUG_OTHER_LINES - len(_CHOICES) + choices + bool(self._reason)
 
     @property
     def _tiny(self) -> bool:
@@ -380,10 +424,12 @@ class PermissionPanel(Vertical, can_focus=True):
 
     def _room(self) -> int:
         """Lines for what is asked about, where each choice takes one."""
-        others = OTHER_LINES + bool(self._reason)
+        if self._low:
+            return self._most - LOW_OTHER_LINES
+        others = SNUG_OTHER_LINES + (self.query_one(Input).display or not self._is_told) if self._snug else OTHER_LINES
         if self._answers is not None:
             others += len(self._label_lines()) - len(_CHOICES)
-        return (self.app.size.height - 1) * MAX_SHARE // 100 - (LOW_OTHER_LINES if self._low else others)
+        return self._most - others - bool(self._reason)
 
     def _look(self) -> None:
         """Note what is in view, and say how much was not yet."""
@@ -435,11 +481,15 @@ class PermissionPanel(Vertical, can_focus=True):
         if not self._rules:
             return [_NO_RULE]
         if not self._rules_fit():
-            rules = f"{len(self._rules)} rules" if len(self._rules) > 1 else "rule"
-            return [f"{label} the {rules} at the end of the list above"]
+            return self._below_label(label)
         if self._rule_fits_its_choice(label):
             return [f"{label} {self._rules[0]}"]
         return [f"{label}:", *(f"  {line}" for line in self._wrapped_rules())]
+
+    def _below_label(self, label: str) -> list[str]:
+        """The choice "always" where its rules stand below what is asked about."""
+        rules = f"{len(self._rules)} rules" if len(self._rules) > 1 else "rule"
+        return _wrapped(f"{label} the {rules} at the end of the list above", self._label_width())
 
     def _rule_fits_its_choice(self, label: str) -> bool:
         return len(self._rules) == 1 and len(label) + len(self._rules[0]) < self._label_width()

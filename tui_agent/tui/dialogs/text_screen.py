@@ -52,6 +52,10 @@ class TextScreen(Dialog[None]):
         """Break the lines anew."""
         self.call_after_refresh(self._draw)
 
+    def on_key(self, event: events.Key) -> None:
+        """Who writes has read enough."""
+        self.make_way(event)
+
     def on_click(self, event: events.Click) -> None:
         """A click beside the text closes it."""
         if event.widget is self:

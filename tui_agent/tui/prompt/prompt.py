@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -371,8 +372,12 @@ class WaitingTexts(Widget):
         if texts != self.texts:
             self.texts = texts
             self.display = bool(texts)
-            self.styles.height = min(MAX_QUEUED_ROWS, len(texts)) or None
             self.refresh(layout=True)
+
+    @override
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """A line for each text shown."""
+        return min(MAX_QUEUED_ROWS, len(self.texts))
 
     @override
     def render(self) -> Content:
@@ -405,6 +410,11 @@ class TodoLine(Widget):
             self.refresh(layout=True)
 
     @override
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """One line. A height in the styles would have Textual forget the most that the prompt may take."""
+        return 1
+
+    @override
     def render(self) -> Content:
         """The line, cut to the width."""
         return Content(fit(self.text, max(1, self.size.width), self._glyphs.ellipsis))
@@ -412,6 +422,9 @@ class TodoLine(Widget):
 
 class PromptArea(Vertical):
     """The prompt with what belongs over it: the task list's line, texts that wait, and completions."""
+
+    class Resized(Message):
+        """It takes another number of lines."""
 
     def __init__(
         self,
@@ -434,3 +447,7 @@ class PromptArea(Vertical):
         yield self.waiting
         yield self.completions
         yield self.prompt
+
+    def on_resize(self) -> None:
+        """Let the others know."""
+        self.post_message(self.Resized())
