@@ -1,7 +1,9 @@
 """Keys that come faster than a dialog can come or go: none is lost, it ends with the first, and the program goes on."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual import events
@@ -9,14 +11,22 @@ from textual.app import App
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
 from tui_agent.agent.history.branches import Branch, Prompt
+from tui_agent.agent.overview import SwitchOutlook
 from tui_agent.arguments import Arguments
+from tui_agent.tools.files.put_back import PutBack
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.theme import UNICODE
-from tui_agent.tui.dialogs.branch_pickers import rewind_picker, tree_picker
+from tui_agent.tui.context.draft_screen import DraftScreen
+from tui_agent.tui.context.what_if import WhatIfScreen
+from tui_agent.tui.context.words_screen import WordsScreen
+from tui_agent.tui.dialogs.branch_pickers import PlacePicker, rewind_picker, tree_picker
 from tui_agent.tui.dialogs.dialog import Dialog
-from tui_agent.tui.dialogs.dialogs import HelpScreen
+from tui_agent.tui.dialogs.dialogs import HelpScreen, TrustScreen
+from tui_agent.tui.dialogs.files_screen import FilesScreen
+from tui_agent.tui.dialogs.files_screen import Shown as FilesShown
 from tui_agent.tui.dialogs.key_dialog import KeyScreen
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
+from tui_agent.tui.dialogs.sessions_screen import SessionsScreen, TitleScreen
 from tui_agent.tui.dialogs.text_screen import TextScreen
 
 OPTIONS = [Option(str(number), str(number)) for number in range(3)]
@@ -57,6 +67,82 @@ async def test_a_key_pressed_thrice_ends_it_once(make: Made, keys: list[str], en
         await pilot.pause()
         assert ended == [ends_with if last == "enter" else None]
         assert len(app.screen_stack) == 1
+
+
+EVERY: tuple[Made, ...] = (
+    lambda: PickerScreen("Theme", OPTIONS),
+    lambda: PickerScreen("Theme", OPTIONS, search=True),
+    lambda: TrustScreen(Path("project")),
+    lambda: SessionsScreen([], {}, Path("project")),
+    lambda: TitleScreen("title"),
+    lambda: KeyScreen("ANTHROPIC_API_KEY", "Claude"),
+    lambda: rewind_picker(PROMPTS, UNICODE),
+    lambda: HelpScreen({"Keys": "Enter  sends"}),
+    lambda: TextScreen("Text", "text", UNICODE),
+    lambda: FilesScreen("Undo?", PutBack(1), FilesShown.of(PutBack(1)), UNICODE, rewinds=True),
+    lambda: WhatIfScreen(SwitchOutlook("a", "b", 10, 0, 0, (), "", None, None, None, 0), UNICODE),
+    lambda: WordsScreen("Words", "text", "nothing is left"),
+)
+STEPS = (0, 1, 2, 3, 5, 8, 13, 21)
+"""Steps of the event loop that a dialog is given before it has to go."""
+
+
+def kinds(kind: type[Dialog[Any]]) -> set[type[Dialog[Any]]]:
+    below = kind.__subclasses__()
+    return {*below, *(each for one in below for each in kinds(one))}
+
+
+async def test_a_dialog_that_goes_before_it_stands_does_no_harm() -> None:
+    app: App[None] = App()
+    async with app.run_test(size=(80, 24)) as pilot:
+        shown: set[type[object]] = set()
+        for make in EVERY:
+            for steps in STEPS:
+                dialog = make()
+                shown.add(type(dialog))
+                app.push_screen(dialog)
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                dialog.dismiss(None)
+                assert len(app.screen_stack) == 1
+            await pilot.pause()
+    # A draft is of a session: `test_drafting` shows it.
+    assert shown | {DraftScreen, PlacePicker} == kinds(Dialog)
+
+
+@pytest.mark.parametrize(
+    ("keys", "true"),
+    [
+        (["f1", "escape", *"/theme", "enter"], lambda app: isinstance(app.screen, PickerScreen)),
+        (["f1", *"hello"], lambda app: app.entry.prompt.text == "hello" and not isinstance(app.screen, Dialog)),
+        (["f1", "escape", *"hello"], lambda app: app.entry.prompt.text == "hello"),
+        (["tab", "slash", *"Line 12"], lambda app: "Line 12" in app.pane.render_line(app.pane.size.height - 1).text),
+        (["tab", "slash", *"No", "escape", "tab", *"on"], lambda app: app.entry.prompt.text == "on"),
+    ],
+    ids=["help and a command", "words over help", "words behind help", "a search", "a search that is left"],
+)
+async def test_keys_that_come_at_once_go_where_the_ones_before_them_lead(
+    arguments: Arguments, keys: list[str], true: Callable[[TuiAgent], bool]
+) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.conductor.session)
+        app.entry.prompt.sent.add("sent before")
+        for key in keys:
+            app.simulate_key(key)
+        await until(pilot, lambda: true(app))
+
+
+async def test_keys_for_a_dialog_that_never_stands_go_to_what_is_below_it(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.conductor.session)
+        dialog = PickerScreen("Theme", OPTIONS)
+        app.push_screen(dialog)
+        for key in "on":
+            await app.on_event(events.Key(key, key))
+        dialog.dismiss(None)
+        await until(pilot, lambda: app.entry.prompt.text == "on")
 
 
 @pytest.mark.parametrize("keys", [["down", "down"], ["2"]])

@@ -183,8 +183,8 @@ class InputParser(XTermParser):
     What is between the marks of a bracketed paste is taken as it is, instead of looking at each character: Textual
     needs 7 s for 10 MB. It still reads a paste whose opening mark came in two pieces.
 
-    An Esc with more behind it is that key, then the others, unless it begins a sequence, or stands for Alt with a key of
-    `alt_keys`. On a busy machine keys pressed one after the other arrive together; Textual drops the Esc then.
+    An Esc with more behind it is that key, then the others, unless it begins a sequence, or with a key of `alt_keys`
+    stands for Alt. On a busy machine keys pressed one after the other arrive together; Textual drops the Esc then.
     """
 
     def __init__(self, debug: bool = False, alt_keys: Container[str] = ()) -> None:
