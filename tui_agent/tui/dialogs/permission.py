@@ -191,7 +191,8 @@ class PermissionPanel(Vertical, can_focus=True):
         """Leave the others on the screen this many lines, beside the conversation, whatever is asked."""
         if lines != self._elsewhere:
             self._elsewhere = lines
-            self._paint()
+            if self.asking and self.children:
+                self._paint()
 
     def action_choose(self, index: int) -> None:
         """Answer with the choice of this number, counted from 0."""
