@@ -153,7 +153,7 @@ def providers_table() -> str:
     for provider in PROVIDERS:
         keys = ", ".join(f"`{key}`" for key in provider.keys) or "none"
         asked = keys if provider.needs_key or not provider.keys else f"none, or {keys}"
-        address = f"`{provider.address}`" if provider.address else ""
+        address = ", ".join(f"`{variable}`" for variable in provider.addresses)
         lines.append(f"| {provider.label} | {named_as(provider)} | {asked} | {address} |")
     return "\n".join(lines)
 

@@ -21,7 +21,7 @@ from tui_agent.models.base import (
 from tui_agent.models.errors import Refusal, failure, parse_retry_after, plain, redact
 from tui_agent.models.offline.record import OFFLINE
 
-ACME = dataclasses.replace(OFFLINE, id="acme", title="Acme", keys=("ACME_KEY",), address="ACME_URL")
+ACME = dataclasses.replace(OFFLINE, id="acme", title="Acme", keys=("ACME_KEY",), addresses=("ACME_URL",))
 
 KINDS: list[tuple[Refusal, type[ModelError]]] = [
     (Refusal(400, "invalid_request_error", "no"), InvalidRequest),

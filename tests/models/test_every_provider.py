@@ -432,9 +432,8 @@ async def test_an_address_that_is_none_is_a_plain_error(
     name: str, address: str, open_model: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_model(name, Script()):
-        variable = provider_of(name).address
-        if variable:
-            monkeypatch.setenv(variable, address)
+        if variables := provider_of(name).addresses:
+            monkeypatch.setenv(variables[0], address)
         else:
             use_endpoints({ENDPOINT: Endpoint(url=address, key="OPENAI_API_KEY", api="responses")})
         async with closing(create_model(name)) as model:

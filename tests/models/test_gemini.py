@@ -1,6 +1,7 @@
 """Gemini alone: signatures, ids, answers in step with calls, and the reasons an answer ends."""
 
 import json
+import warnings
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from typing import Any
@@ -91,6 +92,20 @@ async def test_finish_reasons(told: str, meant: str, server: GeminiServer) -> No
     assert completed.stop_reason == meant
     assert completed.usage.input_tokens > 0
     await model.close()
+
+
+async def test_a_reason_to_stop_that_is_new_reaches_no_screen(
+    server: GeminiServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.script = Script.of(Step(text="so far", stop_reason="BRAND_NEW"))
+    model = create_model(FLASH)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _, completed = await finish(model.stream(request(user("hi"))))
+    await model.close()
+    assert completed.stop_reason == "end_turn"
+    assert [str(each.message) for each in told] == []
+    assert capfd.readouterr() == ("", "")
 
 
 CALLS = (ToolCall("a", "grep", '{"x": 1.0}'), ToolCall("b", "read_file", "{}"))

@@ -390,7 +390,7 @@ async def test_leaving_a_call_that_was_not_answered_yet_ends_its_connection(monk
     server = HttpServer(silent)
     port = await server.listen()
     for name in ("openai:x", "claude-opus-5-5", "gemini-3.8-flash"):
-        variable = provider_of(name).address
+        (variable, *_) = provider_of(name).addresses
         came.clear()
         left.clear()
         monkeypatch.setenv(variable, f"http://127.0.0.1:{port}")

@@ -53,8 +53,8 @@ class Provider:
     """Whether nothing can be asked without one of `keys`."""
     signed_in: Callable[[], bool] = field(default=_not_signed_in, compare=False)
     """Whether there are credentials besides `keys`, on disk; asked where no key is set."""
-    address: str = ""
-    """The variable that names another address; empty: there is none."""
+    addresses: tuple[str, ...] = ()
+    """Variables that name another address, for one kind of its models each; empty: there are none."""
 
     setting: str = ""
     """The setting that has its address, where no variable does."""
@@ -92,8 +92,8 @@ class Provider:
 
     @property
     def where(self) -> str:
-        """What to check where its address may be wrong: a variable, or a setting."""
-        return self.address or self.setting
+        """What to check where its address may be wrong: variables, or a setting."""
+        return " or ".join(self.addresses) or self.setting
 
     @property
     def key(self) -> str:

@@ -80,7 +80,7 @@ def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
     yield _sandbox()
     for provider in with_keys():
         yield _key(provider, environ)
-    for variable in dict.fromkeys(each.address for each in providers() if each.address):
+    for variable in dict.fromkeys(variable for each in providers() for variable in each.addresses):
         yield Finding(True, variable, _presence(environ, variable))
     terminal = sys.stdout.isatty()
     size = shutil.get_terminal_size()

@@ -52,7 +52,7 @@ ANTHROPIC = Provider(
     ),
     keys_at="https://console.anthropic.com/settings/keys",
     signed_in=_profile_on_disk,
-    address="ANTHROPIC_BASE_URL",
+    addresses=("ANTHROPIC_BASE_URL",),
     models=Models().anthropic,
     suggested=(
         "claude-fable-5-2",

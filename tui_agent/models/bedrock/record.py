@@ -28,7 +28,7 @@ BEDROCK = Provider(
     profile=lambda model: claude_profile("bedrock", model, catalogue="aws"),
     keys=("AWS_BEARER_TOKEN_BEDROCK", "AWS_PROFILE", "AWS_ACCESS_KEY_ID"),
     needs_key=False,
-    address="ANTHROPIC_BEDROCK_BASE_URL",
+    addresses=("ANTHROPIC_BEDROCK_BASE_URL",),
     suggested=("bedrock:global.anthropic.claude-opus-5-5",),
     tiers=ANTHROPIC.tiers,
     free_names=True,

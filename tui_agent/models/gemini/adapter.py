@@ -6,6 +6,7 @@ a long conversation would hold up the event loop. It builds the address, authent
 
 import asyncio
 import os
+import warnings
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
 
         from tui_agent.models.gemini.client import PreparedClient
 
+        # It warns of what it does not know, such as a new reason to stop: nothing for whoever looks at the screen.
+        warnings.filterwarnings("ignore", module=r"google\.genai\b")
         http = PreparedClient(self._idle_timeout_s)
         options = HttpOptions(
             api_version=os.environ.get("GOOGLE_GENAI_API_VERSION") or API_VERSION,

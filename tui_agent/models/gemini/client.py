@@ -57,6 +57,38 @@ class PreparedClient(httpx2.AsyncClient):
         token = request.extensions.get("prepared_body")
         if isinstance(token, str):
             self._answers[token] = answer
-            if answer.is_success and "html" in answer.headers.get("content-type", ""):
+            kind = answer.headers.get("content-type", "")
+            if answer.is_success and "html" in kind:
                 raise SomethingElseError(f"{request.url.scheme}://{request.url.netloc.decode()}")
+            if answer.is_success and "event-stream" in kind:
+                return httpx2.Response(
+                    answer.status_code, headers={"content-type": kind}, stream=_DataAlone(answer), request=request
+                )
         return answer
+
+
+class _DataAlone(httpx2.AsyncByteStream):
+    """A stream of events as the SDK reads them: it takes a comment, another field, and ``data:`` without a blank after
+    it for the JSON of an error.
+    """
+
+    def __init__(self, answer: httpx2.Response) -> None:
+        self._answer = answer
+
+    @override
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        rest = b""
+        async for piece in self._answer.aiter_bytes():
+            *lines, rest = (rest + piece).split(b"\n")
+            yield b"".join(_as_read(line) + b"\n" for line in lines)
+        yield _as_read(rest)
+
+    @override
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+
+
+def _as_read(line: bytes) -> bytes:
+    if line.startswith((b":", b"event:", b"id:", b"retry:")):
+        return b""
+    return line.replace(b"data:", b"data: ", 1) if line.startswith(b"data:") and line[5:6] != b" " else line

@@ -4,6 +4,7 @@ Imported only where the package is. Its `chat` knows neither ``truncate`` nor ``
 leaves out the oldest messages of a request that is too long, and its types drop the ids of calls.
 """
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -44,12 +45,18 @@ class StreamingClient(AsyncClient):
                 yield line
 
     async def _lines(self, path: str, body: bytes) -> AsyncGenerator[object, None]:
-        stream = await self._request(dict, "POST", path, content=body, stream=True)
-        if not isinstance(stream, AsyncGenerator):
-            raise TypeError("the answer is no stream")
-        async with aclosing(stream) as told:
-            async for line in told:
-                yield line
+        """A line ends at LF alone: the SDK's own reading ends one at every sign that Unicode calls a line's end."""
+        async with self._client.stream("POST", path, content=body) as answer:
+            if not answer.is_success:
+                await answer.aread()
+                raise ResponseError(answer.text, answer.status_code)
+            rest = b""
+            async for piece in answer.aiter_bytes():
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in filter(bytes.strip, lines):
+                    yield _told_in(line)
+            if rest.strip():
+                yield _told_in(rest)
 
     async def told(self, path: str, timeout_s: float, fields: dict[str, str] | None = None) -> object:
         """What the server answers at once: to `fields` where they are given."""
@@ -59,3 +66,11 @@ class StreamingClient(AsyncClient):
             raise ResponseError(answer.text, answer.status_code)
         value: object = answer.json()
         return value
+
+
+def _told_in(line: bytes) -> object:
+    """Raises `ResponseError` where it tells of a failure, and `json.JSONDecodeError`."""
+    told: object = json.loads(line)
+    if isinstance(told, dict) and told.get("error"):
+        raise ResponseError(str(told["error"]))
+    return told

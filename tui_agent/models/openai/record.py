@@ -58,7 +58,7 @@ def provider_for(
         keys_at=service.keys_at,
         needs_key=not service.local,
         signed_in=elsewhere,
-        address=service.address,
+        addresses=(service.address,) if service.address else (),
         setting=service.setting,
         models=tiers,
         suggested=tuple(f"{service.id}:{model}" for model in (tiers.frontier, tiers.mid, tiers.small) if model),

@@ -74,22 +74,32 @@ class _Item(msgspec.Struct):
     content: list[_Part] | None = None
 
 
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
 class _Event(msgspec.Struct):
     type: str = ""
     output_index: int = 0
     summary_index: int = 0
     delta: str | None = None
-    item: _Item | None = None
+    item: msgspec.Raw = msgspec.Raw()
     response: _Response | None = None
     error: _Error | None = None
     code: str | None = None
     message: str | None = None
 
 
-_events = msgspec.json.Decoder(_Event)
+_kinds, _events, _items = msgspec.json.Decoder(_Kind), msgspec.json.Decoder(_Event), msgspec.json.Decoder(_Item)
 _REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
 _TEXT = frozenset({"response.output_text.delta", "response.refusal.delta"})
+_ARGUMENTS = "response.function_call_arguments.delta"
+_ADDED, _DONE = "response.output_item.added", "response.output_item.done"
 _ENDINGS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_KNOWN = (
+    _REASONING | _TEXT | _ENDINGS | {_ARGUMENTS, _ADDED, _DONE, "error", "response.created", "response.in_progress"}
+)
+_ITEMS = frozenset({"message", "reasoning", "function_call"})
 
 
 @dataclass(slots=True)
@@ -130,7 +140,7 @@ class ResponsesReply:
         """
         if not isinstance(data, bytes):
             raise TypeError(f"{type(data).__name__} is no data of an event")
-        if data.strip() == b"[DONE]":
+        if data.strip() == b"[DONE]" or _kinds.decode(data).type not in _KNOWN:
             return []
         event = _events.decode(data)
         if event.response is not None:
@@ -168,13 +178,13 @@ class ResponsesReply:
 
     def _item(self, event: _Event) -> StreamEvent | None:
         index = event.output_index
-        if event.type == "response.output_item.added" and event.item is not None:
-            self._items[index] = _Open(event.item)
-            return ToolCallDelta(index, event.item.name or "", 0) if event.item.type == "function_call" else None
-        if event.type == "response.output_item.done" and event.item is not None:
+        if event.type in (_ADDED, _DONE):
+            item = _item_in(event.item)
+            if event.type == _ADDED:
+                self._items[index] = _Open(item)
+                return ToolCallDelta(index, item.name or "", 0) if item.type == "function_call" else None
             # The whole item, which is what counts; what of it was not streamed is not shown on the way.
-            opened = self._items.setdefault(index, _Open(event.item))
-            opened.item = event.item
+            self._items.setdefault(index, _Open(item)).item = item
             return None
         opened_or_none = self._items.get(index)
         if opened_or_none is None or not event.delta:
@@ -191,7 +201,7 @@ class ResponsesReply:
             opened.refused = opened.refused or event.type == "response.refusal.delta"
             opened.pieces.append(text)
             return TextDelta(text)
-        if event.type == "response.function_call_arguments.delta":
+        if event.type == _ARGUMENTS:
             opened.pieces.append(text)
             opened.size += len(text)
             return ToolCallDelta(event.output_index, opened.item.name or "", opened.size)
@@ -216,6 +226,12 @@ class ResponsesReply:
                 return ToolCall(call_id, valid_text(item.name or ""), arguments, malformed=malformed)
             case _:
                 return None
+
+
+def _item_in(told: msgspec.Raw) -> _Item:
+    """An item of the answer; of a kind that is not known its kind alone."""
+    kind = _kinds.decode(told).type if bytes(told) else ""
+    return _items.decode(told) if kind in _ITEMS else _Item(kind)
 
 
 def _reasoning(item: _Item, streamed: str) -> Reasoning | None:
