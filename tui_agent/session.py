@@ -79,19 +79,17 @@ from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.mark_task_done import MarkTaskDone
 from tui_agent.tools.mcp.servers import ToolServers
 from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
 from tui_agent.tools.notes.skills import SkillFolder, skill_roots
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.registry import ToolRegistry
-from tui_agent.tools.sandbox.permitted import Permitted
+from tui_agent.tools.sandbox.sandbox import Permitted, Sandbox
 from tui_agent.tools.sandbox.sandbox import Places as SandboxPlaces
-from tui_agent.tools.sandbox.sandbox import Sandbox
 from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
-from tui_agent.tools.todo import Todo
+from tui_agent.tools.tasks import MarkTaskDone, Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.version import __version__
 

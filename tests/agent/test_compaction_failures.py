@@ -27,8 +27,8 @@ from tui_agent.context.effects import Refusal
 from tui_agent.context.summary.state import HEADING as WHERE
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Delivered, Message, Queued, Summarized
+from tui_agent.conversation.request import WORDS_HEADING as WORDS
 from tui_agent.conversation.view import View
-from tui_agent.conversation.words import HEADING as WORDS
 from tui_agent.session import Session
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,13 +18,12 @@ from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.reading import ListDir, ReadFile
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.mark_task_done import MarkTaskDone
 from tui_agent.tools.notes.memory import Memory, Notes
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
-from tui_agent.tools.todo import Todo
+from tui_agent.tools.tasks import MarkTaskDone, Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
 
 TOOLS = Path(__file__).parents[2] / "tui_agent/tools"

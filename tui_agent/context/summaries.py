@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import structs
 
 from tui_agent.context.changes import what_if
+from tui_agent.context.deferring import found_tools
 from tui_agent.context.effects import (
     Answer,
     Append,
@@ -25,7 +26,6 @@ from tui_agent.context.layers.clearing import Clearing
 from tui_agent.context.layers.compaction import Compaction, plan_compaction
 from tui_agent.context.layers.digests import DigestPlan, Digests, accept_digest
 from tui_agent.context.state import ContextState
-from tui_agent.context.summary.found_tools import found_tools
 from tui_agent.context.summary.plan import (
     Accepted,
     Material,

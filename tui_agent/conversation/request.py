@@ -5,14 +5,14 @@ hash of everything said so far, reasoning aside: reasoning is a function of that
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from tui_agent.conversation.blocks import Block, Text, ToolDefinition
-from tui_agent.conversation.entries import Role
+from tui_agent.conversation.entries import Role, Words
 from tui_agent.conversation.fold import Fold
 from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, size_of_text, size_of_tools
 from tui_agent.conversation.states import (
@@ -25,12 +25,13 @@ from tui_agent.conversation.states import (
     render,
     text_segment,
 )
-from tui_agent.conversation.words import block_of
 
 LIVE: frozenset[ItemState] = frozenset(("verbatim", "preview", "restored", "shortened"))
 """States in which a result says more than where to find it."""
 
 OPENING = "[The conversation goes on from here.]"
+
+WORDS_HEADING: Final = "[What the user said, in their own words, oldest first]"
 
 
 class RequestMessage(NamedTuple):
@@ -181,7 +182,7 @@ class Rendering:
             return
         fold.words_stale = False
         seq, words = fold.words()
-        told = (seq, block_of(words), fold.anchors[seq].state if seq else "")
+        told = (seq, words_block(words), fold.anchors[seq].state if seq else "")
         if told != self._kept:
             for boundary in (self._kept[0], seq):
                 if boundary:
@@ -250,3 +251,16 @@ class Rendering:
         else:
             messages.append(RequestMessage(segment.role, segment.blocks))
         return blake2b(prefix + segment.digest, digest_size=16).digest()
+
+
+def words_block(words: Sequence[Words], shown: Collection[int] = ()) -> str:
+    """What is kept of the user's own words once summaries cover them, as it stands behind the newest summary.
+
+    Empty where there is nothing to say. What is `shown` where it stands is left out.
+    """
+    lines = [f"- {_indented(each.text)}" for each in words if each.text and each.seq not in shown]
+    return "\n".join((WORDS_HEADING, *lines)) if lines else ""
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n  ")

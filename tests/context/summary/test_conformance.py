@@ -31,7 +31,7 @@ from tui_agent.context.summary.words import kept_words
 from tui_agent.context.summary.writing import CompactionResult
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Usage, Words, tool_result, user_message
-from tui_agent.conversation.words import block_of
+from tui_agent.conversation.request import words_block
 from tui_agent.settings import Compaction, Settings
 
 MODEL = ModelFacts(name="bench:model", window=200_000, told_by_provider=True, tier="frontier")
@@ -87,7 +87,7 @@ class Play:
         view = self._engine.view
         blocks = (block for message in view.messages() for block in message.blocks)
         shown = "\n".join(block.text for block in blocks if isinstance(block, Text))
-        kept = "\n".join((*(boundary.text for boundary in view.boundaries()), block_of(view.shown_words())))
+        kept = "\n".join((*(boundary.text for boundary in view.boundaries()), words_block(view.shown_words())))
         return shown.lower(), kept.lower()
 
     def _work(self, calls: int) -> None:
@@ -154,7 +154,7 @@ class KeptWords:
         said = [Words(number, turn.text) for number, turn in enumerate(turns, 1) if turn.role == "user"]
         if said:
             limit = budget_chars or 32_000
-            self._text = block_of(
+            self._text = words_block(
                 kept_words(said, last=len(turns), limit=limit, tokens_of=lambda size: size.characters)
             )
         return CompactedContext(self._text, self.name, round_num)

@@ -42,9 +42,9 @@ from tui_agent.context.summary.questions import CHECKPOINT, FIVE, OUTLINE, body_
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Cleared, Message, Pinned, Undone
 from tui_agent.conversation.groups import Group
+from tui_agent.conversation.request import WORDS_HEADING as WORDS
+from tui_agent.conversation.request import words_block
 from tui_agent.conversation.view import View
-from tui_agent.conversation.words import HEADING as WORDS
-from tui_agent.conversation.words import block_of
 from tui_agent.settings import Compaction
 
 
@@ -456,7 +456,7 @@ def check(view: View, plan: SummaryPlan, made: Material, done: Accepted) -> None
                 if isinstance(block, Text | ToolResult) and PLANTED.search(block.text):
                     assert block.text in texts[at + 1 :]
 
-    whole = done.boundary.text + block_of(done.boundary.words)
+    whole = done.boundary.text + words_block(done.boundary.words)
     # What the user said is kept as far as there is room, and stays in the archive.
     facts = set(PLANTED.findall(said_in([group for group in gone if group.role == "assistant"])))
     more = re.search(rf"^(\d+) more in {re.escape(ARCHIVE)}$", whole, re.MULTILINE)

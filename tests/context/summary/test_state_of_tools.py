@@ -17,7 +17,7 @@ from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
-from tui_agent.tools.todo import Todo
+from tui_agent.tools.tasks import Todo
 
 TEST = "cat printed; exit $(cat code)"
 

@@ -38,9 +38,9 @@ from tui_agent.context.summary.spans import Scale, Span
 from tui_agent.context.summary.words import kept_words, words_limit
 from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Undone, Usage, Words
 from tui_agent.conversation.groups import Group
+from tui_agent.conversation.request import words_block
 from tui_agent.conversation.sizes import Size
 from tui_agent.conversation.view import View
-from tui_agent.conversation.words import block_of
 from tui_agent.settings import Compaction
 
 NOTHING_TO_SUMMARISE: Final = "There is nothing to summarise: all that is in view is new, pinned, or a summary already."
@@ -410,7 +410,7 @@ def _words(
     words = kept_words(view.said(), last=last, limit=limit, tokens_of=tokens_of)
     stays = {group.first for group in view.groups()}.difference(hidden)
     weigh = Scale(tokens_of).text
-    return words, weigh(block_of(words, stays)) - weigh(block_of(view.shown_words()))
+    return words, weigh(words_block(words, stays)) - weigh(words_block(view.shown_words()))
 
 
 def _lapsed(view: View, span: Span) -> tuple[tuple[int, ...], list[Group]]:
@@ -447,7 +447,7 @@ def accept(
     bare = weigh.text(framed(plan.form, body, "", path)) + plan.growth
     if bare >= plan.replaced:
         return Refusal(f"The summary takes {bare:,} tokens, the turns it replaces only {plan.replaced:,}.")
-    lost = missing(material.facts, f"{body}\n{block_of(plan.words)}")
+    lost = missing(material.facts, f"{body}\n{words_block(plan.words)}")
     room = min(plan.facts_limit, (plan.replaced - bare) // 2)
     shown = listing(lost, limit=room, tokens_of=tokens_of, where=path)
     size = weigh.text(framed(plan.form, body, shown, path)) + plan.growth

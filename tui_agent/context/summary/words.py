@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from tui_agent.context.summary.rendering import PASTE_CHARS, cut
 from tui_agent.context.summary.statements import Weight, binding, struck_out, weight_of
 from tui_agent.conversation.entries import Words
+from tui_agent.conversation.request import WORDS_HEADING
 from tui_agent.conversation.sizes import Size, size_of_text
-from tui_agent.conversation.words import HEADING
 
 CAPS: Final = (12_000, 6_000, 3_000, PASTE_CHARS)
 """Characters to which texts are cut, one after the other, before any is left out."""
@@ -101,7 +101,7 @@ class _Room:
         self._sizes: dict[str, Size] = {}
 
     def holds(self, words: Sequence[Words]) -> bool:
-        total = size_of_text(HEADING)
+        total = size_of_text(WORDS_HEADING)
         for each in words:
             size = self._sizes.get(each.text)
             if size is None:

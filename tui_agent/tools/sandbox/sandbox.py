@@ -22,6 +22,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.guard import Guard, Noted, contents
 from tui_agent.tools.sandbox.guarded import common_git_folder, guarded, guarded_in_git, is_git_folder, secrets
@@ -330,3 +332,35 @@ def _bare(folder: Path) -> Request:
     writable.mkdir(exist_ok=True)
     command = [shell, "-c", ": > written"]
     return Request(command, str(writable), {}, confined=True, writable=[str(writable)], temporary=str(folder))
+
+
+class Permitted:
+    """A tool that asks the user, with what it changes among guarded files made known to the sandbox.
+
+    Otherwise the end of the next command would take it back.
+    """
+
+    def __init__(self, tool: Tool, sandbox: Sandbox) -> None:
+        self._tool = tool
+        self._sandbox = sandbox
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return self._tool.definition
+
+    @property
+    def effect(self) -> Effect:
+        return self._tool.effect
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        return self._tool.access(arguments, workspace)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return self._tool.preview(arguments, workspace)
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        try:
+            return await self._tool.run(arguments, context)
+        finally:
+            if any(access.effect == "write" for access in context.accesses):
+                await asyncio.to_thread(self._sandbox.note_known)

@@ -4,7 +4,7 @@ import json
 
 from tests.context.talks import Talk
 from tui_agent.context.counting import estimate
-from tui_agent.context.summary.found_tools import HEADING, MOST_TOKENS, found_tools
+from tui_agent.context.deferring import HEADING, MOST_TOKENS, found_tools
 from tui_agent.conversation.blocks import ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.entries import Message, tool_result
 from tui_agent.conversation.sizes import size_of_text

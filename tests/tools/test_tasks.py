@@ -11,7 +11,7 @@ from tests.tools.world import Person
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.todo import Todo
+from tui_agent.tools.tasks import Todo
 
 
 @pytest.mark.parametrize(
