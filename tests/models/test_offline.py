@@ -16,8 +16,10 @@ from tui_agent.models.offline.adapter import OfflineModel, tokens_in
 NAMES = [
     *("read_file", "write_file", "edit_file", "list_dir", "glob", "grep", "run_command", "fetch_url", "recall"),
     *("mark_task_done", "todo", "agentic_read_file"),
+    *("find_tool", "call_tool", "run_agent", "mcp__time__now"),
 ]
-TOOLS = tuple(ToolDefinition(name, name, "{}") for name in NAMES)
+LOOKED_UP = ToolDefinition("mcp__web__look", "look", "{}", deferred=True)
+TOOLS = (*(ToolDefinition(name, name, "{}") for name in NAMES), LOOKED_UP)
 SECTIONS = ("Current state", "Files & changes", "Technical context", "Strategy & approach", "Exact next steps")
 ASK_SUMMARY = "Write a handover summary with these sections:\n\n" + "\n".join(f"# {name}" for name in SECTIONS)
 CODING_TASK = (
@@ -128,6 +130,22 @@ async def conversation(prompt: str, tool: dict[str, str] | None = None) -> tuple
         ('run echo "a \\" and `b`" > c; read d', [("run_command", {"command": 'echo "a \\" and `b`" > c'})]),
         ("run for i in 1 2; do ls; done", [("run_command", {"command": "for i in 1 2; do ls; done"})]),
         ("1. read a.py\n2. run ls", [("read_file", {"path": "a.py"})]),
+        ("find tools for the weather, then run ls", [("find_tool", {"query": "the weather"})]),
+        ("look for a tool that lists issues", [("find_tool", {"query": "lists issues"})]),
+        (
+            'call mcp__web__look city="Ulm, then list", days=3.',
+            [("call_tool", {"name": "mcp__web__look", "arguments": {"city": "Ulm, then list", "days": 3}})],
+        ),
+        (
+            'call mcp__far__away {"a": {"b": "c"}}',
+            [("call_tool", {"name": "mcp__far__away", "arguments": {"a": {"b": "c"}}})],
+        ),
+        ("call now zone=UTC", [("mcp__time__now", {"zone": "UTC"})]),
+        ("call me later", []),
+        (
+            'run agent reviewer: "read calc.py"',
+            [("run_agent", {"agent": "reviewer", "task": "read calc.py"})],
+        ),
     ],
 )
 async def test_a_plain_command_becomes_its_call(prompt: str, calls: list[tuple[str, dict[str, object]]]) -> None:

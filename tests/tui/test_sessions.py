@@ -157,6 +157,22 @@ async def test_switching_lifts_no_spending_limit(arguments: Arguments) -> None:
         await until(pilot, lambda: said(app).count("/continue-spending") > shown and not app.conductor.busy)
 
 
+async def test_what_another_program_recorded_goes_on_here(arguments: Arguments) -> None:
+    lines = (
+        {"type": "user", "message": {"content": "Why?"}, "uuid": "u"},
+        {"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "For that."}]}, "uuid": "a"},
+    )
+    (arguments.folder / "other one.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    async with running(arguments) as (app, pilot):
+        before = present(app)
+        await send(app, pilot, "/resume other one.jsonl")
+        await until(pilot, lambda: app.conductor.session is not None and present(app) != before)
+        await idle(app, pilot)
+        assert "For that." in said(app)
+        await send(app, pilot, "/resume none.jsonl")
+        await until(pilot, lambda: "There is no session" in said(app))
+
+
 async def test_a_session_is_renamed_and_deleted_with_a_question(arguments: Arguments) -> None:
     first = await earlier(arguments, "read part0.txt")
     second = await earlier(arguments, "read part1.txt")

@@ -231,7 +231,9 @@ _SLASH: Final = (
     Action(id="escalate", name="escalate", help="go on with the provider's frontier model"),
     *map(_of_agent, COMMANDS),
     Action(id="new", name="new", aliases=("clear",), help="a new session; this one is kept"),
-    Action(id="sessions", name="resume", aliases=("sessions",), argument="[id]", help="go on with another session"),
+    Action(
+        id="sessions", name="resume", aliases=("sessions",), argument="[id or file]", help="go on with another session"
+    ),
     Action(id="trust", name="trust", help="whether the project's own settings count"),
     *(Action(id=name, name=name, argument=argument, help=told) for name, told, argument in ERRANDS),
     Action(id="jobs", name="jobs", help="commands in the background: output, stop"),

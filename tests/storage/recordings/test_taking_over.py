@@ -112,6 +112,67 @@ def test_codex_is_read_item_by_item(tmp_path: Path) -> None:
     assert (summary.first, summary.last, summary.text) == (1, 5, "The minus was found.")
 
 
+REWOUND = (
+    claude("user", "Mend it", uuid="u1", parentUuid=None),
+    claude(
+        "assistant", [{"type": "tool_use", "id": "t1", "name": "Read", "input": {}}], "m1", uuid="a1", parentUuid="u1"
+    ),
+    claude(
+        "assistant", [{"type": "tool_use", "id": "t2", "name": "Read", "input": {}}], "m1", uuid="a2", parentUuid="a1"
+    ),
+    {"type": "progress", "uuid": "p1", "parentUuid": "a2"},
+    # Only one of two results is on the chain of parents.
+    claude("user", [{"type": "tool_result", "tool_use_id": "t1", "content": "one"}], uuid="r1", parentUuid="a1"),
+    claude("user", [{"type": "tool_result", "tool_use_id": "t2", "content": "two"}], uuid="r2", parentUuid="p1"),
+    claude("assistant", [{"type": "text", "text": "It is the sign."}], "m2", uuid="a3", parentUuid="r2"),
+    claude("user", "The wrong way", uuid="u2", parentUuid="a3"),
+    claude(
+        "assistant", [{"type": "tool_use", "id": "t3", "name": "Bash", "input": {}}], "m3", uuid="a4", parentUuid="u2"
+    ),
+    claude("user", [{"type": "tool_result", "tool_use_id": "t3", "content": "lost"}], uuid="r3", parentUuid="a4"),
+    claude("user", "The right way", uuid="u3", parentUuid="a3"),
+    claude("user", "aside", uuid="s1", parentUuid=None, isSidechain=True),
+    claude("assistant", [{"type": "text", "text": "Mended."}], "m4", uuid="a5", parentUuid="u3"),
+    {"type": "system", "uuid": "y1", "parentUuid": "a5"},
+)
+
+
+def told(path: Path) -> list[str]:
+    """What a file says, a line a block."""
+    said = []
+    for message in read_file(path).messages:
+        said += [getattr(block, "text", "") or getattr(block, "call_id", "") or "a call" for block in message.blocks]
+    return said
+
+
+def test_of_a_session_that_was_rewound_the_last_branch_goes_on(tmp_path: Path) -> None:
+    path = written(tmp_path / "other.jsonl", REWOUND)
+    kept = ["Mend it", "a call", "a call", "one", "two", "It is the sign.", "The right way", "Mended."]
+    assert told(path) == kept
+    assert read_file(path).abandoned == 3
+    anew = claude("user", "Something else", uuid="u4", parentUuid=None)
+    answer = claude("assistant", [{"type": "text", "text": "Of course."}], "m5", uuid="a6", parentUuid="u4")
+    assert told(written(tmp_path / "anew.jsonl", (*REWOUND, anew, answer))) == ["Something else", "Of course."]
+    # A summary has no parent, and a parent may be in another file: what stands before it counts.
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "b1", "parentUuid": None}
+    summary = claude("user", "In short.", uuid="b2", parentUuid="b1", isCompactSummary=True)
+    going = claude("user", "Go on", uuid="u5", parentUuid="elsewhere")
+    answer = claude("assistant", [{"type": "text", "text": "Yes."}], "m6", uuid="a7", parentUuid="u5")
+    whole = written(tmp_path / "whole.jsonl", (*REWOUND, boundary, summary, going, answer))
+    assert told(whole) == [*kept, "Go on", "Yes."]
+    assert [entry.text for entry in read_file(whole).log if isinstance(entry, Summarized)] == ["In short."]
+
+
+async def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "other.jsonl"
+    with path.open("wb") as file:
+        file.truncate(512 * 1024 * 1024 + 1)
+    with pytest.raises(SessionError, match=r"has 536,870,913 bytes, and at most 536,870,912 can be taken over"):
+        async with talking(tmp_path, resume=str(path)):
+            pass
+    assert not list((tmp_path / "home").glob("sessions/*"))
+
+
 def test_files_of_its_first_year_have_no_envelope(tmp_path: Path) -> None:
     lines: list[object] = [{"id": "0", "timestamp": TIME, "instructions": None}, {"record_type": "state"}]
     lines += [line["payload"] for line in CODEX if line["type"] == "response_item"]

@@ -15,7 +15,8 @@ ABOUT = (
     "- `find TODO in src`, `glob **/*.py`, `list src`\n"
     '- `write "text" to notes.txt`, `replace "a" with "b" in file.py`\n'
     "- `run pytest -q`, `fetch https://…`, `recall words`, `mark task done`\n"
-    '- `todo "[x] read it", "[>] mend it", "run the tests"`\n\n'
+    '- `todo "[x] read it", "[>] mend it", "run the tests"`\n'
+    '- `find tools for issues`, `call NAME word="value"`, `run agent NAME: read calc.py`\n\n'
     "For a real model, set `ANTHROPIC_API_KEY` or `GEMINI_API_KEY` and start again, or choose one with `/model`."
 )
 
@@ -68,6 +69,9 @@ _INTENTIONS = {
     "ask": "Asking about {}",
     "plan": "Submitting a plan",
     "research": "Researching {}",
+    "tools": "Looking for tools for {}",
+    "call": "Calling {}",
+    "agent": "Having the agent {} do it",
 }
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.plan import ASK, PLAN
+from tui_agent.conversation.through import CALL_TOOL
 from tui_agent.conversation.todo import MARKS, TODO, TodoItem
 
 Verb: TypeAlias = Literal[
@@ -31,9 +32,16 @@ Verb: TypeAlias = Literal[
     "ask",
     "plan",
     "research",
+    "tools",
+    "call",
+    "agent",
     "think",
     "help",
 ]
+
+
+FIND_TOOL = "find_tool"
+RUN_AGENT = "run_agent"
 
 
 class Command(NamedTuple):
@@ -68,11 +76,12 @@ _VERBS: Mapping[str, Verb] = {
     "ask": "ask",
     "plan": "plan",
     "research": "research",
+    "call": "call",
     **dict.fromkeys(("think about", "think"), "think"),
     "help": "help",
 }
 READ_ONLY: frozenset[Verb] = frozenset(
-    {"read", "summarise", "list", "glob", "grep", "recall", "ask", "research", "fetch"}
+    {"read", "summarise", "list", "glob", "grep", "recall", "ask", "research", "fetch", "tools", "agent"}
 )
 _MEMORY_TOOLS = ("remember", "save_memory", "write_memory", "memory_write")
 
@@ -92,6 +101,9 @@ _FULL_STOP = re.compile(r"(?<=[\w)\"'`*\ue001])[.!?]+$")
 _LIST_MARK = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 _QUOTED = re.compile(r"```[^\n`]*\n(.*?)\n?```|\"((?:[^\"\\]|\\.)*)\"|`([^`]*)`|(?<!\w)'([^'\n]*)'(?!\w)", re.DOTALL)
 _HELD = re.compile("\ue000(\\d+)\ue001")
+_TOOLS = re.compile(r"(?:a|the|any|some)?\s*tools?\s+(?:for|that|to|which|of|with)\s+(?:can\s+)?", re.IGNORECASE)
+_AGENT = re.compile(r"(?:the\s+|my\s+)?agent\s+(?P<agent>[\w:.-]*[\w-]):?\s+(?P<task>.+)", re.IGNORECASE | re.DOTALL)
+_NAMED = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<value>\ue000\d+\ue001|[^\s,]+)")
 _URL = re.compile(r"https?://[^\s<>\"'`]+")
 
 
@@ -172,14 +184,22 @@ class _Reader:
                 return [self._make(verb, path, "list_dir", {"path": path})]
             case "glob":
                 return [self._glob(rest)]
+            case "grep" if (asked := _TOOLS.match(rest)) and FIND_TOOL in self._offered:
+                query = self._whole(rest[asked.end() :])
+                return [self._make("tools", query, FIND_TOOL, {"query": query})]
             case "grep":
                 return [self._grep(rest)]
             case "write":
                 return self._write(rest)
             case "replace":
                 return self._replace(rest)
-            case "run":
+            case "run" | "agent" if (own := _AGENT.fullmatch(rest)) and RUN_AGENT in self._offered:
+                given = {"agent": own["agent"], "task": self._whole(own["task"])}
+                return [self._make("agent", given["agent"], RUN_AGENT, given)]
+            case "run" | "agent":
                 return [self._run(rest)]
+            case "call" | "tools":
+                return self._call(rest)
             case "fetch":
                 return [self._make(verb, url, "fetch_url", {"url": url}) for url in _URL.findall(self._text(rest))]
             case "ask" if rest.startswith("me "):
@@ -210,6 +230,37 @@ class _Reader:
         if tool not in self._offered:
             return Command(verb, subject, missing=f"the tool `{tool}` is not available here")
         return Command(verb, subject, tool, msgspec.json.encode(arguments).decode())
+
+    def _call(self, rest: str) -> list[Command]:
+        """A call of a tool by its name, whole or as its server has it; a JSON object or ``name=value`` follows."""
+        word, _, said = rest.partition(" ")
+        wanted = self._whole(word).rstrip(":")
+        name = next((each for each in self._offered if each == wanted or each.endswith(f"__{wanted}")), "")
+        through = not name or self._offered[name].deferred
+        if not wanted or (not name and "__" not in wanted):
+            return []
+        try:
+            arguments = self._given(said)
+        except ValueError:
+            return [Command("call", wanted, missing='say it like: call NAME word="value", or with a JSON object')]
+        if through:
+            return [self._make("call", wanted, CALL_TOOL, {"name": name or wanted, "arguments": arguments})]
+        return [self._make("call", wanted, name, arguments)]
+
+    def _given(self, said: str) -> dict[str, object]:
+        """Raises ValueError for a JSON object that cannot be read."""
+        if "{" in said:
+            return msgspec.json.decode(self._text(said), type=dict[str, object])
+        return {found["name"]: self._value(found["value"]) for found in _NAMED.finditer(said)}
+
+    def _value(self, text: str) -> object:
+        """A value behind a name: in quotes a text, else what JSON takes it for."""
+        if held := _HELD.fullmatch(text):
+            return self._quotes[int(held[1])].inside
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return text
 
     def _run(self, rest: str) -> Command:
         command = _FULL_STOP.sub("", self._whole(rest))

@@ -221,6 +221,11 @@ class LineReader(Protocol):
     @property
     def format(self) -> Format: ...
 
+    @property
+    def abandoned(self) -> int:
+        """Lines left out because the user went back from them."""
+        ...
+
     def take(self, number: int, line: bytes) -> None:
         """Take one line in; a line that cannot be understood is noted as a problem."""
         ...

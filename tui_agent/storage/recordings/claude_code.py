@@ -5,8 +5,10 @@ all with the same `message.id`, results come in `user` lines, side chains are su
 (summaries, snapshots, titles) say nothing to the model. Each line of an answer repeats the usage of its call, in which
 `input_tokens` counts neither what was read from the cache nor what was written to it. A compaction is a `system` line
 of the subtype `compact_boundary`, which names what is kept, and a `user` line with `isCompactSummary`, which holds the
-summary.
+summary. `parentUuid` names the line before: where the user has gone back, the lines of all branches stand in one file.
 """
+
+from collections.abc import Iterable
 
 import msgspec
 
@@ -93,16 +95,23 @@ _claude_usage = msgspec.json.Decoder(_ClaudeUsage | None)
 
 
 class ClaudeCodeReader:
-    """Reads a session file of Claude Code. A line that was copied from a resumed session counts once."""
+    """Reads a session file of Claude Code. A line that was copied from a resumed session counts once, one that is
+    `abandoned` not at all.
+    """
 
     format: Format = "claude-code"
 
-    def __init__(self, builder: ConversationBuilder) -> None:
+    def __init__(self, builder: ConversationBuilder, abandoned: frozenset[str] = frozenset()) -> None:
         self._builder = builder
+        self._abandoned = abandoned
         self._places: dict[str, int] = {}
         self._kept = -1
         self._written_for_an_hour = 0
         """Tokens written to the cache for an hour, less those written for five minutes."""
+
+    @property
+    def abandoned(self) -> int:
+        return len(self._abandoned)
 
     def take(self, number: int, line: bytes) -> None:
         """Take one line in; a line that cannot be understood is noted as a problem."""
@@ -111,7 +120,7 @@ class ClaudeCodeReader:
             if header.subtype == "compact_boundary" and not header.is_sidechain:
                 preserved = header.compact_metadata.preserved_segment if header.compact_metadata else None
                 self._kept = self._places.get(preserved.head_uuid, -1) if preserved else -1
-            if not header.holds_conversation or header.uuid in self._places:
+            if not header.holds_conversation or header.uuid in self._places or header.uuid in self._abandoned:
                 return
             message, time = _claude_line.decode(line).message, seconds(header.timestamp)
             content = message.content
@@ -157,6 +166,81 @@ class ClaudeCodeReader:
         read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
         whole = usage.input_tokens + read + written
         return Usage(whole, read, written, usage.output_tokens) if whole else None
+
+
+class _Part(msgspec.Struct):
+    type: str = ""
+    id: str = ""
+    tool_use_id: str = ""
+
+
+class _LinkedMessage(msgspec.Struct):
+    id: str = ""
+    content: str | list[_Part] = ""
+
+
+class _Link(msgspec.Struct, rename="camel"):
+    """How a line hangs together with others. `parent_uuid` is unset where the format of its time had none."""
+
+    type: str = ""
+    uuid: str = ""
+    parent_uuid: str | msgspec.UnsetType | None = msgspec.UNSET
+    logical_parent_uuid: str | None = None
+    is_sidechain: bool = False
+    is_compact_summary: bool = False
+    message: _LinkedMessage = msgspec.field(default_factory=_LinkedMessage)
+
+    @property
+    def parts(self) -> list[_Part]:
+        return self.message.content if isinstance(self.message.content, list) else []
+
+    @property
+    def begins(self) -> bool:
+        """Whether nothing stands before it: the user went back behind their very first words."""
+        return self.parent_uuid is None and self.type == "user" and not self.is_compact_summary
+
+
+_link = msgspec.json.Decoder(_Link)
+
+
+def abandoned(lines: Iterable[bytes]) -> frozenset[str]:
+    """The lines that said something on branches which the user has gone back from, by their uuid.
+
+    The branch that counts is the one of the newest line, followed from parent to parent; a parent that is not in the
+    file counts as the line before. An answer is a chain of lines of one `message.id`, and the results of its calls may
+    hang from any of them: all of these belong together.
+    """
+    links: list[_Link] = []
+    for line in lines:
+        try:
+            link = _link.decode(line)
+        except UNUSABLE:
+            continue
+        if link.uuid and not link.is_sidechain:
+            links.append(link)
+    places: dict[str, int] = {}
+    for place, link in enumerate(links):
+        places.setdefault(link.uuid, place)
+    speaking = [link for link in links if link.type in ("user", "assistant")]
+    kept = _branch(links, places, places[speaking[-1].uuid]) if speaking else set()
+    answers = {link.message.id for link in speaking if link.uuid in kept and link.type == "assistant"} - {""}
+    kept |= {link.uuid for link in speaking if link.message.id in answers}
+    calls = {part.id for link in speaking if link.uuid in kept for part in link.parts if part.type == "tool_use"}
+    kept |= {link.uuid for link in speaking for part in link.parts if part.tool_use_id in calls}
+    return frozenset(link.uuid for link in speaking if link.uuid not in kept)
+
+
+def _branch(links: list[_Link], places: dict[str, int], newest: int) -> set[str]:
+    found: set[str] = set()
+    place = newest
+    while place >= 0 and links[place].uuid not in found:
+        link = links[place]
+        found.add(link.uuid)
+        if link.begins:
+            break
+        parent = link.parent_uuid or link.logical_parent_uuid
+        place = places.get(parent, place - 1) if isinstance(parent, str) else place - 1
+    return found
 
 
 def _claude_block(told: _ClaudeBlock) -> Block | None:

@@ -117,6 +117,7 @@ class CodexReader:
     """Reads a session file of codex."""
 
     format: Format = "codex"
+    abandoned = 0
 
     def __init__(self, builder: ConversationBuilder) -> None:
         self._builder = builder

@@ -43,6 +43,7 @@ class NeutralReader:
     """Reads the neutral format."""
 
     format: Format = "neutral"
+    abandoned = 0
 
     def __init__(self, builder: ConversationBuilder) -> None:
         self._builder = builder

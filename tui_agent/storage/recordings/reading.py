@@ -15,7 +15,7 @@ from tui_agent.conversation.entries import Prefix
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LOG_NAME
 from tui_agent.storage.recordings.building import ConversationBuilder, LineReader
-from tui_agent.storage.recordings.claude_code import ClaudeCodeReader
+from tui_agent.storage.recordings.claude_code import ClaudeCodeReader, abandoned
 from tui_agent.storage.recordings.codex import CodexReader, is_codex
 from tui_agent.storage.recordings.neutral import NeutralReader
 from tui_agent.storage.recordings.own import read_session
@@ -53,7 +53,7 @@ def read_file(path: Path, progress: Progress | None = None) -> Recording:
     reader: LineReader | None = None
     for number, line in _lines(path, progress):
         if reader is None:
-            reader = _reader_for(line, builder)
+            reader = _reader_for(line, builder, path)
         if reader is None:
             builder.problem(number, "no JSON object with a role or a type")
         else:
@@ -72,6 +72,7 @@ def read_file(path: Path, progress: Progress | None = None) -> Recording:
         model=builder.model,
         cache_ttl_s=builder.cache_ttl_s,
         problems=tuple(builder.problems),
+        abandoned=reader.abandoned,
     )
 
 
@@ -102,8 +103,8 @@ class _Kind(msgspec.Struct):
 _kind = msgspec.json.Decoder(_Kind)
 
 
-def _reader_for(line: bytes, builder: ConversationBuilder) -> LineReader | None:
-    """The reader of a file in which this is the first usable line; None where it is not usable."""
+def _reader_for(line: bytes, builder: ConversationBuilder, path: Path) -> LineReader | None:
+    """The reader of the file at `path`, in which this is the first usable line; None where it is not usable."""
     try:
         kind = _kind.decode(line)
         codex = is_codex(line)
@@ -113,4 +114,6 @@ def _reader_for(line: bytes, builder: ConversationBuilder) -> LineReader | None:
         return CodexReader(builder)
     if kind.role is not None:
         return NeutralReader(builder)
-    return ClaudeCodeReader(builder) if kind.type is not None else None
+    if kind.type is None:
+        return None
+    return ClaudeCodeReader(builder, abandoned(line for _, line in _lines(path, None)))

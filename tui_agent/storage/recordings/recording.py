@@ -32,7 +32,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     between them. `prefix` is the system prompt and tools, None where the format keeps none. `timed`: the messages carry
     the times at which they were said. `model` answered first; empty where it is not told. An answer's `usage` is what
     its call used, where that is recorded. `cache_ttl_s` is how long a cached prefix lived, in seconds; 0: not recorded.
-    `problems` are the lines left out.
+    `problems` are the lines left out; `abandoned` counts those of branches that the user went back from.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     cache_ttl_s: int = 0
     problems: tuple[Problem, ...] = ()
+    abandoned: int = 0
 
     @property
     def metered(self) -> tuple[Message, ...]:

@@ -71,6 +71,8 @@ def _read(path: Path) -> Recording:
 def _account(recording: Recording, program: str) -> str:
     count = len(recording.messages)
     told = f"{recording.name}, recorded by {program}: {count:,} messages. This session is new; the file stays as it is."
+    if recording.abandoned:
+        told += f" What was taken back there is left out ({recording.abandoned:,} lines)."
     if recording.problems:
         shown = "; ".join(f"line {problem.line}: {problem.why}" for problem in recording.problems[:SHOWN_PROBLEMS])
         told += f" {len(recording.problems):,} of its lines could not be used ({shown})."

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from textual.screen import Screen
@@ -59,7 +60,9 @@ class Sessions:
             self._go(None)
 
     async def choose(self, argument: str = "") -> None:
-        """Go on with another session: the one whose id `argument` is or begins, else one the user picks."""
+        """Go on with another session: the one whose id `argument` is or begins, what another program recorded in the
+        file that it names, or one the user picks.
+        """
         picked: str | None
         if argument:
             from tui_agent.storage.errors import StorageError
@@ -68,8 +71,10 @@ class Sessions:
             try:
                 picked = (await session_to_resume(self._host.arguments.home, argument)).name
             except StorageError as error:
-                self._host.say(Level.WARNING, error.message, hint="/sessions lists them")
-                return
+                if not await asyncio.to_thread(lambda: _is_file(self._host.arguments.folder, argument)):
+                    self._host.say(Level.WARNING, error.message, hint="/sessions lists them")
+                    return
+                picked = argument
             fork = False
         else:
             picked, fork = await picked_session(self._host.arguments, self._host, self._present)
@@ -126,6 +131,10 @@ class Sessions:
     def _go(self, session: str | None, *, fork: bool = False) -> None:
         target = replace(self._host.arguments, prompt=None, resume=session, continue_last=False, fork=fork)
         self._host.conductor.switch(target)
+
+
+def _is_file(folder: Path, name: str) -> bool:
+    return (folder / Path(name).expanduser()).is_file()
 
 
 async def picked_session(
