@@ -66,6 +66,12 @@ asking: dict[object, object] = {}
 
 
 def say(**message: Any) -> None:
+    if "chatty" in FAULTS:
+        sys.stdout.write('Listening …\n\n{"level": "debug"}\n[1, 2]\n\x1b[32mready\x1b[0m\n')
+    if "new" in FAULTS:
+        message["extra"] = {"a": [None]}
+        if isinstance(message.get("result"), dict):
+            message["result"] = {**message["result"], "resultKind": "later", "_meta": {"x": 1}}
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
 
@@ -140,8 +146,13 @@ def answer(method: str, number: Any, params: dict[str, Any]) -> None:
     if method == "initialize":
         if "hangs" in FAULTS:
             return
+        if "early" in FAULTS:
+            say(id="early-1", method="ping")
+            say(id="early-2", method="roots/list")
+            say(id="early-3", method="sampling/createMessage", params={"messages": [], "maxTokens": 1})
+            say(method="notifications/message", params={"level": "info", "data": "early"})
         told: dict[str, Any] = {
-            "protocolVersion": "2025-06-18",
+            "protocolVersion": "2024-11-05" if "old" in FAULTS else "2025-06-18",
             "capabilities": {"tools": {"listChanged": True}, "resources": {}, "prompts": {}},
             "serverInfo": {"name": "test", "title": "Test server", "version": "1"},
             "instructions": "Ask me \x1b[1manything\x1b[0m." + " Really." * ("talks" in FAULTS) * 5_000,
@@ -188,7 +199,9 @@ def notified(method: str, params: dict[str, Any]) -> None:
 def main() -> None:
     """Serve until the input ends. Faults: ``hangs`` (never answers the handshake), ``dies`` (at once), ``floods``,
     ``endless`` (one line that never ends), ``noisy`` (a flood of errors), ``deaf`` (ignores the end of its input),
-    ``lies`` (about its tools), ``talks`` (long instructions), ``tools=FILE`` (offers those).
+    ``lies`` (about its tools), ``talks`` (long instructions), ``tools=FILE`` (offers those), ``chatty`` (prints what is no
+    message between its messages), ``early`` (asks the client before the handshake is over), ``old`` (speaks the protocol
+    of 2024-11-05), ``new`` (fields that nobody knows in everything it says).
     """
     if "dies" in FAULTS:
         sys.stderr.write("no licence found\n")

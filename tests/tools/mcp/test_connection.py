@@ -139,6 +139,19 @@ async def test_one_bad_definition_does_not_cost_the_others(tmp_path: Path) -> No
         assert '"seven"' in (await talk.call("promise")).text, "what it says otherwise than it promised is passed on"
 
 
+@pytest.mark.parametrize("manner", ["chatty", "early", "old", "new"])
+async def test_a_server_with_manners_of_its_own_is_understood(manner: str, tmp_path: Path) -> None:
+    async with talking(faulty(manner), tmp_path) as talk:
+        assert (await talk.call("echo", text="heard")).text == "heard"
+        assert (await talk.call("add", a=1, b=2)).text == '{"sum": 3}'
+        await talk.call("grow")
+        talk.news.clear()
+        await talk.news.wait()
+        assert "grown_1" in {tool.name for tool in talk.lists[-1].tools}
+        if manner == "chatty":
+            assert "Listening" in talk.log.read_text(), "what is no message can be read where its errors are"
+
+
 async def test_a_flood_of_errors_fills_no_disk_and_stops_nothing(tmp_path: Path) -> None:
     async with talking(faulty("noisy"), tmp_path) as talk:
         assert (await talk.call("echo", text="heard")).text == "heard"
