@@ -71,6 +71,7 @@ from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_su
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.asking import AskUser, SubmitPlan
 from tui_agent.tools.base import Ask, Effect, Tool
+from tui_agent.tools.files.buffers import Buffers
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.paging import PageLimits
 from tui_agent.tools.files.reading import ListDir, ReadFile
@@ -151,18 +152,23 @@ class Session:
 
 
 async def open_session(
-    settings: Settings, arguments: Arguments, ask: Ask, *, watchdog: Watchdog | None = None
+    settings: Settings,
+    arguments: Arguments,
+    ask: Ask,
+    *,
+    watchdog: Watchdog | None = None,
+    buffers: Buffers | None = None,
 ) -> Session:
     """Open the session that `arguments` name, or a new one. Raises `SessionError`.
 
     `watchdog` is one of one's own, such as `default_watchdog` with a signal of one's own; what follows from its alerts
-    is said by the settings.
+    is said by the settings. `buffers` are files that an editor has open.
     """
     try:
         found = await _found(arguments)
         store = await LogStore.open(found.folder)
         try:
-            return await _open(settings, arguments, ask, store, watchdog, found)
+            return await _open(settings, arguments, ask, store, watchdog, found, buffers)
         except BaseException:
             await store.close()
             if found.made:
@@ -223,7 +229,13 @@ def _folded(entries: list[AnyEntry]) -> View:
 
 
 async def _open(
-    settings: Settings, arguments: Arguments, ask: Ask, store: LogStore, watchdog: Watchdog | None, found: _Found
+    settings: Settings,
+    arguments: Arguments,
+    ask: Ask,
+    store: LogStore,
+    watchdog: Watchdog | None,
+    found: _Found,
+    buffers: Buffers | None,
 ) -> Session:
     check_names(settings)
     keyless = await asyncio.to_thread(bring_keys, arguments.home, os.environ)
@@ -247,7 +259,7 @@ async def _open(
         background = BackgroundCommands(settings.output.stream_bytes)
         engine.running = lambda: background.running
         sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, shelves)
-        tools = tools_of(settings, gate, places.notes, background, sandbox, trusted=arguments.trusted)
+        tools = tools_of(settings, gate, places.notes, background, sandbox, buffers, trusted=arguments.trusted)
         hooks = hooks_of(arguments, extensions, store.folder, gate, resumed=bool(entries))
         subtasks = SubtaskSessions(
             Parent(
@@ -427,6 +439,7 @@ def tools_of(
     notes: Notes,
     background: BackgroundCommands,
     sandbox: Sandbox,
+    buffers: Buffers | None = None,
     *,
     trusted: bool,
 ) -> list[Tool]:
@@ -440,8 +453,8 @@ def tools_of(
         sandbox=sandbox,
         only_reads=lambda: gate.mode == "plan",
     )
-    editing = (Permitted(tool, sandbox) for tool in (WriteFile(), EditFile()))
-    tools: list[Tool] = [ReadFile(pages), *editing, ListDir(), Glob(), Grep(), commands]
+    editing = (Permitted(tool, sandbox) for tool in (WriteFile(buffers), EditFile(buffers)))
+    tools: list[Tool] = [ReadFile(pages, buffers), *editing, ListDir(), Glob(), Grep(), commands]
     tools += [
         CommandOutput(background),
         StopCommand(background),

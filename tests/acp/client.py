@@ -4,19 +4,29 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from acp.client.connection import ClientSideConnection
+from acp.exceptions import RequestError
 from acp.schema import (
+    AcceptElicitationResponse,
     AgentMessageChunk,
     AllowedOutcome,
+    ClientCapabilities,
     DeniedOutcome,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    FileSystemCapabilities,
     PermissionOption,
+    ReadTextFileResponse,
     RequestPermissionResponse,
     ToolCallUpdate,
+    WriteTextFileResponse,
 )
 from acp.stdio import spawn_agent_process
 
+from tests.acp.protocol import Checked
 from tests.e2e.program import Program
 
 T = TypeVar("T")
@@ -30,6 +40,11 @@ class Editor:
     told: list[tuple[str, Any]] = field(default_factory=list)
     asked: list[tuple[ToolCallUpdate, list[PermissionOption]]] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
+    buffers: dict[str, str] | None = None
+    """Files that it has open, by path, which it reads and writes for the agent; None: it offers neither."""
+    filled_in: list[dict[str, Any]] = field(default_factory=list)
+    """What its user fills in, one a form; without one it shows no forms."""
+    forms: list[tuple[str, Any]] = field(default_factory=list)
 
     def on_connect(self, conn: object) -> None:
         pass
@@ -47,6 +62,29 @@ class Editor:
         if not self.answers:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=self.answers.pop(0)))
+
+    async def read_text_file(self, path: str, **_: object) -> ReadTextFileResponse:
+        if path in (self.buffers or {}):
+            return ReadTextFileResponse(content=(self.buffers or {})[path])
+        raise RequestError.resource_not_found(path)
+
+    async def write_text_file(self, content: str, path: str, **_: object) -> WriteTextFileResponse:
+        if self.buffers is not None:
+            self.buffers[path] = content
+        await asyncio.to_thread(Path(path).write_text, content)
+        return WriteTextFileResponse()
+
+    async def create_elicitation(self, message: str, mode: Any, **_: object) -> AcceptElicitationResponse:
+        self.forms.append((message, mode))
+        return AcceptElicitationResponse(action="accept", content=self.filled_in.pop(0))
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        shares = self.buffers is not None
+        able = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=shares, write_text_file=shares))
+        if self.filled_in:
+            able.elicitation = ElicitationCapabilities(form=ElicitationFormCapabilities())
+        return able
 
     def of(self, kind: type[T], session: str = "") -> list[T]:
         """What was told of one kind, by default in any session."""
@@ -69,13 +107,17 @@ async def editing(
     """The real command at the other end of the connection."""
     environment = {**program.environment, **(environ or {})}
     command = [*program.command, "acp", *arguments]
+    checked = Checked()
     async with spawn_agent_process(
         editor,  # type: ignore[arg-type]
         *command,
         env=environment,
         cwd=program.project,
         use_unstable_protocol=True,
+        observers=[checked],
         transport_kwargs={"stderr": None},
     ) as (connection, process):
-        await connection.initialize(protocol_version=1)
+        await connection.initialize(protocol_version=1, client_capabilities=editor.capabilities)
         yield connection, process
+    assert checked.count > 1
+    assert checked.violations == []

@@ -181,6 +181,31 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
         assert server.violations == []
 
 
+async def test_what_an_editor_has_not_saved_is_read_and_changed_there(tmp_path: Path) -> None:
+    reading = Call("read_file", {"path": "calc.py"})
+    editing_ = Call("edit_file", {"path": "calc.py", "old": "return a * b", "new": "return a + b"})
+    asking = Call("ask_user", {"question": "Which one?", "choices": ["add", "double"]})
+    script = Script.of(Step(calls=(reading,)), Step(calls=(editing_,)), Step(calls=(asking,)), Step(text="Done."))
+    with in_thread(AnthropicServer(script)) as server:
+        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT__MODEL__ID": MODELS["anthropic"]})
+        calc = str(program.project / "calc.py")
+        editor = Editor(
+            ["once"], buffers={calc: "def add(a, b):\n    return a * b\n"}, filled_in=[{"words": "neither"}]
+        )
+        async with editing(program, editor, "--ask", "ask") as (connection, _):
+            one = (await connection.new_session(cwd=str(program.project), mcp_servers=[])).session_id
+            await connection.prompt(session_id=one, prompt=[text_block("Mend it.")])
+        results = [str(request.json) for request in server.model_requests]
+        assert "return a * b" in results[1]
+        assert (editor.buffers or {})[calc] == "def add(a, b):\n    return a + b\n"
+        assert (program.project / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"
+        ((message, mode),) = editor.forms
+        assert message == "Which one?"
+        assert list(mode.requested_schema.properties) == ["choice", "words"]
+        assert "The user answered: neither" in results[3]
+        assert server.violations == []
+
+
 @pytest.mark.parametrize("how", ["closed", "terminated"])
 async def test_its_end_ends_all_in_order(tmp_path: Path, how: str) -> None:
     script = Script.of(Step(calls=(Call("run_command", {"command": "sleep 417"}),)))

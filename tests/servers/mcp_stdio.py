@@ -199,9 +199,9 @@ def notified(method: str, params: dict[str, Any]) -> None:
 def main() -> None:
     """Serve until the input ends. Faults: ``hangs`` (never answers the handshake), ``dies`` (at once), ``floods``,
     ``endless`` (one line that never ends), ``noisy`` (a flood of errors), ``deaf`` (ignores the end of its input),
-    ``lies`` (about its tools), ``talks`` (long instructions), ``tools=FILE`` (offers those), ``chatty`` (prints what is no
-    message between its messages), ``early`` (asks the client before the handshake is over), ``old`` (speaks the protocol
-    of 2024-11-05), ``new`` (fields that nobody knows in everything it says).
+    ``lies`` (about its tools), ``talks`` (long instructions), ``tools=FILE`` (offers those), ``chatty`` (prints what is
+    no message between its messages), ``early`` (asks the client before the handshake is over), ``old`` (speaks the
+    protocol of 2024-11-05), ``new`` (fields that nobody knows in everything it says).
     """
     if "dies" in FAULTS:
         sys.stderr.write("no licence found\n")

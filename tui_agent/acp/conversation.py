@@ -10,8 +10,11 @@ from acp.exceptions import RequestError
 from acp.helpers import update_agent_message_text, update_agent_thought_text, update_current_mode
 from acp.interfaces import Client
 from acp.schema import (
+    AcceptElicitationResponse,
     AllowedOutcome,
+    ClientCapabilities,
     ConfigOptionUpdate,
+    DeclineElicitationResponse,
     PermissionOption,
     PromptResponse,
     SessionConfigOptionSelect,
@@ -21,8 +24,10 @@ from acp.schema import (
     Usage,
 )
 
+from tui_agent.acp.buffers import EditorBuffers
 from tui_agent.acp.calls import arguments_of, fenced, kind_of, locations_of, question_content, title_of_question
 from tui_agent.acp.choices import MODE, MODEL, commands, config_options, mode_named
+from tui_agent.acp.forms import answer_in_form, form
 from tui_agent.acp.prompts import Prompt, PromptBlock, read_prompt
 from tui_agent.acp.updates import Translator, Update, plan, remark, usage
 from tui_agent.agent import events
@@ -84,17 +89,30 @@ class Conversation:
         self._mode = ""
         self._doing: asyncio.Task[PromptResponse] | None = None
         self._introducing: asyncio.Task[None] | None = None
+        self._has_forms = False
 
     @classmethod
     async def opened(
-        cls, client: Client, settings: Settings, arguments: Arguments, notices: Iterable[str] = ()
+        cls,
+        client: Client,
+        settings: Settings,
+        arguments: Arguments,
+        notices: Iterable[str] = (),
+        able: ClientCapabilities | None = None,
     ) -> "Conversation":
-        """Open the session that `arguments` name, or a new one. `notices` are told with its own.
+        """Open the session that `arguments` name, or a new one. `notices` are told with its own; `able` is what the
+        client says it can do.
 
         Raises `SessionError`.
         """
         made = cls(client, arguments)
-        session = made._session = await open_session(settings, arguments, made._ask)
+        able = able or ClientCapabilities()
+        made._has_forms = able.elicitation is not None and able.elicitation.form is not None
+        shares = able.fs is not None and bool(able.fs.read_text_file and able.fs.write_text_file)
+        buffers = EditorBuffers(client) if shares else None
+        session = made._session = await open_session(settings, arguments, made._ask, buffers=buffers)
+        if buffers is not None:
+            buffers.session = session.id
         session.agent.listen(made._tell_later)
         made._said = [*session.notices]
         made._said += [events.Notice(level="warning", title="Session", text=text) for text in notices]
@@ -236,6 +254,9 @@ class Conversation:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._caught_up.wait(), KEEPING_UP_S)
         self._caught_up.clear()
+        if question.kind == "question" and self._has_forms:
+            with suppress(RequestError):  # one that cannot after all is asked as every client is
+                return await self._ask_in_a_form(question)
         asked = await self._client.request_permission(
             session_id=self.id,
             tool_call=ToolCallUpdate(
@@ -253,6 +274,15 @@ class Conversation:
         if not chosen:
             self.agent.interrupt()
         return _answer_of(question, chosen)
+
+    async def _ask_in_a_form(self, question: PermissionQuestion) -> PermissionAnswer:
+        """Ask so that it can be answered in the user's own words, too."""
+        asked = await self._client.create_elicitation(clean(question.preview.text), form(question, self.id))
+        if isinstance(asked, AcceptElicitationResponse):
+            return answer_in_form(asked.content)
+        if not isinstance(asked, DeclineElicitationResponse):
+            self.agent.interrupt()
+        return PermissionAnswer(allowed=False, feedback=IN_THE_CHAT)
 
     # What the user chooses
 

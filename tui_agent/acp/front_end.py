@@ -68,6 +68,7 @@ class FrontEnd:
     def __init__(self, load: Load) -> None:
         self._load = load
         self._client: Client | None = None
+        self._able: ClientCapabilities | None = None
         self._open: dict[str, Conversation] = {}
         self._opening = asyncio.Lock()
 
@@ -91,6 +92,7 @@ class FrontEnd:
         client_info: Implementation | None = None,
         **_: object,
     ) -> InitializeResponse:
+        self._able = client_capabilities
         return InitializeResponse(
             protocol_version=min(protocol_version, PROTOCOL_VERSION),
             agent_info=Implementation(name="tui-agent", title="tui-agent", version=__version__),
@@ -245,7 +247,7 @@ class FrontEnd:
                 if session_id:
                     await _folder_of(arguments, session_id)
                 made = await Conversation.opened(
-                    self._client, settings, replace(arguments, resume=session_id or None), notices
+                    self._client, settings, replace(arguments, resume=session_id or None), notices, self._able
                 )
             self._open[made.id] = made
             return made

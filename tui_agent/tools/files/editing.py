@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import identity, open_file, write_atomically
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tools.files.encodings import FileKind, decode, encode
@@ -28,11 +29,12 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 class WriteFile:
-    """Writes a whole file."""
+    """Writes a whole file; one that `buffers` hold unsaved is written by them."""
 
     effect: Effect = "write"
 
-    def __init__(self) -> None:
+    def __init__(self, buffers: Buffers | None = None) -> None:
+        self._buffers = buffers
         self._signature = Signature.of(self._write, "write_file")
         self.definition = self._signature.definition
 
@@ -43,9 +45,14 @@ class WriteFile:
         return self._signature.call(_preview_of_write, arguments, workspace)
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await in_thread(lambda stop: self._signature.call(self._write, arguments, context, stop))
+        given = self._signature.parse(arguments)
+        held = await held_by(self._buffers, given["path"], context)
+        output = await in_thread(lambda stop: self._signature.call(self._write, arguments, context, stop, held))
+        if self._buffers is not None and held is not None:
+            await self._buffers.save(granted_path(context, str(given["path"])), str(given["content"]))
+        return output
 
-    def _write(self, context: ToolContext, stop: Stop, /, path: str, content: str) -> ToolOutput:
+    def _write(self, context: ToolContext, stop: Stop, held: str | None, /, path: str, content: str) -> ToolOutput:
         """Write a file, new or in place of an old one, in UTF-8. Folders that are missing are made.
 
         To change a part of a file use edit_file.
@@ -57,8 +64,9 @@ class WriteFile:
         real = granted_path(context, path)
         name = display_path(context.workspace, real)
         data = content.encode()
-        before = _text_if_any(real)
-        write_atomically(real, data, stop)
+        before = _text_if_any(real) if held is None else _held(held)
+        if held is None:
+            write_atomically(real, data, stop)
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
         size = f"{lines:,} line{'s' * (lines != 1)}"
         done = f"{'Created' if before is None else 'Replaced'} {name}: {size}, {len(data):,} bytes."
@@ -67,11 +75,14 @@ class WriteFile:
 
 
 class EditFile:
-    """Replaces an exact piece of text in a file, keeping its encoding, line endings and mode."""
+    """Replaces an exact piece of text in a file, keeping its encoding, line endings and mode; in a file that `buffers`
+    hold unsaved, in what they hold.
+    """
 
     effect: Effect = "write"
 
-    def __init__(self) -> None:
+    def __init__(self, buffers: Buffers | None = None) -> None:
+        self._buffers = buffers
         self._signature = Signature.of(self._edit, "edit_file")
         self.definition = self._signature.definition
 
@@ -79,14 +90,27 @@ class EditFile:
         return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "write"),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return self._signature.call(_preview_of_edit, arguments, workspace)
+        return self._signature.call(_preview_of_edit, arguments, workspace, self._buffers is not None)
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await in_thread(lambda stop: self._signature.call(self._edit, arguments, context, stop))
+        path = self._signature.parse(arguments)["path"]
+        held = await held_by(self._buffers, path, context)
+        edited, output = await in_thread(lambda stop: self._signature.call(self._edit, arguments, context, stop, held))
+        if self._buffers is not None and held is not None:
+            await self._buffers.save(granted_path(context, str(path)), edited)
+        return output
 
     def _edit(
-        self, context: ToolContext, stop: Stop, /, path: str, old: str, new: str, replace_all: bool = False
-    ) -> ToolOutput:
+        self,
+        context: ToolContext,
+        stop: Stop,
+        held: str | None,
+        /,
+        path: str,
+        old: str,
+        new: str,
+        replace_all: bool = False,
+    ) -> tuple[str, ToolOutput]:
         """Replace an exact piece of text in a file. It must be there exactly once, unless replace_all is set.
 
         Args:
@@ -97,17 +121,23 @@ class EditFile:
         """
         real = granted_path(context, path)
         name = display_path(context.workspace, real)
-        found = _text_of(real)
+        found = _text_of(real) if held is None else _held(held)
         text, lines = replaced(found.text, old, new, replace_all)
-        write_atomically(real, _encoded(text, found.kind, name), stop, expected=found.identity)
+        if held is None:
+            write_atomically(real, _encoded(text, found.kind, name), stop, expected=found.identity)
         where = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(map(str, lines[:10]))}"
         more = f" and {len(lines) - 10:,} more" if len(lines) > 10 else ""
         done = f"Replaced {len(lines):,} occurrence{'s' * (len(lines) != 1)} in {name} ({where}{more})."
-        return ToolOutput(done, summary=f"{where}{more}", diff=unified(found.text, text, name))
+        return text, ToolOutput(done, summary=f"{where}{more}", diff=unified(found.text, text, name))
 
 
 _UNREADABLE = _Found("", FileKind(), (0, 0, 0, 0))
 """Stands for a file that is there but has no text to compare with."""
+
+
+def _held(text: str) -> _Found:
+    """What an editor holds of a file, which is not what lies on the disk."""
+    return _Found(text, FileKind(), (0, 0, 0, 0))
 
 
 def _preview_of_write(workspace: WorkspaceView, /, path: str, content: str) -> Preview:
@@ -126,13 +156,17 @@ def _preview_of_write(workspace: WorkspaceView, /, path: str, content: str) -> P
     return Preview(f"Overwrite {name}", diff=unified(before.text, content, name))
 
 
-def _preview_of_edit(workspace: WorkspaceView, /, path: str, old: str, new: str, replace_all: bool) -> Preview:
+def _preview_of_edit(
+    workspace: WorkspaceView, may_be_held: bool, /, path: str, old: str, new: str, replace_all: bool
+) -> Preview:
     real = workspace.resolve(path)
     name = display_path(workspace, real)
     try:
         found = _text_of(real)
         text, _ = replaced(found.text, old, new, replace_all)
     except ToolFailure as failure:
+        if may_be_held:  # what an editor holds is not known before the call is allowed
+            return Preview(f"Edit {name}", diff=unified(old, new, name))
         return Preview(f"Edit {name}", text=f"This edit will not work. {failure}")
     return Preview(f"Edit {name}", diff=unified(found.text, text, name))
 

@@ -3,6 +3,7 @@
 import base64
 import os
 import stat
+import tempfile
 from typing import Annotated, BinaryIO
 
 from msgspec import Meta
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from tui_agent.conversation.blocks import Image
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import open_file, open_folder
 from tui_agent.tools.files.encodings import HEAD, FileKind, sniff
 from tui_agent.tools.files.paging import Page, PageLimits, PastTheEnd, count_lines, read_page
@@ -29,11 +31,15 @@ _SMALLEST_PAGE = 1_000
 
 
 class ReadFile:
-    """Answers with a picture, or with one page of a text file that stays within `limits` together with its notice."""
+    """Answers with a picture, or with one page of a text file that stays within `limits` together with its notice.
+
+    Of a file that `buffers` hold unsaved, it reads what they hold.
+    """
 
     effect: Effect = "read"
 
-    def __init__(self, limits: PageLimits | None = None) -> None:
+    def __init__(self, limits: PageLimits | None = None, buffers: Buffers | None = None) -> None:
+        self._buffers = buffers
         limits = limits or PageLimits()
         self._limits = replace(
             limits, bytes=max(limits.bytes - _NOTICE, 1), characters=max(limits.characters - _NOTICE, 1)
@@ -49,12 +55,14 @@ class ReadFile:
         return Preview(f"Read {display_path(workspace, real)}", text=shown(str(real)))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await in_thread(lambda stop: self._signature.call(self._read, arguments, context, stop))
+        held = await held_by(self._buffers, self._signature.parse(arguments)["path"], context)
+        return await in_thread(lambda stop: self._signature.call(self._read, arguments, context, stop, held))
 
     def _read(
         self,
         context: ToolContext,
         stop: Stop,
+        held: str | None,
         /,
         path: str,
         offset: int = 1,
@@ -72,7 +80,7 @@ class ReadFile:
             chars: Where to start in the first line, in characters: only for a line too long for one page.
         """
         real = granted_path(context, path)
-        with open_file(real) as stream:
+        with open_file(real) if held is None else _as_file(held) as stream:
             size = os.fstat(stream.fileno()).st_size
             head = stream.read(HEAD)
             kind = sniff(head, whole=len(head) == size)
@@ -107,6 +115,14 @@ class ReadFile:
         span = _span(page, total)
         text = f"{page.text}\n[{' '.join(_notices(page, kind, span))}]"
         return ToolOutput(text, summary=span, paged=True)
+
+
+def _as_file(text: str) -> BinaryIO:
+    """A text as an open file, which is gone once it is closed."""
+    stream = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asks for it closes it
+    stream.write(text.encode())
+    stream.seek(0)
+    return stream
 
 
 class ListDir:
