@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
@@ -408,6 +408,7 @@ async def test_what_is_known_of_it() -> None:
         max_size=15,
     ).map(" ".join)
 )
+@example("REPLACE:'':in ' 0'``")
 @settings(deadline=None, max_examples=150)
 def test_any_text_gets_an_answer(text: str) -> None:
     reply = asyncio.run(completed(request_of(said(text))))

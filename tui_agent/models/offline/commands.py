@@ -303,8 +303,8 @@ class _Reader:
         path = self._path(target[1]) if target else ""
         if not target and len(held) == 3:
             path = held.pop(0)
-        elif target and _HELD.search(target[1]) and len(held) == 3:
-            held.remove(path)
+        elif target and (named := _HELD.search(target[1])) and len(held) == 3:
+            held.remove(self._quotes[int(named[1])].inside)
         elif not target and len(held) == 2:
             path = self._path(rest.split(" ", maxsplit=1)[0])
         if len(held) != 2 or not path or _HELD.search(path):
