@@ -3,17 +3,21 @@
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from textual.binding import ActiveBinding
+from textual.pilot import Pilot
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.test_dialogs_end_once import EVERY
 from tui_agent.agent.commands.command import is_command
 from tui_agent.settings import Ui
-from tui_agent.tui.actions import ACTIONS, SLASH_COMMANDS, TITLES, Action, Place
+from tui_agent.tui.actions import ACTIONS, DIALOGS, SLASH_COMMANDS, TITLES, Action, Place
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.commands import complete
+from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.dialogs import HelpScreen, explained
 from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.keys import Keymap, commands_text, key_text
@@ -157,6 +161,51 @@ async def test_at_its_place_each_key_runs_what_the_table_says(
                     for key in app.keymap.keys(action.id):
                         self_made = not action.does and not action.name
                         assert self_made or does(active[key], action) or key in keys_at(place, action), (action, key)
+
+
+@pytest.mark.parametrize("keymap", [{}, OTHER_KEYS], ids=["own keys", "other keys"])
+async def test_in_each_dialog_too(keymap: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = replace(OFFLINE, ui=Ui(keymap=tuple(f"{name}={key}" for name, key in keymap.items())))
+    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), settings)
+    shown: set[Place] = set()
+    async with app.run_test(size=(100, 30)) as pilot:
+        for make in EVERY:
+            dialog = make()
+            app.push_screen(dialog)
+            await stands(pilot, dialog)
+            active = dialog.active_bindings
+            own = {each.binding.id for each in active.values() if each.node is dialog}
+            for action in (action for action in ACTIONS if action.id in own):
+                shown.add(action.place)
+                for key in app.keymap.keys(action.id):
+                    # What the field or the list with the keyboard does with a key comes first, and means the same.
+                    assert active[key].node is not dialog or does(active[key], action), (action, key)
+            dialog.dismiss(None)
+    # A draft is of a session: `test_drafting` shows it.
+    assert shown == set(DIALOGS) - {"draft"}
+
+
+async def stands(pilot: Pilot[object], dialog: Dialog[Any]) -> None:
+    await until(pilot, lambda: dialog.stands)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"), [("/theme contr", "contrast"), ("/mode al", "allow"), ("/model opus", "claude-opus-4-8")]
+)
+async def test_what_follows_a_command_is_completed(
+    typed: str, offered: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), OFFLINE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.entry.prompt.type(typed)
+        await until(pilot, lambda: offered in inserted(app))
+        assert app.entry.completions.marked is not None
+        assert app.entry.completions.marked.description
+
+
+def inserted(app: TuiAgent) -> list[str]:
+    completion = app.entry.completions.completion
+    return [choice.insert for choice in completion.choices] if completion is not None else []
 
 
 def does(active: ActiveBinding, action: Action) -> bool:

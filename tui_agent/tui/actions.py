@@ -18,15 +18,32 @@ from tui_agent.agent.commands.table import COMMANDS
 if TYPE_CHECKING:
     from tui_agent.context.changes import PreviewedStep
 
-Place: TypeAlias = Literal["everywhere", "prompt", "conversation", "context", "question"]
+Place: TypeAlias = Literal[
+    "everywhere", "prompt", "conversation", "search", "context", "question",
+    "picker", "sessions", "preview", "draft", "words", "files", "reading", "field",
+]  # fmt: skip
 
 TITLES: Final[dict[Place, str]] = {
     "everywhere": "Keys everywhere",
     "prompt": "Keys in the prompt",
     "conversation": "Keys in the conversation",
+    "search": "Keys in the search",
     "context": "Keys in the context panel",
     "question": "Keys while you are asked",
+    "picker": "Keys in the lists to choose from",
+    "sessions": "Keys in the list of sessions",
+    "preview": "Keys in the preview of a step",
+    "draft": "Keys in the draft of a summary",
+    "words": "Keys in the editor of words",
+    "files": "Keys in the list of files to put back",
+    "reading": "Keys in the texts to read",
+    "field": "Keys in the fields for a key or a title",
 }
+
+DIALOGS: Final[tuple[Place, ...]] = (
+    "picker", "sessions", "preview", "draft", "words", "files", "reading", "field",
+)  # fmt: skip
+"""The places over the screen: what works everywhere does not work there."""
 
 SIGNS: Final = (
     ("@", "name a file, a folder or a picture"),
@@ -116,10 +133,19 @@ _EVERYWHERE: Final = (
 )
 
 
-def _at(place: Place, *rows: tuple[str, str, str, str], prefix: str = "") -> tuple[Action, ...]:
-    """Actions of a place: the end of the id, the keys, what Textual runs, the help."""
+def _at(
+    place: Place, *rows: tuple[str, str, str, str], prefix: str = "", priority: tuple[str, ...] = ()
+) -> tuple[Action, ...]:
+    """Actions of a place: the end of the id, the keys, what Textual runs, the help. `priority`: ends of ids."""
     return tuple(
-        Action(id=f"{prefix or place}.{name}", place=place, keys=keys, does=does, help=meaning)
+        Action(
+            id=f"{prefix or place}.{name}",
+            place=place,
+            keys=keys,
+            does=does,
+            help=meaning,
+            priority=name in priority,
+        )
         for name, keys, does, meaning in rows
     )
 
@@ -209,6 +235,65 @@ _QUESTION: Final = _at(
     ("page-down", "pagedown", "scroll_preview(1)", "more of what is asked about"),
 )
 
+_SEARCH: Final = _at(
+    "search",
+    ("keep", "enter", "", "keep what was found, for the keys of the conversation"),
+    ("close", "escape", "", "search no more"),
+)
+
+_DIALOGS: Final = (
+    *_at(
+        "picker",
+        ("choose", "enter", "choose", "take what is marked"),
+        ("up", "up", "mark(-1)", "mark another one"),
+        ("down", "down", "mark(1)", "mark another one"),
+        ("page-up", "pageup", "page(-1)", "turn pages"),
+        ("page-down", "pagedown", "page(1)", "turn pages"),
+        ("first", "ctrl+home", "edge(-1)", "the first one, the last"),
+        ("last", "ctrl+end", "edge(1)", "the first one, the last"),
+        ("cancel", "escape,ctrl+c", "cancel", "choose nothing"),
+        priority=("cancel",),
+    ),
+    *_at(
+        "sessions",
+        ("rename", "ctrl+r", "end_with('rename')", "rename the session"),
+        ("fork", "ctrl+f", "end_with('fork')", "go on in a copy of it"),
+        ("delete", "ctrl+x", "end_with('delete')", "delete it, after a question"),
+        priority=("rename", "fork", "delete"),
+    ),
+    *_at(
+        "preview",
+        ("accept", "enter,y", "accept", "do it"),
+        ("edit", "e", "edit", "say what a summary should keep, or add a note"),
+        ("pin", "p", "pin", "keep an item whole"),
+        ("cancel", "escape,ctrl+c", "leave", "leave everything as it is"),
+    ),
+    *_at(
+        "draft",
+        ("accept", "enter,y", "accept", "use it"),
+        ("accept-edited", "ctrl+s", "accept", "use it, from the editing too"),
+        ("edit", "e", "edit", "edit it here"),
+        ("editor", "ctrl+g", "edit_outside", "edit it in your editor"),
+        ("cancel", "escape,ctrl+c", "leave", "stop editing, then drop it"),
+    ),
+    *_at(
+        "words",
+        ("keep", "ctrl+s", "keep", "keep what is written"),
+        ("editor", "ctrl+g", "edit_outside", "write in your editor"),
+        ("cancel", "escape,ctrl+c", "leave", "leave it as it was"),
+    ),
+    *_at(
+        "files",
+        ("both", "enter,y", "take('')", "put them back, with the conversation where that is asked"),
+        ("files", "f", "take('files')", "put the files back alone"),
+        ("conversation", "c", "take('conversation')", "take the conversation back alone"),
+        ("theirs", "o", "overwrite", "put back what somebody else changed too, or not"),
+        ("cancel", "escape,ctrl+c", "leave", "leave everything as it is"),
+    ),
+    *_at("reading", ("close", "escape,ctrl+c,f1,q,enter", "close", "close it; going on to write does too")),
+    *_at("field", ("cancel", "escape,ctrl+c", "cancel", "enter nothing"), priority=("cancel",)),
+)
+
 _SLASH: Final = (
     Action(id="help", name="help", aliases=("?",), keys="f1", does="help", help="what can be typed and pressed"),
     Action(id="model", name="model", argument="[name]", help="choose who answers"),
@@ -243,7 +328,16 @@ _SLASH: Final = (
     Action(id="quit", name="quit", aliases=("exit", "q"), keys="ctrl+q", does="leave", help="leave; all is kept"),
 )
 
-ACTIONS: Final[tuple[Action, ...]] = (*_EVERYWHERE, *_PROMPT, *_CONVERSATION, *_CONTEXT, *_QUESTION, *_SLASH)
+ACTIONS: Final[tuple[Action, ...]] = (
+    *_EVERYWHERE,
+    *_PROMPT,
+    *_CONVERSATION,
+    *_SEARCH,
+    *_CONTEXT,
+    *_QUESTION,
+    *_DIALOGS,
+    *_SLASH,
+)
 """Everything a user can do, in the order in which the help tells it."""
 
 SLASH_COMMANDS: Final = tuple(action for action in ACTIONS if action.name)

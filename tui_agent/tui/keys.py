@@ -10,7 +10,7 @@ from textual.keys import Keys as KnownKeys
 from textual.widgets import TextArea
 
 from tui_agent.text import one_line
-from tui_agent.tui.actions import ACTIONS, BY_ID, SIGNS, SLASH_COMMANDS, Action, Place, help_rows
+from tui_agent.tui.actions import ACTIONS, BY_ID, DIALOGS, SIGNS, SLASH_COMMANDS, Action, Place, help_rows
 
 _MODIFIERS: Final = frozenset({"ctrl", "shift", "alt", "super", "meta", "hyper"})
 _NAMED: Final = frozenset(key.value for key in KnownKeys)
@@ -65,8 +65,8 @@ class Keymap:
             yield from SIGNS
 
     def help_text(self, place: Place) -> str:
-        """The keys of a place, then those that work everywhere, each on a line."""
-        if place == "everywhere":
+        """The keys of a place, then those that work everywhere and so there too, each on a line."""
+        if place == "everywhere" or place in DIALOGS:
             return lines(self.rows(place))
         taken = {key for key, _ in self.rows(place)}
         return lines([*self.rows(place), *(row for row in self.rows("everywhere") if row[0] not in taken)])
@@ -142,7 +142,10 @@ def commands_text(commands: Iterable[Action] = SLASH_COMMANDS) -> str:
 
 
 def _meet(one: Action, other: Action) -> bool:
-    return one.place == other.place or "everywhere" in (one.place, other.place)
+    places = {one.place, other.place}
+    if places & set(DIALOGS):
+        return len(places) == 1 or places == {"picker", "sessions"}
+    return len(places) == 1 or "everywhere" in places
 
 
 def _defaults(action: Action) -> set[str]:

@@ -19,7 +19,7 @@ from tui_agent.resources import styles_folder
 from tui_agent.settings import Settings
 from tui_agent.tui.actions import BY_ID
 from tui_agent.tui.app.attention import Attention
-from tui_agent.tui.app.commands import Commands
+from tui_agent.tui.app.commands import MODES, Commands
 from tui_agent.tui.app.conductor import Conductor
 from tui_agent.tui.app.lifetime import appearance, name_of, own_filters, terminal_encoding, without_greys
 from tui_agent.tui.app.status_bar import StatusBar, Thresholds
@@ -29,6 +29,7 @@ from tui_agent.tui.dialogs.permission import PermissionPanel
 from tui_agent.tui.keys import Keymap
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.prompt.completion import Choice
 from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.mentions import ProjectFiles
 from tui_agent.tui.prompt.prompt import PromptArea
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from tui_agent.agent.agent import Agent
     from tui_agent.tools.shell.background import BackgroundCommands
+    from tui_agent.tui.actions import Action
     from tui_agent.tui.dialogs.pickers import Option
 
 HINT_S: Final = 2.0
@@ -71,6 +73,8 @@ class BaseApp(TerminalApp):
         self._stoppable: asyncio.Task[None] | None = None
         self.glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
         self._commands = Commands()
+        self._models: tuple[Choice, ...] | None = None
+        self._commands.choices = {"theme": self._theme_choices, "mode": _mode_choices, "model": self._model_choices}
         self.keymap = Keymap(settings.ui.keymap)
         self.alt_keys = self.keymap.with_alt
         self._files = ProjectFiles(arguments.folder)
@@ -258,11 +262,39 @@ class BaseApp(TerminalApp):
             self._told_where = True
             self.say(Level.INFO, f"Kept for the next starts in {short_path(path)}")
 
+    def _theme_choices(self) -> "Iterable[Choice]":
+        from tui_agent.tui.app.theme import KINDS
+
+        return (Choice(name, name, KINDS.get(name, "yours")) for name in self.theme_names())
+
+    def _model_choices(self) -> "Iterable[Choice]":
+        if self._models is None:
+            self._models = ()
+            self.run_worker(self._look_at_models(), name="models", exit_on_error=False)
+        return self._models
+
+    async def _look_at_models(self) -> None:
+        """Know which models there are, once somebody types for one; what is typed by then is completed."""
+        from tui_agent.agent.model_choice import local_models
+        from tui_agent.models.catalogue import short_name
+        from tui_agent.tui.dialogs.options import model_options
+
+        current, local = self.status.status.model, local_models(self.settings)
+        options = await asyncio.to_thread(model_options, current, local)
+        named = sorted((option for option in options if not option.heading), key=lambda option: option.folded)
+        self._models = tuple(Choice(short_name(option.value), option.label, option.description) for option in named)
+        self.entry.prompt.offer_anew()
+
     # The status bar, the title, the terminal
 
     def commands_text(self) -> str:
         """Every slash command on a line."""
         return self._commands.text()
+
+    @property
+    def own_commands(self) -> "tuple[Action, ...]":
+        """The user's own commands, as rows beside those of the table of actions."""
+        return self._commands.own
 
     async def look_at_own_commands(self, agent: "Agent") -> None:
         """Bring the user's own commands, as they are now, to the completion and the help."""
@@ -321,3 +353,7 @@ class BaseApp(TerminalApp):
             kept = write_crash_log(error, os.environ)
             self.crash = f"stopped by an unexpected error ({type(error).__name__}); {kept}"
         return FAILED
+
+
+def _mode_choices() -> Iterable[Choice]:
+    return (Choice(mode, mode, meaning) for mode, meaning in MODES.items())

@@ -1,6 +1,6 @@
 """The slash commands of the table of actions: finding one by what was typed, and doing it."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -107,6 +107,8 @@ class Commands:
     def __init__(self) -> None:
         self.own: tuple[Action, ...] = ()
         """The user's own commands, as rows beside those of the table."""
+        self.choices: dict[str, Callable[[], Iterable[Choice]]] = {}
+        """What may follow a command beside what the table says, by the action's id."""
         self._handlers = {action.id: _HANDLERS.get(action.id) or _steering(action.name) for action in SLASH_COMMANDS}
 
     async def run(self, host: Host, text: str) -> None:
@@ -126,7 +128,7 @@ class Commands:
 
     def complete(self, before_cursor: str) -> Completion | None:
         """The commands, or what may follow one, that fit what stands before the cursor; the best first."""
-        return complete(before_cursor, self.own)
+        return complete(before_cursor, self.own, self.choices)
 
     def text(self) -> str:
         """Every command on a line, the user's own last."""
@@ -162,8 +164,13 @@ def own_actions(prompts: "Iterable[OwnPrompt]") -> tuple[Action, ...]:
     )
 
 
-def complete(before_cursor: str, own: tuple[Action, ...] = ()) -> Completion | None:
-    """The commands, with those of the user's `own`, or what may follow one, that fit; the best first."""
+def complete(
+    before_cursor: str, own: tuple[Action, ...] = (), more: "Mapping[str, Callable[[], Iterable[Choice]]] | None" = None
+) -> Completion | None:
+    """The commands, with those of the user's `own`, or what may follow one, that fit; the best first.
+
+    `more`: what may follow one beside what the table says, by the action's id.
+    """
     if not before_cursor.startswith("/"):
         return None
     word, blank, argument = before_cursor[1:].partition(" ")
@@ -173,8 +180,10 @@ def complete(before_cursor: str, own: tuple[Action, ...] = ()) -> Completion | N
     action = BY_NAME.get(word.lower())
     if action is None or " " in argument:
         return None
-    choices = best(action.choices, argument, lambda choice: (choice,))
-    return Completion(len(word) + 2, tuple(Choice(choice, choice) for choice in choices)) if choices else None
+    table = (Choice(choice, choice) for choice in action.choices)
+    known = more[action.id]() if more and action.id in more else table
+    choices = best(tuple(known), argument, lambda choice: (choice.insert, choice.label))
+    return Completion(len(word) + 2, choices) if choices else None
 
 
 def _choice(action: Action) -> Choice:

@@ -8,12 +8,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.text import one_line
-from tui_agent.tui.actions import ACTIONS, BY_ID, TITLES, Action, Place
+from tui_agent.tui.actions import ACTIONS, BY_ID, DIALOGS, TITLES, Action, Place
 from tui_agent.tui.app.commands import CYCLE, MODES
 from tui_agent.tui.app.conductor import SessionUnavailable
 from tui_agent.tui.app.own_commands import OwnCommands, needs_terminal, only_changes_folder
 from tui_agent.tui.app.status_bar import GAUGE
 from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.keys import lines
 from tui_agent.tui.wording import short_path
 
 if TYPE_CHECKING:
@@ -112,11 +113,14 @@ class PromptActions:
 
         offered = [action for action in ACTIONS if action.name or action.in_palette]
         key = self._app.keymap.text
-        options = [Option(each.id, each.usage or key(each.id), self._meaning(each)) for each in offered]
+        own = {action.id: action for action in self._app.own_commands}
+        options = [
+            Option(each.id, each.usage or key(each.id), self._meaning(each)) for each in (*offered, *own.values())
+        ]
         chosen = await self._app.question(PickerScreen("Commands", options, search=True))
         if chosen is None:
             return
-        action = BY_ID[chosen]
+        action = own.get(chosen) or BY_ID[chosen]
         if action.does:
             await self._app.run_action(action.does, self._app.entry.prompt if action.place == "prompt" else self._app)
         else:
@@ -132,7 +136,7 @@ class PromptActions:
             self._app.run_worker(self._run(f"/{action.name}"), name="command", exit_on_error=True)
 
     def _meaning(self, action: Action) -> str:
-        key = self._app.keymap.text(action.id) if action.name else ""
+        key = self._app.keymap.text(action.id) if action.name and action.id in BY_ID else ""
         return f"{action.help} ({key})" if key else action.help
 
     async def next_mode(self) -> None:
@@ -159,10 +163,13 @@ class PromptActions:
 
     def help_sections(self, place: Place) -> dict[str, str]:
         """What can be pressed here, then what can be typed."""
+        keymap = self._app.keymap
+        more = ("search", *DIALOGS) if place == "conversation" else DIALOGS
         return {
-            TITLES[place]: self._app.keymap.help_text(place),
+            TITLES[place]: keymap.help_text(place),
             "Commands": self._app.commands_text(),
             "The line at the bottom": GAUGE,
+            **{TITLES[other]: lines(keymap.rows(other)) for other in more},
         }
 
     async def _keep_pictures(self, text: str, chips: list[str]) -> None:

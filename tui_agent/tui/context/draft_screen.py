@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Offset
@@ -16,6 +16,7 @@ from tui_agent.context.changes import Outlook
 from tui_agent.context.effects import Refusal
 from tui_agent.context.summary.writing import Draft
 from tui_agent.text import clean, money_text, one_line, price_or_time
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_drawing import before_after_line
 from tui_agent.tui.context.context_rows import plain_row
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
 
 TITLES: Final = {"summary": "Use this summary?", "checkpoint": "Use this record?"}
-READING: Final = "Enter uses it, e edits, Ctrl+G opens your editor, Esc cancels"
-WRITING: Final = "Ctrl+S uses it, Esc stops editing"
 COUNT_AFTER_S: Final = 0.2
 """Seconds without a key after which an edited text is counted anew."""
 OTHER_LINES: Final = 12
@@ -63,12 +62,7 @@ class EditedText(SteadyTextArea):
 class DraftScreen(Dialog[Draft | None]):
     """Ends with the draft as the user left it, to be entered, or None."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "leave", "Drop it", show=False),
-        Binding("ctrl+s,enter,y", "accept", "Use it", show=False),
-        Binding("e", "edit", "Edit", show=False),
-        Binding("ctrl+g", "edit_outside", "Your editor", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("draft")]
 
     def __init__(self, draft: Draft, outlook: Outlook, agent: "Agent", glyphs: Glyphs, *, problem: str = "") -> None:
         super().__init__()
@@ -166,7 +160,15 @@ class DraftScreen(Dialog[Draft | None]):
             self._rows.styles.height = min(len(rows), max(height // 4, height - OTHER_LINES))
         self._why.update(one_line(self._problem, WHY_CELLS))
         self._why.display = bool(self._problem)
-        self._told.update(READING if self._area.read_only else WRITING)
+        self._told.update(self._keys_text())
+
+    def _keys_text(self) -> str:
+        cancel = self.key("draft.cancel")
+        if self._area.read_only:
+            accept = self.key("draft.accept")
+            edit, editor = self.key("draft.edit"), self.key("draft.editor")
+            return f"{accept} uses it, {edit} edits, {editor} opens your editor, {cancel} cancels"
+        return f"{self.key('draft.accept-edited')} uses it, {cancel} stops editing"
 
 
 def draft_rows(draft: Draft, outlook: Outlook) -> list[Row]:

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
@@ -19,6 +19,7 @@ from tui_agent.context.changes import Outlook, PreviewedStep
 from tui_agent.context.economics import Payback
 from tui_agent.context.effects import Refusal
 from tui_agent.text import money_text, price_or_time
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_drawing import before_after_line
 from tui_agent.tui.context.context_rows import LAYERS, ItemKey, item_rows, plain_row, titled_rows
@@ -51,12 +52,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
     `pin` pins an item and answers with the preview as it is then; `free`: the model costs nothing.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "leave", "Cancel", show=False),
-        Binding("enter,y", "accept", "Accept", show=False),
-        Binding("e", "edit", "Edit the focus", show=False),
-        Binding("p", "pin", "Pin", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("preview")]
 
     def __init__(
         self,
@@ -155,16 +151,17 @@ class WhatIfScreen(Dialog[Accepted | None]):
         self._tell("")
 
     def _tell(self, why: str) -> None:
-        keys = ["Enter does it"]
+        key = self.key
+        keys = [f"{key('preview.accept')} does it"]
         keys += (
-            ["e says what to keep"]
+            [f"{key('preview.edit')} says what to keep"]
             if self._step == "compact"
-            else ["e adds a note"]
+            else [f"{key('preview.edit')} adds a note"]
             if self._step == "checkpoint"
             else []
         )
-        keys += ["p keeps an item"] if self._pin is not None else []
-        self._told.update(why or ", ".join([*keys, "Esc cancels"]))
+        keys += [f"{key('preview.pin')} keeps an item"] if self._pin is not None else []
+        self._told.update(why or ", ".join([*keys, f"{key('preview.cancel')} cancels"]))
 
 
 def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str], *, free: bool = False) -> list[Row]:

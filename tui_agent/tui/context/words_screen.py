@@ -3,18 +3,18 @@
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.text import clean, one_line
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.draft_screen import WHY_CELLS, EditedText
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
 
-KEYS: Final = "Ctrl+S keeps it, Ctrl+G opens your editor, Esc cancels"
 EMPTY: Final = "Nothing is left of it: Ctrl+S keeps none of this message"
 
 
@@ -23,11 +23,7 @@ class WordsScreen(Dialog[str | None]):
     it is.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "leave", "Leave it", show=False),
-        Binding("ctrl+s", "keep", "Keep it", show=False),
-        Binding("ctrl+g", "edit_outside", "Your editor", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("words")]
 
     def __init__(self, title: str, text: str, empty: str) -> None:
         super().__init__()
@@ -44,7 +40,9 @@ class WordsScreen(Dialog[str | None]):
             yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
             yield self._area
             yield self._problem
-            yield Static(KEYS, markup=False, classes="dialog-keys")
+            keep, editor, cancel = map(self.key, ("words.keep", "words.editor", "words.cancel"))
+            keys = f"{keep} keeps it, {editor} opens your editor, {cancel} cancels"
+            yield Static(keys, markup=False, classes="dialog-keys")
 
     def on_mount(self) -> None:
         """Begin to write, at the end of what is kept."""

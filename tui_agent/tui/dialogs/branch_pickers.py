@@ -7,7 +7,7 @@ from typing import ClassVar, Final, NamedTuple
 from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
@@ -16,6 +16,7 @@ from typing_extensions import override
 from tui_agent.agent.history.branches import Branch, Prompt
 from tui_agent.agent.turn.user_shell import read_note
 from tui_agent.text import one_line
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.lines import Line, Run, fit, make_line
 from tui_agent.tui.cards.palette import Look
@@ -69,18 +70,10 @@ class PlacePicker(Dialog[str | None]):
     """Any number of places over the screen; typing narrows them. It ends with the key of a row, or None.
 
     Of each of `count` places, by its number from 0 on, `row` makes the row, and `words` is what it can be found by, in
-    lower case. `keys` says what Enter does.
+    lower case. `does` says what choosing one does.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "cancel", "Cancel", show=False, priority=True),
-        Binding("up", "mark(-1)", "Up", show=False),
-        Binding("down", "mark(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("ctrl+home", "edge(-1)", "First", show=False),
-        Binding("ctrl+end", "edge(1)", "Last", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("picker")]
 
     def __init__(
         self,
@@ -89,7 +82,7 @@ class PlacePicker(Dialog[str | None]):
         row: Callable[[int], Row],
         words: Callable[[int], str],
         *,
-        keys: str,
+        does: str,
         glyphs: Glyphs,
     ) -> None:
         super().__init__()
@@ -97,18 +90,19 @@ class PlacePicker(Dialog[str | None]):
         self._count = count
         self._row = row
         self._words = words
-        self._keys = keys
+        self._does = does
         self._rows = RowList(glyphs, in_dialog=True, keys_elsewhere=True)
 
     @override
     def compose(self) -> ComposeResult:
         field = Input(placeholder="type to search", compact=True, classes="dialog-search")
         field.cursor_blink = False
+        keys = f"{self.key('picker.choose')} {self._does}, {self.key('picker.cancel')} cancels"
         with Vertical(classes="dialog"):
             yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
             yield field
             yield self._rows
-            yield Static(Content(f"Type to search, {self._keys}, Esc cancels"), classes="dialog-keys")
+            yield Static(Content(f"Type to search, {keys}"), classes="dialog-keys")
 
     def on_mount(self) -> None:
         """Begin at the first place."""
@@ -130,7 +124,7 @@ class PlacePicker(Dialog[str | None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Go to the marked place."""
         event.stop()
-        self._choose(self._rows.key)
+        self.action_choose()
 
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
         """A second click goes to the place."""
@@ -140,6 +134,10 @@ class PlacePicker(Dialog[str | None]):
         """A click beside the dialog leaves everything as it is."""
         if event.widget is self:
             self.dismiss(None)
+
+    def action_choose(self) -> None:
+        """Go to the marked place."""
+        self._choose(self._rows.key)
 
     def action_mark(self, step: int) -> None:
         """Mark another place."""
@@ -178,7 +176,7 @@ def rewind_picker(prompts: Sequence[Prompt], glyphs: Glyphs) -> PlacePicker:
         return f"{newest_first[place].seq} {_typed(newest_first[place].text).lower()}"
 
     title = "Rewind to before: messages taken back, how long ago"
-    return PlacePicker(title, len(prompts), row, words, keys="Enter rewinds", glyphs=glyphs)
+    return PlacePicker(title, len(prompts), row, words, does="rewinds", glyphs=glyphs)
 
 
 def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
@@ -193,7 +191,7 @@ def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
         return _typed(branches[place].text).lower()
 
     title = "Go on with a branch: messages, last used"
-    return PlacePicker(title, len(branches), row, words, keys="Enter goes there", glyphs=glyphs)
+    return PlacePicker(title, len(branches), row, words, does="goes there", glyphs=glyphs)
 
 
 def _typed(text: str) -> str:

@@ -6,6 +6,8 @@ from textual.message import Message
 from textual.screen import ModalScreen, ScreenResultType
 from typing_extensions import override
 
+from tui_agent.tui.keys import Keymap
+
 _LOOK_INSIDE = (events.Mount, events.Resize, events.ScreenResume)
 """What handlers answer by looking at what the dialog is made of."""
 
@@ -41,6 +43,11 @@ class Dialog(ModalScreen[ScreenResultType]):
         if not self.stands:
             self.stands = True
             self.post_message(self.Stands())
+
+    def key(self, identity: str) -> str:
+        """The first key of an action, as a person reads it."""
+        keymap = getattr(self.app, "keymap", None)
+        return (keymap if isinstance(keymap, Keymap) else Keymap()).text(identity)
 
     def make_way(self, event: events.Key) -> None:
         """Close for a sign that means nothing here, and have it written where the user meant it to be."""

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from tui_agent.settings.brought import Brought
 from tui_agent.text import clean, displayed, one_line
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.permission import LOW_SCREEN
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
@@ -40,7 +41,7 @@ _EXPLAINED: Final = re.compile(r"(.*?\S {2,})(\S.*)")
 class HelpScreen(Dialog[None]):
     """Text to read; whoever goes on writing closes it with that."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c,f1,q,enter", "close", "Close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("reading")]
 
     def __init__(self, sections: dict[str, str]) -> None:
         super().__init__()
@@ -53,7 +54,7 @@ class HelpScreen(Dialog[None]):
                 for title in self.sections:
                     yield Static(Content.styled(title, "$accent bold"), classes="dialog-title")
                     yield Static(classes="dialog-text")
-            yield Static(Content("Esc closes"), classes="dialog-keys")
+            yield Static(Content(f"{self.key('reading.close')} closes"), classes="dialog-keys")
 
     def on_resize(self) -> None:
         """As high as the text, where there is room."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
@@ -15,6 +15,7 @@ from typing_extensions import override
 from tui_agent.agent.history.file_texts import DOES, plan_title
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.files.put_back import FileStep, PutBack
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.diffs import DiffLines
 from tui_agent.tui.cards.lines import Line, Run, breaks, make_line
@@ -31,11 +32,6 @@ MAX_LINE: Final = 1_000
 """Characters of a line that are shown."""
 OTHER_LINES, OTHER_LINES_LOW = 10, 3
 """Lines of the dialog beside its rows, and of air around it; on a low screen it names no keys."""
-
-REWIND_KEYS: Final = "Enter both, f files alone, c conversation alone, Esc cancels"
-UNDO_KEYS: Final = "Enter puts them back, Esc cancels"
-_THEIRS: Final = "o puts back what somebody else changed, too"
-_STAY: Final = "o lets what somebody else changed stay"
 
 
 class Piece(NamedTuple):
@@ -73,13 +69,7 @@ class FilesScreen(Dialog[str | None]):
     `rewinds`: the conversation may be rewound as well; else there is only ``files``.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "leave", "Cancel", show=False),
-        Binding("enter,y", "take('')", "Put back", show=False),
-        Binding("f", "take('files')", "Files alone", show=False),
-        Binding("c", "take('conversation')", "Conversation alone", show=False),
-        Binding("o", "overwrite", "What others changed", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("files")]
 
     def __init__(self, title: str, planned: PutBack, shown: Shown, glyphs: Glyphs, *, rewinds: bool) -> None:
         super().__init__()
@@ -147,11 +137,24 @@ class FilesScreen(Dialog[str | None]):
         height = self.app.size.height
         low = height < LOW_SCREEN
         self._rows.styles.height = min(len(rows), max(1, height - (OTHER_LINES_LOW if low else OTHER_LINES)))
-        keys = REWIND_KEYS if self._rewinds else UNDO_KEYS
-        theirs = f"\n{_STAY if self._overwrite else _THEIRS}" if self._planned.theirs else ""
+        theirs = f"\n{self._theirs_text()}" if self._planned.theirs else ""
         self._told.styles.height = 2 if theirs else 1
-        self._told.update(keys + theirs)
+        self._told.update(self._keys_text() + theirs)
         self._told.display = not low
+
+    def _keys_text(self) -> str:
+        key = self.key
+        done = f"{key('files.both')} puts them back"
+        if self._rewinds:
+            alone = f"{key('files.files')} files alone, {key('files.conversation')} conversation alone"
+            done = f"{key('files.both')} both, {alone}"
+        return f"{done}, {key('files.cancel')} cancels"
+
+    def _theirs_text(self) -> str:
+        does = (
+            "lets what somebody else changed stay" if self._overwrite else "puts back what somebody else changed, too"
+        )
+        return f"{self.key('files.theirs')} {does}"
 
 
 def pieces(planned: PutBack, *, overwrite: bool) -> Iterator[Piece]:

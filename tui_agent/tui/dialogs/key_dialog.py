@@ -3,13 +3,14 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog
 
 
@@ -32,7 +33,7 @@ class KeyField(Input):
 class KeyScreen(Dialog[str | None]):
     """Asks for a key; it ends with that, or None. `where`: the page keys are made at."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "cancel", "Cancel", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("field")]
 
     def __init__(self, purpose: str, where: str = "") -> None:
         super().__init__()
@@ -52,7 +53,7 @@ class KeyScreen(Dialog[str | None]):
             problem = Static(id="key-problem", classes="dialog-problem")
             problem.display = False
             yield problem
-            yield Static(Content("Enter uses it, Esc cancels"), classes="dialog-keys")
+            yield Static(Content(f"Enter uses it, {self.key('field.cancel')} cancels"), classes="dialog-keys")
 
     def on_mount(self) -> None:
         """Begin to write."""

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option as ListOption
 from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.fuzzy import SCATTERED, fit, ranked
 
@@ -69,16 +70,11 @@ class Choices(OptionList):
 class PickerScreen(Dialog[str | None]):
     """A list over the screen; it ends with the value chosen, or None.
 
-    `search`: typing narrows the list. `preview` is told each value that is marked.
+    `search`: typing narrows the list. `preview` is told each value that is marked. `told` is what the list says over
+    itself where keys are named in it, and is given the way to name one.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "cancel", "Cancel", show=False, priority=True),
-        Binding("up", "mark('cursor_up')", "Up", show=False),
-        Binding("down", "mark('cursor_down')", "Down", show=False),
-        Binding("pageup", "mark('page_up')", "Page up", show=False),
-        Binding("pagedown", "mark('page_down')", "Page down", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("picker")]
 
     def __init__(
         self,
@@ -87,11 +83,13 @@ class PickerScreen(Dialog[str | None]):
         current: str = "",
         *,
         text: str = "",
+        told: Callable[[Callable[[str], str]], str] | None = None,
         search: bool = False,
         preview: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
         self._text = text
+        self._says = told
         self._title = _shown(title)
         self._options = tuple(
             replace(option, label=_shown(option.label), description=_shown(option.description)) for option in options
@@ -103,6 +101,8 @@ class PickerScreen(Dialog[str | None]):
 
     @override
     def compose(self) -> ComposeResult:
+        if self._says is not None:
+            self._text = self._says(self.key)
         with Vertical(classes="dialog"):
             yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
             if self._text:
@@ -112,7 +112,8 @@ class PickerScreen(Dialog[str | None]):
                 field.cursor_blink = False
                 yield field
             yield Choices(compact=True)
-            keys, folded = "Enter chooses, Esc cancels", len(self._options) - len(self._at_rest)
+            keys = f"{self.key('picker.choose')} chooses, {self.key('picker.cancel')} cancels"
+            folded = len(self._options) - len(self._at_rest)
             search = f"Type to search ({folded} more), " if folded else "Type to search, "
             yield Static(Content(search + keys if self._search else keys), classes="dialog-keys")
 
@@ -153,7 +154,7 @@ class PickerScreen(Dialog[str | None]):
 
     def on_input_submitted(self) -> None:
         """Take the marked choice."""
-        self._choose(self.query_one(OptionList).highlighted)
+        self.action_choose()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Take the choice."""
@@ -164,22 +165,31 @@ class PickerScreen(Dialog[str | None]):
         if self._preview is not None and event.option_index < len(self._shown):
             self._preview(self._shown[event.option_index].value)
 
-    def action_mark(self, movement: str) -> None:
+    def action_choose(self) -> None:
+        """Take the marked choice."""
+        self._choose(self.query_one(OptionList).highlighted)
+
+    def action_mark(self, step: int) -> None:
         """Mark another choice, from the search field too."""
         choices = self.query_one(OptionList)
-        match movement:
-            case "cursor_up":
-                choices.action_cursor_up()
-            case "cursor_down":
-                choices.action_cursor_down()
-            case _:
-                pages = -1 if movement == "page_up" else 1
-                last = max(0, len(self._shown) - 1)
-                here = choices.highlighted or 0
-                place = min(last, max(0, here + pages * max(1, choices.size.height - 1)))
-                choices.highlighted = place + (
-                    1 if self._shown[place : place + 1] and self._shown[place].heading else 0
-                )
+        if step < 0:
+            choices.action_cursor_up()
+        else:
+            choices.action_cursor_down()
+
+    def action_page(self, direction: int) -> None:
+        """Mark a choice a page away."""
+        choices = self.query_one(OptionList)
+        self._mark((choices.highlighted or 0) + direction * max(1, choices.size.height - 1))
+
+    def action_edge(self, direction: int) -> None:
+        """Mark the first choice, or the last."""
+        self._mark(0 if direction < 0 else len(self._shown))
+
+    def _mark(self, place: int) -> None:
+        place = min(max(0, len(self._shown) - 1), max(0, place))
+        heading = bool(self._shown[place : place + 1]) and self._shown[place].heading
+        self.query_one(OptionList).highlighted = place + heading
 
     def action_cancel(self) -> None:
         """Leave everything as it is."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from tui_agent.storage.sessions import SessionInfo, noted_folder
 from tui_agent.text import clean, displayed, money_text, one_line
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 from tui_agent.tui.wording import age
@@ -40,11 +41,7 @@ class SessionsScreen(PickerScreen):
     `last` has what was said last, by id. `current` is the session the user is in.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+r", "end_with('rename')", "Rename", show=False, priority=True, id="sessions.rename"),
-        Binding("ctrl+f", "end_with('fork')", "Fork", show=False, priority=True, id="sessions.fork"),
-        Binding("ctrl+x", "end_with('delete')", "Delete", show=False, priority=True, id="sessions.delete"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("sessions")]
 
     def __init__(
         self,
@@ -61,7 +58,9 @@ class SessionsScreen(PickerScreen):
             "Sessions: last used, messages, cost, last words",
             options,
             current,
-            text="Ctrl+R renames, Ctrl+F forks, Ctrl+X deletes",
+            told=lambda key: (
+                f"{key('sessions.rename')} renames, {key('sessions.fork')} forks, {key('sessions.delete')} deletes"
+            ),
             search=True,
         )
         self._marked = marked
@@ -124,7 +123,7 @@ def busy_question(message: str) -> PickerScreen:
 class TitleScreen(Dialog[str | None]):
     """Asks for a session's title; None: it keeps the one it has."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "cancel", "Cancel", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("field")]
 
     def __init__(self, title: str) -> None:
         super().__init__()
@@ -137,7 +136,7 @@ class TitleScreen(Dialog[str | None]):
             field = Input(displayed(clean(self._title)), max_length=MAX_TITLE, compact=True, classes="dialog-search")
             field.cursor_blink = False
             yield field
-            yield Static(Content("Enter renames, Esc cancels"), classes="dialog-keys")
+            yield Static(Content(f"Enter renames, {self.key('field.cancel')} cancels"), classes="dialog-keys")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take the title, unless there is none."""

@@ -5,13 +5,14 @@ from typing import ClassVar, Final
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
+from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.lines import Line, Run, breaks, make_line
 from tui_agent.tui.cards.palette import Look
@@ -25,7 +26,7 @@ MAX_CHARS: Final = 400_000
 class TextScreen(Dialog[None]):
     """Shows untrusted text, and closes."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c,q,enter", "close", "Close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("reading")]
 
     def __init__(self, title: str, text: str, glyphs: Glyphs) -> None:
         super().__init__()
@@ -41,7 +42,7 @@ class TextScreen(Dialog[None]):
         with Vertical(classes="dialog"):
             yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
             yield self._rows
-            yield Static(Content(f"{more}Up/Down scroll, Esc closes"), classes="dialog-keys")
+            yield Static(Content(f"{more}Up/Down scroll, {self.key('reading.close')} closes"), classes="dialog-keys")
 
     def on_mount(self) -> None:
         """The keys are for the text."""

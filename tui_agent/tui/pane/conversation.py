@@ -296,6 +296,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     def _take_for_search(self, event: events.Key) -> bool:
         """Whether a key belongs to the search."""
+        event = self._as_search_key(event)
         if not self._search.typing:
             if event.key == "escape" and self._search.words:
                 self._leave_search()
@@ -314,6 +315,13 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
                     self.go_to(place)
         self._search_changed()
         return True
+
+    def _as_search_key(self, event: events.Key) -> events.Key:
+        """A key of the user's own choice as the one it stands for in a search."""
+        for action, key in (("search.close", "escape"), ("search.keep", "enter")):
+            if event.key in self._keymap.keys(action):
+                return events.Key(key, None)
+        return event
 
     def _search_changed(self) -> None:
         """Other hits, or another of them; what is not counted yet is counted between keys."""

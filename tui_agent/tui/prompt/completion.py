@@ -80,6 +80,8 @@ class CompletionList(Widget):
         super().__init__()
         self.completion: Completion | None = None
         self._marked = 0
+        self.moved = False
+        """Whether the user has looked for one."""
         self.display = False
 
     def show(self, completion: Completion | None) -> None:
@@ -88,6 +90,7 @@ class CompletionList(Widget):
             completion = None
         self.completion = completion
         self._marked = 0
+        self.moved = False
         self.display = completion is not None
         self.refresh(layout=True)
 
@@ -95,6 +98,7 @@ class CompletionList(Widget):
         """Mark another choice; the ends meet."""
         if self.completion is not None:
             self._marked = (self._marked + step) % len(self.completion.choices)
+            self.moved = True
             self.refresh()
 
     @property

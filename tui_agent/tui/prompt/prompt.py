@@ -175,6 +175,11 @@ class Prompt(SteadyTextArea):
         self.set_class(self.text.startswith("!"), "-shell")
         self._offer(self._around_cursor()[0])
 
+    def offer_anew(self) -> None:
+        """More is known of what could stand before the cursor."""
+        if self.has_focus:
+            self._offer(self._around_cursor()[0])
+
     def _offer(self, before: str) -> None:
         self._offered = before
         if self._files.wanted(before):
@@ -297,10 +302,14 @@ class Prompt(SteadyTextArea):
         return True
 
     def _is_written(self, choice: Choice) -> bool:
-        """Whether a path stands there already, to its last character."""
+        """Whether a path stands there already, to its last character, or nothing of what may follow a command does and
+        none was looked for: the command means something alone.
+        """
         completion = self._completions.completion
-        written = self._around_cursor()[0]
-        return completion is not None and not choice.final and choice.insert.rstrip() == written[completion.start :]
+        if completion is None:
+            return False
+        typed = self._around_cursor()[0][completion.start :]
+        return (not typed and not self._completions.moved) or (not choice.final and choice.insert.rstrip() == typed)
 
     def _take(self, choice: Choice) -> None:
         completion = self._completions.completion
