@@ -82,8 +82,10 @@ class ActiveModel:
         """Whether other tools are told at once: where no cache is lost by that, and no reasoning that is bound to what
         stood in front. Else they wait for the next summary.
         """
-        bound = self.profile.bound_reasoning and self._record.view.last_call is not None
-        return before.tools != now.tools and self._record.engine.cache.cold and not bound
+        profile = self.profile
+        bound = profile.bound_reasoning and self._record.view.last_call is not None
+        keeps_none = profile.cache == "none" and not profile.local
+        return before.tools != now.tools and (keeps_none or self._record.engine.cache.cold) and not bound
 
     def take_agent_news(self) -> bool:
         """Whether the user is to be told that their first agents wait until tools are told anew; once."""

@@ -193,3 +193,11 @@ async def test_the_first_agent_counts_once_no_cache_is_lost_by_it(
         sent = server.model_requests[-1].body.decode()
         assert '"run_agent"' in sent
         assert "- reviewer: Looks for mistakes" in sent
+
+
+async def test_the_first_agent_counts_at_once_where_nothing_is_kept_of_a_request(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        await say(session, "list .")
+        agent(tmp_path / "home", "reviewer")
+        (run,) = finished(await say(session, "run agent reviewer: read calc.py"))
+        assert (run.name, run.status) == ("run_agent", "ok")

@@ -369,7 +369,7 @@ class Turn:
                     level="info",
                     title="Your first agents wait",
                     text="A new tool in front of the conversation would cost its cache, so the model is told of them "
-                    "with the next summary, or when the cache has run out.",
+                    "with the next summary, or sooner where that costs nothing.",
                     hint="/compact writes a summary now; a new session has them at once.",
                 )
             )
