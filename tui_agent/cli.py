@@ -208,10 +208,11 @@ def _check_model(arguments: Arguments, settings: "Settings") -> None:
         return
     from tui_agent.agent.model_choice import SmallTierRefused, check_parent, model_name, tier_table
     from tui_agent.models.base import ModelError
-    from tui_agent.models.catalogue import quick_profile
+    from tui_agent.models.catalogue import catalogue_of
 
     try:
-        check_parent(settings, quick_profile(model_name(settings), tier_table(settings)), yolo=arguments.yolo)
+        profile = catalogue_of(settings).quick_profile(model_name(settings), tier_table(settings))
+        check_parent(settings, profile, yolo=arguments.yolo)
     except SmallTierRefused as refused:
         raise UsageError(f"{refused.message} {refused.hint}") from None
     except ModelError as error:

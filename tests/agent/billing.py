@@ -4,7 +4,7 @@ from tests.servers.recording import Answer
 from tests.servers.server import ProtocolServer
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.base import Prices
-from tui_agent.models.catalogue import create_model
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.usage import cost_usd
 
 
@@ -21,7 +21,7 @@ async def billed(*servers: ProtocolServer) -> dict[str, float]:
             named = request.json["model"] if server.name == "anthropic" and request.json else request.path
             name = f"{server.name}:{named.rpartition('/')[2].partition(':')[0]}"
             if name not in prices:
-                model = create_model(name)
+                model = CATALOGUE.create_model(name)
                 prices[name] = (await model.describe()).prices
                 await model.close()
             costs[name] = costs.get(name, 0.0) + (cost_usd(counted(answer), prices[name]) or 0.0)

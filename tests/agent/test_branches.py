@@ -22,7 +22,7 @@ from tui_agent.agent.turn.turns import AgentBusy
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import HeadMoved, Queued
 from tui_agent.conversation.view import View
-from tui_agent.models.catalogue import create_model
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.session import Session
 from tui_agent.storage.sessions import list_sessions
 from tui_agent.storage.verify import verify
@@ -243,7 +243,7 @@ async def test_a_model_that_was_switched_to_later_still_answers(
             agent = session.agent
             await goes_well(session, "look at A")
             await goes_well(session, "look at B")
-            await agent.swap_model(create_model(other))
+            await agent.swap_model(CATALOGUE.create_model(other))
             await goes_well(session, "look at C")
             await agent.rewind(prompt_number(agent, "look at B"))
             told = await goes_well(session, "look at D")

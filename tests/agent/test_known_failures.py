@@ -16,7 +16,7 @@ from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.conversation.entries import Cleared, Message
-from tui_agent.models.catalogue import create_model
+from tui_agent.models.catalogue import CATALOGUE
 
 OPUS = {"model.id": "claude-opus-5-5"}
 FILLING = "names item_{} and nothing else of note\n"
@@ -95,7 +95,7 @@ async def test_reasoning_is_never_rejected_after_an_edit_or_a_switch_of_the_mode
         async with talking(tmp_path, OPUS) as session:
             for turn, model in enumerate(("", "claude-sonnet-4-6", "claude-opus-5-5", "claude-haiku-5-5")):
                 if model:
-                    await session.agent.swap_model(create_model(model))
+                    await session.agent.swap_model(CATALOGUE.create_model(model))
                 assert not [
                     event for event in await say(session, f"Read, {turn}.") if isinstance(event, events.TurnFailed)
                 ]

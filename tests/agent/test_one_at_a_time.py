@@ -19,7 +19,7 @@ from tui_agent.agent.agent import Agent
 from tui_agent.context.effects import Refusal
 from tui_agent.context.summary.writing import CompactionResult
 from tui_agent.conversation.entries import Delivered, Queued, Summarized
-from tui_agent.models.catalogue import create_model
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.session import Session
 
 OPUS = {
@@ -69,7 +69,7 @@ async def compacting(session: Session) -> "asyncio.Task[CompactionResult]":
 async def test_another_model_waits_for_a_running_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with long_session(tmp_path, monkeypatch) as (session, _):
         running = await compacting(session)
-        swapping = asyncio.ensure_future(session.agent.swap_model(create_model("claude-sonnet-4-6")))
+        swapping = asyncio.ensure_future(session.agent.swap_model(CATALOGUE.create_model("claude-sonnet-4-6")))
         await asyncio.wait([running, swapping], return_when=asyncio.FIRST_COMPLETED)
         assert (running.done(), swapping.done()) == (True, False)
         await swapping
@@ -222,7 +222,7 @@ async def test_the_preview_of_another_model_asks_its_provider_for_the_window(
             monkeypatch.setenv(variable, value)
         async with talking(tmp_path) as session:
             await say(session, "read calc.py")
-            other = create_model(name)
+            other = CATALOGUE.create_model(name)
             seen = await session.agent.preview_switch(other)
             assert seen.window_after == 33_000
             assert seen.call_usd is not None

@@ -18,7 +18,7 @@ from tui_agent.agent import events
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Summarized, UnattributedCall
 from tui_agent.conversation.view import View
-from tui_agent.models.catalogue import create_model
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.session import Session
 
 CLAUDE = "claude-opus-5-5"
@@ -194,7 +194,7 @@ async def test_what_makes_it_wrong_drops_it(change: str, tmp_path: Path, monkeyp
             case "rewind":
                 await agent.rewind(agent.prompts()[0].seq)
             case "swap":
-                await agent.swap_model(create_model("claude-sonnet-5-5"))
+                await agent.swap_model(CATALOGUE.create_model("claude-sonnet-5-5"))
             case _:
                 it.reader._summary = lambda _: Step(text=HANDOVER)
                 assert (await agent.compact()).seq

@@ -14,7 +14,7 @@ from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tests.servers.server import ProtocolServer
 from tui_agent.agent import events
-from tui_agent.models.catalogue import create_model
+from tui_agent.models.catalogue import CATALOGUE
 
 MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
 PAGES = 32
@@ -45,7 +45,7 @@ async def test_reasoning_stays_with_who_made_it_and_each_is_billed_its_own(
         async with talking(tmp_path, {"model.id": MODELS[first]}) as session:
             for turn, provider in enumerate((first, second, first)):
                 if turn:
-                    await session.agent.swap_model(create_model(MODELS[provider]))
+                    await session.agent.swap_model(CATALOGUE.create_model(MODELS[provider]))
                 told = await say(session, f"Look at calc.py, {turn}.")
                 assert [event for event in told if isinstance(event, events.TurnFailed)] == []
                 assert broken_rules(session.agent.engine.view.messages()) == []
@@ -115,7 +115,7 @@ async def test_what_a_smaller_window_does_not_hold_is_fitted_before_the_next_cal
                 if session.agent.engine.tokens > window_after:
                     break
             assert session.agent.engine.tokens > window_after
-            await session.agent.swap_model(create_model(after))
+            await session.agent.swap_model(CATALOGUE.create_model(after))
             asked = len(server.answers)
             told = await say(session, "What was on the last page?")
             assert isinstance(told[-1], events.TurnFinished)
@@ -126,7 +126,7 @@ async def test_what_a_smaller_window_does_not_hold_is_fitted_before_the_next_cal
             assert session.agent.context_stats().window == window_after
             assert (await session.agent.recall("page 1 line 3 holds nothing")).hits
             # And back: the larger window goes on with what the view is now.
-            await session.agent.swap_model(create_model(before))
+            await session.agent.swap_model(CATALOGUE.create_model(before))
             assert [event for event in await say(session, "Thanks.") if isinstance(event, events.TurnFailed)] == []
         sizes = [counted(answer).input_tokens for answer in server.answers[asked:] if answer.usage]
         assert sizes

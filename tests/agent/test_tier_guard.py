@@ -12,7 +12,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script, Step
 from tui_agent.agent.model_choice import SmallTierRefused, check_parent
-from tui_agent.models.catalogue import quick_profile
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.session import SessionError
 from tui_agent.settings import Safety, Settings
 
@@ -26,7 +26,7 @@ def guarded(mode: Any) -> Settings:
 
 @pytest.mark.parametrize("model", SMALL)
 def test_it_warns_and_names_a_better_model_and_the_small_one(model: str) -> None:
-    notice = check_parent(guarded("warn"), quick_profile(model))
+    notice = check_parent(guarded("warn"), CATALOGUE.quick_profile(model))
     assert notice is not None
     assert notice.level == "warning"
     assert model in notice.text
@@ -39,7 +39,7 @@ def test_it_warns_and_names_a_better_model_and_the_small_one(model: str) -> None
 @pytest.mark.parametrize("model", SMALL)
 def test_it_refuses(model: str) -> None:
     with pytest.raises(SmallTierRefused) as refused:
-        check_parent(guarded("refuse"), quick_profile(model))
+        check_parent(guarded("refuse"), CATALOGUE.quick_profile(model))
     assert model in refused.value.message
     assert "--model" in refused.value.hint
 
@@ -47,12 +47,12 @@ def test_it_refuses(model: str) -> None:
 @pytest.mark.parametrize("mode", ["warn", "refuse", "allow"])
 def test_it_says_nothing_of_larger_models_and_unknown_ones(mode: str) -> None:
     for model in (*LARGER, "claude-next-9", "offline"):
-        assert check_parent(guarded(mode), quick_profile(model)) is None
+        assert check_parent(guarded(mode), CATALOGUE.quick_profile(model)) is None
 
 
 @pytest.mark.parametrize("mode", ["warn", "refuse"])
 def test_it_is_skipped_for_one_shot_and_for_yolo(mode: str) -> None:
-    small = quick_profile(SMALL[0])
+    small = CATALOGUE.quick_profile(SMALL[0])
     assert check_parent(guarded(mode), small, one_shot=True) is None
     assert check_parent(guarded(mode), small, yolo=True) is None
     assert check_parent(guarded("allow"), small) is None

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tests.bench.policies import SMALL, scripts
 from tui_agent.models.base import ModelProfile
-from tui_agent.models.catalogue import quick_profile
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.plot import plot
 from tui_agent.replay.script import Script
@@ -81,13 +81,13 @@ def points(*, quick: bool) -> Iterator[Point]:
 
 def outcome(point: Point, script: Script, profile: ModelProfile) -> Outcome:
     """What becomes of a session at this point."""
-    settings, small = point.settings, look_up(quick_profile(SMALL[profile.provider]))
+    settings, small = point.settings, look_up(CATALOGUE.quick_profile(SMALL[profile.provider]))
     return simulate(script, "layered", preset_policy("layered", settings), profile, small=small, window=WINDOW)
 
 
 def standings(paths: Sequence[str], *, quick: bool) -> list[Standing]:
     """Every point over all sessions and models, the cheapest first."""
-    profiles = [look_up(quick_profile(model)) for model in MODELS]
+    profiles = [look_up(CATALOGUE.quick_profile(model)) for model in MODELS]
     found: dict[Point, list[tuple[float, Outcome]]] = {}
     for _, script in scripts(paths):
         for profile in profiles:
@@ -126,8 +126,8 @@ def draw(path: Path, paths: Sequence[str] = ()) -> None:
     made = policies([], Settings())
     outcomes = []
     for model in MODELS:
-        profile = look_up(quick_profile(model))
-        small = look_up(quick_profile(SMALL[profile.provider]))
+        profile = look_up(CATALOGUE.quick_profile(model))
+        small = look_up(CATALOGUE.quick_profile(SMALL[profile.provider]))
         outcomes += [simulate(script, each, make, profile, small=small, window=WINDOW) for each, make in made.items()]
     path.write_text(plot(name, outcomes), encoding="utf-8")
 

@@ -17,7 +17,7 @@ import msgspec
 
 from tests.replay.sessions import write_session
 from tui_agent.models.base import ModelProfile
-from tui_agent.models.catalogue import quick_profile
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.policies import COMPARED, MakePolicy
 from tui_agent.replay.script import Script, make_script
@@ -64,7 +64,7 @@ class Verdict(NamedTuple):
 
 def verdict(script: Script, profile: ModelProfile, window: int) -> Verdict:
     """How the default stands on one session."""
-    small = look_up(quick_profile(SMALL[profile.provider]))
+    small = look_up(CATALOGUE.quick_profile(SMALL[profile.provider]))
 
     def replay(name: str, make: MakePolicy) -> Outcome:
         return simulate(script, name, make, profile, small=small, window=window)
@@ -98,7 +98,7 @@ def lines(name: str, script: Script) -> Iterator[str]:
     yield f"\n{name}: {len(script.calls)} calls"
     yield f"  {'model':<24}{'window':>8}{'default':>15}{'cheapest':>25}{'ratio':>7}{'even':>6}"
     for model in MODELS:
-        profile = look_up(quick_profile(model))
+        profile = look_up(CATALOGUE.quick_profile(model))
         for window in WINDOWS:
             found = verdict(script, profile, window)
             rival = found.cheapest

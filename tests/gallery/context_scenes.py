@@ -29,7 +29,7 @@ from tui_agent.conversation.entries import (
     tool_result,
     user_message,
 )
-from tui_agent.models.catalogue import create_model, known_models
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.settings import Context, Model, Settings, Ui
 from tui_agent.tui.cards.blocks import BoundaryBlock
 from tui_agent.tui.context.draft_screen import COUNT_AFTER_S, DraftScreen, EditedText
@@ -254,7 +254,9 @@ async def what_if_clear(stage: Stage) -> None:
 @state(settings=Settings(model=Model(id=MODEL)), arrange=_long)
 async def what_if_model(stage: Stage) -> None:
     await stage.open()
-    other = create_model(next(profile.name for profile in known_models() if "haiku-4-5" in profile.name))
+    other = CATALOGUE.create_model(
+        next(profile.name for profile in CATALOGUE.known_models() if "haiku-4-5" in profile.name)
+    )
     agent = await stage.app.agent()
     await _asked(stage, partial(stage.app.may_switch, agent, other))
 

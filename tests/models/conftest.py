@@ -2,7 +2,7 @@
 
 import pytest
 
-from tui_agent.models.catalogue import use_endpoints
+from tests.models.talking import forget_endpoints
 from tui_agent.models.openai.service import OPENAI, OTHERS
 
 _VARIABLES = (
@@ -23,5 +23,5 @@ _VARIABLES = (
 def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     for name in _VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    use_endpoints({})
+    forget_endpoints()
     monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path_factory.mktemp("no-profile")))

@@ -14,8 +14,9 @@ from tests.servers.script import ScriptSource
 from tests.servers.server import ProtocolServer
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.request import ModelRequest, RequestMessage
-from tui_agent.models.base import Completed, Model, StreamEvent
-from tui_agent.models.catalogue import use_endpoints
+from tui_agent.models.base import THIS_MACHINE, Completed, LocalModels, Model, StreamEvent
+from tui_agent.models.catalogue import CATALOGUE, Catalogue
+from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import Endpoint
 
 Server = AnthropicServer | GeminiServer | ChatServer
@@ -55,12 +56,36 @@ ONE_EACH = ("claude-opus-5-5", "gemini-3.8-flash", "responses:gpt-6.1-sol", "dee
 """A model of each protocol."""
 
 
+_named: list[Catalogue] = [CATALOGUE]
+"""The package's models, and the endpoint that a test named last."""
+
+
+def name_endpoint(name: str, url: str) -> None:
+    """From here on models of an endpoint that speaks the Responses API may be created too."""
+    _named[0] = Catalogue({name: Endpoint(url=url, key="OPENAI_API_KEY", api="responses")})
+
+
+def forget_endpoints() -> None:
+    """There is no endpoint any more."""
+    _named[0] = CATALOGUE
+
+
+def create_model(name: str, local: LocalModels = THIS_MACHINE) -> Model:
+    """The model behind a name, an endpoint's too."""
+    return _named[0].create_model(name, local=local)
+
+
+def provider_of(name: str) -> Provider:
+    """Who serves the model of this name, an endpoint too."""
+    return _named[0].provider_of(name)
+
+
 def point_at(server: ProtocolServer, set_variable: Callable[[str, str], None]) -> None:
     """Let what is asked next be asked of this server."""
     for variable, value in server.environment.items():
         set_variable(variable, value)
     if isinstance(server, ResponsesServer):
-        use_endpoints({ENDPOINT: Endpoint(url=f"{server.url}/v1", key="OPENAI_API_KEY", api="responses")})
+        name_endpoint(ENDPOINT, f"{server.url}/v1")
     elif isinstance(server, ChatServer) and server.make == "vllm":
         set_variable("OPENAI_API_KEY", server.api_key)
         set_variable("OPENAI_BASE_URL", f"{server.url}/v1")

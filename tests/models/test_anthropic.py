@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.models.talking import PNG, Talk, assistant, finish, request, user
+from tests.models.talking import PNG, Talk, assistant, create_model, finish, request, user
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.anthropic_rules import cache_marks
 from tests.servers.script import Call, Fault, Script, Step
@@ -17,7 +17,7 @@ from tui_agent.models.anthropic.adapter import AnthropicModel
 from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import BINDING_BETA, Options, RequestEncoder, betas, encode_message
-from tui_agent.models.catalogue import create_model, quick_profile
+from tui_agent.models.catalogue import CATALOGUE
 
 STEPS = Script.of(
     Step(text="one", reasoning="why one", calls=(Call("read_file"),)),
@@ -101,7 +101,7 @@ async def test_the_cache_is_read_on_every_step_of_a_long_loop(server: AnthropicS
 
 
 async def test_describe_corrects_a_wrong_guess_of_how_a_model_thinks(server: AnthropicServer) -> None:
-    profile = quick_profile("claude-haiku-4-5")
+    profile = CATALOGUE.quick_profile("claude-haiku-4-5")
     model = AnthropicModel(ANTHROPIC, profile)
     model._thinking = "adaptive"
     assert (await model.describe()).images

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.talking import create_model
 from tui_agent.models.anthropic.claude import binds_reasoning, cache_minimum_of, thinking_of
 from tui_agent.models.base import UnknownModel
-from tui_agent.models.catalogue import create_model, known_models, missing_key, quick_profile, resolve, tier_of
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import DEFAULT_WINDOW, look_up
 
 
@@ -27,8 +28,8 @@ from tui_agent.models.prices import DEFAULT_WINDOW, look_up
     ],
 )
 def test_names(name: str, full: str) -> None:
-    assert str(resolve(name)) == full
-    assert resolve(full) == resolve(name)
+    assert str(CATALOGUE.resolve(name)) == full
+    assert CATALOGUE.resolve(full) == CATALOGUE.resolve(name)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_names(name: str, full: str) -> None:
 )
 def test_names_that_are_none_say_what_is(name: str, hint: str) -> None:
     with pytest.raises(UnknownModel, match=hint) as caught:
-        resolve(name)
+        CATALOGUE.resolve(name)
     assert "\x1b" not in str(caught.value)
     with pytest.raises(UnknownModel):
         create_model(name)
@@ -68,8 +69,8 @@ def test_names_that_are_none_say_what_is(name: str, hint: str) -> None:
     ],
 )
 def test_tiers(model: str, tier: str) -> None:
-    assert tier_of(model) == tier
-    assert tier_of(model, {"mid": ("CLAUDE-OPUS-5*",)}) == ("mid" if model == "claude-opus-5-5" else tier)
+    assert CATALOGUE.tier_of(model) == tier
+    assert CATALOGUE.tier_of(model, {"mid": ("CLAUDE-OPUS-5*",)}) == ("mid" if model == "claude-opus-5-5" else tier)
 
 
 @pytest.mark.parametrize(
@@ -99,20 +100,20 @@ def test_what_a_claude_id_tells(model: str, bound: bool, thinking: str) -> None:
 
 
 def test_windows_and_prices_of_the_catalogue() -> None:
-    opus = look_up(quick_profile("claude-opus-5-5"))
+    opus = look_up(CATALOGUE.quick_profile("claude-opus-5-5"))
     assert (opus.window, opus.source) == (1_000_000, "catalogue")
     assert opus.prices is not None
-    haiku = look_up(quick_profile("claude-haiku-5-5"))
+    haiku = look_up(CATALOGUE.quick_profile("claude-haiku-5-5"))
     assert haiku.prices is not None
     assert [start for start, _ in haiku.prices.above] == [100_000]
-    pro = look_up(quick_profile("gemini-2.5-pro"))
+    pro = look_up(CATALOGUE.quick_profile("gemini-2.5-pro"))
     assert (pro.window, pro.source) == (DEFAULT_WINDOW, "default")
-    nobody = look_up(quick_profile("claude-nobody-99"))
+    nobody = look_up(CATALOGUE.quick_profile("claude-nobody-99"))
     assert (nobody.window, nobody.prices, nobody.tier) == (DEFAULT_WINDOW, None, "unknown")
 
 
 def test_the_list_to_choose_from() -> None:
-    found = {profile.name: profile for profile in known_models()}
+    found = {profile.name: profile for profile in CATALOGUE.known_models()}
     assert found["anthropic:claude-opus-5-5"].tier == "frontier"
     assert found["gemini:gemini-3.8-flash"].window == 1_000_000
     assert any(name.startswith("offline:") for name in found)
@@ -121,27 +122,28 @@ def test_the_list_to_choose_from() -> None:
 
 
 def test_the_key_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert missing_key("claude-opus-5-5") == "ANTHROPIC_API_KEY"
-    assert missing_key("gemini-2.5-pro") == "GEMINI_API_KEY"
-    assert missing_key("offline") is None
+    assert CATALOGUE.missing_key("claude-opus-5-5") == "ANTHROPIC_API_KEY"
+    assert CATALOGUE.missing_key("gemini-2.5-pro") == "GEMINI_API_KEY"
+    assert CATALOGUE.missing_key("offline") is None
     monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path))
     (tmp_path / "active_config").write_text("work")
-    assert missing_key("claude-opus-5-5") is None
+    assert CATALOGUE.missing_key("claude-opus-5-5") is None
     (tmp_path / "active_config").unlink()
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "x")
     monkeypatch.setenv("GOOGLE_API_KEY", "x")
-    assert missing_key("claude-opus-5-5") is None
-    assert missing_key("gemini-2.5-pro") is None
+    assert CATALOGUE.missing_key("claude-opus-5-5") is None
+    assert CATALOGUE.missing_key("gemini-2.5-pro") is None
 
 
 def test_nothing_heavy_is_imported_before_the_first_call() -> None:
     code = """
 import sys
-from tui_agent.models.catalogue import create_model, quick_profile
+from tui_agent.models.catalogue import CATALOGUE
+from tests.models.talking import create_model
 import tui_agent.models.anthropic.adapter, tui_agent.models.gemini.adapter, tui_agent.models.ollama.adapter
 import tui_agent.models.retry, tui_agent.models.usage
 create_model("claude-opus-5-5"), create_model("gemini-2.5-pro"), create_model("ollama:x")
-quick_profile("claude-opus-5-5")
+CATALOGUE.quick_profile("claude-opus-5-5")
 heavy = {"anthropic", "google.genai", "genai_prices", "ollama", "pydantic", "httpx", "httpx2", "aiohttp", "textual"}
 sys.stdout.write(repr(sorted(heavy & set(sys.modules))))
 """

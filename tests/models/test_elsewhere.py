@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.talking import Talk, closing, finish, request, user
+from tests.models.talking import Talk, closing, create_model, finish, request, user
 from tests.servers.coding_task import ANSWER, coding_task_script
 from tests.servers.elsewhere import (
     ClaudeOnBedrockServer,
@@ -18,7 +18,7 @@ from tests.servers.script import Script, Step
 from tui_agent.conversation.blocks import Text
 from tui_agent.models.anthropic.features import FILE, elsewhere, refused_feature
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
-from tui_agent.models.catalogue import create_model, missing_key, quick_profile
+from tui_agent.models.catalogue import CATALOGUE
 
 EVERYTHING = ("betas", "binding", "display", "adaptive", "thinking", "caching")
 
@@ -127,6 +127,6 @@ async def test_a_cloud_whose_sdk_is_missing_says_how_to_get_it() -> None:
 
 def test_what_a_claude_of_a_cloud_is_by_its_name() -> None:
     for name in ("bedrock:global.anthropic.claude-opus-5-5", "vertex:claude-opus-5-5", "claude-opus-5-5"):
-        profile = quick_profile(name)
+        profile = CATALOGUE.quick_profile(name)
         assert (profile.tier, profile.bound_reasoning, profile.cache) == ("frontier", True, "marked")
-    assert missing_key("bedrock:x") is missing_key("vertex:claude-x") is None
+    assert CATALOGUE.missing_key("bedrock:x") is CATALOGUE.missing_key("vertex:claude-x") is None

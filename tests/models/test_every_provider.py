@@ -16,8 +16,11 @@ from tests.models.talking import (
     Talk,
     assistant,
     closing,
+    create_model,
     finish,
+    name_endpoint,
     point_at,
+    provider_of,
     request,
     user,
 )
@@ -44,9 +47,8 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.catalogue import create_model, provider_of, resolve, use_endpoints
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.retry import stream_with_retries
-from tui_agent.settings.schema import Endpoint
 
 Open = Callable[[str, ScriptSource], AbstractAsyncContextManager[tuple[Server, Model]]]
 
@@ -395,7 +397,7 @@ async def test_an_unknown_model_and_no_server(name: str, open_model: Open) -> No
 async def test_describe_asks_the_provider(name: str, open_model: Open) -> None:
     async with open_model(name, Script()) as (server, model):
         profile = await model.describe()
-        spec = server.models[resolve(name).id]
+        spec = server.models[CATALOGUE.resolve(name).id]
         assert profile.bound_reasoning == spec.bound
         if name in TOLD:
             assert (profile.window, profile.source) == (spec.window, "provider")
@@ -435,7 +437,7 @@ async def test_an_address_that_is_none_is_a_plain_error(
         if variables := provider_of(name).addresses:
             monkeypatch.setenv(variables[0], address)
         else:
-            use_endpoints({ENDPOINT: Endpoint(url=address, key="OPENAI_API_KEY", api="responses")})
+            name_endpoint(ENDPOINT, address)
         async with closing(create_model(name)) as model:
             with pytest.raises((InvalidRequest, ConnectionLost)):
                 await finish(model.stream(request(user("go"))))

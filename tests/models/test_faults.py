@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.models.talking import MODELS, ONE_EACH, finish, point_at, request, user
+from tests.models.talking import MODELS, ONE_EACH, create_model, finish, point_at, request, user
 from tests.models.test_every_provider import Waits
 from tests.servers.ollama import OllamaServer
 from tests.servers.script import Fault, Script, Step
@@ -22,7 +22,6 @@ from tui_agent.models.base import (
     Retrying,
     UnknownModel,
 )
-from tui_agent.models.catalogue import create_model
 from tui_agent.models.ollama.adapter import IDLE_TIMEOUT_S as OLLAMA_IDLE_TIMEOUT_S
 from tui_agent.models.retry import stream_with_retries
 

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from tests.models.talking import PNG, TOOLS, Talk, assistant, finish, request, user
+from tests.models.talking import PNG, TOOLS, Talk, assistant, create_model, finish, request, user
 from tests.servers.gemini import GeminiServer
 from tests.servers.script import Call, Fault, Script, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.models.base import Completed, Retrying, Unavailable
-from tui_agent.models.catalogue import create_model
 from tui_agent.models.gemini.reply import GeminiReply
 from tui_agent.models.gemini.request import SENTINEL, RequestEncoder
 from tui_agent.models.retry import stream_with_retries

@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.talking import provider_of
 from tests.servers.ollama import OllamaServer
 from tests.servers.openai_chat import ChatServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.models.base import LocalModels, ModelError, OnHand, Pulled, UnknownModel
-from tui_agent.models.catalogue import known_models, provider_of
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.ollama.pulling import pulling
 from tui_agent.models.ollama.record import OLLAMA
+from tui_agent.settings import Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.model_commands import pull_text
 from tui_agent.tui.dialogs.options import model_options
@@ -38,7 +40,7 @@ def test_ollama_tells_what_its_models_are_and_which_is_loaded(
         assert found["qwen3:8b"] == OnHand("qwen3:8b", 4_700_000_000, 32_768, False, True, False)
         assert found["gemma4:12b"] == OnHand("gemma4:12b", 4_700_000_000, 9_000, True, True, True)
         assert found["tinyllama:latest"].tools is False
-        told = {option.value: option.description for option in model_options("offline", LOCAL)}
+        told = {option.value: option.description for option in model_options("offline", Settings())}
     assert told["ollama:gemma4:12b"].split() == ["4.7", "GB", "9.0k", "loaded,", "tools,", "vision"]
     assert told["ollama:tinyllama:latest"].endswith("no tools")
 
@@ -47,7 +49,7 @@ def test_llama_cpp_tells_the_window_it_was_loaded_with(monkeypatch: pytest.Monke
     with in_thread(ChatServer(Script(), make="llamacpp")) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        (found, *_) = [each for each in known_models(local=LOCAL) if each.provider == "llamacpp"]
+        (found, *_) = [each for each in CATALOGUE.known_models(local=LOCAL) if each.provider == "llamacpp"]
     assert found.loaded
     assert found.window > 0
     assert found.source == "provider"

@@ -8,13 +8,12 @@ from itertools import pairwise
 
 import pytest
 
-from tests.models.talking import PNG, Talk, assistant, finish, request, user
+from tests.models.talking import PNG, Talk, assistant, create_model, finish, request, user
 from tests.servers.coding_task import ANSWER, coding_task_script
 from tests.servers.ollama import OllamaServer
 from tests.servers.script import Call, Script, ScriptSource, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.models.base import LocalModels, Model, ReasoningDelta, TextDelta, ToolCallDelta
-from tui_agent.models.catalogue import create_model
 from tui_agent.models.usage import cost_usd
 
 NAME = "ollama:qwen3:8b"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from tests.models.talking import assistant, closing, finish, request, user
+from tests.models.talking import assistant, closing, create_model, finish, request, user
 from tests.models.test_every_provider import Waits
 from tests.servers.ollama import OllamaServer
 from tests.servers.script import Fault, FaultKind, Script, Step
@@ -25,7 +25,7 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.catalogue import create_model, known_models
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.ollama.adapter import OllamaModel
 from tui_agent.models.ollama.address import address_of, pulled_models
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
@@ -232,7 +232,7 @@ def test_addresses(given: str, url: str, local: bool, monkeypatch: pytest.Monkey
 async def test_the_models_to_choose_from_have_those_of_ollama(server: OllamaServer) -> None:
     import asyncio
 
-    found = {profile.name: profile for profile in await asyncio.to_thread(known_models)}
+    found = {profile.name: profile for profile in await asyncio.to_thread(CATALOGUE.known_models)}
     assert NAME in found
     assert found[NAME].prices is not None
     assert found["ollama:gpt-oss:120b-cloud"].prices is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.models.talking import PNG, Talk, closing, finish, point_at, request, user
+from tests.models.talking import PNG, Talk, closing, create_model, finish, point_at, provider_of, request, user
 from tests.models.test_every_provider import until
 from tests.servers.coding_task import coding_task_script
 from tests.servers.openai_chat import ChatServer
@@ -17,15 +17,7 @@ from tests.servers.wire import Exchange, HttpServer, Request
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
 from tui_agent.models.adapter import Connection
 from tui_agent.models.base import FREE, AdapterFailed, ContextOverflow, InvalidRequest, ModelError
-from tui_agent.models.catalogue import (
-    create_model,
-    known_models,
-    missing_key,
-    provider_of,
-    quick_profile,
-    resolve,
-    use_endpoints,
-)
+from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
 from tui_agent.models.errors import Refusal, failure
 from tui_agent.models.openai.adapter import reasons
 from tui_agent.models.openai.chat_reply import ChatReply
@@ -270,7 +262,7 @@ async def test_a_local_server_tells_the_window_it_has_loaded(
         async with closing(create_model(name)) as model:
             profile = await model.describe()
         assert (profile.window, profile.fixed_window, profile.prices) == (12_345, True, FREE)
-        assert missing_key(name) is None
+        assert CATALOGUE.missing_key(name) is None
 
 
 def test_openrouter_tells_prices() -> None:
@@ -299,11 +291,11 @@ def test_another_address_in_openai_s_place(monkeypatch: pytest.MonkeyPatch) -> N
     assert addressed(OPENAI).api == "responses"
     for own in ("https://eu.api.openai.com/v1", "https://mine.openai.azure.com/openai/v1"):
         monkeypatch.setenv("OPENAI_BASE_URL", own)
-        assert (addressed(OPENAI).api, missing_key("openai:gpt-6.1-sol")) == ("responses", "OPENAI_API_KEY")
+        assert (addressed(OPENAI).api, CATALOGUE.missing_key("openai:gpt-6.1-sol")) == ("responses", "OPENAI_API_KEY")
     monkeypatch.setenv("OPENAI_BASE_URL", "https://openai.com.evil.test/v1")
-    assert (addressed(OPENAI).api, missing_key("openai:gpt-6.1-sol")) == ("chat", None)
-    assert quick_profile("openai:gpt-6.1-sol").catalogue == ""
-    assert not [profile for profile in known_models() if profile.provider == "openai"]
+    assert (addressed(OPENAI).api, CATALOGUE.missing_key("openai:gpt-6.1-sol")) == ("chat", None)
+    assert CATALOGUE.quick_profile("openai:gpt-6.1-sol").catalogue == ""
+    assert not [profile for profile in CATALOGUE.known_models() if profile.provider == "openai"]
 
 
 @pytest.mark.parametrize(
@@ -332,12 +324,12 @@ def test_endpoints_of_one_s_own(tmp_path: Path) -> None:
     environ = {"TUI_AGENT__MODELS__ENDPOINTS": '{"other": {"url": "http://localhost:9/v1"}}'}
     settings = load_settings(home, None, environ=environ)
     assert sorted(settings.models.endpoints) == ["mine", "other"]
-    use_endpoints(settings.models.endpoints)
-    profile = quick_profile("mine:big")
+    catalogue = catalogue_of(settings)
+    profile = catalogue.quick_profile("mine:big")
     assert (profile.window, profile.tier, profile.source) == (9000, "small", "settings")
     assert profile.prices is not None
-    assert (missing_key("mine:big"), missing_key("other:x")) == ("MY_KEY", None)
-    assert str(resolve("mine:org/model:q4")) == "mine:org/model:q4"
+    assert (catalogue.missing_key("mine:big"), catalogue.missing_key("other:x")) == ("MY_KEY", None)
+    assert str(catalogue.resolve("mine:org/model:q4")) == "mine:org/model:q4"
 
 
 @pytest.mark.parametrize(
@@ -358,10 +350,10 @@ def test_an_endpoint_that_is_none_says_why(text: str, problem: str, tmp_path: Pa
 
 
 def test_an_endpoint_may_stand_in_for_a_known_server_but_not_for_a_provider() -> None:
-    use_endpoints({"groq": Endpoint(url="http://10.0.0.7/v1", models={"x": EndpointModel(window=5)})})
-    assert quick_profile("groq:x").window == 5
+    named = Catalogue({"groq": Endpoint(url="http://10.0.0.7/v1", models={"x": EndpointModel(window=5)})})
+    assert named.quick_profile("groq:x").window == 5
     with pytest.raises(ModelError, match="that name is taken"):
-        use_endpoints({"anthropic": Endpoint(url="http://10.0.0.7/v1")})
+        Catalogue({"anthropic": Endpoint(url="http://10.0.0.7/v1")})
 
 
 async def test_a_mistake_of_ours_is_neither_hidden_nor_paid_again(monkeypatch: pytest.MonkeyPatch) -> None:

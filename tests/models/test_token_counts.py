@@ -4,11 +4,10 @@ where the server tells nothing.
 
 import pytest
 
-from tests.models.talking import PNG, assistant, closing, finish, point_at, request, user
+from tests.models.talking import PNG, assistant, closing, create_model, finish, point_at, request, user
 from tests.servers.openai_chat import ChatServer
 from tests.servers.script import Script, Step
 from tui_agent.models.base import ContextOverflow
-from tui_agent.models.catalogue import create_model
 from tui_agent.models.measured import Known, LastMeasured
 
 MODEL = "deepseek-v4-pro"

@@ -12,12 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.models.talking import closing, finish, request, user
+from tests.models.talking import closing, create_model, finish, name_endpoint, request, user
 from tests.servers.wire import Exchange, HttpServer, Request
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
 from tui_agent.models.base import Completed
-from tui_agent.models.catalogue import create_model, use_endpoints
-from tui_agent.settings.schema import Endpoint
 
 SAID = "Grüße, 世界 🌍: \u2028 and \x85 on."
 ARGUMENTS = {"path": "naïve.txt", "n": 1}
@@ -227,7 +225,7 @@ async def answered(
     server = HttpServer(answer)
     address = f"http://127.0.0.1:{await server.listen()}{root}"
     set_variable(variable, address)
-    use_endpoints({"mine": Endpoint(url=address, key="OPENAI_API_KEY", api="responses")})
+    name_endpoint("mine", address)
     for key in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "OPENAI_API_KEY"):
         set_variable(key, "test-key")
     try:

@@ -6,7 +6,7 @@ from genai_prices import calc_price
 
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.base import Prices
-from tui_agent.models.catalogue import quick_profile
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.models.usage import Totals, UsageTracker, cost_usd
 
@@ -49,7 +49,7 @@ def test_a_call_costs_what_the_catalogue_says(provider: str, model: str, usage: 
         model_ref=model,
         provider_id=provider,
     )
-    prices = look_up(quick_profile(f"{provider}:{model}")).prices
+    prices = look_up(CATALOGUE.quick_profile(f"{provider}:{model}")).prices
     assert cost_usd(usage, prices) == pytest.approx(float(told.total_price), rel=1e-9, abs=1e-12)
 
 

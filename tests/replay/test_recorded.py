@@ -26,7 +26,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.log import Log
 from tui_agent.models.base import ModelProfile, Prices
-from tui_agent.models.catalogue import quick_profile
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.recorded import Accuracy, as_recorded, compare, error_of, measure
 from tui_agent.replay.script import Measured, make_script
@@ -38,7 +38,7 @@ from tui_agent.storage.recordings.recording import Recording
 
 def check(recording: Recording, **profile: Any) -> tuple[Accuracy, Outcome, Measured]:
     """The recording's own requests, predicted and compared."""
-    model = msgspec.structs.replace(look_up(quick_profile(MODEL)), **profile)
+    model = msgspec.structs.replace(look_up(CATALOGUE.quick_profile(MODEL)), **profile)
     measured = measure(recording)
     assert measured is not None
     script = make_script(recording, measured)

@@ -49,7 +49,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.base import Model, ModelProfile, StreamEvent
-from tui_agent.models.catalogue import create_model
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import Setup
 from tui_agent.replay.recorded import as_recorded, compare, error_of, measure
@@ -354,8 +354,8 @@ async def test_a_replay_sends_what_the_agent_sends(
     with in_thread(RecordedServer(script, clock)) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        model = Heard(create_model(MODEL))
-        small = Heard(create_model(SMALL), model.requests)
+        model = Heard(CATALOGUE.create_model(MODEL))
+        small = Heard(CATALOGUE.create_model(SMALL), model.requests)
         policy, outcome = replayed(script, settings, await model.describe(), await small.describe())
         server.summaries = iter(policy.summaries)
         play = await played(script, settings, model, small, clock)

@@ -17,7 +17,7 @@ from tui_agent.agent.agent import Agent
 from tui_agent.agent.commands.errands import ERRANDS
 from tui_agent.agent.commands.table import available_commands
 from tui_agent.agent.model_choice import TIERS, model_of_tier
-from tui_agent.models.catalogue import OFFLINE, missing_key, providers, short_name
+from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.text import one_line
 from tui_agent.tools.gate.permissions import Mode
 
@@ -46,12 +46,12 @@ def mode_state(agent: Agent) -> SessionModeState:
 
 def model_names(agent: Agent) -> list[str]:
     """The models to choose from: the present one, and of each provider there is a key for one of each tier."""
-    settings = agent.settings
+    settings, catalogue = agent.settings, catalogue_of(agent.settings)
     found = [agent.profile.name]
-    for provider in providers():
+    for provider in catalogue.providers:
         for tier in TIERS:
             name = model_of_tier(settings, provider.id, tier)
-            if name and missing_key(name) is None:
+            if name and catalogue.missing_key(name) is None:
                 found.append(name)
     return list(dict.fromkeys([*found, OFFLINE]))
 
@@ -59,6 +59,7 @@ def model_names(agent: Agent) -> list[str]:
 def config_options(agent: Agent) -> list[SessionConfigOptionSelect]:
     """The same and the models, as clients of today ask for them."""
     modes = [SessionConfigSelectOption(value=mode, name=name, description=told) for mode, (name, told) in MODES.items()]
+    short_name = catalogue_of(agent.settings).short_name
     models = [SessionConfigSelectOption(value=name, name=short_name(name)) for name in model_names(agent)]
     return [
         _select(MODE, "Mode", "What needs your approval.", agent.mode, modes),

@@ -12,7 +12,7 @@ from tui_agent.context.counting import load_tokenizer
 from tui_agent.context.economics import ModelFacts, Rates, relative_rates, time_rates
 from tui_agent.conversation.entries import ModelSwitched, Prefix, Usage, notice
 from tui_agent.models.base import Model, ModelProfile, Prices
-from tui_agent.models.catalogue import missing_key
+from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.speed import Speed, Speedometer, Timings
 from tui_agent.settings.schema import Settings
 
@@ -160,7 +160,7 @@ class SmallModels:
 
     def __call__(self, provider: str) -> Model | None:
         name = self._settings.agentic.small_model or model_of_tier(self._settings, provider, "small")
-        if name and name not in self._models and missing_key(name) is None:
+        if name and name not in self._models and catalogue_of(self._settings).missing_key(name) is None:
             self._models[name] = configured_model(self._settings, name)
         return self._models.get(name)
 

@@ -49,7 +49,7 @@ from tui_agent.conversation.entries import Message, Words
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.models.base import Model, ModelProfile, UnknownModel
-from tui_agent.models.catalogue import create_model, missing_key
+from tui_agent.models.catalogue import CATALOGUE, catalogue_of
 from tui_agent.models.speed import Speed
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import PolicyName, Settings, with_policy
@@ -109,7 +109,7 @@ class Agent:
         hooks: Hooks | None = None,
         expected: Expected = lambda _: "",
     ) -> None:
-        model = create_model(model) if isinstance(model, str) else model
+        model = CATALOGUE.create_model(model) if isinstance(model, str) else model
         self.tracker = tracker or UsageTracker()
         writers = {"summary": compactor, "checkpoint": checkpointer}
         own = {step: writer for step, writer in writers.items() if writer is not None}
@@ -307,7 +307,7 @@ class Agent:
             model = configured_model(self.settings, meant_model(self.settings, name, self.profile.name)).profile.name
         except UnknownModel as error:
             raise ToolFailure(error.message, "Name another `model` in the command's file, or none.") from error
-        if (missing := missing_key(model)) is not None:
+        if (missing := catalogue_of(self.settings).missing_key(model)) is not None:
             raise ToolFailure(f"{model}, which the command names, needs a key: set {missing}.")
         return model
 

@@ -9,16 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tui_agent.agent.events import Notice
 from tui_agent.models.base import LocalModels, Model, ModelProfile, UnknownModel
 from tui_agent.models.base import Tier as ModelTier
-from tui_agent.models.catalogue import (
-    OFFLINE,
-    create_model,
-    missing_key,
-    provider_named,
-    resolve,
-    short_name,
-    use_endpoints,
-    with_keys,
-)
+from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.settings import PermissionMode, Settings, TaskClass, Tier, TierModels
 
 TIERS: Sequence[Tier] = ("frontier", "mid", "small")
@@ -49,18 +40,19 @@ def compaction_threshold(settings: Settings) -> float | None:
     return task.threshold if task else None
 
 
-def model_name(settings: Settings, conversation: str = "", missing: Callable[[str], str | None] = missing_key) -> str:
+def model_name(settings: Settings, conversation: str = "", missing: Callable[[str], str | None] | None = None) -> str:
     """Who answers: a flag's model, else the one the conversation has, else the configured one, else by the task class.
 
     Of the last, the first provider there is a key for (`missing` names a key that is not there), else ``offline``.
     """
-    use_endpoints(settings.models.endpoints)
+    catalogue = catalogue_of(settings)
+    missing = missing or catalogue.missing_key
     chosen = settings.model.id
     if chosen and (not conversation or "model.id" in settings.overridden):
         return chosen
     if conversation:
         return conversation
-    for provider in with_keys():
+    for provider in catalogue.with_keys():
         name = default_model(settings, provider.id)
         if name and missing(name) is None:
             return name
@@ -80,7 +72,7 @@ def model_of_tier(settings: Settings, provider: str, tier: Tier) -> str:
     """
     if provider == OFFLINE:
         return OFFLINE
-    record = provider_named(provider)
+    record = catalogue_of(settings).provider_named(provider)
     models = getattr(settings.models, provider, record.models if record else None)
     found = getattr(models, tier) if isinstance(models, TierModels) else ""
     return f"{provider}:{found}" if found else ""
@@ -95,11 +87,15 @@ def meant_model(settings: Settings, name: str, session_model: str) -> str:
     if name == "inherit":
         return session_model
     tier = FAMILIES.get(name.lower())
-    return name if tier is None else model_of_tier(settings, resolve(session_model).provider, tier) or session_model
+    if tier is None:
+        return name
+    provider = catalogue_of(settings).resolve(session_model).provider
+    return model_of_tier(settings, provider, tier) or session_model
 
 
-def larger_model(settings: Settings, profile: ModelProfile, missing: Callable[[str], str | None] = missing_key) -> str:
+def larger_model(settings: Settings, profile: ModelProfile, missing: Callable[[str], str | None] | None = None) -> str:
     """The frontier model of a model's provider; empty where it is one, or there is none to ask."""
+    missing = missing or catalogue_of(settings).missing_key
     name = model_of_tier(settings, profile.provider, "frontier")
     if profile.tier == "frontier" or name in ("", OFFLINE, profile.name) or missing(name) is not None:
         return ""
@@ -120,21 +116,20 @@ def local_models(settings: Settings) -> LocalModels:
 
 def configured_model(settings: Settings, name: str) -> Model:
     """The model behind a name, under these settings. Raises `UnknownModel`."""
-    use_endpoints(settings.models.endpoints)
-    return create_model(name, tier_table(settings), local_models(settings))
+    return catalogue_of(settings).create_model(name, tier_table(settings), local_models(settings))
 
 
 def check_names(settings: Settings) -> None:
     """Raises `UnknownModel` that names the setting, where one of those for subtasks and tiers names no model."""
-    use_endpoints(settings.models.endpoints)
+    catalogue = catalogue_of(settings)
     names = {"agentic.small_model": settings.agentic.small_model}
-    for provider in with_keys():
+    for provider in catalogue.with_keys():
         for tier in TIERS:
             names[f"models.{provider.id}.{tier}"] = model_of_tier(settings, provider.id, tier)
     for key, name in names.items():
         try:
             if name:
-                resolve(name)
+                catalogue.resolve(name)
         except UnknownModel as error:
             raise UnknownModel(f"{key} ({settings.source(key)}): {error.message}") from error
 
@@ -146,7 +141,8 @@ def small_model(settings: Settings, session_model: str) -> str:
     """
     if settings.agentic.small_model:
         return settings.agentic.small_model
-    return model_of_tier(settings, resolve(session_model).provider, "small") or session_model
+    provider = catalogue_of(settings).resolve(session_model).provider
+    return model_of_tier(settings, provider, "small") or session_model
 
 
 class SmallTierRefused(Exception):
@@ -184,5 +180,5 @@ def _better(settings: Settings, profile: ModelProfile) -> str:
     larger = model_of_tier(settings, profile.provider, "frontier") or model_of_tier(settings, profile.provider, "mid")
     if not larger:
         return "Choose a frontier or mid-tier model with --model."
-    small = small_model(settings, profile.name)
+    short_name, small = catalogue_of(settings).short_name, small_model(settings, profile.name)
     return f"Consider --model {short_name(larger)} --agentic-small-model {short_name(small)}."

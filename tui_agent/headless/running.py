@@ -24,7 +24,7 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.headless.report import ContextReport, ErrorReport, QuestionReport, Report, both, report_json
 from tui_agent.headless.standard_input import with_data
 from tui_agent.headless.structured import ResultSchema
-from tui_agent.models.catalogue import OFFLINE, missing_key, with_keys
+from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.models.ollama.address import pulled_models
 from tui_agent.models.usage import UsageTracker
 from tui_agent.session import Session, SessionError, open_session
@@ -79,7 +79,8 @@ async def _why_nobody_answers(session: Session, arguments: Arguments, settings: 
     The offline model answers a prompt where it was chosen, or has answered this conversation before.
     """
     profile = session.agent.profile
-    missing = missing_key(profile.name)
+    catalogue = catalogue_of(settings)
+    missing = catalogue.missing_key(profile.name)
     if missing is not None:
         return f"{profile.name} needs a key: set {missing}, or choose another model with --model."
     unchosen = not settings.model.id and profile.provider == OFFLINE
@@ -90,7 +91,7 @@ async def _why_nobody_answers(session: Session, arguments: Arguments, settings: 
         return ""
     pulled = await asyncio.to_thread(pulled_models, settings.ollama.host)
     local = f"ollama:{pulled[0]}, which is on this machine," if pulled else "a model of Ollama (ollama:NAME)"
-    keys = [provider.key for provider in with_keys() if default_model(settings, provider.id)]
+    keys = [provider.key for provider in catalogue.with_keys() if default_model(settings, provider.id)]
     return (
         f"There is no model to ask, for there is no key. Set {' or '.join(keys)}, keep a key in the system's keyring "
         f"with /key in the app, or choose {local} or the built-in demonstration (offline) with --model."

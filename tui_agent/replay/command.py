@@ -13,7 +13,7 @@ import msgspec
 from tui_agent.agent.model_choice import model_of_tier
 from tui_agent.conversation.entries import ContextEntry, Usage
 from tui_agent.models.base import ModelProfile, Prices, UnknownModel
-from tui_agent.models.catalogue import quick_profile
+from tui_agent.models.catalogue import Catalogue, catalogue_of
 from tui_agent.models.prices import look_up
 from tui_agent.replay.billing import WRITING_SPEED
 from tui_agent.replay.plot import plot
@@ -76,12 +76,12 @@ def replay_report(
     """
     if picture:
         _check_picture(Path(picture).expanduser())
-    chosen = policies(names, settings)
+    chosen, catalogue = policies(names, settings), catalogue_of(settings)
     window = window or max(0, settings.context.context_window)
     bar = ProgressBar()
     try:
         recording = read_recording(named, home, lambda done, total: bar.show("reading", done, total))
-        profiles = [_profile("--model", model) for model in models or [_default_model(recording, settings)]]
+        profiles = [_profile(catalogue, "--model", model) for model in models or [_default_model(recording, settings)]]
         profiles = [with_recorded_cache(profile, recording) for profile in profiles]
         measured = measure(recording)
         script = make_script(recording, measured)
@@ -95,7 +95,9 @@ def replay_report(
         ]
     finally:
         bar.clear()
-    report = Report(recording, script, outcomes, measured, _accuracies(recording, measured, script, outcomes, profiles))
+    answered = [profile for profile in profiles if _answered(recording, profile, catalogue)]
+    accuracies = _accuracies(recording, measured, script, outcomes, answered)
+    report = Report(recording, script, outcomes, measured, accuracies)
     if picture:
         _draw(Path(picture).expanduser(), plot(recording.name, outcomes))
     return document(report) if as_json else table(report)
@@ -125,18 +127,18 @@ def _accuracies(
     found: dict[tuple[str, int], Accuracy] = {}
     by_id = {profile.id: profile for profile in profiles}
     for outcome in outcomes:
-        profile = by_id[outcome.model]
-        if measured is not None and outcome.policy == AS_RECORDED and _answered(recording, profile):
+        profile = by_id.get(outcome.model)
+        if measured is not None and outcome.policy == AS_RECORDED and profile is not None:
             accuracy = compare(recording, measured, script, outcome.used, profile)
             if accuracy is not None:
                 found[outcome.model, outcome.window] = accuracy
     return found
 
 
-def _answered(recording: Recording, profile: ModelProfile) -> bool:
+def _answered(recording: Recording, profile: ModelProfile, catalogue: Catalogue) -> bool:
     """Whether the recording may be this model's."""
     try:
-        return not recording.model or quick_profile(recording.model).name == profile.name
+        return not recording.model or catalogue.quick_profile(recording.model).name == profile.name
     except UnknownModel:
         return False
 
@@ -176,9 +178,9 @@ def _draw(path: Path, picture: str) -> None:
         raise UnreadableRecording(told) from error
 
 
-def _profile(setting: str, name: str) -> ModelProfile:
+def _profile(catalogue: Catalogue, setting: str, name: str) -> ModelProfile:
     try:
-        profile = look_up(quick_profile(name))
+        profile = look_up(catalogue.quick_profile(name))
     except UnknownModel as error:
         raise UnreadableRecording(f"{setting}: {error}") from error
     if profile.prices is None:
@@ -191,7 +193,7 @@ def _default_model(recording: Recording, settings: Settings) -> str:
     for name in (recording.model, settings.model.id):
         if name:
             try:
-                if look_up(quick_profile(name)).prices is not None:
+                if look_up(catalogue_of(settings).quick_profile(name)).prices is not None:
                     return name
             except UnknownModel:
                 continue
@@ -201,7 +203,7 @@ def _default_model(recording: Recording, settings: Settings) -> str:
 def small_beside(profile: ModelProfile, settings: Settings) -> ModelProfile | None:
     """The model beside it that may write summaries in its place, as in a session."""
     name = settings.agentic.small_model or model_of_tier(settings, profile.provider, "small")
-    return _profile("the small model", name) if name else None
+    return _profile(catalogue_of(settings), "the small model", name) if name else None
 
 
 class ProgressBar:

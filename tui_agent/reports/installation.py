@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tui_agent.context.counting import cache_folder, load_tokenizer
-from tui_agent.models.catalogue import providers, with_keys
+from tui_agent.models.base import UnknownModel
+from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
 from tui_agent.models.provider import Provider
 from tui_agent.settings import (
     PROJECT_FILE,
@@ -70,7 +71,8 @@ def _mark(finding: Finding) -> str:
 
 def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding(True, "tui-agent", f"{__version__} on Python {sys.version.split()[0]} ({sys.platform})")
-    for package in (*PACKAGES, *dict.fromkeys(each.package for each in providers() if each.package)):
+    catalogue = _catalogue(home, folder, environ)
+    for package in (*PACKAGES, *dict.fromkeys(each.package for each in catalogue.providers if each.package)):
         yield _package(package)
     yield _tokenizer()
     yield _database(home)
@@ -78,14 +80,23 @@ def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
     yield Finding(ripgrep is not None, "ripgrep", ripgrep or "rg not found; reinstall the package ripgrep")
     yield from _settings(home, folder, environ)
     yield _sandbox()
-    for provider in with_keys():
+    for provider in catalogue.with_keys():
         yield _key(provider, environ)
-    for variable in dict.fromkeys(variable for each in providers() for variable in each.addresses):
+    for variable in dict.fromkeys(variable for each in catalogue.providers for variable in each.addresses):
         yield Finding(True, variable, _presence(environ, variable))
     terminal = sys.stdout.isatty()
     size = shutil.get_terminal_size()
     detail = f"{environ.get('TERM', 'TERM not set')}, {size.columns}x{size.lines}" if terminal else "not a terminal"
     yield Finding(terminal, "terminal", detail, needed=False)
+
+
+def _catalogue(home: Path, folder: Path, environ: Mapping[str, str]) -> Catalogue:
+    """The models there are by the settings; the package's, where those are not valid."""
+    project = project_root(folder)
+    try:
+        return catalogue_of(load_settings(home, project, trusted=is_trusted(project, home), environ=environ))
+    except (SettingsError, TrustError, UnknownModel):
+        return CATALOGUE
 
 
 def _package(name: str) -> Finding:

@@ -27,7 +27,7 @@ from tui_agent.agent.turn.watchdog import (
     default_watchdog,
 )
 from tui_agent.models.base import UnknownModel
-from tui_agent.models.catalogue import quick_profile
+from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.ollama.address import address_of
 from tui_agent.settings import GivenValue, Settings
 from tui_agent.tools.notes.memory import Notes
@@ -60,7 +60,7 @@ def styled(settings: Settings, folder: Path) -> object:
 
 def is_better(settings: Settings, folder: Path) -> object:
     """What is said of a small local model that is to lead the session."""
-    notice = check_parent(settings, quick_profile("ollama:my-haiku", tier_table(settings)))
+    notice = check_parent(settings, CATALOGUE.quick_profile("ollama:my-haiku", tier_table(settings)))
     return notice.hint if notice else ""
 
 
@@ -74,7 +74,7 @@ def missing_model(settings: Settings, name: str) -> object:
 
 def told_of_small_model(settings: Settings, folder: Path) -> object:
     try:
-        notice = check_parent(settings, quick_profile(SMALL, tier_table(settings)))
+        notice = check_parent(settings, CATALOGUE.quick_profile(SMALL, tier_table(settings)))
     except SmallTierRefused as refused:
         return refused.message
     return notice
@@ -136,7 +136,7 @@ PROBES: Mapping[str, Probe] = {
     ),
     "models.ollama.frontier": Probe(
         "qwen3:235b",
-        lambda settings, _: larger_model(settings, quick_profile("ollama:qwen3:8b"), missing=lambda _: None),
+        lambda settings, _: larger_model(settings, CATALOGUE.quick_profile("ollama:qwen3:8b"), missing=lambda _: None),
     ),
     "models.ollama.mid": Probe("qwen3:32b", is_better),
     "models.ollama.small": Probe("qwen3:1b", helps("ollama:qwen3:8b")),

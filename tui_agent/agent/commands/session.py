@@ -51,10 +51,10 @@ async def _change_model(agent: "Agent", name: str) -> str:
     """Let the model `name` answer from here on; why it does not, or empty. Raises `AgentBusy`, `StorageError`."""
     from tui_agent.agent.model_choice import configured_model
     from tui_agent.models.base import ModelError
-    from tui_agent.models.catalogue import missing_key
+    from tui_agent.models.catalogue import catalogue_of
 
     try:
-        missing = missing_key(name)
+        missing = catalogue_of(agent.settings).missing_key(name)
         if missing is not None:
             return f"There is no key for {name}: set {missing}."
         await agent.swap_model(await asyncio.to_thread(configured_model, agent.settings, name))

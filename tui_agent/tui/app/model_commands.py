@@ -58,19 +58,18 @@ class ModelHost(KeyHost, Protocol):
 
 async def choose_model(host: ModelHost, argument: str) -> None:
     """Let another model answer; where its key is missing, ask for that first."""
-    from tui_agent.agent.model_choice import local_models
     from tui_agent.models.base import ModelError
-    from tui_agent.models.catalogue import missing_key
+    from tui_agent.models.catalogue import catalogue_of
     from tui_agent.tui.dialogs.options import model_options
 
     agent = await host.agent()
     before = agent.profile.name
-    options = () if argument else await asyncio.to_thread(model_options, before, local_models(agent.settings))
+    options = () if argument else await asyncio.to_thread(model_options, before, agent.settings)
     name = argument or await host.pick(TITLE, options, before, search=True)
     if name is None:
         return
     try:
-        missing = missing_key(name)
+        missing = catalogue_of(agent.settings).missing_key(name)
         if name == before and missing is None:
             return
         if _turn_runs(agent):
@@ -108,10 +107,11 @@ async def _at_hand(host: ModelHost, agent: "Agent", name: str) -> bool:
     Raises `ModelError`.
     """
     from tui_agent.agent.model_choice import local_models
-    from tui_agent.models.catalogue import provider_of, resolve
+    from tui_agent.models.catalogue import catalogue_of
     from tui_agent.tui.dialogs.pickers import Option
 
-    provider, model, local = provider_of(name), resolve(name).id, local_models(agent.settings)
+    catalogue, local = catalogue_of(agent.settings), local_models(agent.settings)
+    provider, model = catalogue.provider_of(name), catalogue.resolve(name).id
     here = [each.id for each in await asyncio.to_thread(provider.running, local)] if provider.pull is not None else []
     # Where the server does not answer, asking it will say so.
     if provider.pull is None or not here or {model, f"{model}:latest"} & set(here):
@@ -157,16 +157,16 @@ def pull_text(model: str, pulled: "Pulled") -> str:
 
 async def enter_key(host: ModelHost, argument: str) -> None:
     """Ask for a provider's key, let that provider answer where nobody else does, and offer to keep the key."""
-    from tui_agent.models.catalogue import with_keys
+    from tui_agent.models.catalogue import catalogue_of
 
     agent = await host.agent()
-    chosen = await host.pick("A key for", await asyncio.to_thread(key_options, host.arguments.home), "")
+    chosen = await host.pick("A key for", await asyncio.to_thread(key_options, agent.settings, host.arguments.home), "")
     if chosen is None:
         return
     if chosen.startswith(FORGET):
         await forget_kept(host, chosen.split()[1])
         return
-    provider = next(each for each in with_keys() if each.key == chosen)
+    provider = next(each for each in catalogue_of(agent.settings).with_keys() if each.key == chosen)
     if await ask_for_key(host, chosen, provider.label):
         await _use_key(host, agent, provider.id)
         await offer_to_keep(host, chosen)
@@ -175,9 +175,9 @@ async def enter_key(host: ModelHost, argument: str) -> None:
 async def _use_key(host: ModelHost, agent: "Agent", provider: str) -> None:
     """Let the provider's own model answer with the new key; it takes the place of the offline one, which needs none."""
     from tui_agent.agent.model_choice import default_model
-    from tui_agent.models.catalogue import OFFLINE, resolve
+    from tui_agent.models.catalogue import OFFLINE, catalogue_of
 
-    before = resolve(agent.profile.name).provider
+    before = catalogue_of(agent.settings).resolve(agent.profile.name).provider
     if before not in (OFFLINE, provider):
         host.say(Level.INFO, f"{agent.profile.name} still answers", hint="/model chooses another")
     elif agent.busy:

@@ -166,9 +166,9 @@ async def in_slices(past: Iterable["AgentEvent"], view: "TurnView", take_in: Cal
 
 async def learn_model(agent: "Agent", questions: Questions) -> None:
     """Ask the provider about the model, where there is a key to ask with; else say what is missing. Never raises."""
-    from tui_agent.models.catalogue import missing_key
+    from tui_agent.models.catalogue import catalogue_of
 
-    missing = missing_key(agent.profile.name)
+    missing = catalogue_of(agent.settings).missing_key(agent.profile.name)
     if missing is not None:
         name = agent.profile.name
         hint = f"enter it with /key, or set {missing} and start again; /model offline needs none"

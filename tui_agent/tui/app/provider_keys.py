@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from tui_agent.arguments import Arguments
+    from tui_agent.settings import Settings
     from tui_agent.tui.dialogs.pickers import Option
 
 KEEP, FORGET, FOR_NOW = "keep", "forget", "now"
@@ -22,6 +23,7 @@ class KeyHost(Protocol):
     """What is used of the app."""
 
     arguments: "Arguments"
+    settings: "Settings"
 
     def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
         """Show a notice in the pane."""
@@ -44,13 +46,13 @@ class KeyHost(Protocol):
         ...
 
 
-def key_options(home: Path) -> "tuple[Option, ...]":
+def key_options(settings: "Settings", home: Path) -> "tuple[Option, ...]":
     """The providers, whether each has a key, and which kept keys could be forgotten. Reads a file."""
-    from tui_agent.models.catalogue import with_keys
+    from tui_agent.models.catalogue import catalogue_of
     from tui_agent.settings.kept_keys import kept_variables
     from tui_agent.tui.dialogs.pickers import Option
 
-    kept, providers = kept_variables(home), with_keys()
+    kept, providers = kept_variables(home), catalogue_of(settings).with_keys()
     forget = "take its key out of the system's keyring"
     return (
         *(Option(each.key, each.label, _state(each.key, kept)) for each in providers),
@@ -60,10 +62,10 @@ def key_options(home: Path) -> "tuple[Option, ...]":
 
 async def ask_for_key(host: KeyHost, variable: str, purpose: str) -> bool:
     """Ask for a key, and use it in this process; whether one was given."""
-    from tui_agent.models.catalogue import with_keys
+    from tui_agent.models.catalogue import catalogue_of
     from tui_agent.tui.dialogs.key_dialog import KeyScreen
 
-    where = next((each.keys_at for each in with_keys() if each.key == variable), "")
+    where = next((each.keys_at for each in catalogue_of(host.settings).with_keys() if each.key == variable), "")
     key = await host.question(KeyScreen(purpose, where))
     if key:
         os.environ[variable] = key

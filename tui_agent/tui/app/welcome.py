@@ -130,17 +130,18 @@ def names_in(folder: Path) -> list[str]:
 
 def known(session: "Session") -> Facts:
     """What is set, as far as nobody has to be asked for it. Imports the providers' records."""
-    from tui_agent.models.catalogue import OFFLINE, provider_of, short_name
+    from tui_agent.models.catalogue import OFFLINE, catalogue_of
     from tui_agent.settings.kept_keys import kept_variables
     from tui_agent.tui.app.commands import MODES
 
     name, agent = session.agent.profile.name, session.agent
-    provider = provider_of(name)
+    catalogue = catalogue_of(agent.settings)
+    provider = catalogue.provider_of(name)
     offline = provider.id == OFFLINE
     variable = next((each for each in provider.keys if os.environ.get(each)), "")
     kept = variable in kept_variables(session.home)
     return Facts(
-        model="offline, a small reader of plain commands" if offline else short_name(name),
+        model="offline, a small reader of plain commands" if offline else catalogue.short_name(name),
         mode=f"{agent.mode}: {MODES[agent.mode]}",
         key=(f"{variable}, {'from the keyring' if kept else 'from the environment'}") if variable else "",
         offline=offline,

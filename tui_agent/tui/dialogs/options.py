@@ -9,7 +9,9 @@ from tui_agent.tui.dialogs.pickers import Option
 from tui_agent.tui.wording import compact_count
 
 if TYPE_CHECKING:
-    from tui_agent.models.base import LocalModels, ModelProfile
+    from tui_agent.models.base import ModelProfile
+    from tui_agent.models.catalogue import Catalogue
+    from tui_agent.settings import Settings
 
 MAX_MODEL: Final = 30
 """Characters of a model's name: what follows is never cut on a screen of 80 columns."""
@@ -17,21 +19,23 @@ GENERATIONS: Final = 2
 """Models of a tier that show; those before them are found by searching."""
 
 
-def model_options(current: str, local: "LocalModels") -> tuple[Option, ...]:
+def model_options(current: str, settings: "Settings") -> tuple[Option, ...]:
     """The models of the catalogue and of this machine: the present one first, then by provider, the cheap ones first
     and old ones folded. Each with its price in dollars per million tokens, window, tier, and whether a key is missing.
 
     Imports the price catalogue and asks local servers: call it in a thread.
     """
-    from tui_agent.models.catalogue import PROVIDERS, known_models, short_name
+    from tui_agent.agent.model_choice import local_models
+    from tui_agent.models.catalogue import catalogue_of
 
-    known = known_models(local=local)
+    catalogue = catalogue_of(settings)
+    known, short_name = catalogue.known_models(local=local_models(settings)), catalogue.short_name
     present = next((each for each in known if each.name == current), None)
     options = [
         Option("", "Now", heading=True),
-        Option(current, one_line(short_name(current), MAX_MODEL), _model_facts(present) if present else ""),
+        Option(current, one_line(short_name(current), MAX_MODEL), _model_facts(present, catalogue) if present else ""),
     ]
-    for provider in PROVIDERS:
+    for provider in catalogue.providers:
         served = [each for each in known if each.provider == provider.id and each.name != current]
         newer = set(_newest(served))
         served.sort(key=lambda each: (each.name not in newer, each.prices.input if each.prices else 0.0))
@@ -39,7 +43,7 @@ def model_options(current: str, local: "LocalModels") -> tuple[Option, ...]:
             options.append(Option("", provider.label, heading=True))
         for each in served:
             label = one_line(short_name(each.name), MAX_MODEL)
-            options.append(Option(each.name, label, _model_facts(each), folded=each.name not in newer))
+            options.append(Option(each.name, label, _model_facts(each, catalogue), folded=each.name not in newer))
     return tuple(options)
 
 
@@ -52,9 +56,7 @@ def _newest(served: "Iterable[ModelProfile]") -> "Iterator[str]":
             yield profile.name
 
 
-def _model_facts(profile: "ModelProfile") -> str:
-    from tui_agent.models.catalogue import missing_key, provider_of
-
+def _model_facts(profile: "ModelProfile", catalogue: "Catalogue") -> str:
     tier = "" if profile.tier == "unknown" else profile.tier
     assumed = "?" if profile.source == "default" else " "
     window = f"{compact_count(profile.window)}{assumed}" if profile.window else ""
@@ -64,7 +66,8 @@ def _model_facts(profile: "ModelProfile") -> str:
         size = f"{profile.size / 1e9:.1f} GB" if profile.size else ""
         able = ("loaded" * profile.loaded, "tools" if profile.tools else "no tools", "vision" * profile.images)
         return f"{size:<14}{window:>6} {', '.join(filter(None, able))}".rstrip()
-    lacks = "no key" if missing_key(profile.name) else "not installed" if provider_of(profile.name).missing() else ""
+    absent = catalogue.provider_of(profile.name).missing()
+    lacks = "no key" if catalogue.missing_key(profile.name) else "not installed" if absent else ""
     return f"{cost:<14}{window:>6} {tier:<9}{lacks}".rstrip()
 
 
