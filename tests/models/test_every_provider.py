@@ -47,7 +47,6 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.retry import stream_with_retries
 
 Open = Callable[[str, ScriptSource], AbstractAsyncContextManager[tuple[Server, Model]]]
@@ -397,7 +396,7 @@ async def test_an_unknown_model_and_no_server(name: str, open_model: Open) -> No
 async def test_describe_asks_the_provider(name: str, open_model: Open) -> None:
     async with open_model(name, Script()) as (server, model):
         profile = await model.describe()
-        spec = server.models[CATALOGUE.resolve(name).id]
+        spec = server.models[profile.id]
         assert profile.bound_reasoning == spec.bound
         if name in TOLD:
             assert (profile.window, profile.source) == (spec.window, "provider")

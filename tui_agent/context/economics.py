@@ -31,9 +31,11 @@ FACTS_SHARE = 5
 
 
 CARRYING_SHARE = 0.05
-"""What carrying a token through a call costs on a machine of one's own, as a share of reading it: an answer of some
-hundred tokens looks at each of them. (An 8B model at 16,000 tokens: its attention reads 2 GB beside 5 GB of weights for
-each token written.)
+"""What carrying a token through a call costs on a machine of one's own, as a share of reading it: whatever is read and
+written after it looks at it. An 8B model that writes some hundred tokens behind 16,000 reads 2 GB of attention beside 5
+GB of weights for each. Measured with 135M parameters, whose attention is heavy for their number, it is 0.16: 256 tokens
+read and 128 written took 3.6 s of CPU behind 500 tokens and 7.1 s behind 4,000, at 6.3 ms to read one
+(``python -m tests.local.carrying``).
 """
 
 
