@@ -275,12 +275,11 @@ class BaseApp(TerminalApp):
 
     async def _look_at_models(self) -> None:
         """Know which models there are, once somebody types for one; what is typed by then is completed."""
-        from tui_agent.agent.model_choice import local_models
-        from tui_agent.models.catalogue import short_name
+        from tui_agent.models.catalogue import catalogue_of
         from tui_agent.tui.dialogs.options import model_options
 
-        current, local = self.status.status.model, local_models(self.settings)
-        options = await asyncio.to_thread(model_options, current, local)
+        short_name = catalogue_of(self.settings).short_name
+        options = await asyncio.to_thread(model_options, self.status.status.model, self.settings)
         named = sorted((option for option in options if not option.heading), key=lambda option: option.folded)
         self._models = tuple(Choice(short_name(option.value), option.label, option.description) for option in named)
         self.entry.prompt.offer_anew()
