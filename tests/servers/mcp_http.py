@@ -25,6 +25,7 @@ ECHO = {
     "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
 }
 LARGE = {"name": "large", "description": "An answer of that many bytes.", "inputSchema": {"type": "object"}}
+FLOOD = {"name": "flood", "description": "Notifications without end.", "inputSchema": {"type": "object"}}
 PACKED = {"name": "packed", "description": "The same, packed.", "inputSchema": {"type": "object"}}
 
 
@@ -117,9 +118,12 @@ class _Handler(BaseHTTPRequestHandler):
                 result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
                 result["serverInfo"] = {"name": "web", "version": "1"}
             case "tools/list", _:
-                result = {"tools": [ECHO, LARGE, PACKED]}
+                result = {"tools": [ECHO, LARGE, PACKED, FLOOD]}
             case "tools/call", _:
                 asked, given = message["params"]["name"], message["params"]["arguments"]
+                if asked == "flood":
+                    self._flood()
+                    return
                 text = given["text"] if asked == "echo" else "x" * given["size"]
                 result = {"content": [{"type": "text", "text": text}]}
                 if asked == "packed":
@@ -134,6 +138,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: dict[str, Any], **headers: str) -> None:
         self._send(status, json.dumps(body).encode(), **headers)
+
+    def _flood(self) -> None:
+        """An answer as a stream of events that never comes to its end."""
+        told = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 200}}
+        event = b"event: message\ndata: " + json.dumps(told).encode() + b"\n\n"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                self.wfile.write(event)
 
     def _send(self, status: int, data: bytes, **headers: str) -> None:
         self.send_response(status)

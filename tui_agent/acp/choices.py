@@ -76,11 +76,14 @@ def _select(
 
 
 def commands(agent: Agent) -> AvailableCommandsUpdate:
-    """The slash commands there are, the user's own among them. Reads files: call it off the event loop."""
+    """The slash commands there are, the user's own and servers' prompts among them. Reads files: call it off the event
+    loop.
+    """
     found = [_command(each.name, each.description, each.argument) for each in available_commands(agent)]
     found += [_command(name, told, argument) for name, told, argument in ERRANDS]
     taken = {each.name for each in found}
     own = agent.extensions.prompts() if agent.extensions is not None else ()
+    own = (*own, *(agent.offered.prompts() if agent.offered is not None else ()))
     found += [
         _command(each.name, one_line(each.description), one_line(each.hint))
         for each in own

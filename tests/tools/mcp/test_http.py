@@ -35,6 +35,14 @@ async def test_an_answer_at_an_address_is_bounded_as_one_of_a_program_is(tool: s
             assert (await talk.call("echo", text="on")).text == "on"
 
 
+async def test_a_flood_from_an_address_is_named_and_ended(tmp_path: Path) -> None:
+    with serving() as server:
+        async with talking(ToolServer(url=f"{server.url}/mcp"), tmp_path) as talk:
+            with pytest.raises(Unavailable, match="more than 2,000 messages in 10 s that nobody asked for"):
+                await talk.call("flood")
+            assert (await talk.call("echo", text="on")).text == "on"
+
+
 async def test_an_address_where_nobody_listens_is_named(tmp_path: Path) -> None:
     async with talking(ToolServer(url="http://127.0.0.1:9/mcp"), tmp_path) as talk:
         with pytest.raises(Unavailable, match="The server test cannot be used"):

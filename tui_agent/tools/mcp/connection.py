@@ -28,7 +28,7 @@ from tui_agent.tools.mcp.known import (
     mend_list,
     unique,
 )
-from tui_agent.tools.mcp.process import ErrorLog, running
+from tui_agent.tools.mcp.process import TOO_MANY, ErrorLog, Unasked, running
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -268,7 +268,7 @@ class Connection:
             self._unauthorized = Unauthorized()
             transport = listening(server, self._tokens, self._unauthorized, self._sign_in)
         return Client(
-            _mended(transport),
+            _mended(transport, lambda: self._ended(over, TOO_MANY)),
             client_info=Implementation(name="tui-agent", version=__version__),
             logging_callback=self._take_log,
             message_handler=self._take_message,
@@ -390,22 +390,36 @@ class Connection:
 
 
 @asynccontextmanager
-async def _mended(transport: "Transport") -> "AsyncGenerator[TransportStreams, None]":
-    """The same streams, but one bad definition in a list does not cost the others."""
+async def _mended(transport: "Transport", flooded: Callable[[], None]) -> "AsyncGenerator[TransportStreams, None]":
+    """The same streams, but one bad definition in a list does not cost the others. `flooded` is told where more comes
+    than anybody asked for; a process is ended for that by itself.
+    """
     async with transport as (reads, writes):
-        yield _Mended(reads), writes
+        yield _Mended(reads, flooded), writes
 
 
 class _Mended:
-    """A stream of messages in which lists of tools can be read by the SDK."""
+    """A stream of messages in which lists of tools can be read by the SDK, and which ends where it becomes a flood."""
 
-    def __init__(self, reads: "ReadStream[SessionMessage | Exception]") -> None:
+    def __init__(self, reads: "ReadStream[SessionMessage | Exception]", flooded: Callable[[], None]) -> None:
         self._reads = reads
+        self._flooded = flooded
+        self._unasked = Unasked()
 
     async def receive(self) -> "SessionMessage | Exception":
-        message = await self._reads.receive()
-        if not isinstance(message, Exception):
-            mend_list(getattr(message.message, "result", None))
+        return self._taken(await self._reads.receive())
+
+    def _taken(self, message: "SessionMessage | Exception") -> "SessionMessage | Exception":
+        if isinstance(message, Exception):
+            return message
+        mend_list(getattr(message.message, "result", None))
+        if hasattr(message.message, "method"):
+            self._unasked.add()
+            if self._unasked.too_many:
+                from anyio import EndOfStream
+
+                self._flooded()
+                raise EndOfStream
         return message
 
     async def aclose(self) -> None:
@@ -415,10 +429,12 @@ class _Mended:
         return self
 
     async def __anext__(self) -> "SessionMessage | Exception":
-        message = await anext(self._reads)
-        if not isinstance(message, Exception):
-            mend_list(getattr(message.message, "result", None))
-        return message
+        from anyio import EndOfStream
+
+        try:
+            return self._taken(await anext(self._reads))
+        except EndOfStream:
+            raise StopAsyncIteration from None
 
     async def __aenter__(self) -> "_Mended":
         await self._reads.__aenter__()

@@ -48,6 +48,29 @@ _PAUSE_S: Final = 0.01
 _DRAIN_S: Final = 0.25
 
 
+TOO_MANY: Final = f"it sent more than {MOST_UNASKED:,} messages in {PERIOD_S:g} s that nobody asked for"
+
+
+class Unasked:
+    """Counts what a server sends that nobody asked for."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._since = time.monotonic()
+
+    def add(self) -> None:
+        """One more."""
+        now = time.monotonic()
+        if now - self._since > PERIOD_S:
+            self._count, self._since = 0, now
+        self._count += 1
+
+    @property
+    def too_many(self) -> bool:
+        """Whether the server floods."""
+        return self._count > MOST_UNASKED
+
+
 class ErrorLog:
     """The file that takes what a server writes to its standard error, up to `MOST_LOG` bytes of it. Thread-safe.
 
@@ -171,8 +194,7 @@ class _Wire:
         self._socket = ours
         self._log = log
         self._over = over
-        self._unasked = 0
-        self._since = time.monotonic()
+        self._unasked = Unasked()
         self.closing = False
 
     async def read(self, arriving: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
@@ -233,8 +255,8 @@ class _Wire:
                 message = await self._message(line)
                 if message is not None:
                     await arriving.send(message)
-                if self._unasked > MOST_UNASKED:
-                    return f"it sent more than {MOST_UNASKED:,} messages in {PERIOD_S:g} s that nobody asked for"
+                if self._unasked.too_many:
+                    return TOO_MANY
 
     async def _message(self, line: bytes) -> "SessionMessage | None":
         """A line as a message; None for what is none."""
@@ -249,18 +271,12 @@ class _Wire:
             else:
                 read = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
-            self._count()
+            self._unasked.add()
             await asyncio.to_thread(self._log.write, line[:_PIECE] + b"\n")
             return None
         if not isinstance(read, JSONRPCResponse | JSONRPCError):
-            self._count()
+            self._unasked.add()
         return SessionMessage(read)
-
-    def _count(self) -> None:
-        now = time.monotonic()
-        if now - self._since > PERIOD_S:
-            self._unasked, self._since = 0, now
-        self._unasked += 1
 
     async def _exited(self) -> None:
         """Something that the server left running may hold its output open."""
