@@ -266,7 +266,7 @@ async def test_the_question_about_trust_names_what_it_found_and_can_be_asked_aga
     (own / "config.json").write_text(json.dumps({"permissions": {"mode": "allow"}}))
     asking = replace(arguments, ask_trust=True)
     async with running(asking, wait=False) as (app, pilot):
-        await until(pilot, lambda: isinstance(app.screen, TrustScreen))
+        await until(pilot, lambda: isinstance(app.screen, TrustScreen) and bool(app.screen.query("OptionList")))
         text = "\n".join(str(part.render()) for part in app.screen.query("Static"))
         assert "AGENTS.md: instructions that the model follows" in text
         assert ".agents/config.json: settings: what may happen without asking" in text

@@ -48,8 +48,10 @@ class Terminal:
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
-    def read(self) -> bool:
-        """Take in what was printed; False when the program has ended."""
+    def read(self, *, looks: bool = True) -> bool:
+        """Take in what was printed; False when the program has ended. `looks`: the screen shows it then, which costs
+        more than all else.
+        """
         try:
             data = self.process.read_nonblocking(65_536, timeout=0.1)
         except pexpect.TIMEOUT:
@@ -57,6 +59,8 @@ class Terminal:
         except pexpect.EOF:
             return False
         self.raw += data
+        if not looks:
+            return True
         # Private modes with intermediate bytes are beyond the emulator.
         self._stream.feed(re.sub(rb"\x1b\[[<>=?][0-9;]*[uq$][a-z]?", b"", data))
         return True

@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import ClassVar, Final
 
 from rich.cells import cell_len
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -18,6 +19,7 @@ from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.fuzzy import SCATTERED, fit, ranked
+from tui_agent.tui.textual_internals import Field
 
 MAX_SHOWN: Final = 200
 """Characters of a title, a label or a description."""
@@ -58,7 +60,16 @@ class Option:
 
 
 class Choices(OptionList):
-    """The choices. In a terminal so small that none of them shows, there is no page to move by."""
+    """The choices. In a terminal so small that none of them shows, there is no page to move by; and a click on what has
+    just been narrowed away chooses nothing.
+    """
+
+    @override
+    async def _on_click(self, event: events.Click) -> None:
+        # Textual's own handler follows, and looks up the choice that was painted there.
+        place: int | None = event.style.meta.get("option")
+        if place is not None and place >= self.option_count:
+            event.prevent_default()
 
     @override
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -108,7 +119,7 @@ class PickerScreen(Dialog[str | None]):
             if self._text:
                 yield Static(Content(self._text), classes="dialog-text")
             if self._search:
-                field = Input(placeholder="type to search", compact=True, classes="dialog-search")
+                field = Field(placeholder="type to search", compact=True, classes="dialog-search")
                 field.cursor_blink = False
                 yield field
             yield Choices(compact=True)

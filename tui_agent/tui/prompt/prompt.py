@@ -154,12 +154,9 @@ class Prompt(SteadyTextArea):
         if self._for_completions(event.key) or self._for_history(event.key) or self._for_writing(event.key):
             event.stop()
             event.prevent_default()
-            return
-        if not self.text and event.key in self._keymap.keys("prompt.help"):
+        elif not self.text and event.key in self._keymap.keys("prompt.help"):
             # Not a character to be written: it goes on to the bindings.
             event.prevent_default()
-            return
-        await super()._on_key(event)
 
     @override
     async def _on_paste(self, event: events.Paste) -> None:
