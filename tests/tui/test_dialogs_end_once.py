@@ -162,3 +162,19 @@ async def test_keys_that_come_before_a_dialog_stands_are_taken_once_it_does(
         await until(pilot, lambda: bool(ended))
         assert ended == ["2"]
         assert app.entry.prompt.text == ""
+
+
+async def test_a_dialog_under_another_one_waits_for_its_turn() -> None:
+    app: App[None] = App()
+    ended: list[str | None] = []
+    async with app.run_test() as pilot:
+        below, above = PickerScreen("Below", OPTIONS), PickerScreen("Above", OPTIONS)
+        app.push_screen(below, ended.append)
+        app.push_screen(above, ended.append)
+        await pilot.pause()
+        below.dismiss("0")
+        await pilot.pause()
+        assert (app.screen, ended) == (above, [])
+        await pilot.press("enter", "escape")
+        assert ended == ["0", None]
+        assert len(app.screen_stack) == 1

@@ -58,5 +58,6 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     @override
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        # Textual would take whatever screen is on top away, and where there is none but the app's, end the program.
-        return super().dismiss(result) if self.is_current else AwaitComplete()
+        # Textual would take whatever screen is on top away, and where there is none but the app's, end the program. It
+        # calls a dialog that shows through another one current, too.
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
