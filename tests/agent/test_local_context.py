@@ -112,7 +112,7 @@ async def test_what_costs_time_is_timed_by_it(tmp_path: Path, monkeypatch: pytes
 
 async def test_a_server_that_counts_nothing_has_a_speed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "One word after the other, until there are enough of them to tell how fast they came. "
-    with in_thread(ChatServer(Script(after=Step(text=words)), make="llamacpp")) as server:
+    with in_thread(ChatServer(Script(after=Step(text=words, delay=0.06, chunk=40)), make="llamacpp")) as server:
         server.counts = False
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)

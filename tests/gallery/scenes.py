@@ -1,5 +1,6 @@
 """The states of the screen: each a small function that drives the real app to where its pictures are taken."""
 
+import os
 import re
 from dataclasses import replace
 from typing import Final
@@ -18,6 +19,9 @@ from tests.gallery.conversations import (
 )
 from tests.gallery.stage import Stage
 from tests.gallery.states import BOTH, STATES, state
+from tests.servers.ollama import OllamaServer
+from tests.servers.running import in_thread
+from tests.servers.script import Script as Answers
 from tui_agent.agent import events
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.plan import Plan
@@ -336,6 +340,29 @@ async def model_picker(stage: Stage) -> None:
     await stage.open()
     await stage.send("/model ")
     await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
+
+
+@state(sizes=((80, 24), (60, 20)))
+async def speeds(stage: Stage) -> None:
+    """A model on a machine of one's own: what its requests cost is time."""
+    await stage.open()
+    stage.play(Script().ask(PROMPT).say("It answers 0 for an account without entries.").message().events)
+    stage.app.status.show(model="ollama:qwen3:8b", reading=412.0, writing=23.4, cost_usd=0.0)
+    stage.app.status.show(tokens=2_900, window=32_768, measured=True)
+    await stage.pilot.pause()
+
+
+@state(sizes=BOTH, light=True)
+async def local_models(stage: Stage) -> None:
+    """What a server on this machine has, one of them loaded."""
+    await speeds(stage)
+    server = OllamaServer(Answers())
+    server.loads.append(("qwen3:8b", 32_768))
+    with in_thread(server):
+        os.environ["OLLAMA_HOST"] = server.url
+        await stage.send("/model ")
+        await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
+    await stage.pilot.press(*"ollama")
 
 
 @state(sizes=((80, 24), (60, 20)))

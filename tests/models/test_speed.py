@@ -46,6 +46,8 @@ def test_llama_cpp_tells_what_it_had_to_read() -> None:
         (Timings(2.0, 4.0), Usage(input_tokens=900, cache_read_tokens=800, output_tokens=40), 0, Speed(50.0, 10.0)),
         # Of a few tokens no speed is told: what is measured is how long it takes to begin.
         (Timings(2.0, 4.0), Usage(input_tokens=900, output_tokens=2), 890, Speed()),
+        # Nor of what came at once.
+        (Timings(0.001, 0.002), Usage(input_tokens=900, output_tokens=40), 0, Speed()),
         (Timings(), Usage(), 0, Speed()),
     ],
 )

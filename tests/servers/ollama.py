@@ -216,8 +216,8 @@ class _Answering:
             "done_reason": "length" if step.stop_reason == "max_tokens" else "stop",
             "total_duration": 5_000_000,
             "load_duration": 1_000_000,
-            "prompt_eval_duration": 1_000_000,
-            "eval_duration": 3_000_000,
+            "prompt_eval_duration": 400_000_000,
+            "eval_duration": 900_000_000,
             **({} if self._counts else {"prompt_eval_count": 0}),
         }
         figures = {**usage, **ending}

@@ -8,6 +8,8 @@ NEWEST_WEIGHT = 0.4
 """What the newest call weighs in a speed: it changes with what else the machine does."""
 FEWEST_READ, FEWEST_WRITTEN = 64, 8
 """Tokens from which on a call tells a speed; below, starting takes longer than reading."""
+SHORTEST_S = 0.05
+"""Seconds from which on a call tells a speed: what comes at once was kept, or comes from no model."""
 
 
 class Timings(NamedTuple):
@@ -50,7 +52,7 @@ class Speedometer:
 
 
 def _mixed(before: float, tokens: int, seconds: float, fewest: int) -> float:
-    if tokens < fewest or seconds <= 0:
+    if tokens < fewest or seconds < SHORTEST_S:
         return before
     newest = tokens / seconds
     return before + NEWEST_WEIGHT * (newest - before) if before else newest
