@@ -138,6 +138,9 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
             assert "Say hello to you." in asked_for(server.requests)[-1].body.decode()
             stdio = McpServerStdio(name="notes here", command=sys.executable, args=[str(SERVER)], env=[])
             two = (await connection.new_session(cwd=folder, mcp_servers=[stdio])).session_id
+            await editor.until(AvailableCommandsUpdate, 2)
+            listed_now = editor.of(AvailableCommandsUpdate, two)[-1].available_commands
+            assert "notes-here:review" in {each.name for each in listed_now}, "a prompt of the server"
             editor.told.clear()
             await connection.prompt(session_id=two, prompt=[text_block("/mcp")])
             assert "notes-here" in editor.text(two)

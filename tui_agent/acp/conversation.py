@@ -145,13 +145,18 @@ class Conversation:
             self._introducing = asyncio.create_task(self._introduce())
 
     async def _introduce(self) -> None:
-        await self._send(await asyncio.to_thread(commands, self.agent))
+        told = await asyncio.to_thread(commands, self.agent)
+        await self._send(told)
         if self.agent.todo().items:
             await self._send(plan(self.agent.todo()))
         await self.agent.connect()
         stats = self.agent.context_stats()
         if stats.window > 0 and self.session.resumed:
             await self._send(usage(stats.tokens, stats.window, stats.cost_usd, stats))
+        # Servers that nobody knew yet may have prompts.
+        await self.session.offered.servers.learn()
+        if (now := await asyncio.to_thread(commands, self.agent)) != told:
+            await self._send(now)
 
     async def replay(self) -> None:
         """Tell the client of the whole conversation so far."""
