@@ -6,7 +6,6 @@ import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from secrets import token_hex
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -38,7 +37,7 @@ def write_file(path: Path, data: bytes) -> None:
 
     Raises OSError; then nothing is left behind.
     """
-    temporary = path.with_name(f".{path.name[:100]}.{token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name[:100]}.{os.urandom(4).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -13,8 +13,9 @@ import signal
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Container, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from io import TextIOWrapper
+from pathlib import Path
 from time import monotonic
 from typing import IO, TYPE_CHECKING, Final
 
@@ -57,17 +58,26 @@ KNOWN: Final = (8, 2)
 
 def is_known(version: str = "") -> bool:
     """Whether this version of Textual, by default the one that is installed, is `KNOWN`."""
-    numbers = (version or textual.__version__).split(".")[:2]
+    numbers = (version or _installed_version()).split(".")[:2]
     return numbers == [str(number) for number in KNOWN]
+
+
+@cache
+def _installed_version() -> str:
+    """The version in the name of what pip notes beside the package; else as Textual says, whose asking for it loads
+    `importlib.metadata`: a tenth of the first paint.
+    """
+    noted = list(Path(textual.__file__).parents[1].glob("textual-[0-9]*.dist-info"))
+    return noted[0].stem.removeprefix("textual-") if len(noted) == 1 else textual.__version__
 
 
 def version_warning(version: str = "") -> str:
     """What is less good with an unknown version; empty with the known one."""
     if is_known(version):
         return ""
-    known = ".".join(map(str, KNOWN))
+    version, known = version or _installed_version(), ".".join(map(str, KNOWN))
     return (
-        f"This is Textual {version or textual.__version__}, and {known} is known: large pastes may be slow, an undo in "
+        f"This is Textual {version}, and {known} is known: large pastes may be slow, an undo in "
         f"the prompt may take more than one step. `pip install 'textual=={known}.*'` brings the known one."
     )
 

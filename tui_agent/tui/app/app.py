@@ -40,7 +40,6 @@ from tui_agent.tui.app.welcome import Welcome
 from tui_agent.tui.cards.blocks import Level, ToolState
 from tui_agent.tui.context.context_control import ContextControl
 from tui_agent.tui.dialogs.dialog import Dialog
-from tui_agent.tui.dialogs.permission import PermissionPanel
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.prompt.prompt import Prompt
 from tui_agent.tui.textual_internals import version_warning
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
     from tui_agent.tui.app.turns import TurnView
     from tui_agent.tui.context.context_panel import ContextPanel
+    from tui_agent.tui.dialogs.permission import PermissionPanel
 
 APP_ONLY: Final = frozenset(
     ("break", "palette", "edit_draft", "help", "context", "toggle_cards", "next_mode", "search_history", "slash")
@@ -114,6 +114,7 @@ class TuiAgent(BaseApp):
             self.say(Level.WARNING, "A key stays as it was", problem, "mend the setting ui.keymap and start again")
 
     async def _begin(self) -> None:
+        await self.complete_screen()
         if self.arguments.prompt:
             self.conductor.send(self.arguments.prompt)
         self.conductor.open(self.arguments)
@@ -468,19 +469,19 @@ class TuiAgent(BaseApp):
             self.status.show(activity=f"running {question.tool}")
         return answer
 
-    def on_permission_panel_typed(self, message: PermissionPanel.Typed) -> None:
+    def on_permission_panel_typed(self, message: "PermissionPanel.Typed") -> None:
         """A letter that was no answer belongs to the prompt."""
         self.entry.prompt.focus()
         self.entry.prompt.type(message.character)
 
-    def on_permission_panel_edit_asked(self, message: PermissionPanel.EditAsked) -> None:
+    def on_permission_panel_edit_asked(self, message: "PermissionPanel.EditAsked") -> None:
         """A plan is to be changed before it is approved."""
         from tui_agent.tui.context.words_screen import WordsScreen
 
         nothing = "Nothing is left of it: the plan stays as it was"
         self.push_screen(WordsScreen("The plan", message.text, nothing), self.permission.use_edited)
 
-    def on_permission_panel_closed(self, message: PermissionPanel.Closed) -> None:
+    def on_permission_panel_closed(self, message: "PermissionPanel.Closed") -> None:
         """The keyboard goes back to the prompt."""
         if message.had_focus:
             self.entry.prompt.focus()

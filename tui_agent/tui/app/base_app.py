@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,6 @@ from tui_agent.tui.app.lifetime import appearance, name_of, own_filters, termina
 from tui_agent.tui.app.status_bar import StatusBar, Thresholds
 from tui_agent.tui.app.theme import ANSI, ASCII, glyphs_for
 from tui_agent.tui.cards.blocks import Level
-from tui_agent.tui.dialogs.permission import PermissionPanel
 from tui_agent.tui.keys import Keymap
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.pane.transcript import Transcript
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.tools.shell.background import BackgroundCommands
     from tui_agent.tui.actions import Action
+    from tui_agent.tui.dialogs.permission import PermissionPanel
     from tui_agent.tui.dialogs.pickers import Option
 
 HINT_S: Final = 2.0
@@ -49,12 +50,20 @@ HINT_S: Final = 2.0
 DONE: Final = 0
 FAILED: Final = 1
 BAD_USAGE: Final = 2
+AT_ONCE: Final = ("app", "conversation", "prompt", "status_bar")
+"""The style sheets of what is seen first."""
+
+
+class FirstScreen(Screen[None]):
+    """The screen below all dialogs."""
+
+    AUTO_FOCUS = "Prompt"
 
 
 class BaseApp(TerminalApp):
     """The conversation, the prompt, and the status bar below them. `conductor` is there from the first paint on."""
 
-    CSS_PATH = sorted(styles_folder().glob("*.tcss"))
+    CSS_PATH = [styles_folder() / f"{name}.tcss" for name in AT_ONCE]  # noqa: RUF012 (not declared as a class variable there)
     ENABLE_COMMAND_PALETTE = False
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (7, "-low"), (14, "-high")]  # noqa: RUF012 (not declared as a class variable there)
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (not declared as a class variable there)
@@ -86,7 +95,6 @@ class BaseApp(TerminalApp):
             glyphs=self.glyphs,
             keymap=self.keymap,
         )
-        self.permission = PermissionPanel(lambda: self.entry.prompt.last_key, self.glyphs)
         self.status = StatusBar(self.glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
         few_colors = self.console.color_system == "standard" and not settings.is_set("ui.theme")
         self._appearance = appearance(self, ANSI if few_colors else settings.ui.theme, arguments.home)
@@ -99,11 +107,31 @@ class BaseApp(TerminalApp):
         self._use_keymap()
 
     @override
+    def get_default_screen(self) -> Screen[None]:
+        # With the classes that the first resize would give it: else all on it is styled and laid out twice.
+        places = ((self.size.width, self.HORIZONTAL_BREAKPOINTS), (self.size.height, self.VERTICAL_BREAKPOINTS))
+        classes = (max(each for each in breakpoints if each[0] <= size)[1] for size, breakpoints in places)
+        return FirstScreen(id="_default", classes=" ".join(classes))
+
+    @override
     def compose(self) -> ComposeResult:
         yield self.pane
-        yield self.permission
         yield self.entry
         yield self.status
+
+    @cached_property
+    def permission(self) -> "PermissionPanel":
+        """Asks whether a tool call may happen."""
+        from tui_agent.tui.dialogs.permission import PermissionPanel
+
+        return PermissionPanel(lambda: self.entry.prompt.last_key, self.glyphs)
+
+    async def complete_screen(self) -> None:
+        """Bring in what the first picture does without: all of it is hidden then."""
+        seen_first = set(self.CSS_PATH)
+        self.stylesheet.read_all([path for path in sorted(styles_folder().glob("*.tcss")) if path not in seen_first])
+        self.stylesheet.parse()
+        await self.mount(self.permission, before=self.entry)
 
     async def agent(self) -> "Agent":
         """The agent, once the session is open. Raises SessionUnavailable."""

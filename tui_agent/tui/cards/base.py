@@ -3,26 +3,28 @@
 A block belongs to one `Transcript`, which alone changes it. All text in a block is clean (see `safe_text`).
 """
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from msgspec import Struct, StructMeta
 from typing_extensions import override
 
 from tui_agent.text import StreamCleaner
 from tui_agent.tui.cards.sections import Section
 
 
-@dataclass(slots=True)
-class Folding:
+class Folding(Struct):
     """Whether the cards of a transcript stand open; `round` counts how often all of them were opened or closed."""
 
     open: bool = False
     round: int = 0
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Block(ABC):
+class _Data(StructMeta, ABCMeta):
+    """A class of data whose methods may be abstract."""
+
+
+class Block(Struct, metaclass=_Data, eq=False, kw_only=True):
     """What every block has, and answers.
 
     id: stable and unique in its transcript, counted up from 1.
@@ -91,8 +93,7 @@ class Block(ABC):
         """A guess at its height in lines, from the size of its text alone; it was never painted."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Card(Block):
+class Card(Block, eq=False, kw_only=True):
     """A block that can be opened. It stands as all cards do, until it is opened or closed by itself.
 
     folding: shared by all cards of a transcript, so that opening all of them touches none.

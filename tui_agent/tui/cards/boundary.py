@@ -1,6 +1,5 @@
 """A step of the context manager: a rule across the column that says what left the context."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -16,8 +15,7 @@ from tui_agent.tui.wording import compact_count
 _TEXT_INDENT: Final = GUTTER + 2
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class BoundaryBlock(Card):
+class BoundaryBlock(Card, eq=False, kw_only=True):
     """A step of the context manager: tokens before and after it, and why it was taken.
 
     seq: what undoes it: the step's entry, or, where `restores`, the result to show whole again; 0: nothing does.

@@ -1,6 +1,5 @@
 """A shell command, the model's or the user's own: what it printed last, while it runs and when it is done."""
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from typing_extensions import override
@@ -22,8 +21,7 @@ class _Newest(NamedTuple):
     """Lines before these."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class CommandBlock(ToolBlock):
+class CommandBlock(ToolBlock, eq=False, kw_only=True):
     """Its note tells how it ended, with the time, then what it printed last."""
 
     @override

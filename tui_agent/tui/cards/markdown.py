@@ -1,10 +1,10 @@
 """One chunk of Markdown as painted lines."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from rich.style import Style
 
 from tui_agent.text import clean
@@ -39,8 +39,7 @@ def _parser() -> "MarkdownIt":
     return parser.disable(["reference", "html_block", "html_inline"])
 
 
-@dataclass(slots=True)
-class _Level:
+class _Level(Struct):
     """Decoration before the lines inside a list item or a quote: `first` once, then `rest`."""
 
     first: tuple[Run, ...]
@@ -49,8 +48,7 @@ class _Level:
     used: bool = False
 
 
-@dataclass(slots=True)
-class _List:
+class _List(Struct):
     number: int | None
 
     def marker(self, bullet: str) -> str:
@@ -60,13 +58,12 @@ class _List:
         return f"{self.number - 1}. "
 
 
-@dataclass(slots=True)
-class _Painter:
+class _Painter(Struct):
     width: int
     look: Look
-    lines: list[Line] = field(default_factory=list)
-    levels: list[_Level] = field(default_factory=list)
-    lists: list[_List] = field(default_factory=list)
+    lines: list[Line] = []
+    levels: list[_Level] = []
+    lists: list[_List] = []
     heading: bool = False
     previous: str = ""
 

@@ -1,6 +1,5 @@
 """Something the user should know: what happened, what was kept, what to do next."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Final
@@ -25,8 +24,7 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class NoticeBlock(Block):
+class NoticeBlock(Block, eq=False, kw_only=True):
     """What happened (`title`), what was kept (`text`), what to do next (`hint`)."""
 
     level: Level

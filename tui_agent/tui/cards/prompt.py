@@ -1,6 +1,5 @@
 """What the user asked, beside a bar."""
 
-from dataclasses import dataclass
 from functools import partial
 
 from typing_extensions import override
@@ -12,8 +11,7 @@ from tui_agent.tui.cards.prose import fenced_code
 from tui_agent.tui.cards.sections import Section, estimate_lines, pieces
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class UserBlock(Block):
+class UserBlock(Block, eq=False, kw_only=True):
     """What the user asked; `seq` is the number of that message, 0 where it is not known."""
 
     text: str

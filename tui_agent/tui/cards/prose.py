@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
 
@@ -25,8 +24,7 @@ _FENCE: Final = re.compile(
 )
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class ProseBlock(Block):
+class ProseBlock(Block, eq=False, kw_only=True):
     """The model's answer, Markdown; `streaming` until it is whole."""
 
     content: StreamedText

@@ -1,7 +1,6 @@
 """The model's reasoning: one quiet line, and the whole of it when opened."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from typing_extensions import override
@@ -14,8 +13,7 @@ from tui_agent.tui.cards.sections import Section, estimate_lines
 from tui_agent.tui.wording import compact_count, duration
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class ReasoningBlock(Card):
+class ReasoningBlock(Card, eq=False, kw_only=True):
     """The model's reasoning; `seconds` and `tokens` are known when it is over."""
 
     content: StreamedText

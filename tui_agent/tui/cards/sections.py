@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
 from rich.style import Style
 
 from tui_agent.tui.cards.lines import GUTTER, Line, Run, blank_line, wrap
@@ -21,8 +21,7 @@ _FIRST_COLUMN: Final = re.compile(r"\S+(?: \S+)* {2,}(?=\S)", re.ASCII)
 Draw = Callable[[int, Look], list[Line]]
 
 
-@dataclass(slots=True, eq=False)
-class Section:
+class Section(Struct, eq=False):
     """Something that can be painted at a width, and a guess of its height from its size.
 
     characters: how much text it holds. breaks: how many line breaks are in it.

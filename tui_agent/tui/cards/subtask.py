@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -24,8 +23,7 @@ STEPS: Final = 4
 _EARLIER: Final = "…"
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class SubtaskBlock(ToolBlock):
+class SubtaskBlock(ToolBlock, eq=False, kw_only=True):
     """`steps`: where it stands, then what it calls, a line each; kept when it is over."""
 
     steps: str = ""

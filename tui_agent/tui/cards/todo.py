@@ -1,7 +1,6 @@
 """The task list on a card: what is done, what is being done, what is still to do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,8 +19,7 @@ PREVIEW_ITEMS: Final = 3
 """Items under a collapsed card."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class TodoBlock(ToolBlock):
+class TodoBlock(ToolBlock, eq=False, kw_only=True):
     """Its items; one that was refused, or that ends the list, is shown as any other call."""
 
     todo: "tuple[TodoItem, ...]" = ()

@@ -3,11 +3,11 @@ on this one.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.style import Style
 from typing_extensions import override
@@ -81,8 +81,7 @@ class ToolState(StrEnum):
         return self not in (ToolState.PENDING, ToolState.ASKING, ToolState.RUNNING)
 
 
-@dataclass(frozen=True, slots=True)
-class ResultSize:
+class ResultSize(Struct, frozen=True):
     """How large a tool result is. `tokens` may be an estimate."""
 
     lines: int = 0
@@ -95,8 +94,7 @@ class ResultSize:
         return cls(lines=result.count("\n") + (not result.endswith("\n") if result else 0), bytes=len(result.encode()))
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class ToolBlock(Card):
+class ToolBlock(Card, eq=False, kw_only=True):
     """One tool call and, later, its result.
 
     summary: the arguments on one line. arguments: the whole of them.
@@ -112,7 +110,7 @@ class ToolBlock(Card):
     state: ToolState = ToolState.PENDING
     tail: str = ""
     result: str = ""
-    size: ResultSize = field(default_factory=ResultSize)
+    size: ResultSize = ResultSize()
     diff: str = ""
     note: str = ""
     seconds: float | None = None

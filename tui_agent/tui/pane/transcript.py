@@ -3,9 +3,9 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from tui_agent.text import clean, one_line
@@ -47,17 +47,16 @@ class Place(TypedDict):
     index: int
 
 
-@dataclass(slots=True)
-class Transcript:
+class Transcript(Struct, eq=False):
     """Blocks in the order they are shown. It alone changes them, and tells one listener about each change."""
 
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[Block] = []
     folding: Folding = field(default_factory=Folding)
-    _by_call: dict[str, ToolBlock] = field(default_factory=dict)
+    _by_call: dict[str, ToolBlock] = {}
     _next_id: int = 1
     _listener: Listener | None = None
     _opened: Callable[[SubtaskBlock], None] | None = None
-    _subtasks: list[SubtaskBlock] = field(default_factory=list)
+    _subtasks: list[SubtaskBlock] = []
 
     def listen(self, listener: Listener | None) -> None:
         """Give every later change to `listener`; there is one listener at a time."""

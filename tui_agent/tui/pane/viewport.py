@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from textual.selection import Selection
@@ -54,8 +53,7 @@ def decode_line(number: int) -> Position:
 _START: Final = Position(0, 0, 0)
 
 
-@dataclass(slots=True)
-class _Geometry:
+class _Geometry(NamedTuple):
     width: int = 80
     height: int = 24
 
