@@ -33,8 +33,9 @@ class PromptApp(App[None]):
     def compose(self) -> ComposeResult:
         yield self.area
 
-    def on_mount(self) -> None:
+    async def on_mount(self) -> None:
         self.area.prompt.focus()
+        await self.area.complete()
 
     def on_prompt_sent(self, message: Prompt.Sent) -> None:
         self.sent.append((message.text, message.written))

@@ -132,6 +132,7 @@ class BaseApp(TerminalApp):
         self.stylesheet.read_all([path for path in sorted(styles_folder().glob("*.tcss")) if path not in seen_first])
         self.stylesheet.parse()
         await self.mount(self.permission, before=self.entry)
+        await self.entry.complete()
 
     async def agent(self) -> "Agent":
         """The agent, once the session is open. Raises SessionUnavailable."""

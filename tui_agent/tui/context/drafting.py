@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from textual.worker import Worker, get_current_worker
 
 from tui_agent.tui.cards.blocks import Level
-from tui_agent.tui.dialogs.permission import QUIET_S
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -90,6 +89,8 @@ class Drafting:
 
     async def _nobody_types(self) -> None:
         """Wait until a key meant for the prompt can no longer be taken for an answer."""
+        from tui_agent.tui.dialogs.permission import QUIET_S
+
         prompt = self._app.entry.prompt
         quiet_at = prompt.last_key + QUIET_S
         while quiet_at > monotonic():

@@ -449,11 +449,12 @@ class PromptArea(Vertical):
 
     @override
     def compose(self) -> ComposeResult:
-        yield self.todo
-        yield self.waiting
-        yield self.completions
         yield self.prompt
 
     def on_resize(self) -> None:
         """Let the others know."""
         self.post_message(self.Resized())
+
+    async def complete(self) -> None:
+        """Bring in what is hidden at first, once there is a first picture."""
+        await self.mount(self.todo, self.waiting, self.completions, before=self.prompt)
