@@ -1,9 +1,8 @@
 """A command of a conversation in text form: its row, what is typed of it, and what it answers."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
-
-from msgspec import Struct
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -12,7 +11,8 @@ AT_ONCE: Final = "!"
 """Behind the name of a command that the app shows a preview of: do it without one."""
 
 
-class Reply(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Reply:
     """The answer to a command; `failed`: nothing was done, and the text says why."""
 
     title: str
@@ -20,7 +20,8 @@ class Reply(Struct, frozen=True):
     failed: bool = False
 
 
-class Command(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Command:
     """A command that is typed as ``/name argument``."""
 
     name: str

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from msgspec.structs import replace
+from dataclasses import replace
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 

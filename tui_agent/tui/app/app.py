@@ -115,6 +115,7 @@ class TuiAgent(BaseApp):
 
     async def _begin(self) -> None:
         await self.complete_screen()
+        self.on_prompt_area_resized()
         if self.arguments.prompt:
             self.conductor.send(self.arguments.prompt)
         self.conductor.open(self.arguments)
@@ -253,6 +254,8 @@ class TuiAgent(BaseApp):
 
     def on_prompt_area_resized(self) -> None:
         """A question leaves the prompt and the status bar the lines that they take."""
+        if not self.completed:
+            return
         others = (self.permission, self.entry, self.status)
         air = sum(widget.styles.margin.top for widget in others)
         self.permission.leave(air + self.entry.size.height + self.status.size.height)

@@ -76,6 +76,8 @@ class BaseApp(TerminalApp):
         self.arguments = arguments
         self.settings = settings
         self.session_folder: Path | None = None
+        self.completed = False
+        """Whether all that belongs on the screen is there."""
         self.crash = ""
         self.refusal = ""
         self._told_where = False
@@ -133,6 +135,7 @@ class BaseApp(TerminalApp):
         self.stylesheet.parse()
         await self.mount(self.permission, before=self.entry)
         await self.entry.complete()
+        self.completed = True
 
     async def agent(self) -> "Agent":
         """The agent, once the session is open. Raises SessionUnavailable."""
