@@ -1,6 +1,7 @@
 """What a message is made of.
 
-Blocks are frozen and encode to the same bytes every time. What only one provider understands (a signature, a
+Blocks are frozen and encode to the same bytes every time. They never refer to one another in a circle, so the garbage
+collector leaves them out. What only one provider understands (a signature, a
 redacted payload) travels in a block's `opaque` string: written by that provider's adapter, read by it alone, and sent
 back unchanged.
 """
@@ -10,14 +11,14 @@ from typing import TypeAlias
 import msgspec
 
 
-class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+class Text(msgspec.Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
     """Prose by the user or the model."""
 
     text: str
     opaque: str = ""
 
 
-class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
+class Reasoning(msgspec.Struct, frozen=True, gc=False, tag="reasoning", omit_defaults=True):
     """The model's own thinking; `text` may be empty where the provider only hands out a signature.
 
     It is never sent to another model than the one that made its message.
@@ -27,7 +28,7 @@ class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True
     opaque: str = ""
 
 
-class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, gc=False, tag="tool_call", omit_defaults=True):
     """A call the model asks for. `arguments` is always the text of one JSON object.
 
     Where the model wrote something that is no JSON object, `arguments` is ``{}`` and `malformed` holds what it wrote.
@@ -40,7 +41,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True)
     malformed: str = ""
 
 
-class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
+class Image(msgspec.Struct, frozen=True, gc=False, tag="image", omit_defaults=True):
     """A picture, base64-encoded; `media_type` is ``image/png``, ``image/jpeg``, ``image/gif`` or ``image/webp``.
 
     `weight` is what it counts compared with a picture of full size: one made smaller to fit counts less. `original` is
@@ -54,7 +55,7 @@ class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
     original: str = ""
 
 
-class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True):
+class ToolResult(msgspec.Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
     """The answer to one call: text as the model sees it, and pictures.
 
     `tools` were found by the call: providers that keep definitions back show the model these, the others read the text.
@@ -71,7 +72,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=T
 Block: TypeAlias = Text | Reasoning | ToolCall | ToolResult | Image
 
 
-class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolDefinition(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A tool as the model is told of it; `schema` is the JSON text of the arguments' JSON Schema (an object).
 
     `deferred`: the model is not told of it until it has looked for it.

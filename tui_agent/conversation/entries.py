@@ -19,7 +19,7 @@ Compaction: TypeAlias = Literal["summary", "checkpoint"]
 Purpose: TypeAlias = Literal["answer", "summary", "digest", "unfinished"]
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Tokens of one model call. `input_tokens` is the whole prompt, cache reads and writes included."""
 
     input_tokens: int = 0
@@ -38,7 +38,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Artifact(msgspec.Struct, frozen=True, omit_defaults=True):
+class Artifact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Where the whole of a shortened text lies: path in the session's folder, size in bytes, SHA-256.
 
     `evicted` tells a preview that stands for the whole (layer "eviction") from a text cut at an output limit.
@@ -50,14 +50,14 @@ class Artifact(msgspec.Struct, frozen=True, omit_defaults=True):
     evicted: bool = False
 
 
-class TraceHead(msgspec.Struct, frozen=True, array_like=True):
+class TraceHead(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The newest event of the session's trace that was on disk at some moment: its number (0: none yet) and hash."""
 
     seq: int
     hash: str
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
+class Entry(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="entry"):
     """The header every entry has: its number in the log (from 1), its parent's (0: none), seconds since the epoch."""
 
     seq: int = 0
@@ -160,7 +160,7 @@ class HeadMoved(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="head_
     reason: Literal["", "rewind", "fork", "switch"] = ""
 
 
-class FileState(msgspec.Struct, frozen=True, omit_defaults=True):
+class FileState(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A file at one time: its kind, its permission bits, size in bytes and the SHA-256 of its content.
 
     The content of a link is the text of its target. ``other`` is what is never put back: a folder, a device, or what
@@ -173,7 +173,7 @@ class FileState(msgspec.Struct, frozen=True, omit_defaults=True):
     sha256: str = ""
 
 
-class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
+class FileChange(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The file at the absolute `path`, before and after.
 
     `unkept` says why the content before is not kept (empty: it is, by its SHA-256). Of the folders above a file that
@@ -250,7 +250,7 @@ class Digested(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag=
     text: str
 
 
-class Words(msgspec.Struct, frozen=True, array_like=True):
+class Words(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What the model is shown of message `seq` of the user, once a boundary covers it."""
 
     seq: int

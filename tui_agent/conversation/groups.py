@@ -1,5 +1,6 @@
 """Where a cut may fall: between groups. An assistant's message, its calls and their results are one group."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tui_agent.conversation.entries import Kind, Role
@@ -22,7 +23,7 @@ class Group(NamedTuple):
     open: bool
     time: float
     segments: tuple[Segment, ...]
-    sizes: dict[Category, Size]
+    sizes: Mapping[Category, Size]
     results: dict[str, int]
 
     @property

@@ -17,6 +17,7 @@ from tui_agent.conversation.fold import Fold
 from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, size_of_text, size_of_tools
 from tui_agent.conversation.states import (
     NO_COUNTS,
+    NO_SIZES,
     Counts,
     ItemState,
     MessageState,
@@ -226,7 +227,7 @@ class Rendering:
         if state.shown and not state.covered_by:
             render(state, active=fold.active)
         else:
-            state.segments, state.sizes = (), {}
+            state.segments, state.sizes = (), NO_SIZES
         for category, size in state.sizes.items():
             self.sizes[category] = self.sizes[category].plus(size)
         state.stale = False

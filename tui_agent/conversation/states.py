@@ -1,7 +1,9 @@
 """Where a view keeps what the log says of one message: its blocks, its calls' results, and what covers them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -43,6 +45,9 @@ class Counts(NamedTuple):
 
 
 NO_COUNTS = Counts()
+NO_CALLS: Mapping[str, ToolCall] = MappingProxyType({})
+NO_SIZES: Mapping[Category, Size] = MappingProxyType({})
+"""Shared by all messages without: an empty dictionary for each would take as much as its text."""
 
 
 @dataclass(slots=True, eq=False)
@@ -91,7 +96,7 @@ class MessageState:
     time: float
     model: str = ""
     prefix_hash: str = ""
-    calls: dict[str, ToolCall] = field(default_factory=dict)
+    calls: Mapping[str, ToolCall] = field(default_factory=lambda: NO_CALLS)
     results: dict[str, ResultState] = field(default_factory=dict)
     boundaries: tuple[int, ...] = ()
     restorations: tuple[int, ...] = ()
@@ -104,7 +109,7 @@ class MessageState:
     with_reasoning: bool = False
     shortened: bool = False
     segments: tuple[Segment, ...] = ()
-    sizes: dict[Category, Size] = field(default_factory=dict)
+    sizes: Mapping[Category, Size] = field(default_factory=lambda: NO_SIZES)
     reasonings: int = 0
     counts: Counts = NO_COUNTS
     unshortened: tuple[int, ...] = ()
@@ -178,7 +183,7 @@ def state_of_message(message: Message) -> MessageState:
         message.time,
         message.model,
         message.prefix_hash,
-        calls,
+        calls or NO_CALLS,
         reasonings=sum(isinstance(each, Reasoning) for each in message.blocks) if message.role == "assistant" else 0,
     )
 

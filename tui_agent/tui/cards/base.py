@@ -24,7 +24,7 @@ class _Data(StructMeta, ABCMeta):
     """A class of data whose methods may be abstract."""
 
 
-class Block(Struct, metaclass=_Data, eq=False, kw_only=True):
+class Block(Struct, metaclass=_Data, eq=False, gc=False, kw_only=True):
     """What every block has, and answers.
 
     id: stable and unique in its transcript, counted up from 1.
@@ -123,10 +123,11 @@ class Card(Block, eq=False, kw_only=True):
 class StreamedText:
     """Text that arrives in pieces, cleaned as it comes. Reading it joins the pieces once."""
 
-    __slots__ = ("_cleaner", "_pieces")
+    __slots__ = ("_cleaner", "_pieces", "_text")
 
     def __init__(self, text: str = "") -> None:
-        self._pieces: list[str] = []
+        self._text = ""
+        self._pieces: list[str] | None = None
         self._cleaner: StreamCleaner | None = StreamCleaner()
         if text:
             self.append(text)
@@ -135,20 +136,24 @@ class StreamedText:
         """Add a piece at the end."""
         if self._cleaner is None:
             self._cleaner = StreamCleaner()
-        cleaned = self._cleaner.feed(piece)
-        if cleaned:
-            self._pieces.append(cleaned)
+        self._take(self._cleaner.feed(piece))
 
     def finish(self) -> None:
         """Nothing more will come."""
         if self._cleaner is not None:
-            rest = self._cleaner.finish()
-            if rest:
-                self._pieces.append(rest)
+            self._take(self._cleaner.finish())
             self._cleaner = None
+
+    def _take(self, cleaned: str) -> None:
+        if not self._text:
+            # A whole text is the only piece: it is kept as it came, and not held twice.
+            self._text = cleaned
+        elif cleaned:
+            self._pieces = self._pieces or []
+            self._pieces.append(cleaned)
 
     @override
     def __str__(self) -> str:
-        if len(self._pieces) > 1:
-            self._pieces = ["".join(self._pieces)]
-        return self._pieces[0] if self._pieces else ""
+        if self._pieces:
+            self._text, self._pieces = "".join((self._text, *self._pieces)), None
+        return self._text

@@ -81,7 +81,7 @@ class ToolState(StrEnum):
         return self not in (ToolState.PENDING, ToolState.ASKING, ToolState.RUNNING)
 
 
-class ResultSize(Struct, frozen=True):
+class ResultSize(Struct, frozen=True, gc=False):
     """How large a tool result is. `tokens` may be an estimate."""
 
     lines: int = 0
