@@ -53,11 +53,17 @@ _WAITING = "waiting: other subtasks are running"
 class Conversation(Protocol):
     """What a subtask needs of the agent that holds its conversation."""
 
-    def run(self, prompt: str = "") -> AsyncGenerator[events.AgentEvent, None]: ...
+    def run(self, prompt: str = "") -> AsyncGenerator[events.AgentEvent, None]:
+        """Do a turn; see `Agent.run`."""
+        ...
 
-    async def queue(self, text: str) -> int: ...
+    async def queue(self, text: str) -> int:
+        """Keep a text for the next step; see `Agent.queue`."""
+        ...
 
-    def interrupt(self) -> bool: ...
+    def interrupt(self) -> bool:
+        """Stop the turn; see `Agent.interrupt`."""
+        ...
 
 
 class Known(Protocol):

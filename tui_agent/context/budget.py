@@ -104,6 +104,7 @@ class Threshold(NamedTuple):
 
     @property
     def rests(self) -> bool:
+        """Whether the layer never starts by itself; `warning` says why."""
         return bool(self.warning)
 
     def share(self, window: int) -> float:

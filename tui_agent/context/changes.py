@@ -59,6 +59,7 @@ class Preview(NamedTuple):
 
     @property
     def freed(self) -> int:
+        """How many tokens the next request has less."""
         return self.before - self.after
 
 

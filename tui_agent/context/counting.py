@@ -92,7 +92,9 @@ class Tokenizer(Protocol):
     @property
     def name(self) -> str: ...
 
-    def count(self, text: str) -> int: ...
+    def count(self, text: str) -> int:
+        """How many tokens a text has; of a very long one about how many."""
+        ...
 
 
 class _Density(NamedTuple):

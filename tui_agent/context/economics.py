@@ -279,6 +279,7 @@ class Summariser(NamedTuple):
 
     @property
     def fits(self) -> bool:
+        """Whether its model takes all of what it reads in one request."""
         return self.reads + self.instruction <= self.limit
 
     @property

@@ -134,6 +134,7 @@ class LogStore:
 
     @property
     def read_only(self) -> str:
+        """Why nothing can be appended; empty where it can."""
         return self._read_only
 
     async def load(self) -> list[AnyEntry]:

@@ -19,6 +19,7 @@ UNDONE: Final = {"": "both", "both": "both", "files": "files", "conversation": "
 
 
 async def rewind(agent: "Agent", argument: str) -> Reply:
+    """``/rewind``: list the user's messages, or take one back with what followed, with files, or alone."""
     if not argument:
         from tui_agent.aside import aside
 
@@ -71,6 +72,7 @@ async def undo(agent: "Agent", what: str) -> Reply:
 
 
 async def undo_edits(agent: "Agent", argument: str) -> Reply:
+    """``/undo-edits``: put back the files that the newest turn changed, or change them again."""
     from tui_agent.agent.history.file_texts import (
         NOTHING,
         NOTHING_TO_REDO,
@@ -92,6 +94,7 @@ async def undo_edits(agent: "Agent", argument: str) -> Reply:
 
 
 async def fork(agent: "Agent", number: str) -> Reply:
+    """``/fork``: begin another branch."""
     seq = number_of(number) if number else None
     if number and seq is None:
         return Reply("/fork takes the number of a message, or nothing for the newest", failed=True)
@@ -103,6 +106,7 @@ async def fork(agent: "Agent", number: str) -> Reply:
 
 
 async def tree(agent: "Agent", number: str) -> Reply:
+    """``/tree``: list the branches, or go to one."""
     if number:
         tip = number_of(number)
         try:

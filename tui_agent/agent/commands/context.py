@@ -42,6 +42,7 @@ SAID_BY: Final = {
 
 
 async def context(agent: "Agent", _: str) -> Reply:
+    """``/context``: what fills the window."""
     from tui_agent.context import stats
 
     # A window that the user has set is in force whatever the provider tells.
@@ -51,6 +52,7 @@ async def context(agent: "Agent", _: str) -> Reply:
 
 
 async def items(agent: "Agent", _: str) -> Reply:
+    """``/items``: every message and result by number."""
     from tui_agent.agent.overview import item_line
 
     items = agent.items()
@@ -59,6 +61,7 @@ async def items(agent: "Agent", _: str) -> Reply:
 
 
 async def recall(agent: "Agent", query: str) -> Reply:
+    """``/recall``: search all that was ever said."""
     from tui_agent.tools.base import ToolFailure
 
     if not query:
@@ -89,6 +92,7 @@ def _around(hit: "RecallHit") -> str:
 
 
 async def todo(agent: "Agent", _: str) -> Reply:
+    """``/todo``: the model's task list."""
     todo = agent.todo()
     if not todo.items:
         return Reply("There is no task list", "The model keeps one for work of several steps; ask it to.")
@@ -100,6 +104,7 @@ async def todo(agent: "Agent", _: str) -> Reply:
 
 
 async def preview(agent: "Agent", step: str) -> Reply:
+    """``/preview``: what a step would do and cost."""
     from tui_agent.context.effects import Refusal
 
     match step:
@@ -136,10 +141,12 @@ def _outlook(outlook: "Outlook") -> Reply:
 
 
 async def compact(agent: "Agent", focus: str) -> Reply:
+    """``/compact``: summarise the older turns."""
     return _summarized(await agent.compact(focus), "Compacted")
 
 
 async def done(agent: "Agent", note: str) -> Reply:
+    """``/done``: write the record of the finished task."""
     return _summarized(await agent.checkpoint(note), "Checkpoint written")
 
 
@@ -150,20 +157,24 @@ def _summarized(result: "CompactionResult", done: str) -> Reply:
 
 
 async def clear_results(agent: "Agent", _: str) -> Reply:
+    """``/clear-results``: clear all old results."""
     return _changed(await agent.clear_results(), "Cleared {items} results")
 
 
 async def pin(agent: "Agent", numbers: str) -> Reply:
+    """``/pin``: keep messages or results whole."""
     if not numbers:
         return await items(agent, "")
     return await _with_items(numbers, agent.pin, "Pinned")
 
 
 async def unpin(agent: "Agent", numbers: str) -> Reply:
+    """``/unpin``: take pins off."""
     return await _with_items(numbers, lambda items: agent.pin(items, pinned=False), "Unpinned")
 
 
 async def restore(agent: "Agent", numbers: str) -> Reply:
+    """``/restore``: show messages or results whole again."""
     return await _with_items(numbers, agent.restore, "Brought back")
 
 
@@ -204,6 +215,7 @@ async def words(agent: "Agent", argument: str) -> Reply:
 
 
 async def undo_step(agent: "Agent", number: str) -> Reply:
+    """``/undo-step``: undo a context step."""
     step = number_of(number) if number else None
     if number and step is None:
         return Reply("/undo-step takes the number of a step, or nothing for the newest", failed=True)

@@ -30,6 +30,7 @@ async def learn_profile(agent: "Agent") -> None:
 
 
 async def model(agent: "Agent", name: str) -> Reply:
+    """``/model``: who answers, or let another model answer."""
     if name:
         refused = await _change_model(agent, name)
         if refused:
@@ -75,6 +76,7 @@ def figures_from(profile: "ModelProfile") -> str:
 
 
 async def escalate(agent: "Agent", _: str) -> Reply:
+    """``/escalate``: go on with the provider's frontier model."""
     from tui_agent.models.base import ModelError
 
     busy = agent.busy
@@ -88,6 +90,7 @@ async def escalate(agent: "Agent", _: str) -> Reply:
 
 
 async def tools(agent: "Agent", _: str) -> Reply:
+    """``/tools``: what the model can call."""
     tools = agent.tools()
     width = max((len(tool.name) for tool in tools), default=0) + 2
     lines = [f"{tool.name:<{width}}{_first_sentence(tool.description)}" for tool in tools]
@@ -100,6 +103,7 @@ def _first_sentence(text: str) -> str:
 
 
 async def permissions(agent: "Agent", argument: str) -> Reply:
+    """``/permissions``: the rules in force, or take a remembered one back."""
     from tui_agent.tools.gate.remembered import RememberedError
 
     rules = agent.permission_rules()
@@ -131,11 +135,13 @@ def rule_text(rule: "GrantedRule") -> str:
 
 
 async def extensions(agent: "Agent", _: str) -> Reply:
+    """``/extensions``: what the user and the project have brought."""
     skills = (await agent.skills()).split("\n")
     return Reply("Your own, and the project's", f"{await agent.extensions_text()}\n\nSkills\n  " + "\n  ".join(skills))
 
 
 async def style(agent: "Agent", name: str) -> Reply:
+    """``/style``: how answers are written, or choose a style."""
     from tui_agent.agent.extensions.styles import OFF
 
     if not name:
@@ -150,12 +156,15 @@ async def style(agent: "Agent", name: str) -> Reply:
 
 
 async def skills(agent: "Agent", _: str) -> Reply:
+    """``/skills``: the skills the model can read."""
     return Reply("Skills", await agent.skills())
 
 
 async def memory(agent: "Agent", _: str) -> Reply:
+    """``/memory``: the notes kept about this project."""
     return Reply("Memory", await agent.memory())
 
 
 async def continue_spending(agent: "Agent", _: str) -> Reply:
+    """``/continue-spending``: let the session go on after its cost ceiling."""
     return Reply(agent.reset_cost_ceiling())

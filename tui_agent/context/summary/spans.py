@@ -49,15 +49,18 @@ class Scale:
         self._tokens_of = tokens_of
 
     def group(self, group: Group) -> int:
+        """The tokens of all messages of a group."""
         total = NOTHING
         for size in group.sizes.values():
             total = total.plus(size)
         return self._tokens_of(total)
 
     def text(self, text: str) -> int:
+        """The tokens of a text."""
         return self._tokens_of(size_of_text(text))
 
     def blocks(self, blocks: Iterable[Block]) -> int:
+        """The tokens of blocks."""
         total = NOTHING
         for block in blocks:
             total = total.plus(size_of_block(block))

@@ -219,7 +219,9 @@ class LineReader(Protocol):
     """Reads the lines of one file into a `ConversationBuilder`."""
 
     @property
-    def format(self) -> Format: ...
+    def format(self) -> Format:
+        """The form it reads."""
+        ...
 
     @property
     def abandoned(self) -> int:
