@@ -7,6 +7,7 @@ import pytest
 from tests.context.performer import Performer
 from tests.context.sessions import MODEL, Session, comes
 from tui_agent.context.budget import KnownTier
+from tui_agent.context.counting import ASCII_TOKENS
 from tui_agent.context.economics import ModelFacts, Rates
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
@@ -79,15 +80,14 @@ def reading(size: int) -> Session:
 
 def filled_to(tokens: int, start: Callable[[], Session]) -> View:
     """The session with one more prompt, so that its next request has exactly this size."""
-    low, high = 1, tokens * 4
-    while low <= high:
-        middle = (low + high) // 2
+    length = 1
+    for _ in range(9):
         made = start()
-        made.add(user_message("p" * middle))
-        found = engine(made.view, facts(200_000, "unknown")).tokens
-        if found == tokens:
+        made.add(user_message("p" * length))
+        missing = tokens - engine(made.view, facts(200_000, "unknown")).tokens
+        if not missing:
             return made.view
-        low, high = (middle + 1, high) if found < tokens else (low, middle - 1)
+        length += round(missing / ASCII_TOKENS)
     raise AssertionError(f"no prompt makes {tokens} tokens")
 
 
