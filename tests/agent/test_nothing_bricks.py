@@ -186,7 +186,7 @@ def first(step: Step) -> Callable[[ParsedRequest], Step]:
 
 
 MANY_CALLS = Step(
-    calls=tuple(Call("read_file", {"path": f"file_{number}.txt"}) for number in range(300)), boundless=True
+    calls=tuple(Call("read_file", {"path": f"file_{number}.txt"}) for number in range(500)), boundless=True
 )
 LONG_ARGUMENTS = Step(
     calls=(Call("write_file", {"path": "x.txt", "content": prose(1_600_000)}),), boundless=True, chunk=100_000
@@ -206,7 +206,7 @@ LITTLE_READ = Step(text="Hi.", input_tokens=1)
 @pytest.mark.parametrize(
     ("step", "window"),
     [
-        pytest.param(MANY_CALLS, 32_000, id="300 calls"),
+        pytest.param(MANY_CALLS, 32_000, id="500 calls"),
         pytest.param(LONG_ARGUMENTS, 32_000, id="1.6 MB of arguments"),
         pytest.param(MANY_ARGUMENTS, 32_000, id="50,000 arguments"),
         pytest.param(LONG_TEXT, 32_000, id="2 MB of text"),
