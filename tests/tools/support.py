@@ -22,7 +22,7 @@ class Call:
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         raise NobodyToAsk(question)
 
-    def progress(self, text: str) -> None:
+    def progress(self, text: str, above: int = 0) -> None:
         self.seen.append(text)
 
 

@@ -9,6 +9,7 @@ from typing_extensions import override
 from tui_agent.tui.app.status_bar import GAUGE, Status, StatusBar, Thresholds, elapsed_text, gauge_words, status_line
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
 
+TICKS = (("clear", 0.6), ("compact", 0.85))
 FULL = Status(
     model="anthropic:claude-sonnet-5-5",
     mode="auto",
@@ -117,7 +118,7 @@ async def test_no_timer_runs_while_nothing_is_going_on() -> None:
 
 
 def test_ticks_stand_where_the_layers_start() -> None:
-    status = Status(model="m", tokens=70_000, window=100_000, measured=True, ticks=(0.6, 0.85))
+    status = Status(model="m", tokens=70_000, window=100_000, measured=True, ticks=TICKS)
     assert "ctx ━━━━━━┿─┼─" in text(status, 80)
     assert "ctx ######|-|-" in text(status, 80, ASCII)
 
@@ -138,8 +139,19 @@ def test_a_turn_that_is_the_whole_session_is_not_told_twice() -> None:
     assert "turn" not in text(replace(FULL, turn_cost_usd=FULL.cost_usd), 140)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "told"), [(44, ""), (46, "clearing at 60%"), (61, ""), (75, "compaction at 85%"), (90, "")]
+)
+def test_what_comes_next_is_told_once_it_is_near(tokens: int, told: str) -> None:
+    line = text(Status(model="m", tokens=tokens, window=100, ticks=TICKS), 120)
+    assert (told in line) if told else " at " not in line
+
+
 def test_the_gauge_is_told_in_words() -> None:
-    status = Status(tokens=700, window=1_000, measured=True, ticks=(0.6, 0.85))
-    assert gauge_words(status).startswith("700 of 1,000 tokens; something is done at 85%.")
+    status = Status(tokens=500, window=1_000, measured=True, ticks=TICKS)
+    assert gauge_words(status).startswith(
+        "500 of 1,000 tokens; next comes clearing at 60%, in 100 tokens: old tool results are taken out; "
+        "then compaction at 85%, in 350 tokens."
+    )
     assert "estimated; every tick is passed" in gauge_words(replace(status, tokens=900, measured=False))
     assert gauge_words(Status(tokens=5)) == GAUGE

@@ -89,10 +89,11 @@ class ToolStarted(Event, frozen=True, kw_only=True, tag="tool_started"):
 
 
 class ToolProgress(Event, frozen=True, kw_only=True, tag="tool_progress"):
-    """Live output of a running call: the whole of what should be seen now."""
+    """Live output of a running call: the whole of what should be seen now, and how many lines came before it."""
 
     call_id: str
     text: str
+    above: int = 0
 
 
 class PermissionAsked(Event, frozen=True, kw_only=True, tag="permission_asked"):

@@ -63,12 +63,14 @@ class Overview(NamedTuple):
 
 
 class Fullness(NamedTuple):
-    """How full the window is: tokens of the next request, the window's, and the shares of it where layers start."""
+    """How full the window is: tokens of the next request, the window's, and the layers with the shares of it at which
+    they start, the first one first.
+    """
 
     tokens: int
     window: int
     measured: bool
-    starts: tuple[float, ...]
+    starts: tuple[tuple[str, float], ...]
 
 
 class SwitchOutlook(NamedTuple):
@@ -143,7 +145,7 @@ def fullness(engine: ContextEngine) -> Fullness:
         tokens=engine.tokens,
         window=window,
         measured=engine.meter.measured,
-        starts=tuple(each.tokens / window for each in layers),
+        starts=tuple(sorted(((each.layer, each.tokens / window) for each in layers), key=lambda each: each[1])),
     )
 
 

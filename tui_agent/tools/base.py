@@ -161,8 +161,8 @@ class ToolContext(Protocol):
         """Put a question to the user; see `Ask`. Raises `gate.permissions.NobodyToAsk`."""
         ...
 
-    def progress(self, text: str) -> None:
-        """Show the user what can be seen of the call by now.
+    def progress(self, text: str, above: int = 0) -> None:
+        """Show the user what can be seen of the call by now; `above`: lines that came before these.
 
         `text` takes the place of what was shown before: it is no addition to it. Keep it short (some 40 lines) and do
         not call this more often than about ten times a second. To be called on the event loop.

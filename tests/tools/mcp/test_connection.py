@@ -184,8 +184,8 @@ class Person(Call):
         self._answers = list(answers)
 
     @override
-    def progress(self, text: str) -> None:
-        super().progress(text)
+    def progress(self, text: str, above: int = 0) -> None:
+        super().progress(text, above)
         self.told.set()
 
     @override

@@ -28,13 +28,15 @@ class Context:
         self.page_bytes = 50_000
         self.accesses: tuple[Access, ...] = ()
         self.seen: list[tuple[float, str]] = []
+        self.above = 0
         (folder / "work").mkdir(exist_ok=True)
 
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         raise NobodyToAsk(question)
 
-    def progress(self, text: str) -> None:
+    def progress(self, text: str, above: int = 0) -> None:
         self.seen.append((time.monotonic(), text))
+        self.above = above
 
 
 @pytest.fixture
@@ -97,6 +99,13 @@ async def test_live_output_is_the_whole_of_what_should_be_seen_and_not_too_often
     assert all("\r" not in text and text.startswith("first\n") for _, text in context.seen)
     assert all(later - earlier > 0.08 for earlier, later in pairwise(times))
     assert len(context.seen) > 3
+
+
+async def test_what_is_shown_meanwhile_tells_how_many_lines_came_before(context: Context) -> None:
+    await run(context, "seq 1000; sleep 0.3")
+    _, text = context.seen[-1]
+    assert text.endswith("1000\n")
+    assert context.above == 1_000 - text.count("\n") > 900
 
 
 async def test_very_long_output_keeps_its_end_and_the_raw_start(context: Context) -> None:

@@ -225,6 +225,8 @@ def test_a_command_shows_the_newest_of_its_output_while_it_runs_and_when_it_is_d
     transcript.show_tool_output(tool, "zero\none\ntwo\n\nthree\nfour\n")
     newest = ["    … +2 lines", "    two", "    three", "    four"]
     assert texts(paint(BlockPainting(tool, None, 60, LOOK)))[1:] == newest
+    transcript.show_tool_output(tool, "one\ntwo\n\nthree\nfour\n", above=1_000)
+    assert texts(paint(BlockPainting(tool, None, 60, LOOK)))[1] == "    … +1,001 lines"
     output = "\n".join(["begin", *(f"line {number}" for number in range(2000)), "", "the end"])
     note = "exit code 1, 0.3 s · the end"
     transcript.finish_tool(tool, ToolState.ERROR, f"{output}\n[exit code 1, 0.3 s]\n[and a note]", note=note)

@@ -82,8 +82,8 @@ class CallContext:
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         return await self.asker(question)
 
-    def progress(self, text: str) -> None:
-        self.emit(events.ToolProgress(call_id=self.call_id, text=valid_text(text)))
+    def progress(self, text: str, above: int = 0) -> None:
+        self.emit(events.ToolProgress(call_id=self.call_id, text=valid_text(text), above=above))
 
 
 class Toolbox:

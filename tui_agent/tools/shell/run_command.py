@@ -279,7 +279,7 @@ def _advice(error: OSError) -> str:
 class _Progress:
     """Shows the end of the output while it grows, at most every `_PROGRESS_INTERVAL` seconds."""
 
-    def __init__(self, terminal: Terminal, show: Callable[[str], None]) -> None:
+    def __init__(self, terminal: Terminal, show: Callable[[str, int], None]) -> None:
         self._terminal = terminal
         self._show = show
         self._timer: asyncio.TimerHandle | None = None
@@ -299,4 +299,5 @@ class _Progress:
     def _emit(self) -> None:
         self._timer = None
         self._last = asyncio.get_running_loop().time()
-        self._show(self._terminal.tail(_PROGRESS_LINES)[-_PROGRESS_CHARACTERS:])
+        tail = self._terminal.tail(_PROGRESS_LINES)[-_PROGRESS_CHARACTERS:]
+        self._show(tail, max(0, self._terminal.line_breaks - tail.count("\n")))

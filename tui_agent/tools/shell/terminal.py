@@ -78,9 +78,12 @@ class Terminal:
         """UTF-8 bytes of text in front of what `text` returned last."""
         self.dropped_lines = 0
         """Lines in front of what `text` returned last."""
+        self.line_breaks = 0
+        """All line breaks that came, whatever is seen of them."""
 
     def feed(self, data: bytes) -> None:
         """Process output. Costs little more than copying where it is plain text."""
+        self.line_breaks += data.count(b"\n")
         start = 0
         while start < len(data):
             piece = data[start : start + _STRIDE - self._position % _STRIDE]

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -10,7 +10,7 @@ from tui_agent.agent.commands.branches import REWOUND, UNDONE
 from tui_agent.aside import aside
 from tui_agent.text import as_typed, one_line
 from tui_agent.tui.app.opening import in_slices
-from tui_agent.tui.cards.blocks import Block, Level
+from tui_agent.tui.cards.blocks import Block, Level, ProseBlock, ToolBlock
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
@@ -49,6 +49,7 @@ class Branches:
         self._moving = False
         self._at_work = 0
         self._of_files: FilesTold | None = None
+        self._undoing = False
 
     # What the user asks for
 
@@ -115,7 +116,11 @@ class Branches:
             return
         prompts = await asyncio.to_thread(agent.prompts)
         if prompts:
-            await self.rewind(str(prompts[-1].seq))
+            self._undoing = True
+            try:
+                await self.rewind(str(prompts[-1].seq))
+            finally:
+                self._undoing = False
         else:
             self._app.say(Level.INFO, "There is nothing to undo")
 
@@ -241,10 +246,12 @@ class Branches:
         """The conversation goes on elsewhere, whoever wanted that: show it as it is there."""
         self._app.conductor.forget_waiting()
         # What is said from now on is shown as it comes, and is no part of the past.
-        shown = self._show(agent, view, event, agent.history())
+        shown = self._show(agent, view, event, agent.history(), undone=self._undoing)
         self._app.run_worker(shown, name="branch", group="branch", exclusive=True, exit_on_error=True)
 
-    async def _show(self, agent: "Agent", view: "TurnView", event: "HeadMoved", past: "Iterable[AgentEvent]") -> None:
+    async def _show(
+        self, agent: "Agent", view: "TurnView", event: "HeadMoved", past: "Iterable[AgentEvent]", *, undone: bool
+    ) -> None:
         """Fill another transcript beside the one on the screen, and show it when it is whole."""
         from tui_agent.tui.cards.subtask import SubtaskSteps
 
@@ -254,7 +261,7 @@ class Branches:
             await in_slices(past, filling, follower.take_in)
             follower.take_in()
             await asyncio.sleep(0)
-            title, hint = _told(event, before, filling.transcript)
+            title, hint = _told(event, before, filling.transcript, undone=undone)
             filling.transcript.add_notice(Level.INFO, title, hint=hint)
             self._tell_of_files(filling.transcript.add_notice)
             await asyncio.sleep(0)
@@ -303,13 +310,16 @@ async def _as_written(agent: "Agent", seq: int) -> str:
     return ""
 
 
-def _told(event: "HeadMoved", before: Transcript, now: Transcript) -> tuple[str, str]:
-    """What happened, and what leads back."""
+def _told(event: "HeadMoved", before: Transcript, now: Transcript, *, undone: bool) -> tuple[str, str]:
+    """What happened, and what leads back. `undone`: it was the newest turn that the user wanted undone."""
     match event.reason:
         case "rewind":
-            words = _words(before.said_after(event.to))
+            taken = before.said_after(event.to)
+            words = _words(taken)
             # The text stands in the prompt again; a command would be typed behind it.
             hint = "send it anew, or Ctrl+C empties the prompt; /tree leads back"
+            if undone and taken is not None:
+                return f"Undone: {words}{_came_of(before.blocks[taken.index + 1 :])}", hint
             return f"Rewound to before {words}" if words else "Rewound", hint if words else "/tree leads back"
         case "fork":
             words = _words(before.said_up_to(event.to))
@@ -325,3 +335,11 @@ def _told(event: "HeadMoved", before: Transcript, now: Transcript) -> tuple[str,
 def _words(block: Block | None) -> str:
     said = one_line(block.said if block is not None else "", WORDS)
     return f"“{said}”" if said else ""
+
+
+def _came_of(blocks: Sequence[Block]) -> str:
+    """What a message led to."""
+    calls = sum(isinstance(block, ToolBlock) for block in blocks)
+    answer = any(isinstance(block, ProseBlock) for block in blocks)
+    parts = ["its answer"] * answer + [f"{calls:,} tool call{'s' * (calls > 1)}"] * bool(calls)
+    return f", {' and '.join(parts)}" if parts else ""

@@ -12,7 +12,7 @@ from tui_agent.tui.actions import ACTIONS, BY_ID, DIALOGS, TITLES, Action, Place
 from tui_agent.tui.app.commands import CYCLE, MODES
 from tui_agent.tui.app.conductor import SessionUnavailable
 from tui_agent.tui.app.own_commands import OwnCommands, needs_terminal, only_changes_folder
-from tui_agent.tui.app.status_bar import GAUGE
+from tui_agent.tui.app.status_bar import gauge_words
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.keys import lines
 from tui_agent.tui.wording import short_path
@@ -168,7 +168,7 @@ class PromptActions:
         return {
             TITLES[place]: keymap.help_text(place),
             "Commands": self._app.commands_text(),
-            "The line at the bottom": GAUGE,
+            "The line at the bottom": gauge_words(self._app.status.status),
             **{TITLES[other]: lines(keymap.rows(other)) for other in more},
         }
 

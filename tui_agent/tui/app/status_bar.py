@@ -21,10 +21,17 @@ TICK_S: Final = 0.16
 
 GAUGE: Final = (
     "ctx shows how full the model's window is, as its last request was measured (~ where that is estimated, as it is "
-    "after an undo). A tick stands where something is done about it: old tool results are cleared, then older turns "
-    "are summarised. F2 shows what comes next and what it costs."
+    "after an undo). Eviction puts a result that is too large into a file as it comes. A tick stands where more is "
+    "done: clearing takes old tool results out, compaction summarises older turns. F2 shows all of it, with its price."
 )
 """The gauge in words, for the help and for who points at it."""
+DONE_BY: Final = {
+    "clear": ("clearing", "old tool results are taken out"),
+    "compact": ("compaction", "older turns are summarised"),
+}
+"""The layers that start at a share of the window, and what they do."""
+NEAR: Final = 0.15
+"""The share of the window before a layer's start from which on the line names it."""
 GAUGE_CELLS: Final = 10
 GAP: Final = 2
 """Cells between two pieces of the line."""
@@ -42,7 +49,8 @@ class Status(Struct, frozen=True, kw_only=True):
     """What the status bar tells.
 
     window, tokens: of the last request; `window` 0: unknown. measured: counted by the provider, not estimated.
-    ticks: the shares of the window at which layers start. cost_usd, turn_cost_usd: of the session and of the turn;
+    ticks: the layers, and the shares of the window at which they start, in their order.
+    cost_usd, turn_cost_usd: of the session and of the turn;
     None: the model's prices are unknown. cache_share: how much of all input was read from the provider's cache.
     activity: what is running; empty: idle. unconfined: commands run without the sandbox they should run in.
     since: when it began, on the monotonic clock. hint: what a key would do now; it stands in for the activity.
@@ -56,7 +64,7 @@ class Status(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     window: int = 0
     measured: bool = False
-    ticks: tuple[float, ...] = ()
+    ticks: tuple[tuple[str, float], ...] = ()
     cost_usd: float | None = 0.0
     turn_cost_usd: float | None = None
     cache_share: float | None = None
@@ -79,7 +87,7 @@ class Changes(TypedDict, total=False):
     tokens: int
     window: int
     measured: bool
-    ticks: tuple[float, ...]
+    ticks: tuple[tuple[str, float], ...]
     cost_usd: float | None
     turn_cost_usd: float | None
     cache_share: float | None
@@ -168,6 +176,7 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Threshol
         _mode(status),
         _model(status, glyphs),
         _gauge(status, glyphs, thresholds),
+        _next(status),
         _cache(status),
         _speed(status),
         _cost(status),
@@ -185,9 +194,18 @@ def gauge_words(status: Status) -> str:
     if status.window <= 0:
         return GAUGE
     full = f"{status.tokens:,} of {status.window:,} tokens{'' if status.measured else ', estimated'}"
-    ahead = [share for share in sorted(status.ticks) if share * status.window > status.tokens]
-    comes = f"something is done at {', '.join(f'{share:.0%}' for share in ahead)}" if ahead else "every tick is passed"
+    told: list[str] = []
+    for layer, share in _ahead(status):
+        name, does = DONE_BY.get(layer, (layer, ""))
+        left = round(share * status.window) - status.tokens
+        told.append(f"{name} at {share:.0%}, in {left:,} tokens{f': {does}' if does and not told else ''}")
+    comes = f"next comes {'; then '.join(told)}" if told else "every tick is passed"
     return f"{full}; {comes}.\n\n{GAUGE}"
+
+
+def _ahead(status: Status) -> list[tuple[str, float]]:
+    """The layers that are still to come."""
+    return [each for each in status.ticks if each[1] * status.window > status.tokens]
 
 
 def elapsed_text(seconds: float) -> str:
@@ -264,7 +282,8 @@ def _gauge(status: Status, glyphs: Glyphs, thresholds: Thresholds) -> Piece:
     )
     filled = min(GAUGE_CELLS, round(share * GAUGE_CELLS) or (1 if status.tokens else 0))
     full, empty = ("#", "-") if glyphs is ASCII else ("━", "─")
-    bar = _ticked(full * filled + empty * (GAUGE_CELLS - filled), filled, color, status.ticks, glyphs)
+    ticks = [share for _, share in status.ticks]
+    bar = _ticked(full * filled + empty * (GAUGE_CELLS - filled), filled, color, ticks, glyphs)
     percent = f"{about}{min(999, round(share * 100))}%"
     label = Span("ctx ")
     return (
@@ -273,6 +292,15 @@ def _gauge(status: Status, glyphs: Glyphs, thresholds: Thresholds) -> Piece:
         Form(1, (Span(percent, color),)),
         Form(0),
     )
+
+
+def _next(status: Status) -> Piece:
+    """What is done next about a window that fills, once that is near."""
+    ahead = _ahead(status) if status.window > 0 else []
+    if not ahead or ahead[0][1] - status.tokens / status.window > NEAR:
+        return (Form(0),)
+    layer, share = ahead[0]
+    return Form(9, (Span(f"{DONE_BY.get(layer, (layer,))[0]} at {share:.0%}"),)), Form(0)
 
 
 def _ticked(bar: str, filled: int, color: str, ticks: Iterable[float], glyphs: Glyphs) -> tuple[Span, ...]:

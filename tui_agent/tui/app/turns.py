@@ -172,7 +172,7 @@ class TurnView:
                 if isinstance(block, SubtaskBlock):
                     self._transcript.show_steps(block, event.text)
                 elif block is not None:
-                    self._transcript.show_tool_output(block, event.text)
+                    self._transcript.show_tool_output(block, event.text, event.above)
             case events.ToolFinished():
                 self._on_result(event)
             case events.ContextChanged():

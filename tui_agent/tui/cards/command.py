@@ -63,7 +63,7 @@ class CommandBlock(ToolBlock, eq=False, kw_only=True):
 
     def _newest(self) -> _Newest:
         if not self.state.finished:
-            return _newest_of(self.tail)
+            return _newest_of(self.tail, self.above + self.tail.removesuffix("\n").count("\n") + 1)
         if self.state is ToolState.DENIED:
             return _Newest([self.note] if self.note else [], 0)
         return _newest_of(self.result, self.size.lines, self._ended)

@@ -98,7 +98,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
     """One tool call and, later, its result.
 
     summary: the arguments on one line. arguments: the whole of them.
-    tail: the last lines printed while it runs. result: what the model was given.
+    tail: the last lines printed while it runs, with `above` lines before them. result: what the model was given.
     diff: a unified diff, for edits. note: one line of what came of it, or on why it was denied or failed.
     seconds: how long it ran. seq: of a command of the user's own, the number of the message it became; else 0.
     """
@@ -109,6 +109,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
     arguments: str = ""
     state: ToolState = ToolState.PENDING
     tail: str = ""
+    above: int = 0
     result: str = ""
     size: ResultSize = ResultSize()
     diff: str = ""

@@ -189,9 +189,9 @@ class Transcript(Struct, eq=False):
         block.note = one_line(note)
         self._changed(block)
 
-    def show_tool_output(self, block: ToolBlock, tail: str) -> None:
-        """Show the last lines that a running tool printed."""
-        block.tail = clean(tail)
+    def show_tool_output(self, block: ToolBlock, tail: str, above: int = 0) -> None:
+        """Show the last lines that a running tool printed, and how many came before them."""
+        block.tail, block.above = clean(tail), above
         self._changed(block)
 
     def show_steps(self, block: SubtaskBlock, steps: str) -> None:
