@@ -241,6 +241,21 @@ def test_a_command_shows_the_newest_of_its_output_while_it_runs_and_when_it_is_d
     ]
 
 
+def test_a_search_shows_its_hits_and_how_many_more_there_are() -> None:
+    transcript = Transcript()
+    result = "a.py\n1-import os\n2:  first = 1\n--\n9:last\n2024.md\n3:third\n4:fourth"
+    for more, below in (
+        ("", ["2024.md:4  fourth"]),
+        ("\n5:fifth\n6:sixth\n[2 more matches in 1 file]", ["… +3 lines"]),
+    ):
+        tool = transcript.add_tool(f"1{more}", "grep", summary="x")
+        transcript.finish_tool(tool, ToolState.OK, result + more, note="4 matches in 2 files")
+        painting = BlockPainting(tool, None, 60, LOOK)
+        hits = ["a.py:2  first = 1", "a.py:9  last", "2024.md:3  third", *below]
+        assert texts(paint(painting)) == ["  ● Search x  4 matches in 2 files", *(f"    {hit}" for hit in hits)]
+        assert painting.height == 5
+
+
 def test_reasoning_is_one_line_until_it_is_opened() -> None:
     transcript = Transcript()
     block = transcript.add_reasoning("Because **of** this.", seconds=3.21, tokens=412)

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from tui_agent.tui.cards import command, subtask, todo
+from tui_agent.tui.cards import command, search, subtask, todo
 from tui_agent.tui.cards.base import Block, Card, Folding, StreamedText
 from tui_agent.tui.cards.boundary import BoundaryBlock
 from tui_agent.tui.cards.command import CommandBlock
@@ -10,6 +10,7 @@ from tui_agent.tui.cards.notice import Level, NoticeBlock
 from tui_agent.tui.cards.prompt import UserBlock
 from tui_agent.tui.cards.prose import ProseBlock
 from tui_agent.tui.cards.reasoning import ReasoningBlock
+from tui_agent.tui.cards.search import SearchBlock
 from tui_agent.tui.cards.subtask import SubtaskBlock
 from tui_agent.tui.cards.todo import TodoBlock
 from tui_agent.tui.cards.tool import ResultSize, ToolBlock, ToolState
@@ -25,6 +26,7 @@ __all__ = [
     "ProseBlock",
     "ReasoningBlock",
     "ResultSize",
+    "SearchBlock",
     "StreamedText",
     "SubtaskBlock",
     "TodoBlock",
@@ -34,13 +36,15 @@ __all__ = [
     "block_for",
 ]
 
-ToolKind: TypeAlias = type[ToolBlock] | type[CommandBlock] | type[TodoBlock] | type[SubtaskBlock]
+ToolKind: TypeAlias = type[ToolBlock] | type[CommandBlock] | type[SearchBlock] | type[TodoBlock] | type[SubtaskBlock]
 
 
 def block_for(tool: str) -> ToolKind:
     """The card of a tool's calls."""
     if tool in command.TOOLS:
         return CommandBlock
+    if tool in search.TOOLS:
+        return SearchBlock
     if tool in todo.TOOLS:
         return TodoBlock
     if tool.startswith(subtask.PREFIX) or tool in subtask.TOOLS:
