@@ -129,6 +129,9 @@ class ChatServer(ProtocolServer):
                 await exchange.respond(200, {"count": count, "max_model_len": 4_096, "tokens": [0] * count})
             case "POST", "/extras/tokenize/count" if self.tokenizer == "llama-cpp-python":
                 await exchange.respond(200, {"count": tokens_in(parse_body(request.body)["input"])})
+            case "POST", "/apply-template" | "/tokenize" | "/extras/tokenize/count":
+                # To ask whether there is a tokenizer breaks no rule.
+                await exchange.respond(404, {"error": {"message": "Not Found"}})
             case "POST", "/v1/chat/completions":
                 checked = check(request.body, self.models, make=self.make, issued=self.issued)
                 await self._answer(checked, recorded, exchange)
