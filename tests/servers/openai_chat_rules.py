@@ -22,8 +22,8 @@ _TOP_LEVEL = (
     "model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "tools", "tool_choice",
     "parallel_tool_calls", "temperature", "top_p", "stop", "seed", "user", "reasoning_effort",
 )  # fmt: skip
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_DATA = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+=*")
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+DATA = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+=*")
 
 Message = dict[str, Any]
 
@@ -46,9 +46,9 @@ def check(raw: bytes, models: dict[str, ModelSpec], *, make: str, issued: Collec
     try:
         body = parse_body(raw)
     except ValueError as error:
-        raise _broken(f"We could not parse the JSON body of your request: {error}") from None
+        raise broken(f"We could not parse the JSON body of your request: {error}") from None
     if unknown := set(body) - set(_TOP_LEVEL):
-        raise _broken(f"Unrecognized request argument supplied: {sorted(unknown)[0]}")
+        raise broken(f"Unrecognized request argument supplied: {sorted(unknown)[0]}")
     spec = models.get(str(body.get("model")))
     if spec is None:
         message = f"The model `{body.get('model')}` does not exist or you do not have access to it."
@@ -57,7 +57,7 @@ def check(raw: bytes, models: dict[str, ModelSpec], *, make: str, issued: Collec
     _check_tools(body.get("tools"))
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise _broken("Invalid 'messages': empty array. Expected an array with minimum length 1.")
+        raise broken("Invalid 'messages': empty array. Expected an array with minimum length 1.")
     for i, message in enumerate(messages):
         _check_message(message, i, spec, make, issued)
     _check_turns(messages)
@@ -103,12 +103,12 @@ def message_tokens(message: Message) -> int:
 
 def _limit(body: dict[str, Any], make: str) -> int:
     if body.get("stream_options") is not None and not body.get("stream"):
-        raise _broken("The 'stream_options' parameter is only allowed when 'stream' is enabled.")
+        raise broken("The 'stream_options' parameter is only allowed when 'stream' is enabled.")
     if make == "openai" and "max_tokens" in body:
-        raise _broken("Unsupported parameter: 'max_tokens' is not supported with this model.")
+        raise broken("Unsupported parameter: 'max_tokens' is not supported with this model.")
     limit = body.get("max_completion_tokens", body.get("max_tokens", 1))
     if type(limit) is not int or limit < 1:
-        raise _broken("Invalid 'max_tokens': integer below minimum value. Expected a value >= 1.")
+        raise broken("Invalid 'max_tokens': integer below minimum value. Expected a value >= 1.")
     return limit
 
 
@@ -116,39 +116,37 @@ def _check_tools(tools: Any) -> None:
     if tools is None:
         return
     if not isinstance(tools, list) or not tools:
-        raise _broken("Invalid 'tools': empty array. Expected an array with minimum length 1.")
+        raise broken("Invalid 'tools': empty array. Expected an array with minimum length 1.")
     for i, tool in enumerate(tools):
         function = tool.get("function") if isinstance(tool, dict) and tool.get("type") == "function" else None
         if not isinstance(function, dict) or set(function) - {"name", "description", "parameters", "strict"}:
-            raise _broken(f"Invalid type for 'tools[{i}].function'.")
-        if not _NAME.fullmatch(str(function.get("name"))):
-            raise _broken(f"Invalid 'tools[{i}].function.name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
+            raise broken(f"Invalid type for 'tools[{i}].function'.")
+        if not NAME.fullmatch(str(function.get("name"))):
+            raise broken(f"Invalid 'tools[{i}].function.name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
         if not isinstance(function.get("parameters"), dict) or function["parameters"].get("type") != "object":
-            raise _broken(
-                f"Invalid schema for function '{function['name']}': schema must be a JSON Schema of 'object'."
-            )
+            raise broken(f"Invalid schema for function '{function['name']}': schema must be a JSON Schema of 'object'.")
 
 
 def _check_message(message: Any, i: int, spec: ModelSpec, make: str, issued: Collection[str]) -> None:
     where = f"messages[{i}]"
     if not isinstance(message, dict):
-        raise _broken(f"Invalid type for '{where}': expected an object.")
+        raise broken(f"Invalid type for '{where}': expected an object.")
     match message.get("role"):
         case "system":
-            _known(message, ("role", "content"), where)
+            known(message, ("role", "content"), where)
             _check_text(message, where)
             if i:
-                raise _broken(f"'{where}': the system message must be the first.")
+                raise broken(f"'{where}': the system message must be the first.")
         case "user":
-            _known(message, ("role", "content"), where)
+            known(message, ("role", "content"), where)
             _check_parts(message, where, spec)
         case "assistant":
             _check_assistant(message, where, make, issued)
         case "tool":
-            _known(message, ("role", "content", "tool_call_id"), where)
+            known(message, ("role", "content", "tool_call_id"), where)
             _check_text(message, where)
         case role:
-            raise _broken(f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user' and 'tool'.")
+            raise broken(f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user' and 'tool'.")
 
 
 def _check_assistant(message: Message, where: str, make: str, issued: Collection[str]) -> None:
@@ -157,37 +155,33 @@ def _check_assistant(message: Message, where: str, make: str, issued: Collection
         "llamacpp": ("reasoning_content",),
         "openrouter": ("reasoning_details",),
     }
-    _known(message, ("role", "content", "tool_calls", *extra.get(make, ())), where)
+    known(message, ("role", "content", "tool_calls", *extra.get(make, ())), where)
     calls = message.get("tool_calls")
     if calls is None or message.get("content") is not None:
         _check_text(message, where)
     if calls is not None and (not isinstance(calls, list) or not calls):
-        raise _broken(f"Invalid '{where}.tool_calls': empty array.")
+        raise broken(f"Invalid '{where}.tool_calls': empty array.")
     for each in message.get("reasoning_details", ()):
         if compact(each) not in issued:
-            raise _broken(f"Invalid '{where}.reasoning_details': it was not given like this.")
+            raise broken(f"Invalid '{where}.reasoning_details': it was not given like this.")
     if not isinstance(message.get("reasoning_content", ""), str):
-        raise _broken(f"Invalid type for '{where}.reasoning_content'.")
+        raise broken(f"Invalid type for '{where}.reasoning_content'.")
     for call in calls or ():
-        _known(call, ("id", "type", "function"), f"{where}.tool_calls")
-        _known(call.get("function"), ("name", "arguments"), f"{where}.tool_calls.function")
+        known(call, ("id", "type", "function"), f"{where}.tool_calls")
+        known(call.get("function"), ("name", "arguments"), f"{where}.tool_calls.function")
         if call.get("type") != "function" or not isinstance(call.get("id"), str) or not call["id"]:
-            raise _broken(f"Missing required parameter: '{where}.tool_calls[0].id'.")
+            raise broken(f"Missing required parameter: '{where}.tool_calls[0].id'.")
         if len(call["id"]) > LONGEST_ID:
-            raise _broken(f"Invalid '{where}.tool_calls[0].id': string too long. Expected at most {LONGEST_ID}.")
-        if not _NAME.fullmatch(str(call["function"].get("name"))):
-            raise _broken(f"Invalid '{where}.tool_calls[0].function.name'.")
-        try:
-            is_object = isinstance(json.loads(call["function"]["arguments"]), dict)
-        except (TypeError, KeyError, ValueError):
-            is_object = False
-        if not is_object:
-            raise _broken(f"Invalid '{where}.tool_calls[0].function.arguments': a string of a JSON object is expected.")
+            raise broken(f"Invalid '{where}.tool_calls[0].id': string too long. Expected at most {LONGEST_ID}.")
+        if not NAME.fullmatch(str(call["function"].get("name"))):
+            raise broken(f"Invalid '{where}.tool_calls[0].function.name'.")
+        if not is_object(call["function"].get("arguments")):
+            raise broken(f"Invalid '{where}.tool_calls[0].function.arguments': a string of a JSON object is expected.")
 
 
 def _check_text(message: Message, where: str) -> None:
     if not isinstance(message.get("content"), str):
-        raise _broken(f"Invalid value for 'content' in '{where}': expected a string, got null.")
+        raise broken(f"Invalid value for 'content' in '{where}': expected a string, got null.")
 
 
 def _check_parts(message: Message, where: str, spec: ModelSpec) -> None:
@@ -195,16 +189,16 @@ def _check_parts(message: Message, where: str, spec: ModelSpec) -> None:
     if isinstance(content, str) and content:
         return
     if not isinstance(content, list) or not content:
-        raise _broken(f"Invalid '{where}.content': it must not be empty.")
+        raise broken(f"Invalid '{where}.content': it must not be empty.")
     for part in content:
         match part.get("type") if isinstance(part, dict) else None:
             case "text" if isinstance(part.get("text"), str) and part["text"]:
                 continue
-            case "image_url" if _DATA.fullmatch(str(part.get("image_url", {}).get("url"))):
+            case "image_url" if DATA.fullmatch(str(part.get("image_url", {}).get("url"))):
                 if spec.capabilities and "vision" not in spec.capabilities:
-                    raise _broken(f"{spec.id} is not a multimodal model", kind="BadRequestError")
+                    raise broken(f"{spec.id} is not a multimodal model", kind="BadRequestError")
             case _:
-                raise _broken(f"Invalid '{where}.content': no such part.")
+                raise broken(f"Invalid '{where}.content': no such part.")
 
 
 def _check_turns(messages: list[Message]) -> None:
@@ -213,28 +207,38 @@ def _check_turns(messages: list[Message]) -> None:
     for i, message in enumerate(messages):
         if message["role"] == "tool":
             if message.get("tool_call_id") not in open_calls:
-                raise _broken("messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.")
+                raise broken("messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.")
             open_calls.discard(message["tool_call_id"])
             continue
         if open_calls:
-            raise _broken(
+            raise broken(
                 "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
                 f"'tool_call_id'. The following tool_call_ids did not have response messages: {sorted(open_calls)}"
             )
         ids = [call["id"] for call in message.get("tool_calls") or ()]
         if len(set(ids)) < len(ids):
-            raise _broken(f"Duplicate tool call ids in messages[{i}].")
+            raise broken(f"Duplicate tool call ids in messages[{i}].")
         open_calls = set(ids)
     if messages[-1]["role"] not in ("user", "tool") or open_calls:
-        raise _broken("The last message must be the user's or the answer to a call.")
+        raise broken("The last message must be the user's or the answer to a call.")
 
 
-def _known(value: Any, names: Collection[str], where: str) -> None:
+def known(value: Any, names: Collection[str], where: str) -> None:
+    """Raises RuleBroken where a value is no object, or has a field of another name."""
     if not isinstance(value, dict):
-        raise _broken(f"Invalid type for '{where}': expected an object.")
+        raise broken(f"Invalid type for '{where}': expected an object.")
     if unknown := set(value) - set(names):
-        raise _broken(f"Unknown parameter: '{where}.{sorted(unknown)[0]}'.")
+        raise broken(f"Unknown parameter: '{where}.{sorted(unknown)[0]}'.")
 
 
-def _broken(message: str, kind: str = "invalid_request_error") -> RuleBroken:
+def broken(message: str, kind: str = "invalid_request_error") -> RuleBroken:
+    """A refusal as OpenAI words it."""
     return RuleBroken(message, kind=kind)
+
+
+def is_object(text: Any) -> bool:
+    """Whether this is a text of a JSON object."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (TypeError, ValueError):
+        return False

@@ -6,14 +6,12 @@ its error messages.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Collection
 from typing import Any
 
 from tests.servers.catalogue import ModelSpec
 from tests.servers.faults import RuleBroken
-from tests.servers.openai_chat_rules import IMAGE_TOKENS, Checked
+from tests.servers.openai_chat_rules import DATA, IMAGE_TOKENS, NAME, Checked, broken, is_object, known
 from tests.servers.server import compact, parse_body, tokens_in
 
 LONGEST_ID = 64
@@ -21,8 +19,6 @@ _TOP_LEVEL = (
     "model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "stream", "store", "include",
     "max_output_tokens", "reasoning", "prompt_cache_key", "previous_response_id", "temperature", "top_p", "text",
 )  # fmt: skip
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_DATA = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+=*")
 
 Item = dict[str, Any]
 
@@ -35,9 +31,9 @@ def check(raw: bytes, models: dict[str, ModelSpec], issued: Collection[str]) -> 
     try:
         body = parse_body(raw)
     except ValueError as error:
-        raise _broken(f"We could not parse the JSON body of your request: {error}") from None
+        raise broken(f"We could not parse the JSON body of your request: {error}") from None
     if unknown := set(body) - set(_TOP_LEVEL):
-        raise _broken(f"Unknown parameter: '{sorted(unknown)[0]}'.")
+        raise broken(f"Unknown parameter: '{sorted(unknown)[0]}'.")
     spec = models.get(str(body.get("model")))
     if spec is None:
         message = f"The requested model '{body.get('model')}' does not exist."
@@ -45,7 +41,7 @@ def check(raw: bytes, models: dict[str, ModelSpec], issued: Collection[str]) -> 
     _check_options(body, spec)
     items = body.get("input")
     if not isinstance(items, list) or not items:
-        raise _broken("One of 'input' or 'previous_response_id' must be provided.")
+        raise broken("One of 'input' or 'previous_response_id' must be provided.")
     for i, item in enumerate(items):
         _check_item(item, f"input[{i}]", spec, issued)
     _check_order(items)
@@ -76,74 +72,70 @@ def item_tokens(item: Item) -> int:
 def _check_options(body: dict[str, Any], spec: ModelSpec) -> None:
     limit: object = body.get("max_output_tokens", 16)
     if not isinstance(limit, int) or limit < 16:
-        raise _broken(f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, got {limit}.")
+        raise broken(f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, got {limit}.")
     reasons = "reasoning" in spec.thinking
     if not reasons and "reasoning" in body:
-        raise _broken("Unsupported parameter: 'reasoning.summary' is not supported with this model.")
+        raise broken("Unsupported parameter: 'reasoning.summary' is not supported with this model.")
     if not reasons and "reasoning.encrypted_content" in body.get("include", ()):
-        raise _broken("Encrypted content is not supported with this model.")
+        raise broken("Encrypted content is not supported with this model.")
     if body.get("store") is not False:
-        raise _broken("Store must be set to false: this organization keeps no data.")
+        raise broken("Store must be set to false: this organization keeps no data.")
     for i, tool in enumerate(body.get("tools") or ()):
-        _known(tool, ("type", "name", "description", "parameters", "strict"), f"tools[{i}]")
-        if tool.get("type") != "function" or not _NAME.fullmatch(str(tool.get("name"))):
-            raise _broken(f"Invalid 'tools[{i}].name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
+        known(tool, ("type", "name", "description", "parameters", "strict"), f"tools[{i}]")
+        if tool.get("type") != "function" or not NAME.fullmatch(str(tool.get("name"))):
+            raise broken(f"Invalid 'tools[{i}].name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
         if not isinstance(tool.get("parameters"), dict) or tool["parameters"].get("type") != "object":
-            raise _broken(f"Invalid schema for function '{tool['name']}': schema must be a JSON Schema of 'object'.")
+            raise broken(f"Invalid schema for function '{tool['name']}': schema must be a JSON Schema of 'object'.")
 
 
 def _check_item(item: Any, where: str, spec: ModelSpec, issued: Collection[str]) -> None:
     if not isinstance(item, dict):
-        raise _broken(f"Invalid type for '{where}': expected an object.")
+        raise broken(f"Invalid type for '{where}': expected an object.")
     match item.get("type"):
         case "message":
-            _known(item, ("type", "role", "content", "phase"), where)
+            known(item, ("type", "role", "content", "phase"), where)
             kinds = {"user": ("input_text", "input_image"), "assistant": ("output_text",)}.get(
                 str(item.get("role")), ()
             )
             _check_parts(item.get("content"), kinds, where)
         case "reasoning":
-            _known(item, ("type", "id", "summary", "encrypted_content"), where)
+            known(item, ("type", "id", "summary", "encrypted_content"), where)
             if "reasoning" not in spec.thinking:
-                raise _broken("Encrypted content is not supported with this model.")
+                raise broken("Encrypted content is not supported with this model.")
             if compact(item) not in issued:
-                raise _broken("The encrypted content could not be verified.", kind="invalid_encrypted_content")
+                raise broken("The encrypted content could not be verified.", kind="invalid_encrypted_content")
         case "function_call":
-            _known(item, ("type", "call_id", "name", "arguments", "id"), where)
+            known(item, ("type", "call_id", "name", "arguments", "id"), where)
             _check_id(item, where)
-            if not _NAME.fullmatch(str(item.get("name"))):
-                raise _broken(f"Invalid '{where}.name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
-            try:
-                is_object = isinstance(json.loads(item["arguments"]), dict)
-            except (TypeError, KeyError, ValueError):
-                is_object = False
-            if not is_object:
-                raise _broken(f"Invalid '{where}.arguments': a string of a JSON object is expected.")
+            if not NAME.fullmatch(str(item.get("name"))):
+                raise broken(f"Invalid '{where}.name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
+            if not is_object(item.get("arguments")):
+                raise broken(f"Invalid '{where}.arguments': a string of a JSON object is expected.")
         case "function_call_output":
-            _known(item, ("type", "call_id", "output"), where)
+            known(item, ("type", "call_id", "output"), where)
             _check_id(item, where)
             if not isinstance(item.get("output"), str):
                 _check_parts(item.get("output"), ("input_text", "input_image"), where)
         case kind:
-            raise _broken(f"Invalid value: '{kind}' of '{where}.type'.")
+            raise broken(f"Invalid value: '{kind}' of '{where}.type'.")
 
 
 def _check_id(item: Item, where: str) -> None:
     call_id = item.get("call_id")
     if not isinstance(call_id, str) or not 0 < len(call_id) <= LONGEST_ID:
-        raise _broken(f"Invalid '{where}.call_id': expected a string of 1 to {LONGEST_ID} characters.")
+        raise broken(f"Invalid '{where}.call_id': expected a string of 1 to {LONGEST_ID} characters.")
 
 
 def _check_parts(content: Any, kinds: Collection[str], where: str) -> None:
     if not isinstance(content, list) or not content:
-        raise _broken(f"Invalid '{where}.content': it must not be empty.")
+        raise broken(f"Invalid '{where}.content': it must not be empty.")
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
         good = kind in kinds and (
-            bool(_DATA.fullmatch(str(part.get("image_url")))) if kind == "input_image" else bool(part.get("text"))
+            bool(DATA.fullmatch(str(part.get("image_url")))) if kind == "input_image" else bool(part.get("text"))
         )
         if not good:
-            raise _broken(f"Invalid value: '{kind}' in '{where}.content'. Supported values are: {sorted(kinds)}.")
+            raise broken(f"Invalid value: '{kind}' in '{where}.content'. Supported values are: {sorted(kinds)}.")
 
 
 def _check_order(items: list[Item]) -> None:
@@ -154,31 +146,20 @@ def _check_order(items: list[Item]) -> None:
         if item["type"] == "reasoning":
             led_to = follows.get("type") in ("reasoning", "function_call") or follows.get("role") == "assistant"
             if not led_to:
-                raise _broken(
+                raise broken(
                     f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
                 )
         elif item["type"] == "function_call":
             if item["call_id"] in open_calls:
-                raise _broken(f"Duplicate call_id {item['call_id']}.")
+                raise broken(f"Duplicate call_id {item['call_id']}.")
             open_calls.append(item["call_id"])
         elif item["type"] == "function_call_output":
             if item["call_id"] not in open_calls:
-                raise _broken(f"No tool call found for function call output with call_id {item['call_id']}.")
+                raise broken(f"No tool call found for function call output with call_id {item['call_id']}.")
             open_calls.remove(item["call_id"])
         elif item["role"] == "user" and open_calls:
-            raise _broken(f"No tool output found for function call {open_calls[0]}.")
+            raise broken(f"No tool output found for function call {open_calls[0]}.")
     if open_calls:
-        raise _broken(f"No tool output found for function call {open_calls[0]}.")
+        raise broken(f"No tool output found for function call {open_calls[0]}.")
     if items[-1].get("role") == "assistant":
-        raise _broken("The last item must not be the assistant's.")
-
-
-def _known(value: Any, names: Collection[str], where: str) -> None:
-    if not isinstance(value, dict):
-        raise _broken(f"Invalid type for '{where}': expected an object.")
-    if unknown := set(value) - set(names):
-        raise _broken(f"Unknown parameter: '{where}.{sorted(unknown)[0]}'.")
-
-
-def _broken(message: str, kind: str = "invalid_request_error") -> RuleBroken:
-    return RuleBroken(message, kind=kind)
+        raise broken("The last item must not be the assistant's.")

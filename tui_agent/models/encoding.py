@@ -6,16 +6,20 @@ that a call costs what is new, and the prefix is the same bytes every time, in e
 """
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult, valid_text
 from tui_agent.conversation.request import RequestMessage
-from tui_agent.conversation.wire import is_object
+from tui_agent.conversation.wire import fresh_id, is_object
 
 Fields: TypeAlias = dict[str, object]
 Piece = TypeVar("Piece")
+
+NO_TEXT = "(no output)"
+_PICTURES = "(pictures of the results above)"
+_UNSEEN = "(a picture, which this model cannot see)"
 
 
 class Pieces(Generic[Piece]):
@@ -67,6 +71,57 @@ def arguments_of(call: ToolCall) -> msgspec.Raw:
 def schema_of(schema: str) -> msgspec.Raw:
     """A tool's JSON Schema, to be put into a request as it is."""
     return msgspec.Raw(schema.encode() if is_object(schema) else b'{"type":"object"}')
+
+
+def function_tools(tools: Iterable[ToolDefinition]) -> list[Fields]:
+    """Definitions as Chat Completions has them, and Ollama after it."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": valid_text(tool.description),
+                "parameters": schema_of(tool.schema),
+            },
+        }
+        for tool in tools
+    ]
+
+
+def result_text(result: ToolResult) -> str:
+    """A result's text where there is no other way to say that it is an error, and none may be empty."""
+    text = valid_text(result.text) if result.text.strip() else NO_TEXT
+    return f"Error: {text}" if result.is_error else text
+
+
+class Asked(NamedTuple):
+    """A message of the user's: the results in it, what the user said, and the pictures to be shown of both."""
+
+    results: list[ToolResult]
+    text: str
+    pictures: list[Image]
+
+
+def asked_in(message: RequestMessage, sees: bool) -> Asked:
+    """What a message asks, where pictures are shown in a user's message alone; `sees`: whether they are at all."""
+    results = [block for block in message.blocks if isinstance(block, ToolResult)]
+    texts = [valid_text(block.text) for block in message.blocks if isinstance(block, Text) and block.text.strip()]
+    pictures: list[Image] = []
+    for block in message.blocks:
+        pictures += [block] if isinstance(block, Image) else block.images if isinstance(block, ToolResult) else ()
+    if not sees:
+        texts += [_UNSEEN] * len(pictures)
+        pictures = []
+    return Asked(results, "\n\n".join(texts) or (_PICTURES if results and pictures else ""), pictures)
+
+
+def own_id(given: str, taken: set[str]) -> str:
+    """The id of a new call, which none of the conversation has yet: the `given` one where there is one."""
+    call_id = valid_text(given)
+    if not call_id or call_id in taken:
+        call_id = fresh_id()
+    taken.add(call_id)
+    return call_id
 
 
 def without_calls(message: RequestMessage) -> RequestMessage:

@@ -7,9 +7,9 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.wire import fresh_id, read_arguments, write_opaque
+from tui_agent.conversation.wire import read_arguments, write_opaque
 from tui_agent.models.base import Completed, Metered, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
-from tui_agent.models.encoding import encode
+from tui_agent.models.encoding import encode, own_id
 from tui_agent.text import one_line
 
 _STOP: dict[str, StopReason] = {
@@ -217,10 +217,7 @@ class AnthropicReply:
         if not text and start.input:  # some gateways send the whole input at once
             text = encode(start.input).decode()
         arguments, malformed = read_arguments(text)
-        call_id = valid_text(start.id)
-        if not call_id or call_id in self._taken:
-            call_id = fresh_id()
-        self._taken.add(call_id)
+        call_id = own_id(start.id, self._taken)
         return ToolCall(call_id, valid_text(start.name), arguments, malformed=malformed)
 
     def _count(self, told: _Usage | None) -> None:

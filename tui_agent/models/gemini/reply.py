@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.wire import fresh_id, read_arguments, write_opaque
+from tui_agent.conversation.wire import read_arguments, write_opaque
 from tui_agent.models.base import (
     Completed,
     InvalidRequest,
@@ -18,7 +18,7 @@ from tui_agent.models.base import (
     ToolCallDelta,
     Unavailable,
 )
-from tui_agent.models.encoding import encode
+from tui_agent.models.encoding import encode, own_id
 
 if TYPE_CHECKING:
     from google.genai.types import (
@@ -151,10 +151,7 @@ class GeminiReply:
     def _call(self, call: "FunctionCall", signature: str) -> StreamEvent:
         arguments, malformed = read_arguments(encode(call.args or {}).decode())
         api_id = valid_text(call.id or "")
-        call_id = api_id
-        if not call_id or call_id in self._taken:
-            call_id = fresh_id()
-        self._taken.add(call_id)
+        call_id = own_id(api_id, self._taken)
         fields = {"model": self._model}
         if signature:
             fields["signature"] = signature

@@ -6,9 +6,9 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.wire import fresh_id, read_arguments
+from tui_agent.conversation.wire import read_arguments
 from tui_agent.models.base import Completed, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
-from tui_agent.models.encoding import encode
+from tui_agent.models.encoding import encode, own_id
 from tui_agent.models.speed import Timings
 
 NANO = 1e9
@@ -116,10 +116,7 @@ class OllamaReply:
     def _call(self, told: _Call) -> StreamEvent:
         given = told.function.arguments
         arguments, malformed = read_arguments(given if isinstance(given, str) else encode(given or {}).decode())
-        call_id = valid_text(told.id)
-        if not call_id or call_id in self._taken:
-            call_id = fresh_id()
-        self._taken.add(call_id)
+        call_id = own_id(told.id, self._taken)
         call = ToolCall(call_id, valid_text(told.function.name), arguments, malformed=malformed)
         self._blocks.append(call)
         return ToolCallDelta(len(self._blocks) - 1, call.name, len(arguments))

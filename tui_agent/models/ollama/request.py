@@ -2,14 +2,10 @@
 
 from typing import NamedTuple
 
-from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import safe_id, safe_name
-from tui_agent.models.encoding import Fields, Pieces, arguments_of, encode, schema_of
-
-_NO_TEXT = "(no output)"
-_PICTURES = "(pictures of the results above)"
-_UNSEEN = "(a picture, which this model cannot see)"
+from tui_agent.models.encoding import Fields, Pieces, arguments_of, asked_in, encode, function_tools, result_text
 
 
 class Options(NamedTuple):
@@ -55,17 +51,7 @@ class RequestEncoder:
         sized = {"num_ctx": options.context} if options.context else {}
         head["options"] = {**sized, "num_predict": request.max_tokens}
         if request.tools:
-            head["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": valid_text(tool.description),
-                        "parameters": schema_of(tool.schema),
-                    },
-                }
-                for tool in request.tools
-            ]
+            head["tools"] = function_tools(request.tools)
         sees = options.sees
         made = self._pieces.of(request.messages, lambda message, before: _encoded(message, before, sees), way=sees)
         pieces = [piece for piece in made if piece.data]
@@ -116,41 +102,25 @@ def _said(message: RequestMessage) -> list[Fields]:
 
 
 def _asked(message: RequestMessage, names: dict[str, str], sees: bool) -> list[Fields]:
-    """The results, a message each, then what the user said. Templates show pictures in a user's message alone."""
-    results: list[Fields] = []
-    texts: list[str] = []
-    shown: list[Image] = []
-    for block in message.blocks:
-        match block:
-            case ToolResult():
-                results.append(_result(block, names))
-                shown += block.images
-            case Text() if block.text.strip():
-                texts.append(valid_text(block.text))
-            case Image():
-                shown.append(block)
-            case _:
-                pass
-    if shown and not sees:
-        texts += [_UNSEEN] * len(shown)
-    if not texts and not shown:
+    """The results, a message each, then what the user said."""
+    asked = asked_in(message, sees)
+    results: list[Fields] = [
+        {
+            "role": "tool",
+            "content": result_text(result),
+            "tool_name": names.get(result.call_id, "unnamed"),
+            "tool_call_id": safe_id(result.call_id),
+        }
+        for result in asked.results
+    ]
+    if not asked.text and not asked.pictures:
         return results
-    said: Fields = {"role": "user", "content": "\n\n".join(texts) or (_PICTURES if results else "")}
-    if shown and sees:
-        said["images"] = [image.data for image in shown]
+    said: Fields = {"role": "user", "content": asked.text}
+    if asked.pictures:
+        said["images"] = [image.data for image in asked.pictures]
     return [*results, said]
 
 
 def _names_of(message: RequestMessage | None) -> dict[str, str]:
     blocks = message.blocks if message is not None else ()
     return {block.id: safe_name(block.name) for block in blocks if isinstance(block, ToolCall)}
-
-
-def _result(result: ToolResult, names: dict[str, str]) -> Fields:
-    text = valid_text(result.text) if result.text.strip() else _NO_TEXT
-    return {
-        "role": "tool",
-        "content": f"Error: {text}" if result.is_error else text,
-        "tool_name": names.get(result.call_id, "unnamed"),
-        "tool_call_id": safe_id(result.call_id),
-    }

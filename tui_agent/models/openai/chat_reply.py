@@ -11,7 +11,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.wire import fresh_id, read_arguments, write_opaque
+from tui_agent.conversation.wire import read_arguments, write_opaque
 from tui_agent.models.base import (
     Completed,
     Metered,
@@ -23,7 +23,7 @@ from tui_agent.models.base import (
     ToolCallDelta,
     Unavailable,
 )
-from tui_agent.models.encoding import encode
+from tui_agent.models.encoding import encode, own_id
 from tui_agent.models.errors import Refusal
 from tui_agent.models.openai.client import read_error
 from tui_agent.models.speed import Timings
@@ -67,12 +67,16 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _InputDetails(msgspec.Struct):
+class InputDetails(msgspec.Struct):
+    """What of a prompt came from the cache or went to it, as both of OpenAI's APIs tell it."""
+
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
-class _OutputDetails(msgspec.Struct):
+class OutputDetails(msgspec.Struct):
+    """What of an answer was reasoning, likewise."""
+
     reasoning_tokens: int | None = None
 
 
@@ -80,8 +84,8 @@ class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_cache_hit_tokens: int | None = None
-    prompt_tokens_details: _InputDetails | None = None
-    completion_tokens_details: _OutputDetails | None = None
+    prompt_tokens_details: InputDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
 
 
 class _Groq(msgspec.Struct):
@@ -265,10 +269,7 @@ class ChatReply:
 
     def _closed_call(self, opened: _OpenCall, text: str) -> ToolCall:
         arguments, malformed = read_arguments(text)
-        call_id = valid_text(opened.id)
-        if not call_id or call_id in self._taken:
-            call_id = fresh_id()
-        self._taken.add(call_id)
+        call_id = own_id(opened.id, self._taken)
         return ToolCall(call_id, opened.name, arguments, malformed=malformed)
 
 

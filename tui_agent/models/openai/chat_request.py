@@ -4,19 +4,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import is_object, read_opaque, safe_id, safe_name
-from tui_agent.models.encoding import Fields, Pieces, encode, schema_of
+from tui_agent.models.encoding import Fields, Pieces, asked_in, encode, function_tools, result_text
 from tui_agent.models.openai.service import Thoughts
 
 LONGEST_ID = 40
 """Characters of a call's id (OpenAI, Chat Completions)."""
 LONGEST_NAME = 64
 """Characters of a tool's name (OpenAI, function calling)."""
-_NO_TEXT = "(no output)"
-_PICTURES = "(pictures of the results above)"
-_UNSEEN = "(a picture, which this model cannot see)"
 
 
 class ChatOptions(NamedTuple):
@@ -43,17 +40,7 @@ class ChatEncoder:
         if options.counts:
             head["stream_options"] = {"include_usage": True}
         if request.tools:
-            head["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": valid_text(tool.description),
-                        "parameters": schema_of(tool.schema),
-                    },
-                }
-                for tool in request.tools
-            ]
+            head["tools"] = function_tools(request.tools)
         made = self._pieces.of(
             request.messages,
             lambda message, _: _encoded(message, options),
@@ -109,33 +96,16 @@ def _details(block: Reasoning) -> list[object]:
 
 
 def _asked(message: RequestMessage, sees: bool) -> list[Fields]:
-    """The results, a message each, then what the user said. Pictures are shown in a user's message alone."""
-    results: list[Fields] = []
-    texts: list[str] = []
-    shown: list[Image] = []
-    for block in message.blocks:
-        match block:
-            case ToolResult():
-                text = valid_text(block.text) if block.text.strip() else _NO_TEXT
-                content = f"Error: {text}" if block.is_error else text
-                results.append({"role": "tool", "tool_call_id": short_id(block.call_id), "content": content})
-                shown += block.images
-            case Text() if block.text.strip():
-                texts.append(valid_text(block.text))
-            case Image():
-                shown.append(block)
-            case _:
-                pass
-    if shown and not sees:
-        texts += [_UNSEEN] * len(shown)
-        shown = []
-    if not texts and not shown:
-        return results
-    text = "\n\n".join(texts) or (_PICTURES if results else "")
-    if not shown:
-        return [*results, {"role": "user", "content": text}]
-    parts: list[Fields] = [{"type": "text", "text": text}] if text else []
-    parts += [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in shown]
+    """The results, a message each, then what the user said."""
+    asked = asked_in(message, sees)
+    results: list[Fields] = [
+        {"role": "tool", "tool_call_id": short_id(result.call_id), "content": result_text(result)}
+        for result in asked.results
+    ]
+    if not asked.pictures:
+        return [*results, {"role": "user", "content": asked.text}] if asked.text else results
+    parts: list[Fields] = [{"type": "text", "text": asked.text}] if asked.text else []
+    parts += [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in asked.pictures]
     return [*results, {"role": "user", "content": parts}]
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.wire import fresh_id, read_arguments, write_opaque
+from tui_agent.conversation.wire import read_arguments, write_opaque
 from tui_agent.models.base import (
     Completed,
     Metered,
@@ -18,24 +18,17 @@ from tui_agent.models.base import (
     TextDelta,
     ToolCallDelta,
 )
+from tui_agent.models.encoding import own_id
 from tui_agent.models.errors import Refusal
+from tui_agent.models.openai.chat_reply import InputDetails, OutputDetails
 from tui_agent.models.openai.responses_request import SEPARATOR
-
-
-class _InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+    input_tokens_details: InputDetails | None = None
+    output_tokens_details: OutputDetails | None = None
 
 
 class _Error(msgspec.Struct):
@@ -219,10 +212,7 @@ class ResponsesReply:
                 return _reasoning(item, streamed)
             case "function_call":
                 arguments, malformed = read_arguments(item.arguments or streamed)
-                call_id = valid_text(item.call_id or "")
-                if not call_id or call_id in self._taken:
-                    call_id = fresh_id()
-                self._taken.add(call_id)
+                call_id = own_id(item.call_id or "", self._taken)
                 return ToolCall(call_id, valid_text(item.name or ""), arguments, malformed=malformed)
             case _:
                 return None
@@ -249,7 +239,7 @@ def _reasoning(item: _Item, streamed: str) -> Reasoning | None:
 
 def _counted(told: _Usage) -> Usage:
     """The prompt's count includes what was read from and written to the cache, the answer's what was thought."""
-    read, written = told.input_tokens_details or _InputDetails(), told.output_tokens_details or _OutputDetails()
+    read, written = told.input_tokens_details or InputDetails(), told.output_tokens_details or OutputDetails()
     return Usage(
         input_tokens=max(0, told.input_tokens or 0),
         cache_read_tokens=max(0, read.cached_tokens or 0),

@@ -6,10 +6,9 @@ from typing import NamedTuple
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import is_object, read_opaque
-from tui_agent.models.encoding import Fields, Pieces, encode, schema_of
+from tui_agent.models.encoding import NO_TEXT, Fields, Pieces, encode, schema_of
 from tui_agent.models.openai.chat_request import data_url, short_id, short_name
 
-_NO_TEXT = "(no output)"
 SEPARATOR = "\n\n"
 """Between the parts of a summary of reasoning, in a block."""
 
@@ -139,7 +138,7 @@ def _asked(blocks: tuple[Block, ...], sees: bool) -> list[Fields]:
 
 
 def _output(result: ToolResult, sees: bool) -> Fields:
-    text = valid_text(result.text) if result.text.strip() else "" if result.images else _NO_TEXT
+    text = valid_text(result.text) if result.text.strip() else "" if result.images else NO_TEXT
     text = f"Error: {text}" if result.is_error else text
     output: str | list[Fields] = text
     if result.images:
