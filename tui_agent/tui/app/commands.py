@@ -2,15 +2,15 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tui_agent.settings import PermissionMode
 from tui_agent.text import one_line
 from tui_agent.tui.actions import BY_NAME, SLASH_COMMANDS, Action
+from tui_agent.tui.app.host import Host
 from tui_agent.tui.app.model_commands import choose_model, enter_key
-from tui_agent.tui.app.policy_command import PolicyHost, choose_policy
+from tui_agent.tui.app.policy_command import choose_policy
 from tui_agent.tui.app.session_commands import (
-    SessionHost,
     export_session,
     pin_item,
     review,
@@ -20,7 +20,7 @@ from tui_agent.tui.app.session_commands import (
 )
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.fuzzy import best
-from tui_agent.tui.keys import Keymap, commands_text
+from tui_agent.tui.keys import commands_text
 from tui_agent.tui.prompt.completion import Choice, Completion
 
 if TYPE_CHECKING:
@@ -35,67 +35,6 @@ MODES: Final[dict[PermissionMode, str]] = {
 
 CYCLE: Final[tuple[PermissionMode, ...]] = ("plan", "ask", "auto")
 """The modes that one key goes through."""
-
-
-class BranchVerbs(Protocol):
-    """What commands do with the branches of the conversation; each takes what was written behind the command."""
-
-    async def rewind(self, number: str = "", /) -> None: ...
-
-    async def undo(self, what: str = "", /) -> None: ...
-
-    async def undo_edits(self, argument: str = "", /) -> None: ...
-
-    async def fork(self, number: str = "", /) -> None: ...
-
-    async def tree(self, number: str = "", /) -> None: ...
-
-
-class SessionVerbs(Protocol):
-    """How commands go to another session; each takes what was written behind the command."""
-
-    async def new(self, argument: str = "", /) -> None: ...
-
-    async def choose(self, argument: str = "", /) -> None: ...
-
-    async def trust(self, argument: str = "", /) -> None: ...
-
-
-class Host(PolicyHost, SessionHost, Protocol):
-    """What a command may use of the app."""
-
-    @property
-    def sessions(self) -> SessionVerbs:
-        """Goes to another session."""
-        ...
-
-    @property
-    def branches(self) -> BranchVerbs:
-        """Goes about the branches of the conversation."""
-        ...
-
-    keymap: Keymap
-    """The keys in force."""
-
-    def commands_text(self) -> str:
-        """Every slash command on a line."""
-        ...
-
-    def theme_names(self) -> tuple[str, ...]:
-        """The themes there are."""
-        ...
-
-    def theme_name(self) -> str:
-        """The theme in use."""
-        ...
-
-    def use_theme(self, name: str) -> None:
-        """Change the colours."""
-        ...
-
-    def quit(self) -> None:
-        """Leave the program."""
-        ...
 
 
 Handler = Callable[[Host, str], Awaitable[None]]

@@ -2,12 +2,12 @@
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tui_agent.text import one_line
+from tui_agent.tui.app.host import Host
 from tui_agent.tui.app.provider_keys import (
     FORGET,
-    KeyHost,
     ask_for_key,
     forget_kept,
     key_options,
@@ -16,7 +16,7 @@ from tui_agent.tui.app.provider_keys import (
 from tui_agent.tui.cards.blocks import Level
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from tui_agent.agent.agent import Agent
     from tui_agent.models.base import Model, Pulled
@@ -28,35 +28,7 @@ BAR_CELLS: Final = 8
 TITLE: Final = "Who answers: $ per million tokens in / out, window"
 
 
-class ModelHost(KeyHost, Protocol):
-    """What these commands use of the app."""
-
-    async def agent(self) -> "Agent":
-        """The agent, once the session is open. Raises SessionUnavailable."""
-        ...
-
-    async def may_switch(self, agent: "Agent", model: "Model") -> bool:
-        """Whether another model may go on, after a look at what that means."""
-        ...
-
-    async def keep(self, key: str, value: str) -> None:
-        """Have a choice count at the next starts too."""
-        ...
-
-    def working(self, what: str) -> None:
-        """Say in the status bar what is going on beside turns; nothing: it is over."""
-        ...
-
-    async def until_stopped(self, work: "Coroutine[None, None, None]") -> bool:
-        """Do what Esc may stop; whether it was done."""
-        ...
-
-    def refresh_status(self) -> None:
-        """Bring what the agent is now to the status bar."""
-        ...
-
-
-async def choose_model(host: ModelHost, argument: str) -> None:
+async def choose_model(host: Host, argument: str) -> None:
     """Let another model answer; where its key is missing, ask for that first."""
     from tui_agent.models.base import ModelError
     from tui_agent.models.catalogue import catalogue_of
@@ -101,7 +73,7 @@ def _turn_runs(agent: "Agent") -> bool:
     return agent.busy
 
 
-async def _at_hand(host: ModelHost, agent: "Agent", name: str) -> bool:
+async def _at_hand(host: Host, agent: "Agent", name: str) -> bool:
     """Whether the model can be asked: one that a local server does not have is downloaded, where the user wants that.
 
     Raises `ModelError`.
@@ -122,7 +94,7 @@ async def _at_hand(host: ModelHost, agent: "Agent", name: str) -> bool:
     return await _downloaded(host, name, provider.pull(model, local))
 
 
-async def _downloaded(host: ModelHost, name: str, download: "AsyncGenerator[Pulled, None]") -> bool:
+async def _downloaded(host: Host, name: str, download: "AsyncGenerator[Pulled, None]") -> bool:
     """Have a model downloaded, unless Esc stops that; whether it is here. Raises `ModelError`."""
     from tui_agent.models.base import Pulled
 
@@ -155,7 +127,7 @@ def pull_text(model: str, pulled: "Pulled") -> str:
     return f"{one_line(model, 16)} {bar} {share:>4.0%} of {pulled.total / 1e9:.1f} GB"
 
 
-async def enter_key(host: ModelHost, argument: str) -> None:
+async def enter_key(host: Host, argument: str) -> None:
     """Ask for a provider's key, let that provider answer where nobody else does, and offer to keep the key."""
     from tui_agent.models.catalogue import catalogue_of
 
@@ -172,7 +144,7 @@ async def enter_key(host: ModelHost, argument: str) -> None:
         await offer_to_keep(host, chosen)
 
 
-async def _use_key(host: ModelHost, agent: "Agent", provider: str) -> None:
+async def _use_key(host: Host, agent: "Agent", provider: str) -> None:
     """Let the provider's own model answer with the new key; it takes the place of the offline one, which needs none."""
     from tui_agent.agent.model_choice import default_model
     from tui_agent.models.catalogue import OFFLINE, catalogue_of

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
 from tui_agent.tui.app.conductor import SessionUnavailable
-from tui_agent.tui.app.sessions import Asking, answered, picked_session
+from tui_agent.tui.app.host import Host
+from tui_agent.tui.app.sessions import answered, picked_session
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.pane.transcript_view import TranscriptView
 
@@ -29,14 +30,6 @@ press may take.
 """
 
 
-class Questions(Asking, Protocol):
-    """What opening a session may ask and tell."""
-
-    def refuse(self, reason: str) -> None:
-        """Leave the program: the settings do not allow what was asked for."""
-        ...
-
-
 class Opened(NamedTuple):
     """An open session, with the arguments and the settings as the user's answers left them."""
 
@@ -45,13 +38,13 @@ class Opened(NamedTuple):
     settings: Settings
 
 
-async def open_for_screen(arguments: Arguments, settings: Settings, questions: Questions, ask: "Ask") -> Opened:
+async def open_for_screen(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> Opened:
     """The session the arguments ask for.
 
     Raises SessionUnavailable after telling the user why there is none, or why the program ends.
     """
-    arguments, settings = await _with_trust(arguments, settings, questions)
-    return await _opened(arguments, settings, questions, ask)
+    arguments, settings = await _with_trust(arguments, settings, host)
+    return await _opened(arguments, settings, host, ask)
 
 
 class Glimpse(NamedTuple):
@@ -164,7 +157,7 @@ async def in_slices(past: Iterable["AgentEvent"], view: "TurnView", take_in: Cal
     view.end()
 
 
-async def learn_model(agent: "Agent", questions: Questions) -> None:
+async def learn_model(agent: "Agent", host: Host) -> None:
     """Ask the provider about the model, where there is a key to ask with; else say what is missing. Never raises."""
     from tui_agent.models.catalogue import catalogue_of
 
@@ -172,12 +165,12 @@ async def learn_model(agent: "Agent", questions: Questions) -> None:
     if missing is not None:
         name = agent.profile.name
         hint = f"enter it with /key, or set {missing} and start again; /model offline needs none"
-        questions.say(Level.WARNING, f"There is no key for {name}", hint=hint)
+        host.say(Level.WARNING, f"There is no key for {name}", hint=hint)
         return
     await agent.connect()
 
 
-async def _with_trust(arguments: Arguments, settings: Settings, questions: Questions) -> tuple[Arguments, Settings]:
+async def _with_trust(arguments: Arguments, settings: Settings, host: Host) -> tuple[Arguments, Settings]:
     """Ask about a project that brings something of its own; with the answer yes, what it brings counts."""
     if not arguments.ask_trust:
         return arguments, settings
@@ -185,37 +178,35 @@ async def _with_trust(arguments: Arguments, settings: Settings, questions: Quest
     from tui_agent.tui.dialogs.dialogs import NO_TRUST, TRUST, TrustScreen
 
     found = await asyncio.to_thread(brought, arguments.folder, settings.context.instruction_files)
-    answer = await questions.question(TrustScreen(arguments.project, found, NO_TRUST))
+    answer = await host.question(TrustScreen(arguments.project, found, NO_TRUST))
     if answer is None:
         return replace(arguments, ask_trust=False), settings
     try:
         return await asyncio.to_thread(answered, arguments, trusted=answer == TRUST)
     except ValueError as error:
-        questions.say(
-            Level.ERROR, "The project's settings do not take effect", str(error), "mend that, then start again"
-        )
+        host.say(Level.ERROR, "The project's settings do not take effect", str(error), "mend that, then start again")
         return replace(arguments, ask_trust=False), settings
 
 
-async def _opened(arguments: Arguments, settings: Settings, questions: Questions, ask: "Ask") -> "Opened":
+async def _opened(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> "Opened":
     from tui_agent.session import SessionError, SessionRefused, open_session
     from tui_agent.storage.errors import SessionBusy
     from tui_agent.tui.dialogs.sessions_screen import CHOOSE, NEW, busy_question
 
     while True:
         if arguments.resume == "":
-            session, fork = await picked_session(arguments, questions)
+            session, fork = await picked_session(arguments, host)
             arguments = replace(arguments, resume=session, fork=arguments.fork or fork)
         try:
             return Opened(await open_session(settings, arguments, ask), arguments, settings)
         except SessionRefused as refused:
-            questions.refuse(f"{refused.message} {refused.hint}")
+            host.refuse(f"{refused.message} {refused.hint}")
             raise SessionUnavailable from refused
         except SessionError as error:
             wanted = None
             if isinstance(error.__cause__, SessionBusy):
-                wanted = await questions.question(busy_question(error.message))
+                wanted = await host.question(busy_question(error.message))
             if wanted not in {NEW, CHOOSE}:
-                questions.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
+                host.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
                 raise SessionUnavailable from error
             arguments = replace(arguments, resume="" if wanted == CHOOSE else None, continue_last=False, fork=False)

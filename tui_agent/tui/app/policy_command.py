@@ -3,11 +3,11 @@
 import asyncio
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tui_agent.settings import POLICIES
 from tui_agent.text import money_text
-from tui_agent.tui.app.model_commands import ModelHost
+from tui_agent.tui.app.host import Host
 from tui_agent.tui.cards.blocks import Level
 
 if TYPE_CHECKING:
@@ -18,22 +18,11 @@ TITLE: Final = "Policy: what this session would have cost, and kept word for wor
 WITHOUT: Final = "Policy: what is spent on keeping the conversation word for word"
 
 
-class PolicyHost(ModelHost, Protocol):
-    """What this command uses of the app."""
-
-    session_folder: Path | None
-    """Where the session is kept; None: there is none yet."""
-
-    def hint(self, text: str) -> None:
-        """Show a few words in the status bar for a moment."""
-        ...
-
-
 class Stopped(Exception):
     """Nobody waits for the replay any more."""
 
 
-async def choose_policy(host: PolicyHost, argument: str) -> None:
+async def choose_policy(host: Host, argument: str) -> None:
     """Let another policy decide from here on; without a name, show first what each would have cost this session."""
     from tui_agent.agent.turn.turns import AgentBusy
 
@@ -58,7 +47,7 @@ async def choose_policy(host: PolicyHost, argument: str) -> None:
     host.say(Level.INFO, f"Policy {policy}: {meaning}", told, "for this session; the setting context.policy keeps it")
 
 
-async def _picked(host: PolicyHost, agent: "Agent") -> str | None:
+async def _picked(host: Host, agent: "Agent") -> str | None:
     from tui_agent.storage.recordings.recording import UnreadableRecording
     from tui_agent.tui.dialogs.pickers import Option
 

@@ -3,47 +3,16 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from tui_agent.tui.app.host import Host
 from tui_agent.tui.cards.blocks import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from textual.screen import Screen
-
-    from tui_agent.arguments import Arguments
     from tui_agent.settings import Settings
     from tui_agent.tui.dialogs.pickers import Option
 
 KEEP, FORGET, FOR_NOW = "keep", "forget", "now"
-
-
-class KeyHost(Protocol):
-    """What is used of the app."""
-
-    arguments: "Arguments"
-    settings: "Settings"
-
-    def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
-        """Show a notice in the pane."""
-        ...
-
-    async def pick(
-        self,
-        title: str,
-        options: "Iterable[Option]",
-        current: str,
-        *,
-        search: bool = False,
-        preview: "Callable[[str], None] | None" = None,
-    ) -> str | None:
-        """Let the user choose one; None: they did not."""
-        ...
-
-    async def question(self, screen: "Screen[str | None]") -> str | None:
-        """Show a dialog and wait for its result."""
-        ...
 
 
 def key_options(settings: "Settings", home: Path) -> "tuple[Option, ...]":
@@ -60,7 +29,7 @@ def key_options(settings: "Settings", home: Path) -> "tuple[Option, ...]":
     )
 
 
-async def ask_for_key(host: KeyHost, variable: str, purpose: str) -> bool:
+async def ask_for_key(host: Host, variable: str, purpose: str) -> bool:
     """Ask for a key, and use it in this process; whether one was given."""
     from tui_agent.models.catalogue import catalogue_of
     from tui_agent.tui.dialogs.key_dialog import KeyScreen
@@ -72,7 +41,7 @@ async def ask_for_key(host: KeyHost, variable: str, purpose: str) -> bool:
     return bool(key)
 
 
-async def offer_to_keep(host: KeyHost, variable: str) -> None:
+async def offer_to_keep(host: Host, variable: str) -> None:
     """Ask whether the key of a variable should be there at the next start, and keep it in the system's keyring then."""
     from tui_agent.settings.kept_keys import KeyringProblem, keep_key, keyring_name
     from tui_agent.tui.dialogs.pickers import Option
@@ -98,7 +67,7 @@ async def offer_to_keep(host: KeyHost, variable: str) -> None:
     host.say(Level.INFO, "The key is kept in the system's keyring", hint="/key forgets it")
 
 
-async def forget_kept(host: KeyHost, variable: str) -> None:
+async def forget_kept(host: Host, variable: str) -> None:
     """Take the key of a variable out of the system's keyring."""
     from tui_agent.settings.kept_keys import KeyringProblem, forget_key
 

@@ -2,17 +2,15 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from tui_agent.arguments import Arguments
-from tui_agent.settings import Settings
 from tui_agent.text import one_line
-from tui_agent.tui.app.model_commands import ModelHost
+from tui_agent.tui.app.host import Host
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.wording import short_path
 
 if TYPE_CHECKING:
-    from tui_agent.tools.shell.background import BackgroundCommands
+    pass
 
 TAIL_LINES: Final = 200
 """Lines shown of what a background command has printed last."""
@@ -20,33 +18,7 @@ MAX_PICKED: Final = 300
 """Messages and results offered to be pinned; older ones are named by their numbers."""
 
 
-class SessionHost(ModelHost, Protocol):
-    """What these commands use of the app."""
-
-    arguments: Arguments
-    settings: Settings
-    session_folder: Path | None
-    """Where the session is kept; None: there is none yet."""
-
-    async def read(self, title: str, text: str) -> None:
-        """Show a text over the screen."""
-        ...
-
-    async def run_command(self, text: str) -> None:
-        """Do what `/name argument` says."""
-        ...
-
-    def ask_model(self, text: str) -> None:
-        """Send a text as if the user had written it."""
-        ...
-
-    @property
-    def background(self) -> "BackgroundCommands | None":
-        """The commands that run in the background; None: there is no session yet."""
-        ...
-
-
-async def show_config(host: SessionHost, argument: str) -> None:
+async def show_config(host: Host, argument: str) -> None:
     """Show every setting with its value and where that comes from; first those that somebody has set."""
     from tui_agent.settings import json_text, values_by_key
 
@@ -57,7 +29,7 @@ async def show_config(host: SessionHost, argument: str) -> None:
     await host.read("Settings in force", "\n".join([*own, *([""] if own else []), "Built in:", *others]))
 
 
-async def write_instructions(host: SessionHost, argument: str) -> None:
+async def write_instructions(host: Host, argument: str) -> None:
     """Have the model write the project's instruction file; one that is there is kept unless the user says otherwise."""
     from tui_agent.agent.commands.errands import INSTRUCTIONS, init_message
     from tui_agent.tui.dialogs.pickers import Option
@@ -75,14 +47,14 @@ async def write_instructions(host: SessionHost, argument: str) -> None:
         host.ask_model(init_message(name, mend=chosen == "mend"))
 
 
-async def review(host: SessionHost, argument: str) -> None:
+async def review(host: Host, argument: str) -> None:
     """Have the model review what is changed in the working tree."""
     from tui_agent.agent.commands.errands import review_message
 
     host.ask_model(review_message(one_line(argument)))
 
 
-async def export_session(host: SessionHost, argument: str) -> None:
+async def export_session(host: Host, argument: str) -> None:
     """Write the whole conversation to a file, Markdown, HTML or JSON by its ending."""
     from tui_agent.reports.export import export
     from tui_agent.tui.dialogs.pickers import Option
@@ -112,7 +84,7 @@ def _place(folder: Path, named: str) -> Path:
     return folder / Path(named).expanduser()
 
 
-async def show_jobs(host: SessionHost, argument: str) -> None:
+async def show_jobs(host: Host, argument: str) -> None:
     """List the background commands; the one that is chosen shows its newest output, or is stopped."""
     from tui_agent.tui.dialogs.pickers import Option
 
@@ -143,7 +115,7 @@ async def show_jobs(host: SessionHost, argument: str) -> None:
         host.say(Level.INFO, f"Stopped: {one_line(job.line, 80)}")
 
 
-async def pin_item(host: SessionHost, argument: str) -> None:
+async def pin_item(host: Host, argument: str) -> None:
     """Let the user choose a message or result to be kept whole; one that is pinned loses its pin."""
     from tui_agent.agent.overview import item_line
     from tui_agent.tui.dialogs.pickers import Option

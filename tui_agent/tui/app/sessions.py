@@ -4,18 +4,16 @@ import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
-
-from textual.screen import Screen
+from typing import TYPE_CHECKING, Final
 
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
+from tui_agent.tui.app.host import Host
 from tui_agent.tui.cards.blocks import Level
 
 if TYPE_CHECKING:
     from tui_agent.session import Session
     from tui_agent.storage.sessions import SessionInfo
-    from tui_agent.tui.app.conductor import Conductor
 
 ORIGIN: Final = "the session before"
 """Where the model and the mode of a new session come from."""
@@ -23,34 +21,10 @@ MAX_LISTED: Final = 300
 """Sessions of which the last words are looked up: the newest ones."""
 
 
-class Asking(Protocol):
-    """Who can tell and ask the user."""
-
-    def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
-        """Show a notice in the pane."""
-        ...
-
-    async def question(self, screen: Screen[str | None]) -> str | None:
-        """Show a dialog and wait for its result."""
-        ...
-
-
-class SessionsHost(Asking, Protocol):
-    """What going to another session uses of the app."""
-
-    arguments: Arguments
-    settings: Settings
-    conductor: "Conductor"
-
-    def hint(self, text: str) -> None:
-        """Show a few words in the status bar for a moment."""
-        ...
-
-
 class Sessions:
     """The verbs of one app. Each is called from a worker, for it may ask."""
 
-    def __init__(self, host: SessionsHost) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
 
     async def new(self, argument: str = "") -> None:
@@ -137,9 +111,7 @@ def _is_file(folder: Path, name: str) -> bool:
     return (folder / Path(name).expanduser()).is_file()
 
 
-async def picked_session(
-    arguments: Arguments, host: Asking, present: "Session | None" = None
-) -> tuple[str | None, bool]:
+async def picked_session(arguments: Arguments, host: Host, present: "Session | None" = None) -> tuple[str | None, bool]:
     """The id of the session the user picks, and whether another branch is to begin there; None: they pick none."""
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import list_sessions
@@ -198,7 +170,7 @@ async def _last_words(sessions: "list[SessionInfo]") -> dict[str, str]:
     return {info.id: await last_words(info.folder) for info in sessions}
 
 
-async def _rename(info: "SessionInfo", host: Asking, present: "Session | None") -> None:
+async def _rename(info: "SessionInfo", host: Host, present: "Session | None") -> None:
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import rename_session
     from tui_agent.tui.dialogs.sessions_screen import TitleScreen
@@ -215,7 +187,7 @@ async def _rename(info: "SessionInfo", host: Asking, present: "Session | None") 
         host.say(Level.WARNING, "The session keeps its title", error.message, error.hint)
 
 
-async def _delete(info: "SessionInfo", arguments: Arguments, host: Asking, present: "Session | None") -> None:
+async def _delete(info: "SessionInfo", arguments: Arguments, host: Host, present: "Session | None") -> None:
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import delete_session
     from tui_agent.tui.dialogs.sessions_screen import DELETE, delete_question
