@@ -1,7 +1,6 @@
 """A search in files: the first hits, each with its file and line, and how many more there are."""
 
 import re
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -24,8 +23,7 @@ class _Hits(NamedTuple):
     more: int
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class SearchBlock(ToolBlock):
+class SearchBlock(ToolBlock, eq=False, kw_only=True):
     """Its result names each file on a line of its own, then the lines of it."""
 
     @override
