@@ -79,13 +79,14 @@ class ActiveModel:
             await self._record.append(*map(notice, news))
 
     def _renews(self, before: Prefix, now: Prefix) -> bool:
-        """Whether other tools are told at once: where no cache is lost by that, and no reasoning that is bound to what
-        stood in front. Else they wait for the next summary.
+        """Whether the user's first agents count at once: where no cache is lost by their tool, and no reasoning that is
+        bound to what stood in front. Else they wait for the next summary.
         """
         profile = self.profile
         bound = profile.bound_reasoning and self._record.view.last_call is not None
         keeps_none = profile.cache == "none" and not profile.local
-        return before.tools != now.tools and (keeps_none or self._record.engine.cache.cold) and not bound
+        waits = self._briefing.awaits_agents(before) and before.tools != now.tools
+        return waits and (keeps_none or self._record.engine.cache.cold) and not bound
 
     def take_agent_news(self) -> bool:
         """Whether the user is to be told that their first agents wait until tools are told anew; once."""
