@@ -4,6 +4,8 @@ Models of a few billion parameters write calls as text, quote as Python does, le
 5. What is valid stays as it was, byte for byte. Nothing is completed: a tool, an argument or an end that the model did
 not write is not put there, so that half a call never runs. What cannot be mended is told the model with the shape of
 the call and an example (`tools.schema`).
+
+What enters the log is valid for every provider, whoever answered: valid text, and calls with ids of their own.
 """
 
 import ast
@@ -15,8 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolDefinition, valid_text
-from tui_agent.conversation.wire import fresh_id, is_object
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, valid_text
+from tui_agent.conversation.view import View
+from tui_agent.conversation.wire import fresh_id, is_object, read_arguments
+from tui_agent.models.base import Completed
 
 LONGEST = 100_000
 """Characters of a text that is looked at: what is longer is an answer, not a call."""
@@ -44,6 +48,43 @@ class _Written(NamedTuple):
 
     name: str
     arguments: dict[str, object]
+
+
+def as_meant(completed: Completed, tools: Sequence[ToolDefinition], *, in_text: bool) -> Completed:
+    """The answer with its calls as they were meant."""
+    blocks = repaired(completed.blocks, tools, in_text=in_text and completed.stop_reason == "end_turn")
+    if blocks is completed.blocks:
+        return completed
+    calls = completed.stop_reason == "end_turn" and any(isinstance(block, ToolCall) for block in blocks)
+    return msgspec.structs.replace(
+        completed, blocks=blocks, stop_reason="tool_calls" if calls else completed.stop_reason
+    )
+
+
+def valid_blocks(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:
+    """The blocks of an answer as a log may hold them: valid text, arguments that are one JSON object, and every call's
+    id unlike any before it. Providers demand it, not all provide it.
+    """
+    seen: set[str] = set()
+    numbers: dict[str, int] = {}
+    renamed: list[Block] = []
+    for block in blocks:
+        match block:
+            case ToolCall():
+                given = name = valid_text(block.id) or "call"
+                while name in seen or view.call(name) is not None:
+                    numbers[given] = numbers.get(given, 1) + 1
+                    name = f"{given}-{numbers[given]}"
+                seen.add(name)
+                arguments, malformed = read_arguments(block.arguments)
+                malformed = valid_text(block.malformed) or malformed
+                block = ToolCall(name, valid_text(block.name), arguments, block.opaque, malformed)
+            case Text() | Reasoning():
+                block = msgspec.structs.replace(block, text=valid_text(block.text))
+            case _:
+                pass
+        renamed.append(block)
+    return tuple(renamed)
 
 
 def repaired(blocks: tuple[Block, ...], tools: Sequence[ToolDefinition], *, in_text: bool = False) -> tuple[Block, ...]:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from tui_agent.agent.active_model import ActiveModel
 from tui_agent.agent.extensions.hooks import MOST_STOPS, HookBlocked, Hooks, Say
 from tui_agent.agent.history.as_events import said, text_of, user_blocks
 from tui_agent.agent.record import CallAccount, Record
-from tui_agent.agent.turn.call_repair import repaired
+from tui_agent.agent.turn.call_repair import as_meant, valid_blocks
 from tui_agent.agent.turn.guards import WATCHDOG, Guards, not_done
 from tui_agent.agent.turn.hints import HINTS, UNANSWERED_PLAN, UNANSWERED_QUESTION, UNASKED, UNASKED_WATCHDOG
 from tui_agent.agent.turn.planning import Planning
@@ -25,11 +25,9 @@ from tui_agent.agent.turn.user_shell import is_note
 from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.effects import WriteBeside
 from tui_agent.context.engine import Prepared
-from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, valid_text
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
 from tui_agent.conversation.states import INTERRUPTED
-from tui_agent.conversation.view import View
-from tui_agent.conversation.wire import read_arguments
 from tui_agent.durable import to_completion
 from tui_agent.models.base import (
     Completed,
@@ -421,8 +419,8 @@ class Turn:
         )
         if missed is not None:
             self._record.trace.record("cache_miss", {**missed._asdict(), "text": missed.text()})
-        completed = _mended(completed, prepared.request.tools, in_text=profile.loose_calls)
-        completed = msgspec.structs.replace(completed, blocks=entered_blocks(completed.blocks, self._record.view))
+        completed = as_meant(completed, prepared.request.tools, in_text=profile.loose_calls)
+        completed = msgspec.structs.replace(completed, blocks=valid_blocks(completed.blocks, self._record.view))
         message = Message(
             role="assistant",
             blocks=completed.blocks,
@@ -606,43 +604,6 @@ def unanswered(refusal: NobodyToAsk) -> events.TurnFailed:
         return events.TurnFailed(kind=kind, message=message, retryable=False, hint=hint, questions=questions)
     message = f"{message}, and there is nobody to ask."
     return events.TurnFailed(kind=kind, message=message, retryable=False, hint=hint, questions=questions)
-
-
-def entered_blocks(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:
-    """The blocks of an answer as a log may hold them: valid text, arguments that are one JSON object, and every call's
-    id unlike any before it. Providers demand it, not all provide it.
-    """
-    seen: set[str] = set()
-    numbers: dict[str, int] = {}
-    renamed: list[Block] = []
-    for block in blocks:
-        match block:
-            case ToolCall():
-                given = name = valid_text(block.id) or "call"
-                while name in seen or view.call(name) is not None:
-                    numbers[given] = numbers.get(given, 1) + 1
-                    name = f"{given}-{numbers[given]}"
-                seen.add(name)
-                arguments, malformed = read_arguments(block.arguments)
-                malformed = valid_text(block.malformed) or malformed
-                block = ToolCall(name, valid_text(block.name), arguments, block.opaque, malformed)
-            case Text() | Reasoning():
-                block = msgspec.structs.replace(block, text=valid_text(block.text))
-            case _:
-                pass
-        renamed.append(block)
-    return tuple(renamed)
-
-
-def _mended(completed: Completed, tools: Sequence[ToolDefinition], *, in_text: bool) -> Completed:
-    """The answer with its calls as they were meant."""
-    blocks = repaired(completed.blocks, tools, in_text=in_text and completed.stop_reason == "end_turn")
-    if blocks is completed.blocks:
-        return completed
-    calls = completed.stop_reason == "end_turn" and any(isinstance(block, ToolCall) for block in blocks)
-    return msgspec.structs.replace(
-        completed, blocks=blocks, stop_reason="tool_calls" if calls else completed.stop_reason
-    )
 
 
 def _cut_short(text: str, model: str) -> AnyEntry:
