@@ -316,8 +316,10 @@ def three_steps(request: ParsedRequest) -> Step:
             return Step(text="All is done.")
 
 
-@pytest.mark.parametrize("way", ["interrupt", "cancel", "leave"])
-@pytest.mark.parametrize("provider", MODELS)
+@pytest.mark.parametrize(
+    ("provider", "way"),
+    [("anthropic", "interrupt"), ("anthropic", "cancel"), ("anthropic", "leave"), ("gemini", "cancel")],
+)
 def test_a_stop_at_any_event_ends_all_that_began(
     provider: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,10 @@ SESSIONS: dict[str, Callable[[], Built]] = {
     **{f"held out {seed}": partial(semantic, build_semantic_heldout_session, seed) for seed in range(1, 5)},
 }
 
+QUICK = {"seeded", "random 1", "random 2", "random 3", "semantic 1", "held out 1"}
+"""Sessions of the quick suite; the others are played in the soak."""
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.soak) for name in SESSIONS]
+
 
 class Play:
     """A session of the kit told to the engine; `real`: with the tool calls a turn of real work has."""
@@ -117,7 +121,7 @@ def stale(canaries: Sequence[Canary], text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("real", [False, True], ids=["small spans", "real-sized spans"])
-@pytest.mark.parametrize("name", SESSIONS)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_was_planted_survives_every_round(name: str, real: bool) -> None:
     session, canaries = SESSIONS[name]()
     play, turns = Play(real=real), session.turns
@@ -130,7 +134,7 @@ def test_what_was_planted_survives_every_round(name: str, real: bool) -> None:
         assert stale(so_far, kept) == []
 
 
-@pytest.mark.parametrize("name", SESSIONS)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_was_planted_survives_when_all_of_it_is_compacted_again_and_again(name: str) -> None:
     session, canaries = SESSIONS[name]()
     play = Play(real=True)
