@@ -4,14 +4,13 @@ from functools import partial
 
 from typing_extensions import override
 
-from tui_agent.tui.cards.base import Block
 from tui_agent.tui.cards.lines import Line, Run, wrap
 from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.cards.prose import fenced_code
-from tui_agent.tui.cards.sections import Section, estimate_lines, pieces
+from tui_agent.tui.cards.prose import MarkdownBlock
+from tui_agent.tui.cards.sections import Section, pieces
 
 
-class UserBlock(Block, eq=False, kw_only=True):
+class UserBlock(MarkdownBlock, eq=False, kw_only=True):
     """What the user asked; `seq` is the number of that message, 0 where it is not known."""
 
     text: str
@@ -32,21 +31,12 @@ class UserBlock(Block, eq=False, kw_only=True):
     def plain_text(self) -> str:
         return self.text
 
-    @property
-    @override
-    def code(self) -> list[str]:
-        return fenced_code(self.text)
-
     @override
     def sections(self) -> list[Section]:
         return [
             Section(partial(_draw, lines, joined), sum(len(line) for line in lines), len(lines) - 1)
             for lines, joined in pieces(self.text)
         ]
-
-    @override
-    def estimate(self, width: int, *, collapsed: bool) -> int:
-        return estimate_lines(len(self.text), self.text.count("\n"), width)
 
 
 def _draw(lines: list[str], joined: bool, width: int, look: Look) -> list[Line]:

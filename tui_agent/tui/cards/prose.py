@@ -24,7 +24,21 @@ _FENCE: Final = re.compile(
 )
 
 
-class ProseBlock(Block, eq=False, kw_only=True):
+class MarkdownBlock(Block, eq=False, kw_only=True):
+    """A block that says one text of Markdown, as it stands."""
+
+    @property
+    @override
+    def code(self) -> list[str]:
+        return fenced_code(self.plain_text)
+
+    @override
+    def estimate(self, width: int, *, collapsed: bool) -> int:
+        text = self.plain_text
+        return estimate_lines(len(text), text.count("\n"), width)
+
+
+class ProseBlock(MarkdownBlock, eq=False, kw_only=True):
     """The model's answer, Markdown; `streaming` until it is whole."""
 
     content: StreamedText
@@ -40,11 +54,6 @@ class ProseBlock(Block, eq=False, kw_only=True):
     def plain_text(self) -> str:
         return self.text
 
-    @property
-    @override
-    def code(self) -> list[str]:
-        return fenced_code(self.text)
-
     @override
     def sections(self) -> list[Section]:
         return ProseSections().update(self.text)
@@ -53,10 +62,6 @@ class ProseBlock(Block, eq=False, kw_only=True):
     def divider(self) -> Callable[[], list[Section]]:
         growing = ProseSections()
         return lambda: growing.update(self.text)
-
-    @override
-    def estimate(self, width: int, *, collapsed: bool) -> int:
-        return estimate_lines(len(self.text), self.text.count("\n"), width)
 
 
 class ProseSections:
