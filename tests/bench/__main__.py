@@ -28,6 +28,18 @@ def _prepare() -> list[Figure]:
     return figures()
 
 
+def _held() -> list[Figure]:
+    from tests.bench.held import figures
+
+    return figures()
+
+
+def _context_panel() -> list[Figure]:
+    from tests.bench.context_panel import figures
+
+    return figures()
+
+
 def _pane() -> list[Figure]:
     from tests.bench.pane import figures
 
@@ -70,6 +82,8 @@ PARTS: dict[str, tuple[str, Callable[[], list[Figure]]]] = {
     "log": ("A long log", _log),
     "prepare": ("The context engine before a model call", _prepare),
     "pane": ("The conversation pane, CPU per operation", _pane),
+    "context_panel": ("The context panel, CPU per operation", _context_panel),
+    "held": ("What a key waits for while the context changes", _held),
     "branches": ("Going to another place of the conversation", _branches),
     "gate": ("The permission gate, a command line at a time", _gate),
     "sandbox": ("A command in the sandbox", _sandbox),

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,9 +23,10 @@ from tui_agent.tui.app.app import TuiAgent
 
 TARGET_MS: Final = 100.0
 UPDATES: Final = 5
+TURNS: Final = (10, 1_000, 5_000)
 
 
-def figures(turn_counts: tuple[int, ...]) -> list[Figure]:
+def figures(turn_counts: Sequence[int] = TURNS) -> list[Figure]:
     """Opening and updating at every length, each in a process of its own."""
     found: list[Figure] = []
     with ProcessPoolExecutor(max_workers=1, max_tasks_per_child=1, mp_context=get_context("spawn")) as pool:
@@ -52,6 +53,7 @@ async def _measure(turns: int) -> tuple[float, float]:
             await _until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
             await app.workers.wait_for_complete()
             gc.collect()
+            gc.freeze()
             began = process_time()
             await pilot.press("f2")
             await _until(pilot, lambda: app.steering.panel is not None and app.steering.panel.overview is not None)

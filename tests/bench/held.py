@@ -1,7 +1,8 @@
 """How long a step holds up the event loop in a long session: a key press waits as long.
 
-A callback that comes every millisecond notes the longest time between two of its calls, and how much of that the
-loop's own thread was at work; the rest it waited for a thread that held the interpreter, or for the machine.
+A callback that comes every millisecond notes what lies between two of its calls: how much the whole program worked,
+which on a machine with nothing else to do is the most that a key waits; how much of that the loop's own thread did; and
+how long it took, which on a busy machine says more of the machine.
 """
 
 import asyncio
@@ -39,10 +40,11 @@ SUMMARY: Final = "# Current state\nAll steps so far are done.\n\n# Exact next st
 
 
 class Held(NamedTuple):
-    """The longest time between two ticks, and the most that the loop's own thread worked between two, in seconds."""
+    """The most between two ticks, in seconds: that the program worked, that the loop's own thread did, that went by."""
 
-    longest: float
+    worked: float
     own: float
+    longest: float
 
 
 class Still:
@@ -67,10 +69,10 @@ def figures() -> list[Figure]:
     found: list[Figure] = []
     share_often()
     for name, rounds in asyncio.run(_measured()).items():
-        longest = 1000 * statistics.median(held.longest for held in rounds)
-        own = 1000 * statistics.median(held.own for held in rounds)
-        found.append(Figure(f"loop held up by {name}, {TURNS:,} turns", longest, "ms", MOST_MS))
-        found.append(Figure("  of that its own work at most", own, "ms"))
+        worked, own, longest = (1000 * statistics.median(each) for each in zip(*rounds, strict=True))
+        found.append(Figure(f"{name}, {TURNS:,} turns: CPU before a key is seen", worked, "ms", MOST_MS))
+        found.append(Figure("  the loop's own part at most", own, "ms"))
+        found.append(Figure("  time that went by at most", longest, "ms"))
     return found
 
 
@@ -128,26 +130,29 @@ def _steps(agent: Agent, number: int) -> dict[str, Callable[[], Awaitable[object
 async def held(step: Callable[[], Awaitable[object]]) -> Held:
     """How long a step holds up the event loop."""
     loop = asyncio.get_running_loop()
-    last = time.perf_counter(), time.thread_time()
-    longest = own = 0.0
-    over = False
+    last, most, over = _clocks(), Held(0, 0, 0), False
 
     def tick() -> None:
-        nonlocal last, longest, own
-        now = time.perf_counter(), time.thread_time()
-        longest, own = max(longest, now[0] - last[0] - TICK_S), max(own, now[1] - last[1])
+        nonlocal last, most
+        now = _clocks()
+        between = Held(*(later - earlier for later, earlier in zip(now, last, strict=True)))
+        most = Held(*map(max, most, between._replace(longest=between.longest - TICK_S)))
         last = now
         if not over:
             loop.call_later(TICK_S, tick)
 
     tick()
     await asyncio.sleep(10 * TICK_S)
-    longest = own = 0.0
+    most = Held(0, 0, 0)
     await step()
     await asyncio.sleep(5 * TICK_S)
     over = True
     await asyncio.sleep(5 * TICK_S)
-    return Held(longest, own)
+    return most
+
+
+def _clocks() -> Held:
+    return Held(time.process_time(), time.thread_time(), time.perf_counter())
 
 
 @asynccontextmanager

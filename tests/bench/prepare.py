@@ -1,11 +1,8 @@
-"""What the context engine costs before a model call, and how long it holds up the event loop, while a conversation
-grows.
-"""
+"""What the context engine costs before a model call, while a conversation grows."""
 
 import statistics
 import time
 
-from tests.bench import held
 from tests.bench.log import MESSAGES, SMALL, long_log
 from tests.bench.report import Figure
 from tui_agent.context.economics import ModelFacts, Rates
@@ -25,9 +22,7 @@ MODEL = ModelFacts(
 
 
 def figures() -> list[Figure]:
-    """A look at 10,000 messages, inside a tool loop and between turns, against 100; and the longest that any step holds
-    up the event loop at 5,000 turns and 900,000 tokens.
-    """
+    """A look at 10,000 messages, inside a tool loop and between turns, against 100."""
     found: list[Figure] = []
     for name, between_turns in (("inside a loop", False), ("between turns", True)):
         large, small = (_look(messages, between_turns=between_turns) for messages in (MESSAGES, SMALL))
@@ -35,7 +30,7 @@ def figures() -> list[Figure]:
             Figure(f"prepare at {MESSAGES:,} messages, {name}", 1000 * large, "ms", 2),
             Figure(f"the same against {SMALL} messages", large / small, "x", 2),
         ]
-    return found + held.figures()
+    return found
 
 
 def _look(messages: int, *, between_turns: bool) -> float:
