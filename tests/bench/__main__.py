@@ -22,6 +22,12 @@ def _log() -> list[Figure]:
     return figures()
 
 
+def _esc() -> list[Figure]:
+    from tests.bench.esc import figures
+
+    return figures()
+
+
 def _prepare() -> list[Figure]:
     from tests.bench.prepare import figures
 
@@ -79,6 +85,7 @@ def _sandbox() -> list[Figure]:
 # Each is imported when it is measured: what one of them needs is no weight on another's memory.
 PARTS: dict[str, tuple[str, Callable[[], list[Figure]]]] = {
     "start": ("Start, in a pseudo-terminal", _start),
+    "esc": ("Esc, and Ctrl+C twice, at every moment", _esc),
     "log": ("A long log", _log),
     "prepare": ("The context engine before a model call", _prepare),
     "pane": ("The conversation pane, CPU per operation", _pane),

@@ -8,7 +8,7 @@ from typing import Final
 
 AGAIN_S: Final = 1.0
 """Seconds within which a second Ctrl+C quits."""
-PATIENCE_S: Final = 0.7
+PATIENCE_S: Final = 0.5
 """Seconds that the session has to close in order once the user insists. All that was said is on disk by then."""
 LAST_WAY_OUT_S: Final = 0.2
 """Seconds that the program then has to end by itself."""
