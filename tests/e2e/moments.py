@@ -48,8 +48,8 @@ Shows = Callable[[], bool]
 def moment_at(folder: Path, name: str) -> Iterator[tuple[Person, Shows]]:
     """A person in this moment, in a program of their own, and whether the screen answers Esc."""
     project = folder / "project"
-    if not project.exists():
-        project.mkdir()
+    project.mkdir(exist_ok=True)
+    if name == "reading pictures":
         for number in range(PICTURES):
             Image.new("L", (SIDE, SIDE), number).save(project / f"{number}.png")
     arguments = ["--model", "claude-opus-5-5", *SETTINGS, *([] if name == "asking" else ["--yolo"])]
