@@ -1,7 +1,6 @@
 """A picker in a terminal that has no room for it."""
 
 from textual.app import App
-from textual.widgets import Input
 
 from tui_agent.tui.dialogs.pickers import Choices, Option, PickerScreen
 
@@ -31,15 +30,3 @@ async def test_a_click_on_what_was_just_narrowed_away() -> None:
         choices.add_option("the only one")
         await pilot.click(offset=(painted.x + 2, painted.y + 5))
         assert app.screen is picker
-
-
-async def test_no_key_overtakes_another_where_is_searched() -> None:
-    app: App[None] = App()
-    async with app.run_test() as pilot:
-        picker = PickerScreen("Theme", [Option("one", "one")], search=True)
-        app.push_screen(picker)
-        await pilot.pause()
-        for key in (*"two", "ctrl+u", "o", "n", "x", "backspace", "e"):
-            app.simulate_key(key)
-        await pilot.pause()
-        assert picker.query_one(Input).value == "one"

@@ -228,11 +228,3 @@ async def test_an_undo_that_needs_no_scrollbar_any_more(app: PromptApp) -> None:
         assert (prompt.text, prompt.cursor_location) == ("", (0, 0))
         await pilot.press("ctrl+y")
         assert prompt.text == "line\n" * 11
-
-
-async def test_no_key_overtakes_another(app: PromptApp) -> None:
-    async with app.run_test() as pilot:
-        for key in (*"abcdef", "left", "left", "left", "X", "backspace", "Y", "end", "Z"):
-            app.simulate_key(key)
-        await pilot.pause()
-        assert app.area.prompt.text == "abcYdefZ"

@@ -30,8 +30,7 @@ from textual.css.stylesheet import Stylesheet
 from textual.geometry import Offset
 from textual.message import Message
 from textual.theme import Theme
-from textual.widget import Widget
-from textual.widgets import Input, TextArea
+from textual.widgets import TextArea
 from typing_extensions import override
 
 from tui_agent.tui.app.attention import RESTORE_TITLE, SAVE_TITLE
@@ -167,39 +166,8 @@ def _read_with(variables: frozenset[tuple[str, str]]) -> "LRUCache[tuple[object,
     return LRUCache(SOURCES_KEPT)
 
 
-async def _done_at_once(widget: Widget, event: events.Key) -> None:
-    """Do what a key is bound to in the widget itself before it looks at the next key.
-
-    Textual does that once the key has gone through the queues of everything around the widget. Where keys come faster
-    than that, over a slow line or while the machine is busy, letters behind it would be written first.
-    """
-    if not is_known() or event.is_printable:
-        return
-    bindings = widget._bindings.copy()
-    bindings.apply_keymap(widget.app._keymap)
-    for binding in bindings.key_to_bindings.get(event.key, ()):
-        if not binding.priority and await widget.app.run_action(binding.action, widget):
-            event.stop()
-            event.prevent_default()
-            return
-
-
-class Field(Input):
-    """A place for a line, in which no key overtakes another."""
-
-    @override
-    async def _on_key(self, event: events.Key) -> None:
-        # Textual's own handler follows.
-        await _done_at_once(self, event)
-
-
 class SteadyTextArea(TextArea):
-    """A place to write in which no key overtakes another, and whose text may become shorter by an undo."""
-
-    @override
-    async def _on_key(self, event: events.Key) -> None:
-        # Textual's own handler follows.
-        await _done_at_once(self, event)
+    """A place to write whose text may become shorter by an undo."""
 
     @override
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:

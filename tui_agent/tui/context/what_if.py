@@ -25,7 +25,6 @@ from tui_agent.tui.context.context_drawing import before_after_line
 from tui_agent.tui.context.context_rows import LAYERS, ItemKey, item_rows, plain_row, titled_rows
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.row_list import Row, RowList
-from tui_agent.tui.textual_internals import Field
 
 TITLES: Final[dict[PreviewedStep, str]] = {
     "compact": "Summarise the older turns?",
@@ -80,7 +79,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
             yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
             yield self._rows
             if self._step in ASKED_FOR:
-                yield Field(self._focus, placeholder=ASKED_FOR[self._step], compact=True, select_on_focus=False)
+                yield Input(self._focus, placeholder=ASKED_FOR[self._step], compact=True, select_on_focus=False)
             yield self._told
 
     def on_mount(self) -> None:

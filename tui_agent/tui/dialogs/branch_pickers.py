@@ -24,7 +24,6 @@ from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.permission import LOW_SCREEN
 from tui_agent.tui.dialogs.row_list import Row, RowList, Rows
 from tui_agent.tui.fuzzy import holds
-from tui_agent.tui.textual_internals import Field
 from tui_agent.tui.wording import age
 
 SEARCHED_CHARS: Final = 400
@@ -96,7 +95,7 @@ class PlacePicker(Dialog[str | None]):
 
     @override
     def compose(self) -> ComposeResult:
-        field = Field(placeholder="type to search", compact=True, classes="dialog-search")
+        field = Input(placeholder="type to search", compact=True, classes="dialog-search")
         field.cursor_blink = False
         keys = f"{self.key('picker.choose')} {self._does}, {self.key('picker.cancel')} cancels"
         with Vertical(classes="dialog"):

@@ -12,10 +12,9 @@ from typing_extensions import override
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog
-from tui_agent.tui.textual_internals import Field
 
 
-class KeyField(Field):
+class KeyField(Input):
     """A line of dots that cannot be copied from."""
 
     def __init__(self) -> None:

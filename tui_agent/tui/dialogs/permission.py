@@ -25,7 +25,6 @@ from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.dialogs.answers import Answers, answers_to
 from tui_agent.tui.dialogs.row_list import Draw, Row, RowList
-from tui_agent.tui.textual_internals import Field
 
 QUIET_S: Final = 0.3
 """Seconds without a key press before the question takes the keyboard."""
@@ -151,7 +150,7 @@ class PermissionPanel(Vertical, can_focus=True):
         yield Static(id="permission-more")
         yield Static(id="permission-choices")
         yield Static(id="permission-keys")
-        yield Field(placeholder=WHY, id="permission-reason", compact=True)
+        yield Input(placeholder=WHY, id="permission-reason", compact=True)
 
     def on_mount(self) -> None:
         """Know what was in view."""

@@ -19,7 +19,6 @@ from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.fuzzy import SCATTERED, fit, ranked
-from tui_agent.tui.textual_internals import Field
 
 MAX_SHOWN: Final = 200
 """Characters of a title, a label or a description."""
@@ -119,7 +118,7 @@ class PickerScreen(Dialog[str | None]):
             if self._text:
                 yield Static(Content(self._text), classes="dialog-text")
             if self._search:
-                field = Field(placeholder="type to search", compact=True, classes="dialog-search")
+                field = Input(placeholder="type to search", compact=True, classes="dialog-search")
                 field.cursor_blink = False
                 yield field
             yield Choices(compact=True)

@@ -16,7 +16,6 @@ from tui_agent.text import clean, displayed, money_text, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
-from tui_agent.tui.textual_internals import Field
 from tui_agent.tui.wording import age
 
 Verb: TypeAlias = Literal["open", "rename", "fork", "delete"]
@@ -134,7 +133,7 @@ class TitleScreen(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(Content.styled("Rename the session", "$accent bold"), classes="dialog-title")
-            field = Field(displayed(clean(self._title)), max_length=MAX_TITLE, compact=True, classes="dialog-search")
+            field = Input(displayed(clean(self._title)), max_length=MAX_TITLE, compact=True, classes="dialog-search")
             field.cursor_blink = False
             yield field
             yield Static(Content(f"Enter renames, {self.key('field.cancel')} cancels"), classes="dialog-keys")
