@@ -138,7 +138,6 @@ class FilesScreen(Dialog[str | None]):
         low = height < LOW_SCREEN
         self._rows.styles.height = min(len(rows), max(1, height - (OTHER_LINES_LOW if low else OTHER_LINES)))
         theirs = f"\n{self._theirs_text()}" if self._planned.theirs else ""
-        self._told.styles.height = 2 if theirs else 1
         self._told.update(self._keys_text() + theirs)
         self._told.display = not low
 

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
+from tui_agent.tui.cards.lines import fit as cut
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.fuzzy import SCATTERED, fit, ranked
 
@@ -26,6 +27,10 @@ OTHER_LINES: Final = 8
 """Lines of the dialog beside the list and the text over it, and of air around it."""
 WIDTH: Final = 76
 """Cells of the dialog where the screen is wide enough."""
+NARROW: Final = 80
+"""Cells of a screen below which long labels are cut, so that what is said of them can be read."""
+NARROW_LABEL: Final = 28
+"""Cells of a label there, with the air behind it."""
 AROUND: Final = 7
 """Cells beside the list: the dialog's edge and padding, and the scrollbar."""
 LEAST_SENTENCE: Final = 16
@@ -211,6 +216,8 @@ class PickerScreen(Dialog[str | None]):
 
     def _rows(self) -> list[ListOption]:
         width = max((cell_len(option.label) for option in self._options if not option.heading), default=0) + 2
+        if self.app.size.width < NARROW and any(option.description for option in self._options):
+            width = min(width, NARROW_LABEL)
         return [
             ListOption(Content.styled(option.label, "$foreground bold"), disabled=True)
             if option.heading
@@ -224,9 +231,8 @@ class PickerScreen(Dialog[str | None]):
         if not self._search and room >= LEAST_SENTENCE:
             # What is said of a few choices is said whole; a long list keeps to a line for each.
             told = ("\n" + " " * (len(here) + width)).join(wrap(told, room)) if cell_len(told) > room else told
-        return Content.assemble(
-            (here, "$accent"), option.label + " " * (width - cell_len(option.label)), (told, "$foreground 68%")
-        )
+        label = cut(option.label, width - 2) if cell_len(option.label) > width - 2 else option.label
+        return Content.assemble((here, "$accent"), label + " " * (width - cell_len(label)), (told, "$foreground 68%"))
 
 
 def _flat(text: str) -> str:
