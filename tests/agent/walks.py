@@ -25,12 +25,12 @@ from tests.conversation.logs import broken_rules
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
+from tui_agent.agent.model_choice import configured_model
 from tui_agent.conversation.entries import AnyEntry, encode, model_call
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
 from tui_agent.models.anthropic.request import Options
 from tui_agent.models.anthropic.request import RequestEncoder as AnthropicEncoder
-from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.gemini.request import RequestEncoder as GeminiEncoder
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
@@ -348,7 +348,7 @@ async def switch(agent: Agent, chance: random.Random, tell: Callable[[], None]) 
 
 async def swap(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
     provider = agent.profile.provider
-    await agent.swap_model(CATALOGUE.create_model(chance.choice(MODELS[provider])))
+    await agent.swap_model(configured_model(agent.settings, chance.choice(MODELS[provider])))
 
 
 async def type_prompt(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
