@@ -53,7 +53,8 @@ class Moves:
         async with self._turns.held():
             to = self._record.view.end_of(seq) if seq is not None else self._record.view.head
             if not to:
-                raise ValueError(f"there is no message {seq} on this branch")
+                missing = "no message yet" if seq is None else f"no message {seq} on this branch"
+                raise ValueError(f"there is {missing}")
             await self._move(to, "fork")
             return to
 

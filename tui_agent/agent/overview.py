@@ -21,7 +21,7 @@ from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.view import View
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker
-from tui_agent.text import call_summary, one_line
+from tui_agent.text import as_typed, call_summary, one_line
 
 ITEM_NAMES: Final[dict[Category, str]] = {
     "user": "you",
@@ -179,7 +179,7 @@ def excerpt(view: View, seq: int) -> str:
     for block in entry.blocks:
         match block:
             case Text() if block.text.strip():
-                return block.text[:EXCERPT_CHARS]
+                return (as_typed(block.text) if entry.role == "user" else block.text)[:EXCERPT_CHARS]
             case ToolResult():
                 call = view.call(block.call_id)
                 asked = call_summary(call.arguments)[:EXCERPT_CHARS] if call is not None else ""

@@ -165,26 +165,30 @@ async def pin(agent: "Agent", numbers: str) -> Reply:
     """``/pin``: keep messages or results whole."""
     if not numbers:
         return await items(agent, "")
-    return await _with_items(numbers, agent.pin, "Pinned")
+    return await _with_items(agent, numbers, agent.pin, "Pinned")
 
 
 async def unpin(agent: "Agent", numbers: str) -> Reply:
     """``/unpin``: take pins off."""
-    return await _with_items(numbers, lambda items: agent.pin(items, pinned=False), "Unpinned")
+    return await _with_items(agent, numbers, lambda items: agent.pin(items, pinned=False), "Unpinned")
 
 
 async def restore(agent: "Agent", numbers: str) -> Reply:
     """``/restore``: show messages or results whole again."""
-    return await _with_items(numbers, agent.restore, "Brought back")
+    return await _with_items(agent, numbers, agent.restore, "Brought back")
 
 
 async def _with_items(
-    numbers: str, change: Callable[[list[int]], Awaitable["ContextStep | Refusal"]], done: str
+    agent: "Agent", numbers: str, change: Callable[[list[int]], Awaitable["ContextStep | Refusal"]], done: str
 ) -> Reply:
     items = [number_of(word) for word in numbers.replace(",", " ").split()]
     if not items or None in items:
         return Reply("Name messages by their numbers; /items lists them", failed=True)
-    return _changed(await change([item for item in items if item is not None]), done)
+    told = _changed(await change([item for item in items if item is not None]), done)
+    if told.failed:
+        return told
+    lines = [f"{item:>6}  {one_line(agent.excerpt(item), EXCERPT_CHARS)}" for item in items if item is not None]
+    return Reply(told.title, "\n".join(lines))
 
 
 async def words(agent: "Agent", argument: str) -> Reply:
@@ -227,4 +231,5 @@ def _changed(step: "ContextStep | Refusal", done: str) -> Reply:
 
     if isinstance(step, Refusal):
         return Reply("The context stays as it is", step.reason, failed=True)
-    return Reply(f"{done.format(items=step.items)}: {step.before:,} → {step.after:,} tokens (step {step.seq})")
+    sizes = f": {step.before:,} → {step.after:,} tokens" if step.before != step.after else ""
+    return Reply(f"{done.format(items=step.items)}{sizes} (step {step.seq})")

@@ -149,9 +149,15 @@ async def style(agent: "Agent", name: str) -> Reply:
         lines = [f"  {each.name:<20}  {each.problem or each.description}" for each in styles]
         now = f"Answers are written in the style {agent.style}." if agent.style else "Answers are written as always."
         more = "/style NAME chooses one, /style off none; the setting session.style does for every session."
+        if not styles:
+            more = "There is no style yet: write one as .agents/styles/NAME.md, in a project or at home."
         return Reply(now, "\n".join((*lines, more)))
     if not await agent.use_style("" if name == OFF else name.lower()):
-        return Reply(f"There is no style {name}", "/style lists those there are.", failed=True)
+        return Reply(
+            f"There is no style {name}",
+            "/style alone lists those there are, and says where they are written.",
+            failed=True,
+        )
     return Reply("Answers are written as always" if name == OFF else f"Answers are written in the style {name}")
 
 

@@ -17,7 +17,7 @@ ABOUT = (
     "- `run pytest -q`, `fetch https://…`, `recall words`, `mark task done`\n"
     '- `todo "[x] read it", "[>] mend it", "run the tests"`\n'
     '- `find tools for issues`, `call NAME word="value"`, `run agent NAME: read calc.py`\n\n'
-    "For a real model, set `ANTHROPIC_API_KEY` or `GEMINI_API_KEY` and start again, or choose one with `/model`."
+    "For a real model, enter a key with `/key`, or choose one with `/model`."
 )
 
 _SHOWN_LINES = 8

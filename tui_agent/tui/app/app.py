@@ -32,7 +32,7 @@ from tui_agent.tui.app.opening import (
     show_earlier,
     show_newest,
 )
-from tui_agent.tui.app.own_commands import shell_command
+from tui_agent.tui.app.own_commands import SIGN, shell_command
 from tui_agent.tui.app.prompt_actions import PromptActions
 from tui_agent.tui.app.sessions import Sessions
 from tui_agent.tui.app.typing_order import TypingOrder
@@ -267,6 +267,8 @@ class TuiAgent(BaseApp):
             self.run_worker(self.run_command(message.written), name="command", exit_on_error=True)
         elif command := shell_command(message.text):
             self._actions.run_shell(command)
+        elif message.text.strip() == SIGN:
+            self.say(Level.INFO, "Nothing was run", hint="a command follows the !: !git status")
         else:
             self._attention.name = self._attention.name or one_line(message.written, 60)
             self.conductor.send(message.text)

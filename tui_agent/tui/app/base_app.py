@@ -245,9 +245,9 @@ class BaseApp(TerminalApp):
         """Put a text that was not sent back into the prompt."""
         self.entry.prompt.put(text)
 
-    def show_waiting(self, texts: tuple[str, ...]) -> None:
+    def show_waiting(self, texts: tuple[str, ...], *, held: bool) -> None:
         """Show the texts that wait."""
-        self.entry.waiting.show(texts)
+        self.entry.waiting.show(texts, held=held)
         self.entry.prompt.recall_first = bool(texts)
 
     def report(self, error: Exception) -> None:

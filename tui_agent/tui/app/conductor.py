@@ -38,8 +38,8 @@ class Stage(Protocol):
         """Put a text that was not sent back where the user can change it."""
         ...
 
-    def show_waiting(self, texts: tuple[str, ...]) -> None:
-        """Show the texts that wait."""
+    def show_waiting(self, texts: tuple[str, ...], *, held: bool) -> None:
+        """Show the texts that wait; `held`: for a message of the user's, no turn being there to take them."""
         ...
 
     async def pictures(self, text: str) -> "tuple[Image, ...]":
@@ -161,7 +161,7 @@ class Conductor:
             try:
                 self._take(message)
                 if self._inbox.empty():
-                    self._stage.show_waiting(self._state.shown)
+                    self._stage.show_waiting(self._state.shown, held=self._state.phase is Phase.IDLE)
             except Exception as error:
                 self._stage.report(error)
 

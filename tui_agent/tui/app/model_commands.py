@@ -31,7 +31,7 @@ TITLE: Final = "Who answers: $ per million tokens in / out, window"
 async def choose_model(host: Host, argument: str) -> None:
     """Let another model answer; where its key is missing, ask for that first."""
     from tui_agent.models.base import ModelError
-    from tui_agent.models.catalogue import catalogue_of
+    from tui_agent.models.catalogue import OFFLINE, catalogue_of
     from tui_agent.tui.dialogs.options import model_options
 
     agent = await host.agent()
@@ -64,7 +64,9 @@ async def choose_model(host: Host, argument: str) -> None:
         return
     host.refresh_status()
     host.say(Level.INFO, f"{agent.profile.name} answers from here on")
-    await host.keep("model.id", agent.profile.name)
+    # The demonstration is never what the next start is meant to begin with: a key would wait unseen.
+    if agent.profile.provider != OFFLINE:
+        await host.keep("model.id", agent.profile.name)
     if missing is not None:
         await offer_to_keep(host, missing)
 

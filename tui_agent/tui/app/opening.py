@@ -191,6 +191,7 @@ async def _with_trust(arguments: Arguments, settings: Settings, host: Host) -> t
 async def _opened(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> "Opened":
     from tui_agent.session import SessionError, SessionRefused, open_session
     from tui_agent.storage.errors import SessionBusy
+    from tui_agent.storage.sessions import NoSuchSession
     from tui_agent.tui.dialogs.sessions_screen import CHOOSE, NEW, busy_question
 
     while True:
@@ -204,6 +205,10 @@ async def _opened(arguments: Arguments, settings: Settings, host: Host, ask: "As
             raise SessionUnavailable from refused
         except SessionError as error:
             wanted = None
+            if arguments.continue_last and isinstance(error.__cause__, NoSuchSession):
+                told = "There was no session of this folder to go on with"
+                questions.say(Level.INFO, told, "This is a new one.", "/sessions lists those of all folders")
+                wanted = NEW
             if isinstance(error.__cause__, SessionBusy):
                 wanted = await host.question(busy_question(error.message))
             if wanted not in {NEW, CHOOSE}:

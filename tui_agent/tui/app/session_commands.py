@@ -37,6 +37,8 @@ async def write_instructions(host: Host, argument: str) -> None:
     name = next(iter(host.settings.context.instruction_files), INSTRUCTIONS)
     there = await asyncio.to_thread((host.arguments.project / name).exists)
     chosen: str | None = "anew"
+    if await _only_demonstrates(host):
+        return
     if there:
         options = [
             Option("mend", "Mend it", "keep what still holds, correct and complete the rest"),
@@ -51,7 +53,18 @@ async def review(host: Host, argument: str) -> None:
     """Have the model review what is changed in the working tree."""
     from tui_agent.agent.commands.errands import review_message
 
-    host.ask_model(review_message(one_line(argument)))
+    if not await _only_demonstrates(host):
+        host.ask_model(review_message(one_line(argument)))
+
+
+async def _only_demonstrates(host: SessionHost) -> bool:
+    """Whether the offline model answers, which takes single words of a long task for its commands; then it is said."""
+    from tui_agent.models.catalogue import OFFLINE
+
+    if (await host.agent()).profile.provider != OFFLINE:
+        return False
+    host.say(Level.INFO, "This needs a real model", hint="/key enters a key, /model chooses a model")
+    return True
 
 
 async def export_session(host: Host, argument: str) -> None:

@@ -44,7 +44,7 @@ class BoundaryBlock(Card, eq=False, kw_only=True):
     def label(self, *, arrow: str = "→", dot: str = "·") -> str:
         """The step in one line: what, tokens before and after, why."""
         parts = [self.kind]
-        if self.before is not None and self.after is not None:
+        if self.before is not None and self.after is not None and self.before != self.after:
             parts.append(f"{compact_count(self.before)} {arrow} {compact_count(self.after)} tokens")
         if self.undone:
             parts.append("undone")

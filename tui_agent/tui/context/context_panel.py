@@ -227,4 +227,4 @@ class ContextPanel(Vertical):
             told = [f"{key('list.up')}/{key('list.down')} move", f"{key('context.items')} jumps to the items"]
             if self._seen is not None and self._seen.words:
                 told.append(f"{key('context.words')} to your words")
-        return ", ".join([*told, f"{key('context.close')} closes"])
+        return ", ".join([f"{key('context.close')} closes", *told])

@@ -152,7 +152,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
 
     def _tell(self, why: str) -> None:
         key = self.key
-        keys = [f"{key('preview.accept')} does it"]
+        keys = [f"{key('preview.accept')} does it", f"{key('preview.cancel')} cancels"]
         keys += (
             [f"{key('preview.edit')} says what to keep"]
             if self._step == "compact"
@@ -161,7 +161,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
             else []
         )
         keys += [f"{key('preview.pin')} keeps an item"] if self._pin is not None else []
-        self._told.update(why or ", ".join([*keys, f"{key('preview.cancel')} cancels"]))
+        self._told.update(why or ", ".join(keys))
 
 
 def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str], *, free: bool = False) -> list[Row]:

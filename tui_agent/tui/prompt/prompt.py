@@ -371,12 +371,13 @@ class WaitingTexts(Widget):
     def __init__(self) -> None:
         super().__init__()
         self.texts: tuple[str, ...] = ()
+        self._held = False
         self.display = False
 
-    def show(self, texts: tuple[str, ...]) -> None:
-        """Show these texts, each on one line."""
-        if texts != self.texts:
-            self.texts = texts
+    def show(self, texts: tuple[str, ...], *, held: bool = False) -> None:
+        """Show these texts, each on one line; `held`: they go with the user's next message."""
+        if (texts, held) != (self.texts, self._held):
+            self.texts, self._held = texts, held
             self.display = bool(texts)
             self.refresh(layout=True)
 
@@ -392,7 +393,8 @@ class WaitingTexts(Widget):
         hidden = len(self.texts) - len(shown)
         rows: list[Content] = []
         for text in shown:
-            label = f"waits (+{hidden}): " if hidden and not rows else "waits: "
+            word = "goes with your next message" if self._held else "waits"
+            label = f"{word} (+{hidden}): " if hidden and not rows else f"{word}: "
             room = max(1, self.size.width - len(label))
             rows.append(Content.assemble((label, "$foreground 68%"), (fit(one_line(text), room), "$foreground")))
         return Content("\n").join(rows)
