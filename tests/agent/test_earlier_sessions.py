@@ -105,9 +105,7 @@ async def test_it_goes_on(provider: str, tmp_path: Path, monkeypatch: pytest.Mon
         if provider != "offline":
             before, first = pieces(json.loads(expected["bodies"][provider])), server.model_requests[0].json
             assert first is not None
-            # All that version would have sent, and then what was said now. Only the front is told anew, where that
-            # costs nothing: Gemini's cache of so long ago is cold, and its reasoning not bound to the front.
-            told_anew = 2 if provider == "gemini" else 0
-            assert pieces(first)[told_anew : len(before)] == before[told_anew:]
+            # All that version would have sent, and then what was said now.
+            assert pieces(first)[: len(before)] == before
             assert (server.violations, server.dropped_thinking) == ([], [])
     assert verify(session.folder).ok

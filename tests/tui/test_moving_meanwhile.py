@@ -16,7 +16,7 @@ from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import Level, NoticeBlock, ProseBlock, UserBlock
 from tui_agent.tui.dialogs.branch_pickers import PlacePicker
 
-TURNS, KEPT = 24, 6
+TURNS, KEPT = 24, 10
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def test_a_turn_and_a_notice_stand_below_what_was_said_before(
         assert [block.id for block in blocks] == sorted({block.id for block in blocks})
         asked = next(block for block in blocks if isinstance(block, UserBlock) and block.text == "read part0.txt")
         below = blocks[asked.index + 1 :]
-        *_, answer = (block for block in below if isinstance(block, ProseBlock))
+        (answer,) = (block for block in below if isinstance(block, ProseBlock))
         assert "part0.txt" in answer.text
         assert not answer.streaming
         assert app.pane.following

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.running import in_thread
+from tests.servers.script import Step
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tests.tui.test_branches import notices
 from tui_agent.conversation.items import Item
+from tui_agent.settings import Model, Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import UserBlock
 from tui_agent.tui.dialogs.pickers import PickerScreen
@@ -47,15 +51,27 @@ async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch,
         await until(pilot, lambda: any(item.pinned for item in agent_items(app)))
         await send(app, pilot, "!cd /")
         await until(pilot, lambda: "no effect" in notices(app)[-1].title)
-        (arguments.folder / "AGENTS.md").write_text("mine\n")
         await send(app, pilot, "/init")
-        assert await picker(app, pilot) == ["Mend it", "Write it anew"]
-        await pilot.press("escape")
-        assert (arguments.folder / "AGENTS.md").read_text() == "mine\n"
-        await send(app, pilot, "/review the tests")
-        await until(pilot, lambda: any("above all: the tests" in said for said in sent(app)))
-        await pilot.press("escape")
-        await until(pilot, lambda: not app.conductor.busy)
+        await until(pilot, lambda: notices(app)[-1].title == "This needs a real model")
+        assert len(sent(app)) == 1
+
+
+async def test_errands_are_for_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    arguments = project_of_parts(monkeypatch, tmp_path, 1)
+    (arguments.folder / "AGENTS.md").write_text("mine\n")
+    with in_thread(AnthropicServer(lambda _: Step(text="It is well."))) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.status.status.model)
+            await send(app, pilot, "/init")
+            assert await picker(app, pilot) == ["Mend it", "Write it anew"]
+            await pilot.press("escape")
+            await send(app, pilot, "/review the tests")
+            await until(pilot, lambda: any("above all: the tests" in said for said in sent(app)))
+            await until(pilot, lambda: not app.conductor.busy)
+    assert (arguments.folder / "AGENTS.md").read_text() == "mine\n"
 
 
 async def test_jobs_are_counted_read_and_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

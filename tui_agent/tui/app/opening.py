@@ -207,7 +207,7 @@ async def _opened(arguments: Arguments, settings: Settings, host: Host, ask: "As
             wanted = None
             if arguments.continue_last and isinstance(error.__cause__, NoSuchSession):
                 told = "There was no session of this folder to go on with"
-                questions.say(Level.INFO, told, "This is a new one.", "/sessions lists those of all folders")
+                host.say(Level.INFO, told, "This is a new one.", "/sessions lists those of all folders")
                 wanted = NEW
             if isinstance(error.__cause__, SessionBusy):
                 wanted = await host.question(busy_question(error.message))

@@ -2,15 +2,12 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tui_agent.text import one_line
 from tui_agent.tui.app.host import Host
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.wording import short_path
-
-if TYPE_CHECKING:
-    pass
 
 TAIL_LINES: Final = 200
 """Lines shown of what a background command has printed last."""
@@ -57,7 +54,7 @@ async def review(host: Host, argument: str) -> None:
         host.ask_model(review_message(one_line(argument)))
 
 
-async def _only_demonstrates(host: SessionHost) -> bool:
+async def _only_demonstrates(host: Host) -> bool:
     """Whether the offline model answers, which takes single words of a long task for its commands; then it is said."""
     from tui_agent.models.catalogue import OFFLINE
 
