@@ -227,7 +227,7 @@ async def test_an_open_question_gets_an_honest_answer(prompt: str) -> None:
     reply = await completed(request_of(said(prompt)))
     assert calls_of(reply.blocks) == []
     assert "offline model" in text_of(reply.blocks)
-    assert "ANTHROPIC_API_KEY" in text_of(reply.blocks)
+    assert "`/key`" in text_of(reply.blocks)
 
 
 async def test_text_queued_during_a_turn_is_done_too() -> None:

@@ -208,6 +208,12 @@ def bad_address(provider: Provider, text: str) -> InvalidRequest:
     return InvalidRequest(f"{provider.title} has no valid address: check {provider.where}. ({plain(text)})")
 
 
+def unreachable(provider: Provider, text: str) -> ConnectionLost:
+    """Nobody answers at the provider's address, which is named where a variable says it."""
+    said = next((f" at {plain(os.environ[name])} ({name})" for name in provider.addresses if os.environ.get(name)), "")
+    return ConnectionLost(f"{provider.title} cannot be reached{said}: {plain(text)}")
+
+
 def no_key(provider: Provider, text: str = "") -> AuthFailed:
     """There is no key at all; `text` says what the SDK looked for besides."""
     more = f" ({plain(text)})" if text else ""

@@ -28,7 +28,7 @@ from tui_agent.models.errors import (
     failure,
     no_key,
     parse_retry_after,
-    plain,
+    unreachable,
     unreadable,
 )
 from tui_agent.models.provider import Provider
@@ -199,13 +199,13 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
             case anthropic.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
                 return self._silence()
             case anthropic.APIConnectionError():
-                return ConnectionLost(f"{title} cannot be reached: check the network. ({_cause(error)})")
+                return unreachable(self._provider, _cause(error))
             case httpx2.HTTPError() | httpx2.StreamError():
                 return ConnectionLost(f"The connection to {title} broke in the middle of its answer: try again.")
             case httpx2.InvalidURL():
                 return bad_address(self._provider, str(error))
             case OSError():
-                return ConnectionLost(f"{title} cannot be reached: {plain(str(error))}")
+                return unreachable(self._provider, str(error))
             case TypeError() if "authentication method" in str(error):
                 return no_key(self._provider)
             case anthropic.CredentialsError():
@@ -232,4 +232,4 @@ def _refusal(error: "APIStatusError") -> Refusal:
 
 
 def _cause(error: BaseException) -> str:
-    return plain(str(error.__cause__ or error)) or type(error.__cause__ or error).__name__
+    return str(error.__cause__ or error) or type(error.__cause__ or error).__name__

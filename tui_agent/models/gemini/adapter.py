@@ -18,7 +18,7 @@ from tui_agent.conversation.wire import fresh_id
 from tui_agent.models.adapter import IDLE_TIMEOUT_S, Adapter, raised_in
 from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import Refusal, bad_address, failure, no_key, parse_retry_after, plain, unreadable
+from tui_agent.models.errors import Refusal, bad_address, failure, no_key, parse_retry_after, unreachable, unreadable
 from tui_agent.models.gemini.reply import GeminiReply
 from tui_agent.models.gemini.request import RequestEncoder
 from tui_agent.models.provider import Provider
@@ -126,13 +126,13 @@ class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
             case httpx2.TimeoutException() | TimeoutError():
                 return self._silence()
             case httpx2.ConnectError():
-                return ConnectionLost(f"{title} cannot be reached: check the network. ({plain(str(error))})")
+                return unreachable(self._provider, str(error))
             case httpx2.HTTPError() | httpx2.StreamError():
                 return ConnectionLost(f"The connection to {title} broke in the middle of its answer: try again.")
             case httpx2.InvalidURL():
                 return bad_address(self._provider, str(error))
             case OSError():
-                return ConnectionLost(f"{title} cannot be reached: {plain(str(error))}")
+                return unreachable(self._provider, str(error))
             case ValueError() | TypeError() | AttributeError() if raised_in(error, "google.genai"):
                 return unreadable(self._provider)
             case _:

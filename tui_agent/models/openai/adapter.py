@@ -28,6 +28,7 @@ from tui_agent.models.errors import (
     no_key,
     plain,
     too_long,
+    unreachable,
     unreadable,
 )
 from tui_agent.models.measured import LastMeasured
@@ -303,7 +304,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
                     f"{title} does not answer at {plain(self._service.url)}: start it, or check {self._provider.where}."
                 )
             case httpx2.ConnectError():
-                return ConnectionLost(f"{title} cannot be reached: check the network. ({plain(str(error))})")
+                return unreachable(self._provider, str(error))
             case httpx2.TimeoutException() | TimeoutError():
                 return self._silence()
             case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
@@ -311,7 +312,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
             case httpx2.HTTPError() | httpx2.StreamError():
                 return ConnectionLost(f"The connection to {title} broke in the middle of its answer: try again.")
             case OSError():
-                return ConnectionLost(f"{title} cannot be reached: {plain(str(error))}")
+                return unreachable(self._provider, str(error))
             case msgspec.DecodeError():
                 return unreadable(self._provider)
             case _:

@@ -82,4 +82,6 @@ def key_problem(key: str) -> str:
         return "Nothing was entered."
     if not key.isascii() or not key.isprintable() or " " in key:
         return "This cannot be a key: it has blanks or special characters in it."
+    if key.startswith("/"):
+        return "This is a command, and no key: Esc leaves the question."
     return ""
