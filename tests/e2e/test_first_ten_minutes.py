@@ -387,8 +387,7 @@ def test_a_model_of_this_machine_is_offered(project: Path, tmp_path: Path, size:
             person.sees("For a real model", "a model of this machine", "/model ollama:")
             name = person.screen.partition("/model ollama:")[2].split()[0]
             person.waits_until_ready()
-            person.says(f"/model ollama:{name}")
-            person.terminal.until(lambda: "ollama:" in person.status)
+            person.says(f"/model ollama:{name}", "answers from here on")
             person.says("Hello", "Yes, and more.")
         finally:
             terminal.close()
