@@ -36,7 +36,7 @@ OFFLINE = {"compaction.thrift": "0", "clearing.by_price": "false"}
 EARLY = {"compaction.threshold": "0.3", "context.max_tokens": "1024", "compaction.keep_recent_tokens": "200"}
 AWAITED = {"compaction.background": "false"}
 """A turn waits for its summary, as it does where its request does not fit."""
-EVERY = 37
+EVERY = 53
 """Steps of the event loop between two moments at which a compaction is stopped."""
 ASKED = ("read calc.py", "read test_calc.py", "find 'return' in .", "read calc.py and test_calc.py")
 

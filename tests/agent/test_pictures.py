@@ -201,7 +201,7 @@ def test_twenty_pictures_of_twelve_megapixels(provider: str, tmp_path: Path, mon
     assert waits[0] < SLOWEST_S
 
 
-@PROVIDERS
+@pytest.mark.parametrize("provider", ["anthropic", pytest.param("gemini", marks=pytest.mark.soak)])
 def test_more_bytes_of_pictures_than_a_request_may_have(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from tests.gallery.pages import write_pages
 from tests.gallery.pictures import SNAPSHOTS
 from tests.gallery.scenes import STATES
 from tests.gallery.states import Picture
+from tests.settled import wait_for_what_is_due
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [name for name in options.states if name not in STATES]
     if unknown:
         parser.error(f"there is no state {unknown[0]}")
+    wait_for_what_is_due()
     pictures = asyncio.run(_taken(options.states or list(STATES)))
     if options.update:
         changed = _renew(pictures, everything=not options.states)

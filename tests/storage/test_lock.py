@@ -1,5 +1,8 @@
 import os
 import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,27 @@ def test_a_lock_that_names_nobody_is_still_a_lock(tmp_path: Path) -> None:
     with pytest.raises(SessionBusy, match="another process"):
         SessionLock.acquire(tmp_path)
     lock.release()
+
+
+INHERITED = """
+import os, subprocess, sys
+from pathlib import Path
+from tui_agent.storage.log import SessionLock
+lock = SessionLock.acquire(Path(sys.argv[1]))
+subprocess.Popen(["cat"], pass_fds=[lock._descriptor])
+os._exit(0)
+"""
+
+
+def test_what_a_dead_process_was_just_starting_is_waited_for(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", INHERITED, str(tmp_path)], stdin=subprocess.PIPE) as holder:
+        holder.wait()
+        assert SessionLock.is_held(tmp_path)
+        with ThreadPoolExecutor(1) as threads:
+            taking = threads.submit(SessionLock.acquire, tmp_path)
+            assert holder.stdin is not None
+            holder.stdin.close()
+            taking.result().release()
 
 
 def test_no_folder_no_lock(tmp_path: Path) -> None:

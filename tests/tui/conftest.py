@@ -1,34 +1,3 @@
-"""A key press is over when the app has nothing left to do, not when the processor happens to be idle."""
+from tests.settled import wait_for_what_is_due
 
-import asyncio
-from typing import Any, Final
-
-import pytest
-
-HORIZON_S: Final = 0.09
-"""A timer due within this time is waited for: the conversation shows a change a twelfth of a second late at most."""
-
-
-async def settled(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
-    """Wait until the event loop has no step to take and no timer is due soon.
-
-    Stands in for Textual's own `wait_for_idle`, which takes little use of the processor for the end of all work, and
-    so returns too early on a busy machine and sleeps for nothing on a quiet one.
-    """
-    loop: Any = asyncio.get_running_loop()
-    began = loop.time()
-    while loop.time() < began + max_sleep:
-        await asyncio.sleep(0)
-        if loop._ready:
-            continue
-        due = [timer.when() for timer in loop._scheduled if not timer.cancelled()]
-        first = min(due, default=began + max_sleep)
-        if first > began + max(min_sleep, HORIZON_S):
-            return
-        await asyncio.sleep(first - loop.time())
-
-
-@pytest.fixture(autouse=True)
-def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("textual.app.wait_for_idle", settled)
-    monkeypatch.setattr("textual.pilot.wait_for_idle", settled)
+wait_for_what_is_due()

@@ -58,7 +58,7 @@ async def everywhere(app: TuiAgent, pilot: Pilot[object]) -> None:
         await pilot.resize_terminal(*size)
         app.action_toggle_cards()
         app.pane.action_top()
-        for _ in range(3):
+        for _ in range(2):
             await pilot.pause()
             check(app)
             app.pane.action_page(1)

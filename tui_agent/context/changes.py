@@ -228,7 +228,7 @@ def plan_undo(view: View, situation: Situation, *, target: int | None = None) ->
             if counts and isinstance(entry, Summarized | Checkpointed | Cleared | Digested | Shortened | WordsEdited)
         ]
         if not steps:
-            return Refusal("There is no step of the context to undo; /unpin takes a pin back.")
+            return Refusal("There is nothing to undo: no step of the context. /unpin takes a pin back.")
         target = steps[-1]
     if target not in entries:
         return Refusal(f"Entry {target} is no context step of this conversation.")

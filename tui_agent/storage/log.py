@@ -16,6 +16,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from sys import intern
+from time import monotonic, sleep
 from typing import Final, NamedTuple
 
 import msgspec
@@ -52,6 +53,8 @@ from tui_agent.text import as_typed
 
 LOG_NAME: Final = "checkpoints.sqlite"
 LOCK_NAME: Final = "lock"
+LEFT_BEHIND_S: Final = 2.0
+"""How long to wait for a lock whose holder is dead."""
 TITLE_LENGTH: Final = 80
 ACCOUNTING: Final = "2"
 """Which sum the costs in `totals` are: this one is that of `conversation.entries.model_call`. The one before it, of
@@ -524,7 +527,7 @@ class SessionLock:
 
     @classmethod
     def acquire(cls, folder: Path) -> "SessionLock":
-        """Take the lock of the session in `folder`.
+        """Take the lock of the session in `folder`; may block for `LEFT_BEHIND_S`.
 
         Raises `SessionBusy`, naming the process that holds it, or `StorageError` where no lock file can be made.
         """
@@ -534,7 +537,7 @@ class SessionLock:
         except OSError as error:
             raise explain_os_error(error, path) from error
         try:
-            _lock(descriptor)
+            _lock_patiently(descriptor, path)
             _sign(descriptor)
         except OSError as error:
             os.close(descriptor)
@@ -563,6 +566,34 @@ class SessionLock:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _lock_patiently(descriptor: int, path: Path) -> None:
+    """Lock, also where whoever signed is dead: a child that it was just starting goes too, and the lock with it."""
+    until = monotonic() + LEFT_BEHIND_S
+    while True:
+        try:
+            return _lock(descriptor)
+        except OSError as error:
+            if error.errno not in _LOCK_HELD or monotonic() > until or not _is_left_behind(path):
+                raise
+        sleep(0.02)
+
+
+def _is_left_behind(path: Path) -> bool:
+    """Whether the process that signed is of this machine, and dead."""
+    if sys.platform == "win32":
+        return False
+    try:
+        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
+        if holder.host != socket.gethostname():
+            return False
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError, msgspec.MsgspecError):
+        return False
+    return False
 
 
 def _sign(descriptor: int) -> None:
