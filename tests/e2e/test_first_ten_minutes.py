@@ -443,7 +443,7 @@ def _reads_about_the_session(person: Person) -> None:
     person.closes("Who answers")
     person.says("/pin", "Keep whole", "answer", "One failed.")
     person.sends(ENTER)
-    person.sees("Pinned: ")
+    person.sees("Pinned (step ")
     person.says("/pin 99999")
     person.sends("/co")
     person.sees("/compact", "/config", "/cost")

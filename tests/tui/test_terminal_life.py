@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.e2e.test_hangup import sleepers
-from tests.tui.test_terminal_app import Terminal
+from tests.tui.test_terminal_app import COLUMNS, ROWS, Terminal
 
 Start = Callable[..., Terminal]
 
@@ -156,6 +156,14 @@ def test_plain_symbols_everywhere(start: Start, environ: dict[str, str]) -> None
     terminal.process.send("/theme\r")
     terminal.shows("contrast")
     assert terminal.text.isascii(), [sign for sign in terminal.text if not sign.isascii()]
+
+
+def test_the_terminal_says_how_large_it_is(start: Start) -> None:
+    terminal = start(COLUMNS="40", LINES="12")
+    terminal.until(lambda: len(terminal.screen.display[-1].rstrip()) > 60)
+    terminal.screen.resize(ROWS, COLUMNS - 10)
+    terminal.process.setwinsize(ROWS, COLUMNS - 10)
+    terminal.shows("╭" + "─" * (COLUMNS - 12) + "╮")
 
 
 def test_without_the_mouse(start: Start) -> None:

@@ -22,11 +22,23 @@ _INPUT, _LOCAL = 0, 3
 
 def run(arguments: Arguments, settings: Settings) -> int:
     """Show the app until the user leaves; the exit code."""
+    trust_the_terminal()
     give_back = take_keys()
     try:
         return _run(arguments, settings, give_back)
     finally:
         give_back()
+
+
+def trust_the_terminal() -> None:
+    """Forget what `COLUMNS` and `LINES` say where the terminal knows its size: they stand as some shell exported them,
+    would count for more, and never change with the window. The programs that are run are told nothing of them either.
+    """
+    with suppress(OSError, ValueError):
+        size = os.get_terminal_size(sys.stdout.fileno())
+        if size.columns and size.lines:
+            for name in ("COLUMNS", "LINES"):
+                os.environ.pop(name, None)
 
 
 def take_keys() -> Callable[[], None]:
