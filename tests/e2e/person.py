@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +28,21 @@ class Person:
     def screen(self) -> str:
         return self.terminal.text
 
+    @property
+    def words(self) -> str:
+        """What is written on the screen, as one line and without what dialogs are framed with."""
+        return " ".join(self.screen.translate(dict.fromkeys(map(ord, "▌│╭╮╰╯─▇▅▄▆▃▂▁"), " ")).split())
+
     def sends(self, keys: str) -> None:
         self.terminal.process.send(keys)
 
     def sees(self, *words: str) -> None:
+        """Wait for these words on the screen, however its lines are broken."""
         for each in words:
-            self.terminal.shows(each)
+            self.terminal.until(partial(self._shows, each))
+
+    def _shows(self, words: str) -> bool:
+        return words in self.screen or words in self.words
 
     def no_longer_sees(self, words: str) -> None:
         self.terminal.until(lambda: words not in self.screen)

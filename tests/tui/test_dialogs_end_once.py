@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from textual import events
 from textual.app import App
+from textual.widgets import Input
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
 from tui_agent.agent.history.branches import Branch, Prompt
@@ -162,6 +163,21 @@ async def test_keys_that_come_before_a_dialog_stands_are_taken_once_it_does(
         await until(pilot, lambda: bool(ended))
         assert ended == ["2"]
         assert app.entry.prompt.text == ""
+
+
+async def test_a_choice_is_of_what_was_typed_though_the_list_has_not_heard_of_it() -> None:
+    app: App[None] = App()
+    ended: list[str | None] = []
+    async with app.run_test() as pilot:
+        dialog = PickerScreen("Theme", OPTIONS, search=True)
+        await app.push_screen(dialog, ended.append)
+        await pilot.pause()
+        field = dialog.query_one(Input)
+        with field.prevent(Input.Changed):
+            field.value = "2"
+        dialog.action_choose()
+        await pilot.pause()
+    assert ended == ["2"]
 
 
 async def test_a_dialog_under_another_one_waits_for_its_turn() -> None:

@@ -152,7 +152,8 @@ class PromptActions:
         from tui_agent.tui.dialogs.pickers import Option
 
         prompt = self._app.entry.prompt
-        texts = await asyncio.to_thread(prompt.sent.newest_first)
+        # At once, as the arrow keys read it too: what is typed behind the key is for the list.
+        texts = prompt.sent.newest_first()
         if not texts:
             self._app.hint("nothing was sent yet")
             return

@@ -112,6 +112,7 @@ class PickerScreen(Dialog[str | None]):
         self._shown = self._at_rest = tuple(option for option in self._options if not option.folded)
         self._current = current
         self._search = search
+        self._typed = ""
         self._preview = preview
 
     @override
@@ -161,7 +162,18 @@ class PickerScreen(Dialog[str | None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Keep what holds every word that was typed."""
-        words = event.value.lower().split()
+        self._narrow(event.value)
+
+    def catch_up(self) -> None:
+        """Narrow the list to what stands in the field: a key can come before the news of the letters before it."""
+        if self._search and (typed := self.query_one(Input).value) != self._typed:
+            self._narrow(typed)
+
+    def _narrow(self, typed: str) -> None:
+        if typed == self._typed:
+            return
+        self._typed = typed
+        words = typed.lower().split()
         named = (option for option in self._options if not option.heading)
         fitting = ((score, option) for option in named if (score := option.fit(words)) is not None)
         self._shown = ranked(fitting) if words else self._at_rest
@@ -182,6 +194,7 @@ class PickerScreen(Dialog[str | None]):
 
     def action_choose(self) -> None:
         """Take the marked choice."""
+        self.catch_up()
         self._choose(self.query_one(OptionList).highlighted)
 
     def action_mark(self, step: int) -> None:

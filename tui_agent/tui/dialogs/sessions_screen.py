@@ -74,6 +74,7 @@ class SessionsScreen(PickerScreen):
 
     def action_end_with(self, verb: Verb) -> None:
         """Do this with the session that is marked."""
+        self.catch_up()
         place = self.query_one(OptionList).highlighted
         if place is not None and place < len(self._shown):
             self.dismiss(f"{verb} {self._shown[place].value}")
