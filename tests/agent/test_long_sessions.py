@@ -108,9 +108,9 @@ async def test_a_session_of_a_small_model(model: str, tmp_path: Path, monkeypatc
     "more",
     [
         {"context.preset": "digest"},
-        {"context.preset": "summary-only"},
+        pytest.param({"context.preset": "summary-only"}, marks=pytest.mark.soak),
         {"context.preset": "off"},
-        {"compaction.auto": "false"},
+        pytest.param({"compaction.auto": "false"}, marks=pytest.mark.soak),
         {"context.preset": "summary-only", "compaction.auto": "false"},
     ],
     ids=lambda more: " ".join(more.values()),

@@ -63,7 +63,7 @@ def replay(script: Script, settings: Settings, window: int) -> Outcome:
     return simulate(script, "ours", make, OPUS, small=HAIKU, window=window)
 
 
-@pytest.mark.parametrize("window", [40_000, 200_000])
+@pytest.mark.parametrize("window", [40_000, pytest.param(200_000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_prompt_is_the_view_and_fits(script: Script, preset: Preset, window: int) -> None:
     outcome = replay(script, settings_of(preset), window)
