@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
 
 from tests.agent.talking import talking
@@ -11,6 +10,7 @@ from tests.e2e.program import Program
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script, Step
+from tests.tui.test_terminal_app import Terminal
 from tui_agent.agent.model_choice import SmallTierRefused, check_parent
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.session import SessionError
@@ -80,7 +80,7 @@ def test_the_app_it_refuses_ends_with_the_code_of_a_wrong_configuration(again: s
     small = "claude-haiku-4-5"
     with in_thread(AnthropicServer(Script.of(Step(text="Hello.")))) as server:
         program = Program.in_folder(tmp_path, server.environment)
-        arguments = [*program.command[1:], "--small-tier-parent", "refuse"]
+        arguments = ["--small-tier-parent", "refuse"]
         if again is None:
             arguments += ["--model", small]
         else:
@@ -88,21 +88,17 @@ def test_the_app_it_refuses_ends_with_the_code_of_a_wrong_configuration(again: s
             begun = program.ask("-p", "hello", "--model", small)
             assert begun["exit"] == 0
             arguments += [again] if again == "-c" else [again, begun["session_id"]]
-        child = pexpect.spawn(
-            program.command[0], arguments, cwd=str(program.project), env=program.environment, timeout=60
-        )
-        printed = child.read().decode()
-        child.close()
-        assert child.exitstatus == 2
+        refused = Terminal(program.project, program.home, *arguments, environment=program.environment)
+        assert refused.ends() == 2
+        printed = refused.raw.decode()
+        refused.close()
         assert f"{small} is a small-tier model" in " ".join(printed.split())
         assert "Consider --model" in printed
         if again is not None:
             arguments.append("--yolo")
-            child = pexpect.spawn(
-                program.command[0], arguments, cwd=str(program.project), env=program.environment, timeout=60
-            )
-            child.expect("Hello")
-            child.close(force=True)
+            goes_on = Terminal(program.project, program.home, *arguments, environment=program.environment)
+            goes_on.shows("Hello")
+            goes_on.close()
 
 
 def test_a_script_may_use_a_small_model(tmp_path: Path) -> None:

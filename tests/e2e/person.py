@@ -21,7 +21,6 @@ class Person:
 
     def __init__(self, terminal: Terminal) -> None:
         self.terminal = terminal
-        terminal.process.delaybeforesend = None
         self.focused = ""
 
     @property

@@ -1,27 +1,34 @@
 """Starts the real command in processes that are forked from one in which all is imported already.
 
-What a test sees is a process of its own, with its own arguments, folder, environment and streams, that runs
+What a test sees is a process of its own, with its own arguments, folder, environment and streams or terminal, that runs
 `python -m tui_agent` from its first line to the interpreter's own end. Only the imports are shared: they take most of
-the time of a short run. How long they take, and what is imported when, is tested elsewhere, with `Program.start` and in
-`tests/test_cli.py`.
+the time of a short run. How long they take, and what is imported when, is tested elsewhere: in `tests/test_cli.py`, and
+by the terminals of `tests/tui/test_terminal_app.py` that start an interpreter.
 """
 
 import atexit
+import fcntl
 import gc
 import json
 import os
+import pty
 import runpy
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from select import select
 from typing import IO, Final, NoReturn
+
+import pexpect
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 IMPORTED: Final = (
@@ -42,17 +49,28 @@ IMPORTED: Final = (
     "google.genai",
     "ollama",
     "PIL.Image",
+    "tui_agent.tui.app.app",
+    "tui_agent.tui.app.start",
+    "tui_agent.tui.app.turns",
+    "tui_agent.tui.context.context_panel",
+    "tui_agent.tui.dialogs.permission",
+    "tui_agent.tui.dialogs.sessions_screen",
+    "tui_agent.tui.textual_internals",
+    "linkify_it",
+    "markdown_it.presets",
+    "textual.drivers.linux_driver",
+    "textual.layouts.factory",
+    "textual.scrollbar",
+    "tree_sitter_bash",
 )
 _MOST_BYTES: Final = 1 << 20
 
 
-class Started:
+class Forked:
     """A process that was forked, with the methods of `subprocess.Popen` that tests use."""
 
-    def __init__(self, command: list[str], told: int, out: int, err: int) -> None:
+    def __init__(self, command: list[str], told: int) -> None:
         self.args = command
-        self.stdout = os.fdopen(out, encoding="utf-8")
-        self.stderr = os.fdopen(err, encoding="utf-8")
         self.returncode: int | None = None
         self._told = told
         self.pid = _number(told)
@@ -67,6 +85,30 @@ class Started:
         if status is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         return status
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, while it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it, while it runs."""
+        self.send_signal(signal.SIGKILL)
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select([self._told], [], [], timeout)[0]:
+            self.returncode = _number(self._told)
+            os.close(self._told)
+        return self.returncode
+
+
+class Started(Forked):
+    """One whose output and errors are read here."""
+
+    def __init__(self, command: list[str], told: int, out: int, err: int) -> None:
+        super().__init__(command, told)
+        self.stdout = os.fdopen(out, encoding="utf-8")
+        self.stderr = os.fdopen(err, encoding="utf-8")
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """What is left to read of its output and its errors. Raises `subprocess.TimeoutExpired`."""
@@ -87,20 +129,43 @@ class Started:
         self.stderr.close()
         return read["out"], read["err"]
 
-    def send_signal(self, number: int) -> None:
-        """Send it a signal, while it runs."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
 
-    def kill(self) -> None:
-        """Kill it, while it runs."""
-        self.send_signal(signal.SIGKILL)
+class OnTerminal(Forked):
+    """One at a pseudo-terminal of its own, whose other end is `child_fd`, as tests use `pexpect.spawn`."""
 
-    def _ended(self, timeout: float | None) -> int | None:
-        if self.returncode is None and select([self._told], [], [], timeout)[0]:
-            self.returncode = _number(self._told)
-            os.close(self._told)
-        return self.returncode
+    def __init__(self, command: list[str], told: int, terminal: int) -> None:
+        super().__init__(command, told)
+        self.child_fd = terminal
+
+    @property
+    def exitstatus(self) -> int | None:
+        """As `pexpect` has it: None where a signal ended it."""
+        return self.returncode if self.returncode is not None and self.returncode >= 0 else None
+
+    def send(self, keys: str | bytes) -> None:
+        """Type these keys."""
+        left = memoryview(keys.encode() if isinstance(keys, str) else keys)
+        while left:
+            left = left[os.write(self.child_fd, left) :]
+
+    def read_nonblocking(self, size: int, timeout: float) -> bytes:
+        """What is printed within these seconds. Raises `pexpect.TIMEOUT`; where all have left it, `pexpect.EOF`."""
+        if not select([self.child_fd], [], [], timeout)[0]:
+            raise pexpect.TIMEOUT("nothing was printed")
+        with suppress(OSError):
+            if data := os.read(self.child_fd, size):
+                return data
+        raise pexpect.EOF("the terminal was left")
+
+    def setwinsize(self, rows: int, columns: int) -> None:
+        """Give the terminal another size."""
+        fcntl.ioctl(self.child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def close(self) -> None:
+        """Close the terminal, once."""
+        if self.child_fd >= 0:
+            os.close(self.child_fd)
+            self.child_fd = -1
 
 
 class Starter:
@@ -129,17 +194,45 @@ class Starter:
         takes, given = os.pipe()
         out, writes_out = os.pipe()
         err, writes_err = os.pipe()
-        its = (takes, writes_out, writes_err, tells)
-        try:
-            task = {"argv": list(arguments), "folder": str(folder), "environ": dict(environ)}
-            self._send(json.dumps(task).encode(), its)
-        finally:
-            for end in its:
-                os.close(end)
+        self._send(arguments, folder, environ, (takes, writes_out, writes_err, tells))
         threading.Thread(target=_write, args=(given, stdin.encode()), daemon=True).start()
-        return Started([sys.executable, "-P", "-m", "tui_agent", *arguments], told, out, err)
+        return Started(_command(arguments), told, out, err)
 
-    def _send(self, task: bytes, streams: tuple[int, ...]) -> None:
+    def open(
+        self,
+        arguments: Sequence[str],
+        *,
+        folder: Path,
+        environ: Mapping[str, str],
+        size: tuple[int, int],
+        imports: bool = False,
+    ) -> OnTerminal:
+        """The command at a terminal of so many rows and columns. imports: by an interpreter that is started for it."""
+        told, tells = os.pipe()
+        here, there = pty.openpty()
+        streams = (there, os.dup(there), os.dup(there), tells)
+        fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+        self._send(arguments, folder, environ, streams, imports=imports)
+        return OnTerminal(_command(arguments), told, here)
+
+    def _send(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environ: Mapping[str, str],
+        streams: tuple[int, ...],
+        *,
+        imports: bool = False,
+    ) -> None:
+        """Have it started; these ends of its streams, and of what its end is told through, are its own from here on."""
+        task = {"argv": list(arguments), "folder": str(folder), "environ": dict(environ), "imports": imports}
+        try:
+            self._give(json.dumps(task).encode(), streams)
+        finally:
+            for end in streams:
+                os.close(end)
+
+    def _give(self, task: bytes, streams: tuple[int, ...]) -> None:
         with self._lock:
             if self._socket is None:
                 self._begin()
@@ -167,6 +260,10 @@ class Starter:
 
 
 STARTER: Final = Starter()
+
+
+def _command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-P", "-m", "tui_agent", *arguments]
 
 
 def _number(told: int) -> int:
@@ -269,10 +366,15 @@ def _become(task: dict[str, object], streams: Sequence[int]) -> NoReturn:
     for place, stream in enumerate(streams):
         os.dup2(stream, place)
         os.close(stream)
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115 - as at any terminal
     argv, environ, folder = task["argv"], task["environ"], task["folder"]
     assert isinstance(argv, list)
     assert isinstance(environ, dict)
     os.chdir(str(folder))
+    if task["imports"]:
+        os.execve(sys.executable, _command(argv), environ)  # noqa: S606
     os.environ.clear()
     os.environ.update(environ)
     sys.argv[1:] = argv

@@ -1,8 +1,6 @@
 """The terminal is closed, or the program told to end, while a command runs: nothing of it stays behind."""
 
-import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +10,7 @@ import psutil
 import pytest
 
 from tests.e2e.program import Program
+from tests.e2e.starter import STARTER, OnTerminal
 
 PATIENCE_S = 30.0
 
@@ -63,23 +62,25 @@ def test_one_shot_ends_its_command(tmp_path: Path, number: signal.Signals) -> No
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_the_app_ends_its_command(tmp_path: Path, number: signal.Signals) -> None:
     program = Program.in_folder(tmp_path)
-    arguments = [*program.command[1:], "--model", "offline", "--yolo", "run sleep 600"]
+    arguments = ["--model", "offline", "--yolo", "run sleep 600"]
     environment = {**program.environment, "TERM": "xterm-256color"}
-    app = pexpect.spawn(
-        sys.executable, arguments, cwd=str(program.project), env=environment, dimensions=(24, 80), timeout=PATIENCE_S
-    )
-    until(lambda: read(app) and bool(sleepers(app.pid)))
-    left, process = sleepers(app.pid), psutil.Process(app.pid)
-    if number == signal.SIGHUP:
-        os.close(app.child_fd)
-    else:
-        app.kill(number)
-    until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+    app = STARTER.open(arguments, folder=program.project, environ=environment, size=(24, 80))
+    try:
+        until(lambda: read(app) and bool(sleepers(app.pid)))
+        left = sleepers(app.pid)
+        if number == signal.SIGHUP:
+            app.close()
+        else:
+            app.send_signal(number)
+        app.wait(PATIENCE_S)
+    finally:
+        app.kill()
+        app.close()
     assert are_gone(left)
     assert not (program.home / "logs").exists()
 
 
-def read(app: "pexpect.spawn[bytes]") -> bool:
+def read(app: OnTerminal) -> bool:
     """Take in what was printed, so that the app never waits for its terminal."""
     try:
         app.read_nonblocking(65_536, timeout=0.05)

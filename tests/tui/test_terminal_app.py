@@ -2,8 +2,6 @@
 
 import os
 import re
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,6 +9,8 @@ from pathlib import Path
 import pexpect
 import pyte
 import pytest
+
+from tests.e2e.starter import STARTER
 
 ROWS, COLUMNS = 24, 80
 
@@ -26,7 +26,9 @@ class Terminal:
         rows: int = ROWS,
         columns: int = COLUMNS,
         environment: Mapping[str, str] | None = None,
+        imports: bool = False,
     ) -> None:
+        """imports: it is started as a user starts it; else in a process forked from one in which all is imported."""
         keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST")
         environ = {name: value for name, value in os.environ.items() if name not in keys}
         environ |= {"TUI_AGENT_HOME": str(home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
@@ -35,14 +37,7 @@ class Terminal:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
-        self.process = pexpect.spawn(
-            sys.executable,
-            ["-m", "tui_agent", *arguments],
-            cwd=str(folder),
-            env=environ,
-            dimensions=(rows, columns),
-            timeout=30,
-        )
+        self.process = STARTER.open(arguments, folder=folder, environ=environ, size=(rows, columns), imports=imports)
 
     @property
     def text(self) -> str:
@@ -82,10 +77,9 @@ class Terminal:
         return int(self.process.exitstatus or 0)
 
     def close(self) -> None:
-        """End it, however long that takes: pexpect's own way gives up after a tenth of a second."""
-        self.process.kill(signal.SIGKILL)
+        """End it, however long that takes."""
+        self.process.kill()
         self.process.wait()
-        self.process.ptyproc.delayafterclose = 0
         self.process.close()
 
 
@@ -104,13 +98,21 @@ def terminal(folder: Path, tmp_path: Path) -> Iterator[Terminal]:
     terminal.close()
 
 
+@pytest.fixture
+def from_the_shell(folder: Path, tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(folder, tmp_path / "home", "--model", "offline", imports=True)
+    yield terminal
+    terminal.close()
+
+
 def after_the_screen(terminal: Terminal) -> str:
     """What was printed once the alternate screen was left, without control sequences."""
     rest = terminal.raw.rpartition(b"\x1b[?1049l")[2].decode()
     return re.sub(r"\x1b\[[0-9;?<>=]*[a-zA-Z]", "", rest).strip()
 
 
-def test_type_send_answer_quit(terminal: Terminal, folder: Path, tmp_path: Path) -> None:
+def test_type_send_answer_quit(from_the_shell: Terminal, folder: Path, tmp_path: Path) -> None:
+    terminal = from_the_shell
     terminal.shows("Ask, or / for commands"[1:])
     terminal.process.send("read hello.txt\r")
     terminal.shows("hello from the file")
@@ -167,7 +169,8 @@ def test_another_size_at_any_moment(terminal: Terminal, size: tuple[int, int]) -
     terminal.shows("still here")
 
 
-def test_what_is_typed_before_the_first_picture_stands_in_the_prompt(terminal: Terminal) -> None:
+def test_what_is_typed_before_the_first_picture_stands_in_the_prompt(from_the_shell: Terminal) -> None:
+    terminal = from_the_shell
     terminal.process.send("typed early")
     terminal.shows("│ typed early")
     terminal.process.send("\x03")

@@ -29,8 +29,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     (folder / "hello.txt").write_text("hello from the file\n")
     started: list[Terminal] = []
 
-    def start(*arguments: str, **environ: str) -> Terminal:
-        terminal = Terminal(folder, tmp_path / "home", "--model", "offline", *arguments, environment=environ)
+    def start(*arguments: str, imports: bool = False, **environ: str) -> Terminal:
+        arguments = ("--model", "offline", *arguments)
+        terminal = Terminal(folder, tmp_path / "home", *arguments, environment=environ, imports=imports)
         started.append(terminal)
         return terminal
 
@@ -125,7 +126,7 @@ def test_a_terminal_that_is_gone_ends_it(start: Start) -> None:
     terminal.process.send("run sleep 300\r")
     terminal.until(lambda: bool(sleepers(process.pid)))
     running = process.children(recursive=True)
-    terminal.process.ptyproc.fileobj.close()
+    terminal.process.close()
     _, alive = psutil.wait_procs([process, *running], timeout=30)
     assert [left for left in alive if left.status() != psutil.STATUS_ZOMBIE] == []
 
@@ -144,7 +145,7 @@ def test_no_color_means_none(start: Start) -> None:
     "environ", [{"TUI_AGENT__UI__GLYPHS": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
 )
 def test_plain_symbols_everywhere(start: Start, environ: dict[str, str]) -> None:
-    terminal = start(**environ)
+    terminal = start(imports="LC_ALL" in environ, **environ)  # what is read when an interpreter starts
     terminal.shows("ready")
     terminal.process.send("read hello.txt\r")
     terminal.shows("hello from the file")
