@@ -4,10 +4,7 @@ What the value of a flag may be is the business of the settings; here it is only
 """
 
 import argparse
-import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NoReturn, get_args
@@ -33,10 +30,15 @@ class ExitCode(IntEnum):
     NOBODY_READS = 141
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
+class Arguments(NamedTuple):
     """What one start of the program was asked for, settings aside: what a front end and `open_session` are given."""
 
+    folder: Path
+    """Working folder of the session."""
+    home: Path
+    """The folder with all state: sessions, the user's settings, what was allowed and learned."""
+    project: Path
+    """Root of the project the folder is in."""
     prompt: str | None = None
     """The first message; None: wait for the user to type."""
     data: str = ""
@@ -47,12 +49,6 @@ class Arguments:
     """The file with the JSON Schema of a one-shot answer."""
     one_shot: bool = False
     """Answer once on standard output instead of opening the full-screen app."""
-    folder: Path
-    """Working folder of the session."""
-    home: Path
-    """The folder with all state: sessions, the user's settings, what was allowed and learned."""
-    project: Path
-    """Root of the project the folder is in."""
     trusted: bool = False
     """Whether the user trusts the project; its settings, instructions and skills count only then."""
     ask_trust: bool = False
@@ -157,6 +153,8 @@ def _check_word(options: argparse.Namespace) -> None:
     """Raises UsageError for one word that looks like a mistyped command: sent as a prompt it would cost money."""
     if options.one_shot is None and len(options.words) == 1:
         word: str = options.words[0]
+        from difflib import get_close_matches
+
         if close := get_close_matches(word, COMMANDS, n=1, cutoff=0.8):
             told = "a command when it is the first word" if close[0] == word else f"close to the command `{close[0]}`"
             raise UsageError(f"{word!r} is {told}; to send it as a prompt: tui-agent -- {word}")
@@ -165,9 +163,13 @@ def _check_word(options: argparse.Namespace) -> None:
 def _unexpected(parser: "_Parser", word: str, argv: Sequence[str]) -> UsageError:
     """The error for a word that no flag and no argument takes."""
     if not word.startswith("-"):
-        sentence = shlex.join(argv)
+        from shlex import join
+
+        sentence = join(argv)
         return UsageError(f"unexpected argument {word!r}; to send it all as a prompt: tui-agent -- {sentence}")
     name = word.split("=", 1)[0]
+    from difflib import get_close_matches
+
     close = get_close_matches(name, parser.options, n=1)
     return UsageError(f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else "see --help"))
 

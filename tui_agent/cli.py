@@ -4,6 +4,7 @@ Nothing slow is imported before it is needed, so that `--help` and `--version` a
 """
 
 import errno
+import gc
 import os
 import sys
 from argparse import Namespace
@@ -190,16 +191,22 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
             f"the full-screen app cannot be shown in a terminal of the type {environ['TERM']}; `tui-agent -p PROMPT` "
             "answers once without it; set TERM where yours can do more, as in TERM=xterm-256color"
         )
-    arguments, settings = _load(parsed, folder, home, environ)
-    _keep_private(environ)
-    if not one_shot:
+    if one_shot:
+        arguments, settings = _load(parsed, folder, home, environ)
+        _keep_private(environ)
+        from tui_agent.headless import run as run_once
+
+        return run_once(arguments, settings)
+    # Hardly anything becomes garbage while the program is loaded; looking for it costs a tenth of the first picture.
+    gc.disable()
+    try:
+        arguments, settings = _load(parsed, folder, home, environ)
         _check_model(arguments, settings)
         from tui_agent.tui.app.start import run as run_app
 
-        return run_app(arguments, settings)
-    from tui_agent.headless import run as run_once
-
-    return run_once(arguments, settings)
+        return run_app(arguments, settings, once_shown=lambda: _keep_private(environ))
+    finally:
+        gc.enable()
 
 
 def _check_model(arguments: Arguments, settings: "Settings") -> None:

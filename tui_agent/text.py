@@ -7,13 +7,15 @@ painted: it makes the width of the line the sum of the widths of its characters,
 emoji. `printable` is for lines on standard output that programs read too: nothing is removed, it is escaped.
 """
 
-import json
 import re
 from typing import Final
 
 TAB_SIZE: Final = 4
 MAX_COMBINING: Final = 3
 """Combining marks kept on one character; more of them paint over the neighbouring lines."""
+
+# Patterns stand as texts here: `re` reads one when it is first used, and keeps it. Reading them takes longer than the
+# rest of a start needs of this module.
 
 # ECMA-48 control sequences. An operating system command or a device string that is longer than this, or that holds a
 # line break, is taken for text whose introducer was forged: swallowing it would hide what follows.
@@ -23,8 +25,8 @@ _CONTROL = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*"
 _COMMAND = rf"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_BODY}"
 _COMPLETE = rf"{_CONTROL}[@-~]|{_COMMAND}(?:\x07|\x1b\\|\x9c)"
 _UNFINISHED = rf"(?:{_CONTROL}|{_COMMAND}\x1b?|\x1b[ -/]*|\r)\Z"
-_OWN_COMMAND: Final = re.compile(r"<user-command>\n(.*?)\n</user-command>\n<output>\n.*", re.DOTALL)
-_STANDARD_INPUT: Final = re.compile(r"\n\n<(standard_input\w*)>\n.*\n</\1>\Z", re.DOTALL)
+_OWN_COMMAND: Final = r"(?s)<user-command>\n(.*?)\n</user-command>\n<output>\n.*"
+_STANDARD_INPUT: Final = r"(?s)\n\n<(standard_input\w*)>\n.*\n</\1>\Z"
 _SHORT = r"\x1b[ -/]*[0-~]|\x1b"
 _LINE_BREAK = r"\r\n|\r|[\x0b\x0c\x85\u2028\u2029]"
 _SURROGATE = r"[\ud800-\udfff]"
@@ -32,20 +34,24 @@ _REMOVED = (
     r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
     r"|[\U000e0000-\U000e0fff]"
 )
-_UNSAFE: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+_UNSAFE: Final = (
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-_UNSAFE_ASCII: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_TOKENS: Final = re.compile(
+_TAGS: Final = "\U000e0000"
+"""The first of the characters that are unsafe although some of them count as printable."""
+_UNSAFE_ASCII: Final = r"[\x00-\x08\x0b-\x1f\x7f]"
+_TOKENS: Final = (
     rf"(?P<complete>{_COMPLETE})|(?P<unfinished>{_UNFINISHED})|(?P<short>{_SHORT})"
     rf"|(?P<line>{_LINE_BREAK})|(?P<surrogate>{_SURROGATE})|(?P<removed>{_REMOVED})"
 )
 
 # Variation selectors, joiners and skin tones change the width of their neighbours in some terminals and not in others.
 _WIDTH_CHANGERS: Final = dict.fromkeys([0x200C, 0x200D, *range(0xFE00, 0xFE10), *range(0x1F3FB, 0x1F400)])
-_PILED_COMBINING: Final = re.compile(
-    rf"([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{{{MAX_COMBINING}}})[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
-)
+_COMBINING: Final = "\u0300"
+"""The first combining mark; no character below it changes the width of another."""
+_MARK = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+_PILED_COMBINING: Final = rf"({_MARK}{{{MAX_COMBINING}}}){_MARK}+"
 
 
 class StreamCleaner:
@@ -64,7 +70,7 @@ class StreamCleaner:
             return text
         parts: list[str] = []
         position = 0
-        for match in _TOKENS.finditer(text):
+        for match in re.finditer(_TOKENS, text):
             parts.append(text[position : match.start()])
             position = match.end()
             if match.lastgroup == "unfinished":
@@ -97,9 +103,9 @@ def displayed(line: str) -> str:
     """One line of clean text as it is painted: tabs expanded, every character as wide as it is alone."""
     if "\t" in line:
         line = line.expandtabs(TAB_SIZE)
-    if line.isascii():
+    if line.isascii() or max(line) < _COMBINING:
         return line
-    return _PILED_COMBINING.sub(r"\1", line.translate(_WIDTH_CHANGERS))
+    return re.sub(_PILED_COMBINING, r"\1", line.translate(_WIDTH_CHANGERS))
 
 
 def one_line(text: str, limit: int = 400) -> str:
@@ -109,8 +115,11 @@ def one_line(text: str, limit: int = 400) -> str:
 
 
 def _is_unsafe(text: str) -> bool:
-    pattern = _UNSAFE_ASCII if text.isascii() else _UNSAFE
-    return pattern.search(text) is not None
+    if text.isascii():
+        return re.search(_UNSAFE_ASCII, text) is not None
+    if text.isprintable() and max(text) < _TAGS:
+        return False
+    return re.search(_UNSAFE, text) is not None
 
 
 def _replacement(match: re.Match[str]) -> str:
@@ -136,7 +145,9 @@ def printable(line: str) -> str:
     """One line with control, direction and surrogate characters as JSON escapes, so that JSON stays the same JSON."""
     if line.isprintable():
         return line
-    return "".join(c if c.isprintable() or c in _WIDE_SPACES else json.dumps(c)[1:-1] for c in line)
+    from json import dumps
+
+    return "".join(c if c.isprintable() or c in _WIDE_SPACES else dumps(c)[1:-1] for c in line)
 
 
 _TELLING: Final = ("command", "pattern", "path", "url", "query", "question", "detail", "agent", "task", "plan")
@@ -151,8 +162,10 @@ _ARGUMENT_CHARS: Final = 120
 
 def call_summary(arguments: str) -> str:
     """The most telling arguments of a tool call, given as JSON text; the text itself where it is no JSON object."""
+    from json import loads
+
     try:
-        values = json.loads(arguments or "{}")
+        values = loads(arguments or "{}")
         if not isinstance(values, dict):
             return one_line(arguments)
         telling = {name: _argument(values[name]) for name in _TELLING if values.get(name) not in (None, "")}
@@ -165,16 +178,18 @@ def call_summary(arguments: str) -> str:
 
 
 def _argument(value: object) -> str:
-    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), _ARGUMENT_CHARS)
+    from json import dumps
+
+    return one_line(value if isinstance(value, str) else dumps(value, ensure_ascii=False), _ARGUMENT_CHARS)
 
 
 def as_typed(message: str) -> str:
     """What a person typed of a message of theirs: without the data that came on standard input, and of a shell command
     of their own that command alone, after an exclamation mark.
     """
-    if own := _OWN_COMMAND.fullmatch(message):
+    if own := re.fullmatch(_OWN_COMMAND, message):
         return f"!{own[1]}"
-    return _STANDARD_INPUT.sub(" [with standard input]", message)
+    return re.sub(_STANDARD_INPUT, " [with standard input]", message)
 
 
 def price_or_time(usd: float | None, seconds: float) -> str:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -155,7 +154,7 @@ async def _recorded(arguments: Arguments, log: list[AnyEntry]) -> Arguments:
     # A key that nobody is asked about: the model's prices come from the catalogue.
     os.environ |= {"ANTHROPIC_API_KEY": "no-key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
     session = await record_entries(arguments.home, arguments.folder, log, age_s=AGE_S)
-    return replace(arguments, resume=session)
+    return arguments._replace(resume=session)
 
 
 async def _panel(stage: Stage) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import re
-from dataclasses import replace
 from typing import Final
 
 from tests.gallery import branch_scenes, context_scenes, pane_scenes, texts
@@ -103,7 +102,7 @@ async def own_command(stage: Stage) -> None:
 
 
 async def _untrusted(arguments: Arguments) -> Arguments:
-    return replace(arguments, ask_trust=True)
+    return arguments._replace(ask_trust=True)
 
 
 @state(arrange=_untrusted)
@@ -380,7 +379,7 @@ async def _with_sessions(arguments: Arguments) -> Arguments:
         ("list .", 24 * 9.5),
     ):
         await record_session(arguments.home, arguments.folder, prompt, age_s=3600 * hours)
-    return replace(arguments, resume="")
+    return arguments._replace(resume="")
 
 
 @state(arrange=_with_sessions, sizes=BOTH)
@@ -404,7 +403,7 @@ async def context_90(stage: Stage) -> None:
 
 async def _talked(arguments: Arguments) -> Arguments:
     session = await record_session(arguments.home, arguments.folder, "read README.md", age_s=3600)
-    return replace(arguments, resume=session)
+    return arguments._replace(resume=session)
 
 
 @state(arrange=_talked)
@@ -415,7 +414,7 @@ async def resumed(stage: Stage) -> None:
 
 async def _planned(arguments: Arguments) -> Arguments:
     session = await record_entries(arguments.home, arguments.folder, planned(), age_s=3600)
-    return replace(arguments, resume=session)
+    return arguments._replace(resume=session)
 
 
 @state(arrange=_planned, sizes=BOTH)

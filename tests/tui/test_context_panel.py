@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -377,13 +376,13 @@ async def test_a_resumed_session_shows_its_boundaries(arguments: Arguments) -> N
         shown = [(block.kind, block.before, block.after, block.seq, block.undone) for block in boundaries(app)]
         assert app.conductor.session is not None
         session = app.conductor.session.id
-    async with opened(replace(arguments, resume=session)) as (app, _):
+    async with opened(arguments._replace(resume=session)) as (app, _):
         again = [(block.kind, block.before, block.after, block.seq, block.undone) for block in boundaries(app)]
         assert again == shown
 
 
 async def test_f2_without_a_session_says_so(arguments: Arguments) -> None:
-    app = TuiAgent(replace(arguments, resume="nothing-like-it"), OFFLINE)
+    app = TuiAgent(arguments._replace(resume="nothing-like-it"), OFFLINE)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.press("f2")

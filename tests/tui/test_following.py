@@ -1,6 +1,5 @@
 """The pane stays at the end of the conversation, whatever becomes of its size."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ async def test_the_end_is_followed_from_no_width_to_another(monkeypatch: pytest.
         answer,
     ]
     session = await record_entries(arguments.home, arguments.folder, entries, age_s=60)
-    app = TuiAgent(replace(arguments, resume=session), OFFLINE)
+    app = TuiAgent(arguments._replace(resume=session), OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         await app.workers.wait_for_complete()

@@ -1,7 +1,6 @@
 """The same hostile texts in lists, dialogs, the context panel, the title, and a conversation that goes on."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,7 +103,7 @@ async def test_in_the_context_panel_and_after_a_restart(app: TuiAgent, name: str
         for command in ("/items", "/context text", "/recall again", "/stats"):
             await app.run_command(command)
         assert app.session_folder is not None
-        resumed = replace(app.arguments, resume=app.session_folder.name)
+        resumed = app.arguments._replace(resume=app.session_folder.name)
     again = TuiAgent(resumed, Settings(model=Model(id="offline")))
     async with again.run_test() as pilot:
         await opened(again, pilot)

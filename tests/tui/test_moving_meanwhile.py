@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ async def resumed(
     monkeypatch.setattr(opening, "SLICE_S", -1.0)
     arguments = project_of_parts(monkeypatch, tmp_path, parts=1)
     session = await write_session(arguments.home, TURNS, cwd=arguments.folder)
-    app = TuiAgent(replace(arguments, resume=session), OFFLINE)
+    app = TuiAgent(arguments._replace(resume=session), OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         await app.workers.wait_for_complete()

@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -221,7 +220,7 @@ async def test_what_was_said_last_is_told_for_the_list(arguments: Arguments) -> 
 
 async def test_after_the_list_at_the_start_the_prompt_has_the_focus(arguments: Arguments) -> None:
     await earlier(arguments, "read part0.txt")
-    async with running(replace(arguments, resume=""), wait=False) as (app, pilot):
+    async with running(arguments._replace(resume=""), wait=False) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
         await pilot.press("enter")
         await idle(app, pilot)
@@ -234,7 +233,7 @@ async def test_a_session_in_use_elsewhere_offers_a_new_one_here(arguments: Argum
     info = (await infos(arguments))[session]
     holder = await LogStore.open(info.folder)
     try:
-        async with running(replace(arguments, resume=session), wait=False) as (app, pilot):
+        async with running(arguments._replace(resume=session), wait=False) as (app, pilot):
             await until(pilot, lambda: isinstance(app.screen, PickerScreen))
             await pilot.press("enter")
             await idle(app, pilot)
@@ -247,7 +246,7 @@ async def test_a_session_in_use_elsewhere_offers_a_new_one_here(arguments: Argum
 
 
 async def test_where_there_is_no_session_a_new_one_can_be_begun(arguments: Arguments) -> None:
-    async with running(replace(arguments, resume="20200101-000000-dead"), wait=False) as (app, pilot):
+    async with running(arguments._replace(resume="20200101-000000-dead"), wait=False) as (app, pilot):
         await until(pilot, lambda: app.conductor.phase is Phase.VACANT)
         await send(app, pilot, "read part0.txt")
         await until(pilot, lambda: "There is no session" in said(app))
@@ -264,7 +263,7 @@ async def test_the_question_about_trust_names_what_it_found_and_can_be_asked_aga
     own = arguments.folder / ".agents"
     own.mkdir()
     (own / "config.json").write_text(json.dumps({"permissions": {"mode": "allow"}}))
-    asking = replace(arguments, ask_trust=True)
+    asking = arguments._replace(ask_trust=True)
     async with running(asking, wait=False) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, TrustScreen) and bool(app.screen.query("OptionList")))
         text = "\n".join(str(part.render()) for part in app.screen.query("Static"))

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -61,7 +60,7 @@ async def resumed(
 ) -> AsyncIterator[tuple[TuiAgent, Pilot[object], Agent]]:
     arguments: Arguments = project_of_parts(monkeypatch, tmp_path, parts=1)
     session = await record_entries(arguments.home, arguments.folder, entries, age_s=60)
-    app = TuiAgent(replace(arguments, resume=session), settings)
+    app = TuiAgent(arguments._replace(resume=session), settings)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         await app.workers.wait_for_complete()

@@ -1,6 +1,5 @@
 """The task list in the real app: the line over the prompt, the card and `/todo`, at every turn of the conversation."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,7 +58,7 @@ async def test_it_follows_a_rewind_and_comes_back_with_the_session(arguments: Ar
         await shows(app, pilot, "0/2 · read it")
         session = app.session_folder
     assert session is not None
-    async with opened(replace(arguments, resume=session.name)) as (app, pilot):
+    async with opened(arguments._replace(resume=session.name)) as (app, pilot):
         await shows(app, pilot, "0/2 · read it")
         card = next(block for block in app.pane.transcript.blocks if isinstance(block, TodoBlock))
         assert [item.line for item in card.todo] == ["[>] read it", "[ ] mend it"]

@@ -4,7 +4,6 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -247,7 +246,7 @@ class FrontEnd:
                 if session_id:
                     await _folder_of(arguments, session_id)
                 made = await Conversation.opened(
-                    self._client, settings, replace(arguments, resume=session_id or None), notices, self._able
+                    self._client, settings, arguments._replace(resume=session_id or None), notices, self._able
                 )
             self._open[made.id] = made
             return made

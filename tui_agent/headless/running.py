@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import replace
 
 import msgspec
 
@@ -45,7 +44,7 @@ def run(arguments: Arguments, settings: Settings) -> int:
     """Do one turn and print it; the exit code (docs/headless.md, "Exit codes"). Raises `UsageError`."""
     schema = ResultSchema.read(arguments.json_schema) if arguments.json_schema is not None else None
     if asked := errand(arguments.prompt or "", arguments.project, settings.context.instruction_files):
-        arguments = replace(arguments, prompt=asked)
+        arguments = arguments._replace(prompt=asked)
     if schema is not None and is_command(arguments.prompt or ""):
         raise UsageError("--json-schema is for a prompt, not for a command")
     return asyncio.run(_run(arguments, settings, schema))
@@ -131,7 +130,7 @@ async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, o
     """The arguments with what the command stands for as the prompt; `outcome` tells where it came to nothing."""
     argument = (arguments.prompt or "").strip().partition(" ")[2].strip()
     try:
-        return replace(arguments, prompt=await session.agent.expand(prompt, argument))
+        return arguments._replace(prompt=await session.agent.expand(prompt, argument))
     except NobodyToAsk as refusal:
         outcome.failure = unanswered(refusal)
     except ToolFailure as failure:

@@ -1,6 +1,5 @@
 """What a project brings that waits for the user's trust, file by file, and what each would do."""
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -94,9 +93,11 @@ def _own(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _settings(path: Path) -> str:
+    from json import loads
+
     try:
         # What is no file could keep a reader waiting.
-        document = json.loads(path.read_bytes() if path.is_file() and path.stat().st_size <= MAX_READ else b"")
+        document = loads(path.read_bytes() if path.is_file() and path.stat().st_size <= MAX_READ else b"")
     except (OSError, ValueError, RecursionError):
         return "settings that cannot be read"
     if not isinstance(document, dict) or not document:

@@ -18,8 +18,8 @@ SERVERS: Final = "mcp.servers"
 """The key of the servers of tools."""
 HIDDEN: Final = "…"
 """What is shown in place of a value that may be a key."""
-SERVER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-"""How a server of tools may be called."""
+SERVER_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}"
+"""How a server of tools may be called, as a pattern."""
 
 ADDED_UP = frozenset(
     {
@@ -42,7 +42,7 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 _NULL = frozenset({"", "null", "none", "off"})
 
 
-_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,40}")
+_NAME: Final = r"[a-z][a-z0-9_.-]{0,40}"
 """What an endpoint may be called."""
 
 
@@ -205,7 +205,7 @@ def _read_list(setting: Setting, text: str) -> Value:
 
 
 def _endpoints(allowed: Allowed, value: object) -> Mapping[str, Endpoint]:
-    if not isinstance(value, Mapping) or not all(_NAME.fullmatch(str(name)) for name in value):
+    if not isinstance(value, Mapping) or not all(re.fullmatch(_NAME, str(name)) for name in value):
         raise _refusal(allowed, value)
     try:
         return msgspec.convert(value, dict[str, Endpoint])
@@ -221,7 +221,7 @@ def _servers(allowed: Allowed, value: object) -> Mapping[str, ToolServer]:
     except msgspec.ValidationError as error:
         raise BadValueError(f"expected {allowed.described()}: {error}") from None
     for name, server in servers.items():
-        if not SERVER_NAME.fullmatch(name):
+        if not re.fullmatch(SERVER_NAME, name):
             raise BadValueError(f"{name[:80]!r} is no name for a server: letters, digits, - and _ (at most 40)")
         if bool(server.command) == bool(server.url):
             raise BadValueError(f"{name}: expected either `command` or `url`")

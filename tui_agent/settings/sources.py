@@ -273,23 +273,13 @@ def _unknown(key: str) -> str:
 
 def read_document(path: Path) -> Mapping[str, object] | None:
     """The object in the file, or None where there is no file. Raises SettingsError."""
+    text = _text_in(path)
+    if text is None:
+        return None
     import json
 
     try:
-        state = path.stat()
-        if not stat.S_ISREG(state.st_mode):
-            raise SettingsError([f"{path}: not a regular file"])
-        if state.st_size > MAX_FILE_BYTES:
-            raise SettingsError([f"{path}: larger than {MAX_FILE_BYTES:,} bytes"])
-        document = json.loads(
-            path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_refuse_constant
-        )
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from None
-    except UnicodeDecodeError as error:
-        raise SettingsError([f"{path}: not valid UTF-8 at byte {error.start + 1}"]) from None
+        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise SettingsError([f"{path}: malformed JSON at {where}: {error.msg}"]) from None
@@ -300,6 +290,22 @@ def read_document(path: Path) -> Mapping[str, object] | None:
     if not isinstance(document, dict):
         raise SettingsError([f"{path}: expected an object {{…}} at the top"])
     return document
+
+
+def _text_in(path: Path) -> str | None:
+    try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            raise SettingsError([f"{path}: not a regular file"])
+        if state.st_size > MAX_FILE_BYTES:
+            raise SettingsError([f"{path}: larger than {MAX_FILE_BYTES:,} bytes"])
+        return path.read_bytes().decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError as error:
+        raise SettingsError([f"{path}: not valid UTF-8 at byte {error.start + 1}"]) from None
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

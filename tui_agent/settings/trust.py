@@ -6,10 +6,10 @@ everything below that root except a repository nested in it, which is a root of 
 Until then a project's file may only tighten.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, TypeGuard
 
@@ -100,11 +100,15 @@ def _locked(home: Path) -> Iterator[None]:
 
 def _read(path: Path) -> _Answers:
     try:
-        document = json.loads(path.read_bytes())
+        kept = path.read_bytes()
     except FileNotFoundError:
         return _Answers({}, {})
     except OSError as error:
         raise TrustError(f"{path}: cannot be read: {error.strerror}") from None
+    from json import loads
+
+    try:
+        document = loads(kept)
     except (ValueError, RecursionError):
         raise TrustError(f"{path}: damaged; move it away to start an empty list of trusted folders") from None
     if isinstance(document, dict):
@@ -119,10 +123,12 @@ def _are_times(value: object) -> TypeGuard[dict[str, str]]:
 
 
 def _write(path: Path, answers: _Answers) -> None:
+    from json import dumps
+
     from tui_agent.durable import make_private_folder, write_file
 
     # The names go through ASCII escapes, so that a folder whose name is not valid UTF-8 comes back as it was.
-    text = json.dumps(answers._asdict(), indent=2) + "\n"
+    text = dumps(answers._asdict(), indent=2) + "\n"
     try:
         make_private_folder(path.parent)
         write_file(path, text.encode())
@@ -160,8 +166,8 @@ waits for trust: it could redirect requests, raise what a session costs, or let 
 """
 
 
-RULE: Final = re.compile(r"(?P<tool>[A-Za-z0-9_.:/*-]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
-"""How a rule for permissions is written."""
+RULE: Final = r"(?s)(?P<tool>[A-Za-z0-9_.:/*-]+)(?:\((?P<pattern>.+)\))?"
+"""How a rule for permissions is written, as a pattern."""
 MAX_RULE: Final = 4_200
 """Characters of a rule: one may name a whole command."""
 MAX_RULES: Final = 200
@@ -174,7 +180,8 @@ def readable(key: str, value: Value) -> tuple[Value, str]:
     """
     if not isinstance(value, tuple) or not isinstance(TIGHTENING.get(key), More):
         return value, ""
-    good = tuple(each for each in value if len(str(each)) <= MAX_RULE and RULE.fullmatch(str(each).strip()))[:MAX_RULES]
+    usable = (each for each in value if len(str(each)) <= MAX_RULE and re.fullmatch(RULE, str(each).strip()))
+    good = tuple(islice(usable, MAX_RULES))
     left_out = len(value) - len(good)
     return good, f"{left_out} rule{'s' * (left_out > 1)} that cannot be read" if left_out else ""
 

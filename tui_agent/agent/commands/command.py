@@ -1,8 +1,7 @@
 """A command of a conversation in text form: its row, what is typed of it, and what it answers."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -11,8 +10,7 @@ AT_ONCE: Final = "!"
 """Behind the name of a command that the app shows a preview of: do it without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """The answer to a command; `failed`: nothing was done, and the text says why."""
 
     title: str
@@ -20,8 +18,7 @@ class Reply:
     failed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A command that is typed as ``/name argument``."""
 
     name: str

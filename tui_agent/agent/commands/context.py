@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
@@ -120,7 +119,7 @@ async def preview(agent: "Agent", step: str) -> Reply:
         return Reply("Nothing to do", outlook.reason, failed=True)
     shown = _outlook(outlook)
     note = figures_from(agent.profile)
-    return replace(shown, text=f"{shown.text}\n\n{note}") if note else shown
+    return shown._replace(text=f"{shown.text}\n\n{note}") if note else shown
 
 
 def _outlook(outlook: "Outlook") -> Reply:

@@ -79,7 +79,7 @@ class Rule(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, text: str) -> "Rule":
         """Raises RuleError."""
-        match = RULE.fullmatch(text.strip()) if len(text) <= MAX_RULE else None
+        match = re.fullmatch(RULE, text.strip()) if len(text) <= MAX_RULE else None
         if not match:
             raise RuleError(
                 f"{text[:200]!r} is no rule: write TOOL or TOOL(PATTERN), such as run_command(git status *)"

@@ -189,7 +189,7 @@ def _of_project(project: Path) -> Found:
 def _usable_name(name: str) -> str:
     """Other agents allow any name. Raises ValueError where nothing of it can be used."""
     usable = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:40]
-    if not SERVER_NAME.fullmatch(usable):
+    if not re.fullmatch(SERVER_NAME, usable):
         raise ValueError("no name for a server: letters, digits, - and _ (at most 40)")
     return usable
 

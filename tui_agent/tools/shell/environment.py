@@ -10,6 +10,7 @@ name. A secret under an innocent name is not recognised.
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 SECRET_NAMES = (
     r"(ANTHROPIC|GEMINI|OPENAI|OLLAMA|MISTRAL|GROQ|OPENROUTER|DEEPSEEK|COHERE|XAI|HUGGINGFACE)_.*",
@@ -22,7 +23,6 @@ SECRET_NAMES = (
 )
 """Whole names, in any case, of variables that are taken out."""
 
-_SECRET = re.compile("|".join(f"(?:{pattern})" for pattern in SECRET_NAMES), re.IGNORECASE)
 _WOULD_COLOUR = frozenset({"FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "PY_COLORS", "GCC_COLORS"})
 _FOR_READING = {
     "TERM": "dumb",
@@ -37,7 +37,12 @@ _FOR_READING = {
 
 def is_secret(name: str) -> bool:
     """Whether a variable of this name is taken to hold a secret."""
-    return _SECRET.fullmatch(name) is not None
+    return _secret().fullmatch(name) is not None
+
+
+@cache
+def _secret() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in SECRET_NAMES), re.IGNORECASE)
 
 
 def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:

@@ -74,6 +74,7 @@ class TuiAgent(BaseApp):
         self._order = TypingOrder(self)
         self._hurried = False
         self.last_words: Callable[[], None] = lambda: None
+        self.once_shown: Callable[[], None] = lambda: None
         self.said_goodbye = False
         self._welcome = Welcome(
             self._transcript, arguments.folder, resuming=arguments.continue_last or arguments.resume is not None
@@ -114,6 +115,7 @@ class TuiAgent(BaseApp):
             self.say(Level.WARNING, "A key stays as it was", problem, "mend the setting ui.keymap and start again")
 
     async def _begin(self) -> None:
+        self.once_shown()
         await self.complete_screen()
         self.on_prompt_area_resized()
         if self.arguments.prompt:

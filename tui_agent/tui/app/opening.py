@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -180,12 +179,12 @@ async def _with_trust(arguments: Arguments, settings: Settings, host: Host) -> t
     found = await asyncio.to_thread(brought, arguments.folder, settings.context.instruction_files)
     answer = await host.question(TrustScreen(arguments.project, found, NO_TRUST))
     if answer is None:
-        return replace(arguments, ask_trust=False), settings
+        return arguments._replace(ask_trust=False), settings
     try:
         return await asyncio.to_thread(answered, arguments, trusted=answer == TRUST)
     except ValueError as error:
         host.say(Level.ERROR, "The project's settings do not take effect", str(error), "mend that, then start again")
-        return replace(arguments, ask_trust=False), settings
+        return arguments._replace(ask_trust=False), settings
 
 
 async def _opened(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> "Opened":
@@ -197,7 +196,7 @@ async def _opened(arguments: Arguments, settings: Settings, host: Host, ask: "As
     while True:
         if arguments.resume == "":
             session, fork = await picked_session(arguments, host)
-            arguments = replace(arguments, resume=session, fork=arguments.fork or fork)
+            arguments = arguments._replace(resume=session, fork=arguments.fork or fork)
         try:
             return Opened(await open_session(settings, arguments, ask), arguments, settings)
         except SessionRefused as refused:
@@ -214,4 +213,4 @@ async def _opened(arguments: Arguments, settings: Settings, host: Host, ask: "As
             if wanted not in {NEW, CHOOSE}:
                 host.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
                 raise SessionUnavailable from error
-            arguments = replace(arguments, resume="" if wanted == CHOOSE else None, continue_last=False, fork=False)
+            arguments = arguments._replace(resume="" if wanted == CHOOSE else None, continue_last=False, fork=False)

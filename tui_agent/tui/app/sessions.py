@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -103,7 +102,7 @@ class Sessions:
                 self._host.settings = with_setting(self._host.settings, key, value, ORIGIN)
 
     def _go(self, session: str | None, *, fork: bool = False) -> None:
-        target = replace(self._host.arguments, prompt=None, resume=session, continue_last=False, fork=fork)
+        target = self._host.arguments._replace(prompt=None, resume=session, continue_last=False, fork=fork)
         self._host.conductor.switch(target)
 
 
@@ -161,7 +160,7 @@ def answered(arguments: Arguments, *, trusted: bool) -> tuple[Arguments, Setting
         (trust if trusted else refuse)(arguments.project, arguments.home)
     except (SettingsError, TrustError) as error:
         raise ValueError(str(error)) from error
-    return replace(arguments, trusted=trusted, ask_trust=False), settings
+    return arguments._replace(trusted=trusted, ask_trust=False), settings
 
 
 async def _last_words(sessions: "list[SessionInfo]") -> dict[str, str]:

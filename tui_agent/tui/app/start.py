@@ -1,6 +1,5 @@
 """From the command line to the app and back."""
 
-import gc
 import os
 import sys
 from collections.abc import Callable
@@ -20,12 +19,12 @@ _INPUT, _LOCAL = 0, 3
 """Places of the input and the local flags in what `termios.tcgetattr` gives."""
 
 
-def run(arguments: Arguments, settings: Settings) -> int:
-    """Show the app until the user leaves; the exit code."""
+def run(arguments: Arguments, settings: Settings, *, once_shown: Callable[[], None] = lambda: None) -> int:
+    """Show the app until the user leaves; the exit code. `once_shown` is called when there is a first picture."""
     trust_the_terminal()
     give_back = take_keys()
     try:
-        return _run(arguments, settings, give_back)
+        return _run(arguments, settings, give_back, once_shown)
     finally:
         give_back()
 
@@ -66,9 +65,9 @@ def take_keys() -> Callable[[], None]:
     return give_back
 
 
-def _run(arguments: Arguments, settings: Settings, give_back: Callable[[], None]) -> int:
-    # Until the session is open hardly anything becomes garbage, and looking for it costs a tenth of the first paint.
-    gc.disable()
+def _run(
+    arguments: Arguments, settings: Settings, give_back: Callable[[], None], once_shown: Callable[[], None]
+) -> int:
     share_often()
     from tui_agent.models.offline.delay import DELAY_VARIABLE, SHOWN_DELAY_S
     from tui_agent.tui.app.app import TuiAgent
@@ -80,10 +79,8 @@ def _run(arguments: Arguments, settings: Settings, give_back: Callable[[], None]
         give_back()
     app = TuiAgent(arguments, settings, driver_class=driver)
     app.last_words = partial(say_goodbye, app)
-    try:
-        app.run(mouse=settings.ui.mouse)
-    finally:
-        gc.enable()
+    app.once_shown = once_shown
+    app.run(mouse=settings.ui.mouse)
     say_goodbye(app)
     return FAILED if app.crash else app.return_code or DONE
 
