@@ -1,9 +1,9 @@
-"""How a command is started through sandboxes that are programs: what they are told."""
+"""How a command is started through Seatbelt: what it is told."""
 
 from pathlib import Path
 
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.other_systems import in_bubblewrap, in_seatbelt
+from tui_agent.tools.sandbox.other_systems import in_seatbelt
 
 
 def request(folder: Path) -> Request:
@@ -33,16 +33,3 @@ def test_seatbelt_denies_after_it_allows(tmp_path: Path) -> None:
     assert any(rule.startswith("(deny file-read* file-write*") and "home/.ssh" in rule for rule in rules)
     assert "(deny network*)" in rules
     assert "(deny network*)" not in in_seatbelt(request(tmp_path / "b")._replace(network=True))[2]
-
-
-def test_bubblewrap_is_told_the_deeper_place_later_and_nothing_that_is_missing(tmp_path: Path) -> None:
-    asked = in_bubblewrap(request(tmp_path), "/usr/bin/bwrap", tmp_path / "filter")
-    arguments = asked.arguments
-    project, hooks = f"{tmp_path}/project", f"{tmp_path}/project/.git/hooks"
-    assert arguments.index(project) < arguments.index(hooks)
-    assert arguments[arguments.index(project) - 1] == "--bind"
-    assert arguments[arguments.index(hooks) - 1] == "--ro-bind"
-    assert f"{tmp_path}/missing" not in arguments
-    assert arguments[-3:] == ["/bin/sh", "-c", "true"]
-    assert "--unshare-net" in arguments
-    assert not asked.confined

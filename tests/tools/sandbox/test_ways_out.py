@@ -21,7 +21,7 @@ from tests.tools.support import Call
 from tests.tools.world import tree
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.other_systems import bubblewrap
+from tui_agent.tools.sandbox.launching import bubblewrap
 from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox, mechanism
 from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.run_command import RunCommand
@@ -39,8 +39,7 @@ BEYOND_LANDLOCK = {
     "list_keys_of_the_home",
 }
 """What Landlock cannot refuse. Guarded files are put back when the command has ended."""
-BEYOND: dict[Kind, set[str]] = {"landlock": BEYOND_LANDLOCK, "bubblewrap": {"pipe_outside"}}
-"""A read-only mount keeps nobody from writing to a pipe; Landlock does, but does not stand behind bubblewrap."""
+BEYOND: dict[Kind, set[str]] = {"landlock": BEYOND_LANDLOCK}
 
 HARMLESS = [
     *("write_outside", "rename_from_inside", "hard_link_in", "change_mode_outside", "change_time_outside"),
@@ -210,7 +209,7 @@ async def test_no_way_out(outside: Outside, kind: Kind, monkeypatch: pytest.Monk
         allowed = BEYOND.get(kind, set()) | (AMONG_TEMPORARY if HIDDEN else set())
         assert {name: got for name, got in found.items() if got and name not in allowed} == {}, found
         assert kind == "landlock" or outside.changed() == set()
-        assert outside.heard() == (["pipe"] if kind == "bubblewrap" or (HIDDEN and kind == "namespaces") else [])
+        assert outside.heard() == (["pipe"] if HIDDEN and kind != "landlock" else [])
         assert signals == []
         git = outside.project / ".git"
         assert tree(git / "hooks") | {"config": (git / "config").read_text()} == outside.guarded

@@ -66,6 +66,11 @@ def unshare(flags: int) -> None:
     _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 
+def join(namespace: int, kind: int) -> None:
+    """Enter the namespace that a descriptor refers to; see setns(2)."""
+    _check(_libc.setns(ctypes.c_int(namespace), ctypes.c_int(kind)), "setns")
+
+
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
     """See mount(2)."""
     given = [ctypes.c_char_p(os.fsencode(text)) for text in (source, target, kind)]

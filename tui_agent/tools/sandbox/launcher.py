@@ -1,7 +1,8 @@
 """The process that starts commands. It is small and has one thread, so that it may fork and change what it is.
 
-``launcher.py KIND`` serves requests on its standard input, a socket, until that closes: then it ends everything it
-has started, and itself. The kinds:
+``launcher.py KIND [BUBBLEWRAP]`` serves requests on its standard input, a socket, until that closes: then it ends
+everything it has started, and itself. Where the kernel gives user namespaces to bubblewrap alone, its path is named: it
+makes one, which the launcher joins. The kinds:
 
 - ``plain``: commands run as they are.
 - ``offline``, ``online``: commands run in a user, process and IPC namespace of the launcher's own, each with a mount
@@ -48,7 +49,8 @@ class Request(NamedTuple):
     """A command to start. Paths are real ones.
 
     `confined`: under the filter of system calls and Landlock, with no right beyond. `mounts`: the namespaces' view is
-    built; else Landlock alone keeps the files. `network`: sockets of the network may be made.
+    built; else Landlock alone keeps the files. `bubblewrap`: that made the user namespace. `network`: sockets of the
+    network may be made.
     """
 
     arguments: list[str]
@@ -56,6 +58,7 @@ class Request(NamedTuple):
     environment: dict[str, str]
     confined: bool = False
     mounts: bool = False
+    bubblewrap: bool = False
     network: bool = False
     writable: list[str] = []  # noqa: RUF012 - a tuple's default, never changed
     readonly: list[str] = []  # noqa: RUF012
@@ -76,7 +79,7 @@ class Streams(NamedTuple):
                 os.close(descriptor)
 
 
-def main(kind: str) -> None:
+def main(kind: str, bubblewrap: str = "") -> None:
     """Serve requests until the program that asked for this process is gone."""
     control = socket.socket(fileno=0)
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -86,7 +89,7 @@ def main(kind: str) -> None:
         _serve(control)
         return
     try:
-        server = _in_namespaces(network=kind == "online")
+        server = _in_namespaces(network=kind == "online", bubblewrap=bubblewrap)
     except OSError as error:
         control.sendall(_line(refused=error.errno, why=error.strerror))
         return
@@ -100,15 +103,21 @@ def main(kind: str) -> None:
     _serve(control)
 
 
-def _in_namespaces(*, network: bool) -> int:
+def _in_namespaces(*, network: bool, bubblewrap: str) -> int:
     """Fork a process that is the first of its namespaces: 0 in that one, its id in this one, which outlives it."""
+    users = _users_of(bubblewrap) if bubblewrap else -1
     ready, go, alive = os.pipe(), os.pipe(), os.pipe()
     between = os.fork()
     if between == 0:
         try:
             os.close(alive[1])
-            flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC
-            kernel.unshare(flags | (0 if network else kernel.CLONE_NEWNET))
+            flags = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC
+            flags |= 0 if network else kernel.CLONE_NEWNET
+            if bubblewrap:
+                kernel.join(users, kernel.CLONE_NEWUSER)
+            else:
+                flags |= kernel.CLONE_NEWUSER
+            kernel.unshare(flags)
             os.write(ready[1], b"\0")
             if os.read(go[0], 1) != b"\0":
                 os._exit(1)
@@ -128,7 +137,8 @@ def _in_namespaces(*, network: bool) -> int:
     number = said[0] if said else 1
     if number == 0:
         try:
-            _map_users(between)
+            if not bubblewrap:
+                _map_users(between)
             os.write(go[1], b"\0")
         except OSError as error:
             number = error.errno or 1
@@ -138,6 +148,35 @@ def _in_namespaces(*, network: bool) -> int:
     if number:
         raise OSError(number, f"new namespaces: {os.strerror(number)}")
     return between
+
+
+def _users_of(bubblewrap: str) -> int:
+    """A descriptor of a user namespace that bubblewrap made, in which this process has all rights as the one above it.
+
+    Raises OSError.
+    """
+    command = [bubblewrap, "--unshare-user", "--dev-bind", "/", "/", "/bin/sh", "-c", "echo $$; read end"]
+    told, tell = os.pipe2(os.O_CLOEXEC)
+    wait, end = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        os.dup2(wait, 0)
+        os.dup2(tell, 1)
+        try:
+            os.execve(bubblewrap, command, {})  # noqa: S606
+        finally:
+            os._exit(127)
+    os.close(tell)
+    os.close(wait)
+    try:
+        with os.fdopen(told) as stream:
+            process = stream.readline().strip()
+        if not process:
+            raise OSError(1, f"{bubblewrap} makes no user namespace")
+        return os.open(f"/proc/{process}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(end)
+        os.waitpid(child, 0)
 
 
 def _become_first(*, network: bool, adopted: int) -> None:
@@ -395,4 +434,4 @@ def _write(path: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -5,6 +5,7 @@ import atexit
 import contextlib
 import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -23,8 +24,13 @@ _PATIENCE_S: Final = 20.0
 _ENDING_S: Final = 2.0
 _BOOT: Final = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from tui_agent.tools.sandbox.launcher import main; "
-    "main(sys.argv[1])"
+    "main(*sys.argv[1:])"
 )
+
+
+def bubblewrap() -> str | None:
+    """The path of bubblewrap, where it is installed."""
+    return shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin")
 
 
 class Refused(OSError):
@@ -115,10 +121,14 @@ class LaunchedChild:
 
 
 class Launcher:
-    """One kind of launcher. Its process starts when it is first needed, and again if somebody ended it. Thread-safe."""
+    """One kind of launcher. Its process starts when it is first needed, and again if somebody ended it. Thread-safe.
 
-    def __init__(self, kind: str) -> None:
+    `through_bubblewrap`: it has its user namespace from there.
+    """
+
+    def __init__(self, kind: str, *, through_bubblewrap: bool = False) -> None:
         self._kind = kind
+        self._through_bubblewrap = through_bubblewrap
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -174,9 +184,10 @@ class Launcher:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         package = str(Path(__file__).resolve().parents[3])
+        how = [self._kind, *([bubblewrap() or ""] if self._through_bubblewrap else [])]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, package, self._kind],
+                [sys.executable, "-I", "-S", "-c", _BOOT, package, *how],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -222,8 +233,24 @@ def _check(request: Request) -> None:
         os.fsencode(text)
 
 
-launchers: Final = {kind: Launcher(kind) for kind in ("plain", "offline", "online")}
-"""The launchers of this program."""
+launchers: Final = {
+    (kind, through): Launcher(kind, through_bubblewrap=through)
+    for kind, through in (
+        ("plain", False),
+        ("offline", False),
+        ("online", False),
+        ("offline", True),
+        ("online", True),
+    )
+}
+"""The launchers of this program: by their kind, and whether bubblewrap makes the user namespace."""
+
+
+def launcher_of(request: Request) -> Launcher:
+    """The launcher that starts such a command."""
+    if not request.mounts:
+        return launchers["plain", False]
+    return launchers["online" if request.network else "offline", request.bubblewrap]
 
 
 @atexit.register

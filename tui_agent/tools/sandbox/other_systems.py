@@ -1,50 +1,14 @@
-"""Sandboxes that are programs: bubblewrap on Linux, Seatbelt on macOS. A command is started through them.
+"""Seatbelt, the sandbox of macOS: a program that a command is started through.
 
 Seatbelt's profile language is documented by its uses only (man 7 sandbox, and the profiles in /System/Library/Sandbox).
 """
 
 import json
-import os
-import shutil
-from pathlib import Path
 from typing import Final
 
 from tui_agent.tools.sandbox.launcher import Request
 
 SEATBELT: Final = "/usr/bin/sandbox-exec"
-_FILTER_DESCRIPTOR: Final = "9"
-
-
-def bubblewrap() -> str | None:
-    """The path of bubblewrap, where it is installed."""
-    return shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin")
-
-
-def in_bubblewrap(request: Request, program: str, filter_file: Path) -> Request:
-    """The same command through bubblewrap, which builds the view; `filter_file` holds the filter of system calls."""
-    wrapped = ["--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL"]
-    wrapped += [] if request.network else ["--unshare-net"]
-    wrapped += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", request.temporary, "/tmp"]  # noqa: S108
-    kinds = dict.fromkeys(request.writable, "--bind") | dict.fromkeys(request.readonly, "--ro-bind")
-    kinds |= dict.fromkeys(request.hidden, "--tmpfs")
-    for path in sorted(kinds, key=lambda place: place.count("/")):
-        if not os.path.lexists(path):
-            continue
-        if kinds[path] != "--tmpfs":
-            wrapped += [kinds[path], path, path]
-        elif Path(path).is_dir():
-            wrapped += ["--tmpfs", path]
-        else:
-            wrapped += ["--ro-bind", "/dev/null", path]
-    # As root a command would own the settings of the kernel.
-    for path in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"):
-        wrapped += ["--ro-bind-try", path, path]
-    for path in ("/dev", *(path for path in request.hidden if Path(path).is_dir())):
-        wrapped += ["--remount-ro", path]
-    wrapped += ["--chdir", request.folder, "--seccomp", _FILTER_DESCRIPTOR, "--"]
-    open_filter = f'exec {_FILTER_DESCRIPTOR}<"$0"; exec "$@"'
-    arguments = ["/bin/sh", "-c", open_filter, str(filter_file), program, *wrapped, *request.arguments]
-    return request._replace(arguments=arguments, folder="/", confined=False, mounts=False)
 
 
 def in_seatbelt(request: Request) -> list[str]:

@@ -1,9 +1,10 @@
 """The sandbox that commands run in: what this machine offers for one, and what a command may do in it.
 
 On Linux the program makes its own, with nothing to install: namespaces with a view of the files (`mounts`), behind
-it Landlock and a filter of system calls. Where the kernel gives namespaces to bubblewrap alone, that builds the view.
-Where it gives them to nobody, Landlock and the filter remain: then a command has no network at all, not even within
-itself, and may change modes, owners and times of the user's files. On macOS Seatbelt is used. Elsewhere there is none.
+it Landlock and a filter of system calls. Where the kernel gives user namespaces to bubblewrap alone, it has that make
+one, and does the rest in it. Where it gives them to nobody, Landlock and the filter remain: then a command has no
+network at all, not even within itself, and changes of modes, owners and times are made for it (`supervisor`). On macOS
+Seatbelt is used. Elsewhere there is none.
 
 The package `sandlock` (0.9) was weighed: it requires Linux 6.7 with Landlock 6 and works without namespaces, so that
 commands would have no processes and no localhost of their own.
@@ -28,9 +29,9 @@ from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.guard import Guard, Noted, contents
 from tui_agent.tools.sandbox.guarded import common_git_folder, guarded, guarded_in_git, is_git_folder, secrets
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, launchers
-from tui_agent.tools.sandbox.other_systems import SEATBELT, bubblewrap, in_bubblewrap, in_seatbelt
-from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, command_filter, is_known
+from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, bubblewrap, launcher_of
+from tui_agent.tools.sandbox.other_systems import SEATBELT, in_seatbelt
+from tui_agent.tools.sandbox.system_calls import is_known
 
 Choice: TypeAlias = Literal["auto", "required", "off"]
 Kind: TypeAlias = Literal["namespaces", "bubblewrap", "landlock", "seatbelt", "none"]
@@ -95,7 +96,7 @@ def _find() -> Mechanism:
     if not why:
         return Mechanism("namespaces", f"namespaces, {behind}")
     if bubblewrap() and not (not_so := _trial(_with_bubblewrap)):
-        return Mechanism("bubblewrap", "bubblewrap, seccomp")
+        return Mechanism("bubblewrap", f"namespaces through bubblewrap, {behind}")
     if bubblewrap():
         why += f"; bubblewrap: {not_so}"
     if landlock and not (not_so := _trial(_with_landlock)):
@@ -180,15 +181,14 @@ class Sandbox:
             str(folder),
             {**environment, "TMPDIR": inside, "TMP": inside, "TEMP": inside},
             confined=True,
-            mounts=kind == "namespaces",
+            mounts=kind in {"namespaces", "bubblewrap"},
+            bubblewrap=kind == "bubblewrap",
             network=self.network,
             writable=[*writable, *self._anchors(writable, fixed)],
             readonly=[*fixed, *(str(path) for path in shown if path.exists())],
             hidden=hidden,
             temporary=temporary,
         )
-        if kind == "bubblewrap":
-            return in_bubblewrap(request, str(bubblewrap()), self._filter_file())
         return request._replace(arguments=in_seatbelt(request)) if kind == "seatbelt" else request
 
     def guard(self) -> Guard:
@@ -246,12 +246,6 @@ class Sandbox:
     def _hidden(self) -> list[Path]:
         return [*secrets(self.places.home), *([self.places.program] if self.places.program.exists() else [])]
 
-    def _filter_file(self) -> Path:
-        path = self.temporary().with_suffix(".filter")
-        if not path.exists():
-            path.write_bytes(command_filter((AF_INET, AF_INET6, AF_NETLINK)))
-        return path
-
 
 def _is_at(path: str, place: str) -> bool:
     return path == place or path.startswith(f"{place}/")
@@ -273,20 +267,14 @@ def launch(request: Request, *streams: int) -> LaunchedChild:
 
     `streams` are as `launcher.Streams` has them. Raises OSError, and ValueError for text that no command line can hold.
     """
-    return LaunchedChild(launchers[_launcher_of(request)].launch(request, *streams))
+    return LaunchedChild(launcher_of(request).launch(request, *streams))
 
 
 async def ready(request: Request) -> None:
     """Have the launcher running that fits, where there are launchers. Raises OSError."""
-    launcher = launchers[_launcher_of(request)]
+    launcher = launcher_of(request)
     if AVAILABLE and not launcher.runs:
         await asyncio.to_thread(launcher.ready)
-
-
-def _launcher_of(request: Request) -> str:
-    if not request.mounts:
-        return "plain"
-    return "online" if request.network else "offline"
 
 
 def _trial(build: Callable[[Path], Request]) -> str:
@@ -295,7 +283,7 @@ def _trial(build: Callable[[Path], Request]) -> str:
         output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         try:
             request = build(Path(os.path.realpath(folder)))
-            launcher = launchers[_launcher_of(request)]
+            launcher = launcher_of(request)
             with contextlib.closing(launcher.launch(request, output)) as status:
                 status.settimeout(_TRIAL_S)
                 told = b""
@@ -321,9 +309,7 @@ def _with_landlock(folder: Path) -> Request:
 
 
 def _with_bubblewrap(folder: Path) -> Request:
-    filter_file = folder / "filter"
-    filter_file.write_bytes(command_filter((AF_INET, AF_INET6, AF_NETLINK)))
-    return in_bubblewrap(_bare(folder), str(bubblewrap()), filter_file)
+    return _bare(folder)._replace(mounts=True, bubblewrap=True)
 
 
 def _bare(folder: Path) -> Request:
