@@ -5,6 +5,7 @@ standard library, and calls it in processes with one thread.
 """
 
 import ctypes
+import errno
 import os
 import platform
 import struct
@@ -51,7 +52,7 @@ _CAPABILITY_VERSION_3 = 0x2008_0522
 _LAST_CAPABILITY = 40
 _LANDLOCK_VERSION = 1
 _LANDLOCK_PATH_BENEATH = 1
-_SECCOMP_SET_MODE_FILTER = 1
+_SECCOMP_SET_MODE_FILTER, _SECCOMP_NEW_LISTENER = 1, 8
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -146,11 +147,30 @@ def landlock_restrict(ruleset: int) -> None:
     _call(_LANDLOCK_RESTRICT, "landlock_restrict_self", ruleset, 0)
 
 
-def seccomp(program: bytes) -> None:
-    """Filter the system calls of this process from now on by a BPF program."""
+def seccomp(program: bytes, *, listened: bool = False) -> int:
+    """Filter the system calls of this process from now on by a BPF program.
+
+    With `listened` returns a descriptor over which the calls that the program asks about are answered. There can be
+    one for a process and all above it: EBUSY where there is one.
+    """
     code = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)), 16)
-    _call(_BY_MACHINE[machine()]["seccomp"], "seccomp", _SECCOMP_SET_MODE_FILTER, 0, header)
+    flags = _SECCOMP_NEW_LISTENER if listened else 0
+    return _call(_BY_MACHINE[machine()]["seccomp"], "seccomp", _SECCOMP_SET_MODE_FILTER, flags, header)
+
+
+def set_times(path: str, times: bytes | None) -> None:
+    """Set when a file was read and changed, as utimensat(2) takes it: now for None."""
+    _check(_libc.utimensat(_AT_FDCWD, os.fsencode(path), times, 0), "utimensat")
+
+
+def act_on_files_as(user: int, group: int) -> None:
+    """Have the rights of these on files, and no others; for root alone. See setfsuid(2)."""
+    _libc.setfsgid(ctypes.c_uint(group))
+    _libc.setfsuid(ctypes.c_uint(user))
+    # It tells no failure but by what is so afterwards.
+    if (_libc.setfsuid(ctypes.c_uint(-1)), _libc.setfsgid(ctypes.c_uint(-1))) != (user, group):
+        raise PermissionError(errno.EPERM, "setfsuid")
 
 
 def _call(number: int, name: str, *arguments: object) -> int:

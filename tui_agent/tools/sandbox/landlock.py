@@ -2,7 +2,7 @@
 
 Landlock allows; it cannot take back. Where the mounts already say what is hidden and what is read-only, it stands
 behind them. Where there are no namespaces it stands alone: everything that is readable is then named, one entry at a
-time on the way to what is hidden. Modes, owners and times of files are outside of what it can refuse.
+time on the way to what is hidden. Modes, owners and times of files are outside of what it can refuse: see `supervisor`.
 See docs.kernel.org/userspace-api/landlock.html.
 """
 
@@ -25,12 +25,11 @@ DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 """Names in ``/dev`` that every program expects and that lead nowhere."""
 
 
-def restrict(readable: Iterable[str], writable: Sequence[str], *, network: bool) -> None:
+def restrict(readable: Iterable[str], writable: Sequence[str], version: int, *, network: bool) -> None:
     """Put this process and all it starts under Landlock, for good: to be called after `kernel.PR_SET_NO_NEW_PRIVS`.
 
-    What does not exist is passed over. Raises OSError where there is no Landlock.
+    `version` is that of the ABI. What does not exist is passed over. Raises OSError where there is no Landlock.
     """
-    version = kernel.landlock_version()
     files = _ALL_OF_FIRST
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
         files |= right if version >= since else 0

@@ -20,9 +20,11 @@ that nothing gets away by forking twice. In its namespaces the keeper holds all 
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -32,7 +34,8 @@ import time
 from typing import Final, NamedTuple, NoReturn
 
 from tui_agent.tools.sandbox import kernel, landlock, mounts
-from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, command_filter
+from tui_agent.tools.sandbox.supervisor import Bounds, Supervisor
+from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, Alone, command_filter
 
 KINDS: Final = ("plain", "offline", "online")
 
@@ -41,6 +44,8 @@ _CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID = 0, 1, 3, 4, 5
 _FILE_CAPABILITIES: Final = (_CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID)
 """What root keeps: rights over files and users, which the mounts and Landlock bound."""
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x41
+_NO_CORE: Final = 1
+"""Bytes: with less than two neither a file is written nor a program started for it, see core(5)."""
 _SWEEPS: Final = 200
 _LONGEST = 64 * 1024 * 1024
 
@@ -50,7 +55,7 @@ class Request(NamedTuple):
 
     `confined`: under the filter of system calls and Landlock, with no right beyond. `mounts`: the namespaces' view is
     built; else Landlock alone keeps the files. `bubblewrap`: that made the user namespace. `network`: sockets of the
-    network may be made.
+    network may be made. `landlock` is the version of its ABI that is used, 0 for none.
     """
 
     arguments: list[str]
@@ -60,6 +65,7 @@ class Request(NamedTuple):
     mounts: bool = False
     bubblewrap: bool = False
     network: bool = False
+    landlock: int = 0
     writable: list[str] = []  # noqa: RUF012 - a tuple's default, never changed
     readonly: list[str] = []  # noqa: RUF012
     hidden: list[str] = []  # noqa: RUF012
@@ -261,10 +267,10 @@ def _keep(request: Request, streams: Streams, status: socket.socket) -> NoReturn
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
         woken = _wake_on_children()
-        command = _start(request, streams, status)
+        command, supervisor = _start(request, streams, status)
         streams.close()
         if command:
-            _follow(command, status, woken)
+            _follow(command, status, woken, supervisor)
     except BaseException as error:
         with contextlib.suppress(OSError):
             status.sendall(_line(failed=getattr(error, "errno", None) or 5, why=f"{type(error).__name__}: {error}"))
@@ -280,30 +286,39 @@ def _wake_on_children() -> int:
     return woken
 
 
-def _start(request: Request, streams: Streams, status: socket.socket) -> int:
-    """Start the command and tell of it: its process id, or 0 where it could not be started."""
+def _start(request: Request, streams: Streams, status: socket.socket) -> tuple[int, Supervisor | None]:
+    """Start the command and tell of it: its process id, or 0 where it could not be started; and who it has to ask."""
     if request.mounts:
         kernel.unshare(kernel.CLONE_NEWNS)
         mounts.build(request.writable, request.readonly, request.hidden, request.temporary)
     # From here on no other process of the user looks into this one, which holds rights that they do not.
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    told, tell = os.pipe2(os.O_CLOEXEC)
+    told, tell = socket.socketpair()
     command = os.fork()
     if command == 0:
         _become(request, streams, tell)
-    os.close(tell)
-    with os.fdopen(told, "rb") as stream:
-        problem = stream.read()
+    tell.close()
+    problem, listeners = b"", [-1]
+    with told:
+        while piece := told.recvmsg(4096, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC):
+            data, beside, _, _ = piece
+            if not data:
+                break
+            if beside:
+                listeners = list(struct.unpack("i", beside[0][2]))
+            else:
+                problem += data
     if problem:
         os.waitpid(command, 0)
         number, _, why = problem.decode(errors="replace").partition(" ")
         status.sendall(_line(failed=int(number), why=why))
-        return 0
+        return 0, None
     status.sendall(_line(started=True))
-    return command
+    bounds = Bounds((*request.writable, request.temporary), (*request.readonly, *request.hidden))
+    return command, Supervisor(listeners[0], bounds, descendants) if listeners[0] >= 0 else None
 
 
-def _become(request: Request, streams: Streams, tell: int) -> NoReturn:
+def _become(request: Request, streams: Streams, tell: socket.socket) -> NoReturn:
     """Be the command."""
     try:
         os.setsid()
@@ -312,35 +327,59 @@ def _become(request: Request, streams: Streams, tell: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         os.chdir(request.folder)
         if request.confined:
-            _confine(request)
+            _confine(request, tell)
         os.dup2(os.open(os.devnull, os.O_RDONLY) if streams.errors < 0 else streams.output, 0)
         os.dup2(streams.output, 1)
         os.dup2(streams.output if streams.errors < 0 else streams.errors, 2)
         os.execve(request.arguments[0], request.arguments, request.environment)  # noqa: S606 - as it was asked for
     except BaseException as error:
         text = f"{getattr(error, 'errno', None) or 5} {getattr(error, 'strerror', None) or error}"
-        os.write(tell, text.encode(errors="replace"))
+        tell.sendall(text.encode(errors="replace"))
     os._exit(127)
 
 
-def _confine(request: Request) -> None:
+def _confine(request: Request, tell: socket.socket) -> None:
     """Give up every right that the command shall not have."""
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.keep_capabilities(_FILE_CAPABILITIES if os.geteuid() == 0 else ())
-    if kernel.landlock_version():
-        private = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"] if request.mounts else [request.temporary]  # noqa: S108
-        readable = ["/"] if request.mounts else [*landlock.readable_without(request.hidden), *request.readonly]
-        writable = request.writable
-        if not request.mounts:
-            writable = [path for folder in writable for path in landlock.beside(folder, request.hidden)]
-        landlock.restrict(readable, [*writable, *private], network=request.network or request.mounts)
-    kernel.seccomp(command_filter(_NETWORK_FAMILIES if request.network or request.mounts else ()))
+    # A memory dump would be taken, or handed to a program of the system, outside.
+    resource.setrlimit(resource.RLIMIT_CORE, (_NO_CORE, _NO_CORE))
+    if request.mounts:
+        if request.landlock:
+            private = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"]  # noqa: S108
+            landlock.restrict(["/"], [*request.writable, *private], request.landlock, network=True)
+        kernel.seccomp(command_filter(_NETWORK_FAMILIES))
+        return
+    readable = [*landlock.readable_without(request.hidden), *request.readonly]
+    writable = [path for folder in request.writable for path in landlock.beside(folder, request.hidden)]
+    landlock.restrict(readable, [*writable, request.temporary], request.landlock, network=request.network)
+    families = _NETWORK_FAMILIES if request.network else ()
+    try:
+        listener = kernel.seccomp(command_filter(families, Alone(request.landlock)), listened=True)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        # Something above this program listens already, as some containers do: then it is refused altogether.
+        kernel.seccomp(command_filter(families, Alone(request.landlock, supervised=False)))
+    else:
+        socket.send_fds(tell, [b"\0"], [listener])
+        os.close(listener)
 
 
-def _follow(command: int, status: socket.socket, woken: int) -> None:
+def _follow(command: int, status: socket.socket, woken: int, supervisor: Supervisor | None) -> None:
     """Tell how the command ended and, at last, that nothing of it is left; do what is asked meanwhile."""
+    watched = select.poll()
+    for descriptor in (status.fileno(), woken, *([supervisor.listener] if supervisor else [])):
+        watched.register(descriptor, select.POLLIN)
     while True:
-        ready, _, _ = select.select([status.fileno(), woken], [], [])
+        ready = dict(watched.poll())
+        if supervisor and supervisor.listener in ready:
+            if ready[supervisor.listener] & select.POLLIN:
+                supervisor.answer()
+            else:  # nobody is left who could ask
+                watched.unregister(supervisor.listener)
+            if len(ready) == 1:
+                continue
         if woken in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(woken, 4096)

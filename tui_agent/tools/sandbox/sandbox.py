@@ -184,6 +184,7 @@ class Sandbox:
             mounts=kind in {"namespaces", "bubblewrap"},
             bubblewrap=kind == "bubblewrap",
             network=self.network,
+            landlock=kernel.landlock_version() if AVAILABLE else 0,
             writable=[*writable, *self._anchors(writable, fixed)],
             readonly=[*fixed, *(str(path) for path in shown if path.exists())],
             hidden=hidden,
@@ -317,7 +318,15 @@ def _bare(folder: Path) -> Request:
     writable = folder / "project"
     writable.mkdir(exist_ok=True)
     command = [shell, "-c", ": > written"]
-    return Request(command, str(writable), {}, confined=True, writable=[str(writable)], temporary=str(folder))
+    return Request(
+        command,
+        str(writable),
+        {},
+        confined=True,
+        landlock=kernel.landlock_version(),
+        writable=[str(writable)],
+        temporary=str(folder),
+    )
 
 
 class Permitted:

@@ -4,12 +4,15 @@ Everything that could undo or go round the other walls is refused: new namespace
 pass no filter), kernel keys, the clock, and sockets of every family that no network namespace contains. Sockets of the
 local kind (AF_UNIX) can be had in pairs only: a path to a socket outside, such as that of a container service or of an
 agent holding keys, leads out of every namespace.
+
+Where there are no namespaces and mounts, the filter has to do more (`Alone`): what Landlock does not refuse is handed
+to a supervisor, or refused where none can be had.
 """
 
 import errno
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tui_agent.tools.sandbox.kernel import machine
 
@@ -17,12 +20,18 @@ AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
 
 _NEW_NAMESPACES: Final = 0x7E02_0000
 _NEW_TIME: Final = 0x80
-_SOCK_DGRAM, _SOCK_TYPE = 2, 0xF
+_SOCK_DGRAM, _SOCK_RAW, _SOCK_TYPE = 2, 3, 0xF
+"""A raw socket of the local kind is a datagram socket."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
-_ALLOW, _ERRNO = 0x7FFF_0000, 0x0005_0000
+_ALLOW, _ERRNO, _ASK = 0x7FFF_0000, 0x0005_0000, 0x7FC0_0000
 _LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+
+_OWNERS: Final = (8, 10, 15)
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX: who is sent a signal when something can be read."""
+_TRUNCATE_SINCE, _SIGNALS_SINCE = 3, 6
+"""The versions of Landlock that refuse truncating files, and signals to processes outside."""
 
 _CLONE3: Final = 435
 _SAME_EVERYWHERE: Final = {
@@ -37,6 +46,7 @@ _SAME_EVERYWHERE: Final = {
     "fspick": 433,
     "pidfd_getfd": 438,
     "mount_setattr": 442,
+    "quotactl_fd": 443,
     "open_tree_attr": 467,
 }
 _REFUSED: Final = {
@@ -58,11 +68,74 @@ _REFUSED: Final = {
     },
 }
 _LOOKED_AT: Final = {
-    "x86_64": {"clone": 56, "unshare": 272, "ioctl": 16, "socket": 41, "socketpair": 53},
-    "aarch64": {"clone": 220, "unshare": 97, "ioctl": 29, "socket": 198, "socketpair": 199},
+    "x86_64": {"clone": 56, "unshare": 272, "ioctl": 16, "socket": 41, "socketpair": 53, "fcntl": 72},
+    "aarch64": {"clone": 220, "unshare": 97, "ioctl": 29, "socket": 198, "socketpair": 199, "fcntl": 25},
 }
+_FILE_CALLS: Final = {
+    "x86_64": {
+        **{"chmod": 90, "fchmod": 91, "chown": 92, "fchown": 93, "lchown": 94, "utime": 132, "utimes": 235},
+        **{"fchownat": 260, "futimesat": 261, "fchmodat": 268, "utimensat": 280, "setxattr": 188, "lsetxattr": 189},
+        **{"fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "fchmodat2": 452},
+    },
+    "aarch64": {
+        **{"fchmod": 52, "fchmodat": 53, "fchownat": 54, "fchown": 55, "utimensat": 88, "setxattr": 5, "lsetxattr": 6},
+        **{"fsetxattr": 7, "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16, "fchmodat2": 452},
+    },
+}
+_PROCESS_CALLS: Final = {
+    "x86_64": {
+        **{"setpriority": 141, "ioprio_set": 251, "sched_setparam": 142, "sched_setscheduler": 144},
+        **{"sched_setaffinity": 203, "sched_setattr": 314, "prlimit64": 302, "migrate_pages": 256, "move_pages": 279},
+    },
+    "aarch64": {
+        **{"setpriority": 140, "ioprio_set": 30, "sched_setparam": 118, "sched_setscheduler": 119},
+        **{"sched_setaffinity": 122, "sched_setattr": 274, "prlimit64": 261, "migrate_pages": 238, "move_pages": 239},
+    },
+}
+_SIGNAL_CALLS: Final = {
+    "x86_64": {"kill": 62, "tkill": 200, "tgkill": 234, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297},
+    "aarch64": {"kill": 129, "tkill": 130, "tgkill": 131, "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240},
+}
+_TRUNCATE: Final = {"x86_64": 76, "aarch64": 45}
+_PIDFD_SEND_SIGNAL, _PIDFD_OPEN, _OPENAT2 = 424, 434, 437
+ON_FILES: Final = {**_FILE_CALLS.get(machine(), {}), "truncate": _TRUNCATE.get(machine(), -1)}
+"""The calls on files that a supervisor answers, by name."""
+ON_PROCESSES: Final = {
+    **_PROCESS_CALLS.get(machine(), {}),
+    **_SIGNAL_CALLS.get(machine(), {}),
+    "pidfd_open": _PIDFD_OPEN,
+}
+"""The calls on processes that a supervisor answers, by name."""
+_OF_NEW_KERNELS: Final = {"setxattrat": 463, "removexattrat": 466, "file_setattr": 469}
+"""They change what `ON_FILES` does, by means that older programs do without."""
+_SHARED_BY_NAME: Final = {
+    "x86_64": {
+        **{"shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65, "semctl": 66, "semtimedop": 220},
+        **{"msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "mq_open": 240, "mq_unlink": 241},
+    },
+    "aarch64": {
+        **{"shmget": 194, "shmat": 196, "shmctl": 195, "semget": 190, "semop": 193, "semctl": 191, "semtimedop": 192},
+        **{"msgget": 186, "msgsnd": 189, "msgrcv": 188, "msgctl": 187, "mq_open": 180, "mq_unlink": 181},
+    },
+}
+"""Memory, semaphores and messages that all processes of a user share where there is no namespace for them."""
+_OPENS: Final = {"x86_64": {"open": (2, 1), "openat": (257, 2)}, "aarch64": {"openat": (56, 2)}}
+"""Calls that open files, each with the place of its flags."""
+_O_ACCESS_AND_TRUNCATE, _O_TRUNCATE = 0o1003, 0o1000
+_FILE_SYSTEM_TYPES: Final = (0x58, 0x66, 0x6E, 0x72, 0x76, 0x94, 0x97, 0xBC, 0xF5)
+_HARMLESS_FILE_SYSTEM_CALLS: Final = (0x4004_9409, 0x4020_940D, 0xC018_9436, 0x8008_6601, 0x801C_581F, 0xC020_660B)
+"""Clone and deduplicate, which change no content but of a file open for writing, and what reads flags and extents. The
+other calls of the file systems' own (flags such as immutable, subvolumes, encryption) need a file open for reading."""
+
 _AUDIT: Final = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _X32: Final = 0x4000_0000
+
+
+class Alone(NamedTuple):
+    """Landlock of this `version` is all there is besides. `supervised`: somebody listens to what is asked."""
+
+    version: int
+    supervised: bool = True
 
 
 def is_known() -> bool:
@@ -70,8 +143,11 @@ def is_known() -> bool:
     return machine() in _AUDIT
 
 
-def command_filter(families: Sequence[int]) -> bytes:
-    """The filter of a command that may make sockets of these address families, and pairs of local ones."""
+def command_filter(families: Sequence[int], alone: Alone | None = None) -> bytes:
+    """The filter of a command that may make sockets of these address families, and pairs of local ones.
+
+    `alone`: no mounts and no namespaces bound it.
+    """
     calls = _LOOKED_AT[machine()]
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -87,11 +163,52 @@ def command_filter(families: Sequence[int]) -> bytes:
         program += _when(_EQUAL, number, [_refused(errno.EPERM)])
     program += _when(_EQUAL, calls["clone"], _bits(0, _NEW_NAMESPACES))
     program += _when(_EQUAL, calls["unshare"], _bits(0, _NEW_NAMESPACES | _NEW_TIME))
-    program += _when(_EQUAL, calls["ioctl"], _refuse_values(1, (_TIOCSTI, _TIOCLINUX)))
+    program += _when(_EQUAL, calls["ioctl"], _checked_ioctl(alone))
     program += _when(_EQUAL, calls["socket"], _only_values(0, families))
-    program += _when(_EQUAL, calls["socketpair"], _refuse_values(1, (_SOCK_DGRAM,), mask=_SOCK_TYPE))
+    program += _when(_EQUAL, calls["socketpair"], _refuse_values(1, (_SOCK_DGRAM, _SOCK_RAW), mask=_SOCK_TYPE))
+    if alone:
+        program += _instead_of_walls(alone)
     program.append(_allowed())
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
+def _instead_of_walls(alone: Alone) -> list[tuple[int, int, int, int]]:
+    asked = (_RETURN, 0, 0, _ASK) if alone.supervised else _refused(errno.EPERM)
+    program = []
+    for number in _OF_NEW_KERNELS.values():
+        program += _when(_EQUAL, number, [_refused(errno.ENOSYS)])
+    for number in _SHARED_BY_NAME[machine()].values():
+        program += _when(_EQUAL, number, [_refused(errno.EPERM)])
+    for number in _FILE_CALLS[machine()].values():
+        program += _when(_EQUAL, number, [asked])
+    for name, number in _PROCESS_CALLS[machine()].items():
+        # Of these two the first argument says what the second one means.
+        always = name in {"setpriority", "ioprio_set"}
+        program += _when(_EQUAL, number, [asked] if always else _unless_zero(0, asked))
+    if alone.version < _TRUNCATE_SINCE:
+        program += _when(_EQUAL, _TRUNCATE[machine()], [asked])
+        program += _when(_EQUAL, _OPENAT2, [_refused(errno.ENOSYS)])
+        for number, flags in _OPENS[machine()].values():
+            program += _when(_EQUAL, number, _refuse_values(flags, (_O_TRUNCATE,), mask=_O_ACCESS_AND_TRUNCATE))
+    if alone.version < _SIGNALS_SINCE:
+        for number in (*_SIGNAL_CALLS[machine()].values(), _PIDFD_OPEN):
+            program += _when(_EQUAL, number, _unless_zero(0, asked))
+        program += _when(_EQUAL, _PIDFD_SEND_SIGNAL, [_refused(errno.EPERM)])
+        program += _when(_EQUAL, _LOOKED_AT[machine()]["fcntl"], _refuse_values(1, _OWNERS))
+    return program
+
+
+def _checked_ioctl(alone: Alone | None) -> list[tuple[int, int, int, int]]:
+    terminal = [step for value in (_TIOCSTI, _TIOCLINUX) for step in _when(_EQUAL, value, [_refused(errno.EPERM)])]
+    if not alone:
+        return [_load(1), *terminal, _allowed()]
+    harmless = [step for value in _HARMLESS_FILE_SYSTEM_CALLS for step in _when(_EQUAL, value, [_allowed()])]
+    kinds = [step for kind in _FILE_SYSTEM_TYPES for step in _when(_EQUAL, kind << 8, [_refused(errno.ENOTTY)])]
+    return [_load(1), *terminal, *harmless, (_AND, 0, 0, 0xFF00), *kinds, _allowed()]
+
+
+def _unless_zero(argument: int, answer: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
+    return [_load(argument), *_when(_EQUAL, 0, [_allowed()]), answer]
 
 
 def _when(test: int, value: int, then: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:

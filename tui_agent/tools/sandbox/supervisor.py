@@ -1,0 +1,279 @@
+"""Where Landlock stands alone: what it cannot refuse is asked of the keeper, which looks and does it for the command.
+
+Landlock knows no right for modes, owners, times and extended attributes. The filter of system calls hands those calls
+over (seccomp's user notification, see seccomp_unotify(2)) while the caller waits. The keeper opens what the caller
+named, once and without acting on it (``O_PATH``), asks the kernel where that lies, and makes the change on this very
+descriptor: neither a link nor another thread of the caller can change what it is in between. No such call is ever let
+through to the kernel as the caller made it.
+
+Calls that act on a process by its number are let through where it is one of the command's own; the number is in a
+register, which nobody can change meanwhile.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from tui_agent.tools.sandbox import kernel
+from tui_agent.tools.sandbox.system_calls import ON_FILES, ON_PROCESSES
+
+_RECEIVE, _ANSWER, _STILL_WAITS = 0xC050_2100, 0xC018_2101, 0x4008_2102
+_CONTINUE = 1
+_AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = -100, 0x100, 0x1000
+_PATH_BYTES, _NAME_BYTES, _VALUE_BYTES = 4096, 256, 65_536
+_ATTRIBUTES: Final = ("user.", "system.posix_acl_")
+_OWN: Final = {"/proc/self": "/proc/{}", "/proc/thread-self": "/proc/{}", "/dev/fd": "/proc/{}/fd"}
+"""What means another thing to the keeper than to who names it."""
+_PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
+
+
+class Bounds(NamedTuple):
+    """Where files may be changed: in the folders `open_to`, but for what is `closed` in them; the deeper decides."""
+
+    open_to: tuple[str, ...]
+    closed: tuple[str, ...]
+
+    def has(self, path: str) -> bool:
+        """Whether what lies at this real path may be changed."""
+        return _deepest(path, self.open_to) > _deepest(path, self.closed)
+
+
+class _Call(NamedTuple):
+    """A call that waits. `name` is that of its way to name a file: `chmod`, `fchmod`, `fchmodat`."""
+
+    key: int
+    thread: int
+    name: str
+    arguments: tuple[int, ...]
+
+
+class Supervisor:
+    """Answers the calls of one command, in the keeper's one thread, whenever `listener` can be read."""
+
+    def __init__(self, listener: int, bounds: Bounds, own: Callable[[], Sequence[int]]) -> None:
+        """`own` names the processes of the command."""
+        self.listener = listener
+        self._bounds = bounds
+        self._own = own
+        self._names = {number: name for name, number in (*ON_FILES.items(), *ON_PROCESSES.items())}
+
+    def answer(self) -> None:
+        """Answer the call that has waited longest. Never raises for what a caller does."""
+        asked = bytearray(80)
+        try:
+            fcntl.ioctl(self.listener, _RECEIVE, asked)
+        except OSError:
+            return  # who asked has ended
+        key, thread, _, number, _, _, *arguments = struct.unpack("QIIiIQ6Q", asked)
+        call = _Call(key, thread, self._names.get(number, ""), tuple(arguments))
+        error, flags = 0, 0
+        try:
+            if call.name in ON_PROCESSES:
+                self._check_process(call)
+                flags = _CONTINUE
+            else:
+                with _as_caller(thread):
+                    self._change(call)
+        except OSError as problem:
+            error = problem.errno or errno.EPERM
+        except (ValueError, OverflowError, struct.error):
+            error = errno.EINVAL
+        try:
+            fcntl.ioctl(self.listener, _ANSWER, struct.pack("QqiI", key, 0, -error, flags))
+        except OSError:
+            return
+
+    def _change(self, call: _Call) -> None:
+        """Do for the caller what it asked for. Raises OSError with what it is told."""
+        change, given = _change_asked_for(call)
+        place = self._open(call)
+        try:
+            path = os.readlink(f"/proc/self/fd/{place}")
+            if not self._bounds.has(path):
+                raise PermissionError(errno.EPERM, path)
+            self._check_waits(call)
+            change(f"/proc/self/fd/{place}", *given)
+        finally:
+            os.close(place)
+
+    def _open(self, call: _Call) -> int:
+        """What the caller names, as a descriptor that nothing can be done with but to see what it is."""
+        name, arguments, flags = call.name, call.arguments, 0
+        if name in {"fchmod", "fchown", "fsetxattr", "fremovexattr"}:
+            return _place(call.thread, _signed(arguments[0]), "")
+        folder, at = _AT_FDCWD, arguments[0]
+        if name.endswith(("at", "at2")):
+            folder, at = _signed(arguments[0]), arguments[1]
+            which = {"fchmodat2": 3, "fchownat": 4, "utimensat": 3}.get(name)
+            flags = arguments[which] if which else 0
+            if not at and name in {"utimensat", "futimesat"}:
+                return _place(call.thread, folder, "")
+        path = _text(call.thread, at, _PATH_BYTES)
+        if not path and not flags & _AT_EMPTY_PATH:
+            raise FileNotFoundError(errno.ENOENT, "")
+        link_itself = name.startswith("l") or bool(flags & _AT_SYMLINK_NOFOLLOW)
+        return _place(call.thread, folder, path, os.O_NOFOLLOW if link_itself else 0)
+
+    def _check_process(self, call: _Call) -> None:
+        """Raise PermissionError unless the call is about processes of the command."""
+        name, first, second = call.name, _signed(call.arguments[0]), _signed(call.arguments[1])
+        if name in {"setpriority", "ioprio_set"}:
+            if first != (_PRIO_PROCESS if name == "setpriority" else _IOPRIO_WHO_PROCESS):
+                raise PermissionError(errno.EPERM, name)
+            first = second
+        if first == 0:
+            return
+        own = self._own()
+        if name == "kill" and first < 0:
+            if not any(_group(process) == -first for process in own):
+                raise PermissionError(errno.EPERM, name)
+        elif _leader(first) not in own:
+            raise PermissionError(errno.EPERM, name)
+        self._check_waits(call)
+
+    def _check_waits(self, call: _Call) -> None:
+        """Raise OSError where the caller is gone, and its number may be another's."""
+        fcntl.ioctl(self.listener, _STILL_WAITS, struct.pack("Q", call.key))
+
+
+def _change_asked_for(call: _Call) -> tuple[Callable[..., None], tuple[object, ...]]:
+    """What is to be done with a file, and the rest of what it is given."""
+    name, thread, arguments = call.name, call.thread, call.arguments
+    rest = arguments[2 if name.endswith(("at", "at2")) else 1 :]
+    if "chmod" in name:
+        return os.chmod, (rest[0] & 0o7777,)
+    if "chown" in name:
+        return os.chown, (_number(rest[0]), _number(rest[1]))
+    if "xattr" in name:
+        attribute = _text(thread, rest[0], _NAME_BYTES)
+        if not attribute.startswith(_ATTRIBUTES):
+            raise OSError(errno.ENOTSUP, attribute)
+        if "remove" in name:
+            return os.removexattr, (attribute,)
+        if rest[2] > _VALUE_BYTES:
+            raise OSError(errno.E2BIG, attribute)
+        return os.setxattr, (attribute, _memory(thread, rest[1], rest[2], exact=True), rest[3])
+    if name == "truncate":
+        return os.truncate, (rest[0],)
+    return _set_times, (_times(name, thread, rest[0]),)
+
+
+def _times(name: str, thread: int, at: int) -> bytes | None:
+    """Two times as utimensat(2) takes them; None for now."""
+    if not at:
+        return None
+    if name == "utime":
+        first, second = struct.unpack("qq", _memory(thread, at, 16, exact=True))
+        return struct.pack("qqqq", first, 0, second, 0)
+    whole = _memory(thread, at, 32, exact=True)
+    if name == "utimensat":
+        return whole
+    first, first_part, second, second_part = struct.unpack("qqqq", whole)
+    if not (0 <= first_part < 1_000_000 and 0 <= second_part < 1_000_000):
+        raise OSError(errno.EINVAL, name)
+    return struct.pack("qqqq", first, 1000 * first_part, second, 1000 * second_part)
+
+
+def _set_times(path: str, times: bytes | None) -> None:
+    kernel.set_times(path, times)
+
+
+def _place(thread: int, folder: int, path: str, flags: int = 0) -> int:
+    """Open what `path` is to this thread, from its folder or one of its descriptors on."""
+    if path.startswith("/"):
+        for own, instead in _OWN.items():
+            if path == own or path.startswith(f"{own}/"):
+                path = instead.format(thread) + path[len(own) :]
+        return os.open(path, os.O_PATH | os.O_CLOEXEC | flags)
+    start = f"/proc/{thread}/cwd" if folder == _AT_FDCWD else f"/proc/{thread}/fd/{folder}"
+    if not path:
+        return os.open(start, os.O_PATH | os.O_CLOEXEC)
+    base = os.open(start, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        return os.open(path, os.O_PATH | os.O_CLOEXEC | flags, dir_fd=base)
+    finally:
+        os.close(base)
+
+
+def _memory(thread: int, at: int, size: int, *, exact: bool = False) -> bytes:
+    """What the thread has in its memory there; without `exact` perhaps less."""
+    descriptor = os.open(f"/proc/{thread}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = os.pread(descriptor, size, at) if size else b""
+    except (OSError, OverflowError):
+        found = b""
+    finally:
+        os.close(descriptor)
+    if (exact and len(found) < size) or (size and not found):
+        raise OSError(errno.EFAULT, "")
+    return found
+
+
+def _text(thread: int, at: int, most: int) -> str:
+    """The text that ends with a NUL there."""
+    text, end, _ = _memory(thread, at, most).partition(b"\0")
+    if not end:
+        raise OSError(errno.ENAMETOOLONG if len(text) == most else errno.EFAULT, "")
+    return os.fsdecode(text)
+
+
+class _as_caller:  # noqa: N801 - used as a function
+    """For root alone, which may start what runs as another user: files are looked for and changed as that one."""
+
+    def __init__(self, thread: int) -> None:
+        self._thread = thread
+        self._changed: list[int] = []
+
+    def __enter__(self) -> None:
+        if os.geteuid() != 0:
+            return
+        lines = dict(line.partition(":")[::2] for line in _lines(f"/proc/{self._thread}/status"))
+        user, group = int(lines["Uid"].split()[3]), int(lines["Gid"].split()[3])
+        if (user, group) != (0, 0):
+            self._changed = os.getgroups()
+            os.setgroups([int(number) for number in lines["Groups"].split()])
+            kernel.act_on_files_as(user, group)
+            self._changed = [*self._changed, -1]
+
+    def __exit__(self, *_: object) -> None:
+        if self._changed:
+            kernel.act_on_files_as(0, os.getegid())
+            os.setgroups(self._changed[:-1])
+
+
+def _lines(path: str) -> list[str]:
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        return stream.read().splitlines()
+
+
+def _deepest(path: str, places: Sequence[str]) -> int:
+    """How long the longest of the places is that `path` lies in; 0 where there is none."""
+    return max((len(place) for place in places if path == place or path.startswith(f"{place}/")), default=0)
+
+
+def _leader(thread: int) -> int:
+    """The process that a thread belongs to."""
+    try:
+        return next(int(line.split()[1]) for line in _lines(f"/proc/{thread}/status") if line.startswith("Tgid:"))
+    except (OSError, StopIteration):
+        return -1
+
+
+def _group(process: int) -> int:
+    try:
+        return os.getpgid(process)
+    except OSError:
+        return -1
+
+
+def _number(word: int) -> int:
+    """A user or a group; -1 for none."""
+    return -1 if _signed(word) == -1 else word & 0xFFFF_FFFF
+
+
+def _signed(word: int) -> int:
+    return ctypes.c_int32(word & 0xFFFF_FFFF).value
