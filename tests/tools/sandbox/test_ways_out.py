@@ -1,8 +1,10 @@
 """A program that tries every way out of the sandbox gets none of them, and nothing outside is changed or told."""
 
 import asyncio
+import ctypes
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -31,20 +33,32 @@ HIDDEN = str(ROOT).startswith(("/tmp/", "/var/tmp/"))
 """Whether this checkout lies among temporary files, of which commands have their own."""
 AMONG_TEMPORARY = {"pipe_outside", "change_permissions_of_the_program"}
 """There a file of the same path is another one, and what is shown read-only takes what is written into a pipe."""
-WAYS_OUT = Path(__file__).with_name("ways_out.py")
+WAYS_OUT = [Path(__file__).with_name(name) for name in ("ways_out.py", "further_ways_out.py")]
 
 BEYOND_LANDLOCK = {
     *("guarded_hook", "guarded_config", "guarded_by_renaming_the_folder", "guarded_by_removing"),
+    *("guarded_config_by_git", "guarded_by_exchanging_the_folder", "guarded_by_a_hard_link"),
     "list_keys_of_the_home",
 }
 """What Landlock cannot refuse. Guarded files are put back when the command has ended."""
 BEYOND: dict[Kind, set[str]] = {"landlock": BEYOND_LANDLOCK}
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+MEMORY = ctypes.create_string_buffer(b"as it was")
+_MQ_OPEN, _MQ_UNLINK = (240, 241) if os.uname().machine == "x86_64" else (180, 181)
 
 HARMLESS = [
     *("write_outside", "rename_from_inside", "hard_link_in", "change_mode_outside", "change_time_outside"),
     *("pipe_outside", "guarded_hook", "guarded_config", "key_of_the_home", "list_keys_of_the_home"),
     *("permissions_of_the_program", "change_permissions_of_the_program", "network_ipv4", "network_ipv6", "unix_socket"),
     *("unix_socket_in_the_project", "abstract_socket", "unix_datagram_of_a_pair", "write_on_the_users_terminal"),
+    *("change_owner_by_descriptor", "change_owner_by_an_empty_path", "change_time_by_descriptor", "change_time_to_now"),
+    *("change_mode_by_the_name_of_a_descriptor", "change_mode_by_a_folders_descriptor", "change_mode_through_a_link"),
+    *("change_mode_while_the_folder_is_swapped", "change_mode_while_the_descriptor_is_swapped"),
+    *("change_mode_while_the_path_is_rewritten", "hard_link_by_the_name_of_a_descriptor", "truncate_by_opening"),
+    *("exchange_with_a_file_outside", "program_without_a_file", "guarded_config_by_git", "shared_memory_file"),
+    *("shared_memory_of_the_user", "messages_of_the_user", "semaphores_of_the_user", "message_queue_of_the_user"),
+    *("unix_datagram_of_a_raw_pair", "watch_the_keys", "write_memory_of_the_program", "settings_of_the_program"),
 ]
 """Ways that are tried without a sandbox as well, in a place made for it."""
 
@@ -89,6 +103,12 @@ class Outside:
             "unix_datagram": self._server(socket.AF_UNIX, str(self.outside / "d.sock"), socket.SOCK_DGRAM),
             "abstract": self._server(socket.AF_UNIX, f"\0tui-agent-{os.getpid()}"),
         }
+        self._key = 0x7E57_0000 | os.getpid() & 0xFFFF
+        self._shared = [LIBC.shmget(self._key, 4096, 0o1600), LIBC.msgget(self._key, 0o1600)]
+        self._shared.append(LIBC.semget(self._key, 1, 0o1600))
+        self._queue = LIBC.syscall(_MQ_OPEN, f"tui-agent-{os.getpid()}".encode(), os.O_CREAT | os.O_RDWR, 0o600, None)
+        self.shared = Path(f"/dev/shm/tui-agent-{os.getpid()}")
+        self.shared.write_text("as it was\n")
         self.terminal, self._terminal_end = os.openpty()
         os.set_blocking(self.terminal, False)
         self.before = self.now()
@@ -102,6 +122,9 @@ class Outside:
             **{"state": str(self.state), "program": os.getpid(), "address": _address(), **ports},
             **{"unix": str(self.outside / "s.sock"), "unix_datagram": str(self.outside / "d.sock")},
             **{"abstract": f"tui-agent-{os.getpid()}", "terminal": os.ttyname(self._terminal_end)},
+            **{"shared_file": str(self.shared), "shared_key": self._key, "queue": f"tui-agent-{os.getpid()}"},
+            **{"memory": ctypes.addressof(MEMORY), "terminals": os.fstat(self._terminal_end).st_dev},
+            **{"keys": (self.home / ".ssh").stat().st_ino},
         }
 
     @property
@@ -140,8 +163,13 @@ class Outside:
     def close(self) -> None:
         for one in self._servers.values():
             one.close()
-        for descriptor in (self.terminal, self._terminal_end, self.pipe):
+        for descriptor in (self.terminal, self._terminal_end, self.pipe, self._queue):
             os.close(descriptor)
+        memory, messages, semaphores = self._shared
+        for failed in (LIBC.shmctl(memory, 0, None), LIBC.msgctl(messages, 0, None), LIBC.semctl(semaphores, 0, 0)):
+            assert not failed
+        LIBC.syscall(_MQ_UNLINK, f"tui-agent-{os.getpid()}".encode())
+        self.shared.unlink()
         shutil.rmtree(self.place)
 
     def _server(self, family: int, address: Any, kind: int = socket.SOCK_STREAM) -> socket.socket:
@@ -196,28 +224,43 @@ async def run(tool: RunCommand, outside: Outside, command: str, **more: object) 
 @pytest.mark.parametrize("kind", kinds())
 async def test_no_way_out(outside: Outside, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a SECRET")
+    for name in ("SSH_AUTH_SOCK", "DOCKER_HOST", "DBUS_SESSION_BUS_ADDRESS"):
+        monkeypatch.setenv(name, f"unix://{outside.facts['unix']}")
     signals: list[int] = []
-    before = signal.signal(signal.SIGUSR1, lambda number, frame: signals.append(number))
+    numbers = (signal.SIGUSR1, signal.SIGURG)
+    before = [signal.signal(number, lambda number, frame: signals.append(number)) for number in numbers]
+    standing = standing_of_this_process()
     tool, background, sandbox = tools_in(outside, kind)
-    shutil.copy(WAYS_OUT, outside.project / "ways_out.py")
+    for program in WAYS_OUT:
+        shutil.copy(program, outside.project)
     command = f"{sys.executable} ways_out.py '{json.dumps(outside.facts)}'"
     try:
         text = await run(tool, outside, command)
         found = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
-        assert len(found) >= 60
+        assert len(found) >= 120
         allowed = BEYOND.get(kind, set()) | (AMONG_TEMPORARY if HIDDEN else set())
         assert {name: got for name, got in found.items() if got and name not in allowed} == {}, found
         assert outside.changed() == set()
         assert outside.heard() == (["pipe"] if HIDDEN and kind != "landlock" else [])
         assert signals == []
+        assert standing_of_this_process() == standing
+        assert (MEMORY.value, outside.shared.read_text()) == (b"as it was", "as it was\n")
         git = outside.project / ".git"
         assert tree(git / "hooks") | {"config": (git / "config").read_text()} == outside.guarded
         assert (outside.project / "AGENTS.md").read_text() == "Be kind.\n"
     finally:
         await background.close()
         sandbox.close()
-        signal.signal(signal.SIGUSR1, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
     await still(outside.project / "heartbeat")
+
+
+def standing_of_this_process() -> list[object]:
+    """What others may change of how this process runs."""
+    name = Path("/proc/self/oom_score_adj").read_text()
+    nice, limits = os.getpriority(os.PRIO_PROCESS, 0), resource.getrlimit(resource.RLIMIT_NOFILE)
+    return [nice, limits, os.sched_getaffinity(0), os.sched_getscheduler(0), name]
 
 
 async def still(heartbeat: Path) -> None:
@@ -231,7 +274,8 @@ async def still(heartbeat: Path) -> None:
 
 async def test_the_ways_are_ways_out_where_there_is_no_sandbox(outside: Outside) -> None:
     """What cannot fail proves nothing: without the sandbox the files, the keys and the servers are reached."""
-    shutil.copy(WAYS_OUT, outside.project / "ways_out.py")
+    for program in WAYS_OUT:
+        shutil.copy(program, outside.project)
     tool = RunCommand()
     facts = outside.facts | {"only": HARMLESS}
     text = await run(tool, outside, f"{sys.executable} ways_out.py '{json.dumps(facts)}'")

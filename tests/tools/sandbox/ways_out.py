@@ -8,6 +8,7 @@ them. The program imports nothing but the standard library.
 import ctypes
 import errno
 import fcntl
+import importlib
 import json
 import os
 import pty
@@ -441,6 +442,9 @@ def rights_by_a_set_uid_program() -> object:
 
 @way
 def write_on_the_users_terminal() -> object:
+    # In another instance of these terminals the same name is another one.
+    if os.stat(FACTS["terminal"]).st_dev != FACTS["terminals"]:  # noqa: PTH116
+        return None
     descriptor = os.open(FACTS["terminal"], os.O_WRONLY | os.O_NOCTTY)
     return os.write(descriptor, b"got out")
 
@@ -488,4 +492,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # Those of the second file are noted down in this module, which they know by its name.
+    sys.modules["ways_out"] = sys.modules["__main__"]
+    importlib.import_module("further_ways_out")
     main()

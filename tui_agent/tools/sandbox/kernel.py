@@ -45,7 +45,7 @@ _OPEN_TREE_CLOEXEC = os.O_CLOEXEC
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 
 # Numbers from 424 on are the same on every architecture.
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR, _PIDFD_GETFD = 428, 429, 442, 438
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _BY_MACHINE = {"x86_64": {"capset": 126, "seccomp": 317}, "aarch64": {"capset": 91, "seccomp": 277}}
 _CAPABILITY_VERSION_3 = 0x2008_0522
@@ -162,6 +162,19 @@ def seccomp(program: bytes, *, listened: bool = False) -> int:
 def set_times(path: str, times: bytes | None) -> None:
     """Set when a file was read and changed, as utimensat(2) takes it: now for None."""
     _check(_libc.utimensat(_AT_FDCWD, os.fsencode(path), times, 0), "utimensat")
+
+
+def watch(process: int, queue: int, path: str, events: int) -> int:
+    """Add a watch to the queue (inotify) that is this descriptor of a process: its number; see inotify_add_watch(2)."""
+    holder = os.pidfd_open(process)
+    try:
+        descriptor = _call(_PIDFD_GETFD, "pidfd_getfd", holder, queue, 0)
+    finally:
+        os.close(holder)
+    try:
+        return _check(_libc.inotify_add_watch(descriptor, os.fsencode(path), ctypes.c_uint32(events)), "inotify")
+    finally:
+        os.close(descriptor)
 
 
 def act_on_files_as(user: int, group: int) -> None:

@@ -314,7 +314,7 @@ def _start(request: Request, streams: Streams, status: socket.socket) -> tuple[i
         status.sendall(_line(failed=int(number), why=why))
         return 0, None
     status.sendall(_line(started=True))
-    bounds = Bounds((*request.writable, request.temporary), (*request.readonly, *request.hidden))
+    bounds = Bounds((*request.writable, request.temporary), tuple(request.readonly), tuple(request.hidden))
     return command, Supervisor(listeners[0], bounds, descendants) if listeners[0] >= 0 else None
 
 

@@ -1,10 +1,10 @@
 """Where Landlock stands alone: what it cannot refuse is asked of the keeper, which looks and does it for the command.
 
-Landlock knows no right for modes, owners, times and extended attributes. The filter of system calls hands those calls
-over (seccomp's user notification, see seccomp_unotify(2)) while the caller waits. The keeper opens what the caller
-named, once and without acting on it (``O_PATH``), asks the kernel where that lies, and makes the change on this very
-descriptor: neither a link nor another thread of the caller can change what it is in between. No such call is ever let
-through to the kernel as the caller made it.
+Landlock knows no right for modes, owners, times and extended attributes, nor for being told of changes. The filter of
+system calls hands those calls over (seccomp's user notification, see seccomp_unotify(2)) while the caller waits. The
+keeper opens what the caller named, once and without acting on it (``O_PATH``), asks the kernel where that lies, and
+makes the change on this very descriptor: neither a link nor another thread of the caller can change what it is in
+between. No such call is ever let through to the kernel as the caller made it.
 
 Calls that act on a process by its number are let through where it is one of the command's own; the number is in a
 register, which nobody can change meanwhile.
@@ -28,18 +28,25 @@ _PATH_BYTES, _NAME_BYTES, _VALUE_BYTES = 4096, 256, 65_536
 _ATTRIBUTES: Final = ("user.", "system.posix_acl_")
 _OWN: Final = {"/proc/self": "/proc/{}", "/proc/thread-self": "/proc/{}", "/dev/fd": "/proc/{}/fd"}
 """What means another thing to the keeper than to who names it."""
+_IN_DONT_FOLLOW = 0x0200_0000
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
 
 
 class Bounds(NamedTuple):
-    """Where files may be changed: in the folders `open_to`, but for what is `closed` in them; the deeper decides."""
+    """What may be changed and seen, by its real path; where one place lies in another, the deeper decides."""
 
-    open_to: tuple[str, ...]
-    closed: tuple[str, ...]
+    writable: tuple[str, ...]
+    readonly: tuple[str, ...]
+    hidden: tuple[str, ...]
 
-    def has(self, path: str) -> bool:
-        """Whether what lies at this real path may be changed."""
-        return _deepest(path, self.open_to) > _deepest(path, self.closed)
+    def may_change(self, path: str) -> bool:
+        """Whether it lies where a command may write."""
+        return _deepest(path, self.writable) > _deepest(path, (*self.readonly, *self.hidden))
+
+    def may_see(self, path: str) -> bool:
+        """Whether it lies in nothing hidden."""
+        hidden = _deepest(path, self.hidden)
+        return not hidden or _deepest(path, (*self.writable, *self.readonly)) > hidden
 
 
 class _Call(NamedTuple):
@@ -70,33 +77,48 @@ class Supervisor:
             return  # who asked has ended
         key, thread, _, number, _, _, *arguments = struct.unpack("QIIiIQ6Q", asked)
         call = _Call(key, thread, self._names.get(number, ""), tuple(arguments))
-        error, flags = 0, 0
+        value, error, flags = 0, 0, 0
         try:
             if call.name in ON_PROCESSES:
                 self._check_process(call)
                 flags = _CONTINUE
             else:
                 with _as_caller(thread):
-                    self._change(call)
+                    value = self._watch(call) if call.name == "inotify_add_watch" else self._change(call)
         except OSError as problem:
             error = problem.errno or errno.EPERM
         except (ValueError, OverflowError, struct.error):
             error = errno.EINVAL
         try:
-            fcntl.ioctl(self.listener, _ANSWER, struct.pack("QqiI", key, 0, -error, flags))
+            fcntl.ioctl(self.listener, _ANSWER, struct.pack("QqiI", key, value, -error, flags))
         except OSError:
             return
 
-    def _change(self, call: _Call) -> None:
-        """Do for the caller what it asked for. Raises OSError with what it is told."""
+    def _change(self, call: _Call) -> int:
+        """Change what a file is besides its content. Raises OSError with what the caller is told."""
         change, given = _change_asked_for(call)
         place = self._open(call)
         try:
             path = os.readlink(f"/proc/self/fd/{place}")
-            if not self._bounds.has(path):
+            if not self._bounds.may_change(path):
                 raise PermissionError(errno.EPERM, path)
             self._check_waits(call)
             change(f"/proc/self/fd/{place}", *given)
+        finally:
+            os.close(place)
+        return 0
+
+    def _watch(self, call: _Call) -> int:
+        """Have the caller told of what happens to a file: the number of the watch. Raises OSError."""
+        queue, at, events = call.arguments[:3]
+        flags = os.O_NOFOLLOW if events & _IN_DONT_FOLLOW else 0
+        place = _place(call.thread, _AT_FDCWD, _text(call.thread, at, _PATH_BYTES), flags)
+        try:
+            path = os.readlink(f"/proc/self/fd/{place}")
+            if not self._bounds.may_see(path):
+                raise PermissionError(errno.EACCES, path)
+            self._check_waits(call)
+            return kernel.watch(_leader(call.thread), _signed(queue), f"/proc/self/fd/{place}", _signed(events))
         finally:
             os.close(place)
 

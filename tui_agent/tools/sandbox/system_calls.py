@@ -57,6 +57,7 @@ _REFUSED: Final = {
         **{"clock_settime": 227, "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250},
         **{"perf_event_open": 298, "open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308, "kcmp": 312},
         **{"finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323, "syslog": 103},
+        **{"fanotify_init": 300},
     },
     "aarch64": {
         **{"vhangup": 58, "pivot_root": 41, "adjtimex": 171, "chroot": 51, "acct": 89, "settimeofday": 170},
@@ -65,6 +66,7 @@ _REFUSED: Final = {
         **{"clock_settime": 112, "kexec_load": 104, "add_key": 217, "request_key": 218, "keyctl": 219},
         **{"perf_event_open": 241, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268, "kcmp": 272},
         **{"finit_module": 273, "kexec_file_load": 294, "bpf": 280, "userfaultfd": 282, "syslog": 116},
+        **{"fanotify_init": 262},
     },
 }
 _LOOKED_AT: Final = {
@@ -76,10 +78,12 @@ _FILE_CALLS: Final = {
         **{"chmod": 90, "fchmod": 91, "chown": 92, "fchown": 93, "lchown": 94, "utime": 132, "utimes": 235},
         **{"fchownat": 260, "futimesat": 261, "fchmodat": 268, "utimensat": 280, "setxattr": 188, "lsetxattr": 189},
         **{"fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "fchmodat2": 452},
+        **{"inotify_add_watch": 254},
     },
     "aarch64": {
         **{"fchmod": 52, "fchmodat": 53, "fchownat": 54, "fchown": 55, "utimensat": 88, "setxattr": 5, "lsetxattr": 6},
         **{"fsetxattr": 7, "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16, "fchmodat2": 452},
+        **{"inotify_add_watch": 27},
     },
 }
 _PROCESS_CALLS: Final = {
