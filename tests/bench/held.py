@@ -26,12 +26,15 @@ from tui_agent.conversation.view import View
 from tui_agent.models.base import Completed, ModelProfile, Prices, StreamEvent
 from tui_agent.settings import Compaction, Settings
 from tui_agent.storage.artifacts import Artifacts
+from tui_agent.storage.kept_files import KeptFiles
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.trace import Trace
+from tui_agent.tools.files.tree import Tree, TreeLimits
 
 TURNS: Final = 5_000
 TOKENS: Final = 900_000
 ROUNDS: Final = 5
+FILES: Final = 20_000
 TICK_S: Final = 0.001
 MOST_MS: Final = 16.0
 """How long a key press may wait."""
@@ -73,6 +76,37 @@ def figures() -> list[Figure]:
         found.append(Figure(f"{name}, {TURNS:,} turns: CPU before a key is seen", worked, "ms", MOST_MS))
         found.append(Figure("  the loop's own part at most", own, "ms"))
         found.append(Figure("  time that went by at most", longest, "ms"))
+    return [*found, *_around_a_command()]
+
+
+def _around_a_command() -> list[Figure]:
+    """What of the loop's own thread the looks at a project's files take that are taken around every command."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp" if Path("/var/tmp").is_dir() else None) as place:
+        project = Path(place).resolve() / "project"
+        for folder in range(FILES // 100):
+            (project / f"d{folder}").mkdir(parents=True)
+            for number in range(100):
+                (project / f"d{folder}" / f"f{number}.py").write_text(f"x = {folder * number}\n")
+        tree = Tree(project, (), KeptFiles(Path(place) / "kept", FILES * 1_000), TreeLimits(2 * FILES, 60, 1_000_000))
+        found = asyncio.run(_looked_at(tree, project))
+    return [
+        Figure(
+            f"{name}, {FILES:,} files: the loop's own part at most",
+            1000 * statistics.median(each.own for each in rounds),
+            "ms",
+            MOST_MS,
+        )
+        for name, rounds in found.items()
+    ]
+
+
+async def _looked_at(tree: Tree, project: Path) -> dict[str, list[Held]]:
+    found: dict[str, list[Held]] = {}
+    await tree.look()
+    for number in range(ROUNDS):
+        found.setdefault("before a command", []).append(await held(tree.look))
+        await asyncio.to_thread((project / f"d{number}" / "f0.py").write_text, "changed\n")
+        found.setdefault("after it", []).append(await held(tree.changes))
     return found
 
 

@@ -162,7 +162,7 @@ class Tree:
                 NOT_LISTED.format(why=error.why if isinstance(error, ToolFailure) else error.strerror)
             ) from error
         try:
-            return await aside(_Walk(self, known, listed, deadline).whole)
+            return await aside(lambda: _Walk(self, known, listed, deadline).whole())
         except OSError as error:
             raise _Gap(NOT_LISTED.format(why=error.strerror)) from error
 
@@ -172,8 +172,8 @@ class Tree:
         descriptor = os.open(self.root, _WALK)
         try:
             async with search((*_LISTED, *self._exclusions()), descriptor) as found:
-                async for record in found.records(b"\0"):
-                    files.append(os.fsdecode(record))
+                async for records in found.batches(b"\0"):
+                    files += map(os.fsdecode, records)
                     if len(files) > self._limits.files:
                         raise _Gap(TOO_MANY.format(limit=self._limits.files))
         finally:
@@ -192,7 +192,7 @@ class Tree:
     def _compared(self, before: _Look, after: _Look, gaps: list[str]) -> list[FileChange]:
         found: list[FileChange] = []
         came_into_view = odd = 0
-        for path in sorted(before.files.keys() | after.files.keys()):
+        for path in before.files.keys() | after.files.keys():
             old, new = before.files.get(path), after.files.get(path)
             if old is not None and new is not None and new.is_same_as(old):
                 continue
@@ -212,7 +212,8 @@ class Tree:
             gaps.append(CAME_INTO_VIEW.format(count=came_into_view))
         if odd:
             gaps.append(ODD_NAMES)
-        return found
+        # Not all names before: a sort holds up every thread.
+        return sorted(found, key=lambda change: change.path)
 
     async def _kept(self, before: _Look, changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
         """The changes, with every content before that there is kept for good."""

@@ -36,16 +36,23 @@ class RunningSearch:
         A record is held in memory whole. The caller sees to it that none is long: by ``--max-columns``, or since they
         are paths.
         """
+        async for records in self.batches(separator):
+            for record in records:
+                yield record
+
+    async def batches(self, separator: bytes) -> AsyncIterator[list[bytes]]:
+        """The same, as much at once as there is; the event loop goes on in between."""
         output = self._process.stdout
         if output is None:
             return
         rest = b""
         while chunk := await output.read(_CHUNK):
             *whole, rest = (rest + chunk).split(separator)
-            for record in whole:
-                yield record
+            yield whole
+            # What has come already is read without waiting for anything.
+            await asyncio.sleep(0)
         if rest:
-            yield rest
+            yield [rest]
 
     async def errors(self) -> str:
         """Wait for its end: what it complained about; nothing where it did not fail (1 means that nothing matched)."""
