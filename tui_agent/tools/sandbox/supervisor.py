@@ -212,9 +212,12 @@ def _place(thread: int, folder: int, path: str, flags: int = 0) -> int:
                 path = instead.format(thread) + path[len(own) :]
         return os.open(path, os.O_PATH | os.O_CLOEXEC | flags)
     start = f"/proc/{thread}/cwd" if folder == _AT_FDCWD else f"/proc/{thread}/fd/{folder}"
+    try:
+        base = os.open(start, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise OSError(errno.EBADF, start) from error
     if not path:
-        return os.open(start, os.O_PATH | os.O_CLOEXEC)
-    base = os.open(start, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+        return base
     try:
         return os.open(path, os.O_PATH | os.O_CLOEXEC | flags, dir_fd=base)
     finally:
