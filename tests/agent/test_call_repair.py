@@ -46,10 +46,30 @@ def of_text(text: str) -> tuple[Block, ...]:
     return repaired((Text(text),), TOOLS, in_text=True)
 
 
+@pytest.mark.parametrize("name", ["functions.read_file", "default_api:read_file", "default_api.read_file"])
+def test_a_name_with_its_space_before_it_is_the_tool_s(name: str) -> None:
+    assert calls_in(repaired((written('{"path": "a.txt"}', name),), TOOLS)) == [MEANT]
+    other = written("{}", name.replace("read_file", "no_tool"))
+    assert repaired((other,), TOOLS) == (other,)
+
+
+def test_several_calls_in_one_are_several() -> None:
+    one = {"recipient_name": "functions.read_file", "parameters": {"path": "a.txt"}}
+    other = {"recipient_name": "functions.list_dir", "parameters": {}}
+    both = written(json.dumps({"tool_uses": [one, other]}), "multi_tool_use.parallel")
+    blocks = repaired((both,), TOOLS)
+    assert calls_in(blocks) == [MEANT, ("list_dir", {})]
+    assert len({block.id for block in blocks if isinstance(block, ToolCall)}) == 2
+    for broken in ({"tool_uses": []}, {"tool_uses": [one, {**other, "recipient_name": "functions.no_tool"}]}, {}):
+        kept = (written(json.dumps(broken), "multi_tool_use.parallel"),)
+        assert repaired(kept, TOOLS) is kept
+
+
 @pytest.mark.parametrize(
     "text",
     [
         CALL,
+        '<function=read_file{"path": "a.txt"}</function>',
         f"```json\n{CALL}\n```",
         f"```\n{CALL}\n```\n",
         f"<tool_call>\n{CALL}\n</tool_call>",

@@ -14,7 +14,7 @@ from tests.servers.elsewhere import (
     PartialServer,
     service_account,
 )
-from tests.servers.script import Script, Step
+from tests.servers.script import Fault, Script, Step
 from tui_agent.conversation.blocks import Text
 from tui_agent.models.anthropic.features import FILE, elsewhere, refused_feature
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
@@ -42,12 +42,12 @@ async def test_what_a_server_lacks_is_found_out_once(
 
 async def test_another_refusal_stays_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
-    async with PartialServer(Script(after=Step(text="ok"))) as server:
+    async with PartialServer(Script.of(Step(fault=Fault(kind="bad_request", times=9)))) as server:
         for variable, value in server.environment.items():
             monkeypatch.setenv(variable, value)
         async with closing(create_model("claude-sonnet-4-6")) as model:
             with pytest.raises(InvalidRequest):
-                await finish(model.stream(request(user("go"), max_tokens=10**9)))
+                await finish(model.stream(request(user("go"))))
         assert len(server.model_requests) == 1
     assert not (tmp_path / FILE).exists()
 

@@ -303,6 +303,17 @@ async def test_a_lasting_fault_is_raised_at_once(kind: FaultKind, name: str, ope
             assert error.tokens > error.limit > 0 or name.startswith("responses")
 
 
+@pytest.mark.parametrize("name", ["claude-haiku-4-5", "deepseek:deepseek-v4-pro", "groq:qwen/qwen3-coder"])
+async def test_a_longer_answer_than_there_can_be_is_asked_for_once(name: str, open_model: Open) -> None:
+    async with open_model(name, Script(after=Step(text="ok"))) as (server, model):
+        for _ in range(2):
+            await finish(model.stream(request(user("go"), max_tokens=100_000)))
+        asked = [recorded.json["max_tokens"] for recorded in server.model_requests if recorded.json is not None]
+        most = server.models[model.profile.id].max_output
+        assert asked == [100_000, most, most]
+        assert model.profile.max_output == most
+
+
 @pytest.mark.parametrize("name", ONE_EACH)
 async def test_attempts_come_to_an_end(name: str, open_model: Open) -> None:
     async with open_model(name, Script.of(Step(text="never", fault=Fault(kind="server_error", times=9)))) as (

@@ -203,6 +203,13 @@ def test_a_signed_part_is_not_joined_with_the_next() -> None:
     assert completed.blocks[-1] == Reasoning("four")
 
 
+def test_a_call_of_a_tool_there_is_not_is_an_answer() -> None:
+    """The model is told, which is paid once; to ask again is paid as often as it happens."""
+    completed = read(chunk({"functionCall": {"name": "list_files"}}, finish_reason="UNEXPECTED_TOOL_CALL"))
+    assert [block.name for block in completed.blocks if isinstance(block, ToolCall)] == ["list_files"]
+    assert completed.stop_reason == "tool_calls"
+
+
 def test_an_answer_without_content_or_known_reason_is_an_error() -> None:
     with pytest.raises(Unavailable):
         read(chunk(finish_reason="OTHER"))

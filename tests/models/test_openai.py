@@ -7,16 +7,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.models.talking import PNG, Talk, closing, create_model, finish, point_at, provider_of, request, user
+from tests.models.talking import PNG, TOOLS, Talk, closing, create_model, finish, point_at, provider_of, request, user
 from tests.models.test_every_provider import until
 from tests.servers.coding_task import coding_task_script
 from tests.servers.openai_chat import ChatServer
 from tests.servers.openai_responses import ResponsesServer
 from tests.servers.script import Script, Step
 from tests.servers.wire import Exchange, HttpServer, Request
+from tui_agent.agent.turn.call_repair import as_meant
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
 from tui_agent.models.adapter import Connection
-from tui_agent.models.base import FREE, AdapterFailed, ContextOverflow, InvalidRequest, ModelError
+from tui_agent.models.base import (
+    FREE,
+    AdapterFailed,
+    AuthFailed,
+    ContextOverflow,
+    InvalidRequest,
+    ModelError,
+    Unavailable,
+)
 from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
 from tui_agent.models.errors import Refusal, failure
 from tui_agent.models.openai.adapter import reasons
@@ -25,7 +34,6 @@ from tui_agent.models.openai.client import read_error
 from tui_agent.models.openai.facts import facts_in
 from tui_agent.models.openai.record import PROVIDERS
 from tui_agent.models.openai.service import OPENAI, addressed
-from tui_agent.models.overflow import Overflow, overflow_in
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.settings import load_settings
 from tui_agent.settings.schema import Endpoint, EndpointModel
@@ -110,6 +118,105 @@ def test_empty_deltas_and_usage_wherever_it_comes() -> None:
     assert read(delta(reasoning_content="hm"), delta("stop", content="a")).completed().blocks[0] == Reasoning("hm")
 
 
+def test_reasoning_among_the_parts_of_what_is_said() -> None:
+    """Mistral's models: the thoughts come in parts, the answer as text."""
+    thought = [{"type": "thinking", "thinking": [{"type": "text", "text": "Let me "}], "closed": False}]
+    more = [{"type": "thinking", "thinking": [{"type": "text", "text": "see."}]}, {"type": "text", "text": "It "}]
+    told = (delta(content=""), delta(content=thought), delta(content=more), delta("stop", content="is."))
+    completed = read(*told).completed()
+    assert completed.blocks == (Reasoning("Let me see."), Text("It is."))
+
+
+def test_usage_beside_its_details() -> None:
+    """Together's and Azure's."""
+    used = {"prompt_tokens": 9, "completion_tokens": 4, "cached_tokens": 5, "reasoning_tokens": 3}
+    usage = read(delta(content="a"), {**delta("stop"), "usage": used}).completed().usage
+    assert (usage.cache_read_tokens, usage.reasoning_tokens) == (5, 3)
+
+
+def test_an_answer_in_one_piece_may_not_say_why_it_ended() -> None:
+    """Snowflake's has an empty reason; Perplexity's a delta that is empty, and in a stream all that was said so far."""
+    whole = {"index": 0, "message": {"content": "a", "tool_calls": None}, "finish_reason": ""}
+    nothing = {"role": "assistant", "content": ""}
+    for told in ({"choices": [whole]}, {"object": "chat.completion", "choices": [{**whole, "delta": nothing}]}):
+        assert read(told).completed().blocks == (Text("a"),)
+        assert read(told, end=False).complete
+    both = {**delta(content="b"), "object": "chat.completion.chunk"}
+    both["choices"][0]["message"] = {"content": "ab"}  # type: ignore[index]
+    assert not read(delta(content="a"), both, end=False).complete
+    assert read(delta(content="a"), both, delta("stop")).completed().blocks == (Text("ab"),)
+
+
+def test_an_error_after_the_end_of_an_answer_is_none() -> None:
+    """OpenRouter tells once more, as an error, that an answer was cut; with it comes what was used."""
+    told = {**delta(content=""), "error": {"code": 400, "message": "Token limit reached"}}
+    used = {"prompt_tokens": 43, "completion_tokens": 10}
+    completed = read(delta("length", content="so far"), {**told, "usage": used}).completed()
+    assert (completed.blocks, completed.stop_reason) == ((Text("so far"),), "max_tokens")
+    assert completed.usage.input_tokens == 43
+
+
+WRITTEN = '{"name": "read_file", "arguments": {"file": "a.txt"}}'
+HELD_BACK = {
+    "message": "Tool call validation failed: parameters for tool read_file did not match schema",
+    "type": "invalid_request_error",
+    "code": "tool_use_failed",
+    "failed_generation": WRITTEN,
+    "status_code": 400,
+}
+
+
+def test_a_call_that_was_held_back_is_the_answer() -> None:
+    """Groq checks the arguments itself; the model is told what is wrong with them, as everywhere else."""
+    completed = read(delta(reasoning="hm"), {"error": HELD_BACK}, end=False).completed()
+    assert completed.blocks == (Reasoning("hm"), Text(WRITTEN))
+    (call,) = [block for block in as_meant(completed, TOOLS, in_text=True).blocks if isinstance(block, ToolCall)]
+    assert (call.name, call.arguments) == ("read_file", '{"file":"a.txt"}')
+
+
+async def test_a_call_that_was_held_back_before_the_stream_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Request] = []
+
+    async def answer(request: Request, exchange: Exchange) -> None:
+        asked.append(request)
+        await exchange.respond(400, {"error": HELD_BACK})
+
+    server = HttpServer(answer)
+    monkeypatch.setenv("GROQ_API_KEY", "test-key")
+    monkeypatch.setenv("GROQ_BASE_URL", f"http://127.0.0.1:{await server.listen()}/v1")
+    async with closing(create_model("groq:m")) as model:
+        _, completed = await finish(stream_with_retries(model, request(user("go"))))
+    assert completed.blocks == (Text(WRITTEN),)
+    assert len(asked) == 1
+    await server.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "meant"),
+    [
+        ({"message": "no", "code": "tool_use_failed", "failed_generation": "", "status_code": 400}, InvalidRequest),
+        ({"message": "filtered", "code": "content_filter", "status": 400}, InvalidRequest),
+        ({"message": "no", "type": "invalid_request_error", "code": "unsupported_parameter"}, InvalidRequest),
+        ({"message": "no", "type": "authentication_error", "code": "invalid_request_error"}, AuthFailed),
+        ({"message": "Input does not fit in context length."}, ContextOverflow),
+        ({"message": "what is this"}, Unavailable),
+    ],
+)
+def test_an_error_in_a_stream_is_what_it_says(error: dict[str, object], meant: type[ModelError]) -> None:
+    with pytest.raises(ModelError) as caught:
+        read(delta(content="a"), {"error": error}, end=False)
+    assert type(caught.value) is meant
+
+
+@pytest.mark.parametrize(
+    ("told", "meant"),
+    [("length", "max_tokens"), ("model_context_window_exceeded", "context_window"), ("sensitive", "refusal"),
+     ("MAX_TOKENS", "max_tokens"), ("brand_new", "end_turn")],
+)  # fmt: skip
+def test_why_an_answer_ended(told: str, meant: str) -> None:
+    assert read(delta(told, content="a")).completed().stop_reason == meant
+
+
 def test_what_ends_an_answer() -> None:
     assert not read(delta(content="a"), end=False).complete
     assert read(delta("stop", content="a"), end=False).complete
@@ -117,83 +224,6 @@ def test_what_ends_an_answer() -> None:
     assert read(delta("content_filter", content="a")).completed().stop_reason == "refusal"
     with pytest.raises(ContextOverflow):
         read({"error": {"message": "maximum context length", "code": 400}})
-
-
-OVERFLOWS = {
-    "This model's maximum context length is 8192 tokens. However, your messages resulted in 20024 tokens.": (
-        20024,
-        8192,
-    ),
-    "This model's maximum context length is 6048 tokens. However, you requested 6616 tokens (568 in the messages, 6048 "
-    "in the completion).": (568, 6048),
-    "This endpoint's maximum context length is 131072 tokens. However, you requested about 140000 tokens.": (
-        140_000,
-        131_072,
-    ),
-    "This model's maximum context length is 2048 tokens. However, your request has 8 input tokens plus 2045": (8, 2048),
-    "You passed 1015 input tokens and requested 10 output tokens. However, the model's context length is only 1024 "
-    "tokens": (1015, 1024),
-    "request (5051 tokens) exceeds the available context size (2048 tokens), try increasing it": (5051, 2048),
-    "Requested tokens (5051) exceed context window of 2048": (5051, 2048),
-    "Trying to keep the first 10136 tokens when context the overflows. However, the model is loaded with context "
-    "length of only 7866 tokens": (10_136, 7866),
-    "Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)": (15_028, 7424),
-    "Request too large for model `llama-3.3` in organization `x` service tier `y` on tokens per minute (TPM): Limit "
-    "6000, Requested 14810, please reduce": (14_810, 6000),
-    "Please reduce the length of the messages or completion. Current length is 42328 while limit is 40000": (
-        42_328,
-        40_000,
-    ),
-    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3474 `inputs` tokens": (
-        3474,
-        2048,
-    ),
-    "`inputs` must have less than 1024 tokens. Given: 1872": (1872, 1024),
-    "The input (9000 tokens) is longer than the model's context length (8192 tokens).": (9000, 8192),
-    "This model's maximum prompt length is 131072 but the request contains 537812 tokens.": (537_812, 131_072),
-    "prompt is too long: 205000 tokens > 200000 maximum": (205_000, 200_000),
-    "This model's maximum context length is 8192 tokens. However, you requested 4096 output tokens and your prompt "
-    "contains at least 9000 input tokens, for a total of at least 13096 tokens.": (9000, 8192),
-    "The decoder prompt (length 8825) is longer than the maximum model length of 8192.": (8825, 8192),
-    "The prompt (total length 25938) is too long to fit into the model (context length 4096).": (25_938, 4096),
-    "Unable to submit request because the input token count is 32825 but model only supports up to 32768.": (
-        32_825,
-        32_768,
-    ),
-    "400 Bad Request: Too many input tokens. Max input tokens: 8192, request input token count: 9279": (9279, 8192),
-    "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 509178 tokens.": (
-        509_178,
-        272_000,
-    ),
-    "input length (9000 tokens) exceeds the model's maximum context length (8192 tokens)": (9000, 8192),
-    "Prompt contains 300000 tokens and 0 images too large for model with 262144 maximum context length": (
-        300_000,
-        262_144,
-    ),
-    "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.": (131_393, 131_040),
-    "The input token count exceeds the maximum number of tokens allowed (1048576).": (0, 1_048_576),
-    "InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]": (0, 98_304),
-    "max_tokens=16384 cannot be greater than max_model_len=max_total_tokens=8192.": (0, 8192),
-    "prompt too long; exceeded max context length by 4 tokens": (0, 0),
-    "Context size has been exceeded.": (0, 0),
-    "Your input exceeds the context window of this model.": (0, 0),
-    "The number of tokens to keep from the initial prompt is greater than the context length.": (0, 0),
-    "Please reduce the length of the messages or completion.": (0, 0),
-    "Input is too long for requested model.": (0, 0),
-}
-
-
-@pytest.mark.parametrize("text", OVERFLOWS)
-def test_each_server_s_own_words_for_too_long(text: str) -> None:
-    assert overflow_in(text) == Overflow(*OVERFLOWS[text])
-    assert isinstance(refused(Refusal(400, "", text)), ContextOverflow)
-
-
-def test_what_is_no_overflow() -> None:
-    assert overflow_in("max_tokens must be at least 1") is None
-    assert overflow_in("The maximum tokens you requested exceeds the model limit of 2048. Try a lower one.") is None
-    assert overflow_in("Invalid schema for function 'grep': context is no string") is None
-    assert overflow_in("", "context_length_exceeded") == Overflow()
 
 
 @pytest.mark.parametrize(
@@ -211,7 +241,8 @@ def test_what_is_no_overflow() -> None:
     ],
 )  # fmt: skip
 def test_errors_in_every_shape(body: bytes, told: tuple[str, str]) -> None:
-    assert read_error(body) == told
+    refusal = read_error(body)
+    assert (refusal.kind, refusal.text) == told
 
 
 def test_a_key_s_quota_is_no_reason_to_wait() -> None:

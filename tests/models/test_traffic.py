@@ -268,6 +268,23 @@ async def test_characters_and_lines_may_be_cut_anywhere(name: str, monkeypatch: 
     check(await answered(name, variable, root, pieces, monkeypatch.setenv, kind))
 
 
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "text/event-stream", ""])
+async def test_what_an_answer_is_called_does_not_matter(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proxies call a stream JSON and JSON a stream, and write JSON over many lines."""
+    calls = [
+        {"id": "call_1", "type": "function", "function": {"name": "read_file", "arguments": json.dumps(ARGUMENTS)}}
+    ]
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": SAID, "tool_calls": calls},
+        "finish_reason": "stop",
+    }
+    used = {"prompt_tokens": 90, "completion_tokens": 7}
+    whole = json.dumps({"object": "chat.completion", "choices": [choice], "usage": used}, indent=2).encode()
+    for told in ([plainly(chat()), b"data: half a {\n\n"], [b"\n", b" \n" + whole[:100], whole[100:]]):
+        check(await answered("openrouter:m", "OPENROUTER_BASE_URL", "/v1", told, monkeypatch.setenv, kind))
+
+
 async def test_the_last_line_of_a_stream_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason an answer ended is its end, with or without ``[DONE]`` after it, which others send twice."""
     for end in (b"", b"data: [DONE]\n\n", b"data:[DONE]\r\n\r\ndata: [DONE]\n\n", b"data: [DONE]"):

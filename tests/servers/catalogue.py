@@ -69,7 +69,7 @@ OPENAI = (
 
 COMPATIBLE = (
     ModelSpec(
-        "deepseek-v4-pro", 131_072, 8_192, 64, "gpt", thinking=frozenset({"content"}),
+        "deepseek-v4-pro", 131_072, 32_768, 64, "gpt", thinking=frozenset({"content"}),
         capabilities=frozenset({"tools"}),
     ),
     ModelSpec("qwen/qwen3-coder", 65_536, 16_384, 1024, "gpt", capabilities=frozenset({"tools", "vision"})),

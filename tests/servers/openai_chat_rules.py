@@ -25,6 +25,15 @@ _TOP_LEVEL = (
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 DATA = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+=*")
 
+LONGEST = {
+    "openai": "max_tokens is too large: {asked}. This model supports at most {most} completion tokens, whereas you "
+    "provided {asked}.",
+    "groq": "`max_tokens` must be less than or equal to `{most}`, the maximum value for `max_tokens` is less than the "
+    "`context_window` for this model",
+    "deepseek": "Invalid max_tokens value, the valid range of max_tokens is [1, {most}]",
+}
+"""How those that do not shorten an answer by themselves refuse to be asked for a longer one than there can be."""
+
 Message = dict[str, Any]
 
 
@@ -61,6 +70,8 @@ def check(raw: bytes, models: dict[str, ModelSpec], *, make: str, issued: Collec
     for i, message in enumerate(messages):
         _check_message(message, i, spec, make, issued)
     _check_turns(messages)
+    if limit > spec.max_output and make in LONGEST:
+        raise broken(LONGEST[make].format(asked=limit, most=spec.max_output))
     tokens = prompt_tokens(body)
     if make == "llamacpp":
         if tokens >= spec.window:

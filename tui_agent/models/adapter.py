@@ -19,7 +19,8 @@ from tui_agent.aside import uncollected
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.base import Completed, ConnectionLost, ModelError, ModelProfile, StreamEvent, ToolsRefused
 from tui_agent.models.encoding import Pieces, without_calls
-from tui_agent.models.errors import SomethingElseError, broke_off, something_else, unreadable
+from tui_agent.models.errors import Refusal, SomethingElseError, broke_off, something_else, unreadable
+from tui_agent.models.overflow import longest_answer_in
 from tui_agent.models.prices import look_up
 from tui_agent.models.provider import Provider
 
@@ -92,6 +93,8 @@ class Adapter(ABC, Generic[Client, AnyReply]):
                 try:
                     told = reply.read(data)
                 except msgspec.DecodeError as error:
+                    if reply.complete:
+                        break
                     raise unreadable(self._provider) from error
                 for event in told:
                     yield event
@@ -144,6 +147,19 @@ class Adapter(ABC, Generic[Client, AnyReply]):
 
     async def _learn(self) -> None:
         """Take into the profile what the provider tells of the model."""
+
+    def _takes_shorter(self, refusal: Refusal) -> bool:
+        """Whether a request was refused for the length of the answer it asks for, which from here on is bounded."""
+        most = longest_answer_in(refusal.text)
+        if not most or 0 < self._profile.max_output <= most:
+            return False
+        self._profile = msgspec.structs.replace(self._profile, max_output=most)
+        return True
+
+    def _bounded(self, request: ModelRequest) -> ModelRequest:
+        """The request, for no longer an answer than there can be."""
+        most = self._profile.max_output
+        return request if not 0 < most < request.max_tokens else msgspec.structs.replace(request, max_tokens=most)
 
     async def _known(self, error: Exception, _request: ModelRequest) -> Exception:
         """The error to raise for one of the transport: itself where it is a mistake of ours."""

@@ -37,10 +37,13 @@ _SECRETS = re.compile(
 _PAGE = re.compile(r"<(?:!doctype|html|head|body|title|h1|center)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<(?:title|h1)\b[^<>]*>([^<>]+)<", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+_BAD_KEY = re.compile(r"api key not valid|(?:incorrect|invalid) api key", re.IGNORECASE)
+"""How a wrong key is refused with 400: Gemini, xAI."""
 _PICTURE = re.compile(r"\bimages?\b|image_url|multimodal|inline_?data|mime.?type", re.IGNORECASE)
 _PLACE = re.compile(r"messages\.\d{1,6}\.content\.\d{1,6}(?:\.(?:tool_result\.)?content\.\d{1,6})?")
 _STATUS_OF_KIND = {
     "invalid_request_error": 400,
+    "content_filter": 400,
     "invalid_api_key": 401,
     "insufficient_quota": 402,
     "model_not_found": 404,
@@ -69,12 +72,16 @@ _STATUS_OF_KIND = {
 
 
 class Refusal(NamedTuple):
-    """What a provider answered instead of a message: HTTP status, its own name of the error, text, seconds to wait."""
+    """What a provider answered instead of a message: HTTP status, its own name of the error, text, seconds to wait.
+
+    `written` is what the model wrote, where the server holds it back: a call that does not fit the tool (Groq).
+    """
 
     status: int
     kind: str
     text: str
     retry_after: float | None = None
+    written: str = ""
 
 
 def redact(text: str) -> str:
@@ -120,10 +127,10 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
         return too_long(model, found.tokens, found.limit)
     if is_too_many_bytes(refusal.text):
         return _too_large(name)
-    status = refusal.status if refusal.status >= 400 else _status_of(refusal.kind)
+    status = refusal.status if refusal.status >= 400 else status_of(refusal.kind) or 500
     if refusal.kind in ("insufficient_quota", "model_not_found"):
         status = _STATUS_OF_KIND[refusal.kind]  # said with 429 and 400, which would mean something else
-    if status == 401 or (status == 400 and "api key not valid" in refusal.text.lower()):
+    if status == 401 or (status == 400 and _BAD_KEY.search(refusal.text)):
         check = provider.key or "the credentials"
         return AuthFailed(f"{name} does not accept the key: check {check}.")
     match status:
@@ -174,9 +181,9 @@ def too_long(model: str, tokens: int = 0, limit: int = 0) -> ContextOverflow:
     )
 
 
-def _status_of(kind: str) -> int:
-    """The HTTP status an error in the middle of a stream would have come with; some say it themselves."""
-    return _STATUS_OF_KIND.get(kind) or (int(kind) if re.fullmatch(r"[45]\d\d", kind) else 500)
+def status_of(kind: str) -> int:
+    """The HTTP status an error of this name comes with where it comes before a stream; 0: not known."""
+    return _STATUS_OF_KIND.get(kind) or (int(kind) if re.fullmatch(r"[45]\d\d", kind) else 0)
 
 
 def _long(seconds: float | None) -> str:

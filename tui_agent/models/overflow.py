@@ -46,8 +46,13 @@ _SIZED = tuple(
         # LM Studio
         rf"keep the first {_TOKENS} tokens.{{0,80}}?context length of only {_LIMIT} tokens",
         rf"n_keep \({_TOKENS}\) >= n_ctx \({_LIMIT}\)",
-        # Groq: more at once than the account may send in a minute, which no waiting mends
-        rf"request too large for model.{{0,200}}?limit {_LIMIT}, requested {_TOKENS}",
+        rf"the input has {_TOKENS} tokens, but the context length only supports {_LIMIT} tokens",
+        # Groq and OpenAI: more at once than the account may send in a minute, which no waiting mends
+        rf"request too large for .{{0,240}}?limit {_LIMIT}, (?:requested|content) {_TOKENS}",
+        # Ollama's cloud and Fireworks
+        rf"prompt is too long: {_TOKENS}, model maximum context length: {_LIMIT}",
+        # Cohere
+        rf"tokens in the prompt cannot exceed {_LIMIT} - received {_TOKENS}",
         # Cerebras
         rf"current length is {_TOKENS} while limit is {_LIMIT}",
         # text-generation-inference
@@ -73,20 +78,39 @@ _LIMITED = tuple(
         # vLLM and TensorRT-LLM, of an answer that would be longer than the window
         rf"cannot be greater than (?:max_model_len=)?max_total_tokens={_LIMIT}",
         rf"cannot be greater than max_model_len={_LIMIT}",
+        # Volcengine; vLLM, where it has counted characters alone
+        rf"maximum context length (?:of|is) {_LIMIT} tokens",
     )
 )
 """What tells the limit alone."""
 _BARE = re.compile(
-    r"context_length_exceeded|exceed_context_size|model_context_window_exceeded|exceeds the available context size"
+    r"context[_ ]length[_ ]exceeded|exceed_context_size|model_context_window_exceeded|exceeds the available context"
     r"|input exceeds the context window|maximum context length|exceeds? the (?:model's )?(?:maximum )?context"
     r"|greater than the context length|reached context length of|reduce the length of the (?:messages|input prompt)"
     r"|input length exceeds the context length|prompt is longer than the context length|prompt is too long"
     r"|input is too long for requested model|longer than the model's context length|context window exceeds limit"
-    r"|context size has been exceeded|prompt too long; exceeded (?:max )?context length|too many input tokens",
+    r"|context size has been exceeded|prompt too long; exceeded (?:max )?context length|too many input tokens"
+    r"|does not fit in context length"
+    r"|too_many_prompt_tokens|total length of all messages is too long|must be less than the context length"
+    r"|prompt exceeds max length|prompt 超长|prompt token count exceeds|prompt tokens too long"
+    r"|number of input tokens exceeds|tokens in the prompt cannot exceed",
     re.IGNORECASE,
 )
 _TOO_MANY_BYTES = re.compile(
-    r"payload size exceeds the limit|request body too large|length limit exceeded", re.IGNORECASE
+    r"payload size exceeds the limit|payload too large|(?:request body|request entity) too large|length limit exceeded"
+    r"|total message size \d+ exceeds limit|string_above_max_length|string too long\. expected a string with maximum",
+    re.IGNORECASE,
+)
+_LONGEST = tuple(
+    re.compile(pattern.format(_N.format("most")), re.IGNORECASE)
+    for pattern in (
+        r"max_tokens: \d+ > {}, which is the maximum allowed number of output tokens",  # Anthropic
+        r"supports at most {} completion tokens",  # OpenAI
+        r"max_(?:completion_)?tokens\W* must be less than or equal to \W?{}",  # Groq
+        r"range of max_tokens (?:is|should be) \[\d+, ?{}\]",  # DeepSeek, DashScope
+        r"maximum tokens you requested exceeds the model limit of {}",  # Bedrock
+        r"exceeds model's maximum output tokens \({}\)",  # Ollama's cloud
+    )
 )
 
 
@@ -104,6 +128,11 @@ def overflow_in(text: str, code: str = "") -> Overflow | None:
 def is_too_many_bytes(text: str) -> bool:
     """Whether a refusal is for a request's bytes, whatever its tokens are."""
     return _TOO_MANY_BYTES.search(text) is not None
+
+
+def longest_answer_in(text: str) -> int:
+    """The longest answer there may be, where a refusal is for asking for a longer one; 0: it is for something else."""
+    return next((_number(found["most"]) for pattern in _LONGEST if (found := pattern.search(text))), 0)
 
 
 def _number(text: str) -> int:

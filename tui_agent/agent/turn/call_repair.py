@@ -28,7 +28,7 @@ DEEPEST = 20
 """Levels of a value whose types are mended."""
 
 _TAGGED = re.compile(
-    r"<(?P<tag>tool_call|function_call|tool|function)(?:=(?P<name>[\w.-]{1,128}))?>\s*(?P<body>.*?)\s*</(?P=tag)>",
+    r"<(?P<tag>tool_call|function_call|tool|function)(?:=(?P<name>[\w.-]{1,128}))?(?:>|(?=\{))\s*(?P<body>.*?)\s*</(?P=tag)>",
     re.DOTALL,
 )
 _FENCED = re.compile(r"```(?:json|tool_call|tool|python)?[ \t]*\n(?P<body>(?:(?!```).)*?)\n?```\s*\Z", re.DOTALL)
@@ -36,6 +36,10 @@ _MARK = re.compile(r"\A\s*(?:\[TOOL_CALLS\]|<\|python_tag\|>|<\|?tool_call\|?>)\
 _FENCE = re.compile(r"\A```\w*[ \t]*\n(.*?)\n?```\Z", re.DOTALL)
 _COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?")
+
+_SPACE = re.compile(r"\A(?:functions|default_api|tools)[.:]+")
+"""What OpenAI's and Gemini's models put before a tool's name."""
+_SEVERAL = ("multi_tool_use.parallel", "multi_tool_use_parallel", "parallel")
 
 _NAMES = ("name", "tool", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
@@ -94,17 +98,49 @@ def repaired(blocks: tuple[Block, ...], tools: Sequence[ToolDefinition], *, in_t
     at. It counts as calls only where it ends with them and each names one of `tools` and is an object.
     """
     by_name = {tool.name: tool for tool in tools}
-    mended = tuple(_mended(block, by_name) if isinstance(block, ToolCall) else block for block in blocks)
+    mended = tuple(
+        each for block in blocks for each in (_meant_by(block, by_name) if isinstance(block, ToolCall) else (block,))
+    )
     if in_text and by_name and not any(isinstance(block, ToolCall) for block in mended):
         mended = _from_text(mended, by_name)
     same = len(mended) == len(blocks) and all(one is other for one, other in zip(mended, blocks, strict=True))
     return blocks if same else mended
 
 
+def _meant_by(call: ToolCall, tools: Mapping[str, ToolDefinition]) -> tuple[ToolCall, ...]:
+    """The call, mended; of one that holds several, as OpenAI's models make one up, these."""
+    if call.name in tools or call.name not in _SEVERAL:
+        return (_mended(call, tools),)
+    told = (read_object(call.malformed or call.arguments) or {}).get("tool_uses")
+    held = [_held_in(each, tools) for each in told] if isinstance(told, list) else []
+    if not held or None in held:
+        return (call,)
+    calls = [ToolCall(fresh_id(), each.name, _text(each.arguments)) for each in held if each is not None]
+    return tuple(_mended(each, tools) for each in calls)
+
+
+def _held_in(value: object, tools: Mapping[str, ToolDefinition]) -> _Written | None:
+    """A call among several in one; None where it is none of a tool there is."""
+    if not isinstance(value, dict):
+        return None
+    name, arguments = value.get("recipient_name"), value.get("parameters")
+    name = _own_name(name, tools) if isinstance(name, str) else ""
+    return _Written(name, arguments) if name in tools and isinstance(arguments, dict) else None
+
+
+def _own_name(name: str, tools: Mapping[str, ToolDefinition]) -> str:
+    """The tool that is meant where a model names the space its tools are told it in, too."""
+    bare = _SPACE.sub("", name)
+    return bare if name not in tools and bare in tools else name
+
+
 def _mended(call: ToolCall, tools: Mapping[str, ToolDefinition]) -> ToolCall:
-    tool = tools.get(call.name)
+    name = _own_name(call.name, tools)
+    tool = tools.get(name)
     if tool is None:
         return call
+    if name != call.name:
+        call = msgspec.structs.replace(call, name=name)
     given = read_object(call.malformed or call.arguments)
     if given is None:
         return call

@@ -92,13 +92,13 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
         from anthropic import APIStatusError
 
         while True:
-            options = self._options()
-            body = await asyncio.to_thread(self._encoder.encode, request, options)
+            options, bounded = self._options(), self._bounded(request)
+            body = await asyncio.to_thread(self._encoder.encode, bounded, options)
             try:
-                stream = await self._post(client, body, betas(options, request.max_tokens))
+                stream = await self._post(client, body, betas(options, bounded.max_tokens))
                 break
             except APIStatusError as error:
-                if not await self._does_without(error):
+                if not self._takes_shorter(_refusal(error)) and not await self._does_without(error):
                     raise
         try:
             if "html" in stream.response.headers.get("content-type", ""):

@@ -101,15 +101,18 @@ class GeminiReply:
         return events
 
     def completed(self) -> Completed:
-        """The whole answer. Raises `Unavailable` where the model failed to write one: asking again helps."""
-        if self._reason in _BROKEN:
+        """The whole answer. Raises `Unavailable` where the model failed to write one: asking again helps.
+
+        A call of a tool there is not ends an answer as well; it is read, and the model told.
+        """
+        calls = any(isinstance(block, ToolCall) for block in self._blocks)
+        if self._reason in _BROKEN and not calls:
             raise Unavailable("Gemini wrote a tool call that cannot be read: try again.")
         if self._reason == "MISSING_THOUGHT_SIGNATURE":
             raise InvalidRequest(
                 "Gemini misses a thought signature in the conversation: start a new one or compact it."
             )
         blocks = tuple(block for opened in self._blocks if (block := _closed(opened)) is not None)
-        calls = any(isinstance(block, ToolCall) for block in blocks)
         reason = _STOP.get(self._reason)
         if reason is None:
             if not blocks:

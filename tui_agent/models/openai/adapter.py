@@ -124,7 +124,10 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
                         async for data in events:
                             yield data
                 except ServerRefusedError as error:
-                    if reply.started or not self._does_without(error.refusal):
+                    if isinstance(reply, ChatReply) and error.refusal.written:
+                        reply.take_in(error.refusal.written)
+                        break
+                    if reply.started or not (self._does_without(error.refusal) or self._takes_shorter(error.refusal)):
                         raise
                 else:
                     break
@@ -133,6 +136,8 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
                     async for data in self._unstreamed(client, body):
                         yield data
                 await self._take_in(client, request, reply, body, counted)
+                if reply.complete and reply.empty:
+                    await self._look_at_window(client, request, reply, body)
 
     def _undisturbed(self) -> AbstractAsyncContextManager[object]:
         """One call at a time, of a server that breaks off an answer when it is asked anything else."""
@@ -169,6 +174,17 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
             )
         if reply.usage.input_tokens:
             self._last.take(request, self._size(request, body), reply.usage.input_tokens)
+
+    async def _look_at_window(self, client: HttpClient, request: ModelRequest, reply: ChatReply, body: bytes) -> None:
+        """Raise `ContextOverflow` where nothing was answered to what is longer than the window, which may have been
+        loaded smaller meanwhile: so LM Studio tells it.
+        """
+        loaded = await self._loaded(client)
+        self._take_window(loaded.window if loaded is not None else 0)
+        known = self._last.known(request, self._size(request, body))
+        tokens = reply.usage.input_tokens or known.tokens + int(DENSE * known.rest)
+        if tokens >= (window := self._profile.window) > 0:
+            raise too_long(self._profile.id, tokens, window)
 
     def _size(self, request: ModelRequest, body: bytes) -> int:
         """The bytes of a request, a picture as many as it has tokens."""
@@ -241,7 +257,8 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
     def _listed(self, listing: bytes) -> Facts:
         return facts_in(listing, self._profile.id)
 
-    def _encoded(self, request: ModelRequest) -> bytes:
+    def _encoded(self, asked: ModelRequest) -> bytes:
+        request = self._bounded(asked)
         model, sees = self._profile.id, self._profile.images
         if self._service.api == "responses":
             return self._responses.encode(request, ResponsesOptions(model, self._reasons, self._summaries, sees))

@@ -36,9 +36,22 @@ _STOP: dict[str, StopReason] = {
     "function_call": "tool_calls",
     "length": "max_tokens",
     "model_length": "context_window",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "context_window",
     "content_filter": "refusal",
+    "safety": "refusal",
+    "sensitive": "refusal",
 }
-_FAILED = frozenset({"error", "insufficient_system_resource", "engine_overloaded"})
+_FAILED = frozenset(
+    {
+        "abort",
+        "engine_overloaded",
+        "error",
+        "insufficient_system_resource",
+        "malformed_function_call",
+        "network_error",
+    }
+)
 
 
 class _Function(msgspec.Struct):
@@ -52,8 +65,13 @@ class _Call(msgspec.Struct):
     function: _Function | None = None
 
 
+class _Part(msgspec.Struct):
+    text: str | None = None
+    thinking: "str | list[_Part] | None" = None
+
+
 class _Message(msgspec.Struct):
-    content: str | list[dict[str, object]] | None = None
+    content: str | list[_Part] | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -81,8 +99,12 @@ class OutputDetails(msgspec.Struct):
 
 
 class _Usage(msgspec.Struct):
+    """What some tell beside the details: DeepSeek and Together of the cache, Azure of the reasoning."""
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
     prompt_cache_hit_tokens: int | None = None
     prompt_tokens_details: InputDetails | None = None
     completion_tokens_details: OutputDetails | None = None
@@ -102,6 +124,7 @@ class _Timings(msgspec.Struct):
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
+    object: str | None = None
     model: str | None = None
     usage: _Usage | None = None
     x_groq: _Groq | None = None
@@ -169,18 +192,23 @@ class ChatReply:
             self.complete = self.complete or self.started
             return []
         chunk = _chunks.decode(data)
-        if bytes(chunk.error) not in (b"", b"null"):
-            kind, text = read_error(data)
-            raise self._failed(Refusal(0, kind, text))
+        # OpenRouter tells the end of an answer that was cut as an error, once more.
+        if bytes(chunk.error) not in (b"", b"null") and not self.complete:
+            refusal = read_error(data)
+            if not refusal.written:
+                raise self._failed(refusal)
+            self.take_in(refusal.written)
         events: list[StreamEvent] = []
         if chunk.model:
             self._model = chunk.model
         for choice in chunk.choices or ():
             self.started = True
-            told = choice.delta or choice.message
+            # Perplexity's have both, of which one is empty, or all that was said so far.
+            whole = choice.message is not None and (choice.delta is None or chunk.object == "chat.completion")
+            told = choice.message if whole else choice.delta
             events += self._message(told) if told is not None else ()
-            if choice.finish_reason:
-                self._reason, self.complete = choice.finish_reason, True
+            if choice.finish_reason or whole:
+                self._reason, self.complete = (choice.finish_reason or self._reason).lower(), True
         if (took := chunk.timings) is not None:
             self._timings = Timings(took.prompt_ms / 1000, took.predicted_ms / 1000, max(0, took.prompt_n))
         used = chunk.usage or (chunk.x_groq.usage if chunk.x_groq is not None else None)
@@ -195,6 +223,11 @@ class ChatReply:
         return self._usage
 
     @property
+    def empty(self) -> bool:
+        """Whether nothing was written."""
+        return not self._blocks
+
+    @property
     def said(self) -> str:
         """All that was written: text, thoughts, and the arguments of calls."""
         return "".join(piece for opened in self._blocks for piece in opened.pieces)
@@ -202,6 +235,11 @@ class ChatReply:
     def count(self, read: int, written: int) -> None:
         """How many tokens were read and written, where the server has not told."""
         self._usage = msgspec.structs.replace(self._usage, input_tokens=read, output_tokens=written)
+
+    def take_in(self, written: str) -> None:
+        """What the server held back ends the answer, as the text it is."""
+        _add(self._open(thought=False), written)
+        self.complete = self.started = True
 
     def completed(self) -> Completed:
         """The whole answer. Raises `Unavailable` where the server gave it up: asking again helps."""
@@ -219,7 +257,7 @@ class ChatReply:
     def _message(self, message: _Message) -> list[StreamEvent]:
         events: list[StreamEvent] = []
         details = [bytes(each).decode() for each in message.reasoning_details or ()]
-        thought = message.reasoning_content or message.reasoning or ""
+        thought = message.reasoning_content or message.reasoning or _thought_in(message.content)
         if thought or details:
             opened = self._open(thought=True)
             opened.details += details
@@ -279,24 +317,30 @@ def _add(opened: _Open, text: str) -> str:
     return text
 
 
-def _text_of(content: str | list[dict[str, object]] | None) -> str:
+def _text_of(content: str | list[_Part] | None) -> str:
     """What is said, also where it comes in parts."""
-    if not isinstance(content, list):
-        return content or ""
-    return "".join(text for part in content if isinstance(text := part.get("text"), str))
+    return "".join(part.text or "" for part in content) if isinstance(content, list) else content or ""
+
+
+def _thought_in(content: str | list[_Part] | None) -> str:
+    """What is thought, where it comes in parts among what is said (Mistral)."""
+    parts = content if isinstance(content, list) else ()
+    thoughts = [part.thinking for part in parts if part.thinking]
+    return "".join(each if isinstance(each, str) else _text_of(each) for each in thoughts)
 
 
 def _counted(told: _Usage, before: Usage) -> Usage:
     """What was used of the whole call so far; what a chunk leaves out stays as it was.
 
-    DeepSeek tells hits beside the details that OpenAI has; the counts of the prompt and of the answer include both.
+    The counts of the prompt and of the answer include what came from the cache and what was thought.
     """
     read, written = told.prompt_tokens_details, told.completion_tokens_details
-    cached = told.prompt_cache_hit_tokens or (read.cached_tokens if read is not None else None)
+    cached = told.prompt_cache_hit_tokens or (read.cached_tokens if read is not None else None) or told.cached_tokens
+    thought = (written.reasoning_tokens if written is not None else None) or told.reasoning_tokens
     return Usage(
         input_tokens=max(0, told.prompt_tokens or before.input_tokens),
         cache_read_tokens=max(0, cached or before.cache_read_tokens),
         cache_write_tokens=max(0, (read.cache_write_tokens if read is not None else None) or before.cache_write_tokens),
         output_tokens=max(0, told.completion_tokens or before.output_tokens),
-        reasoning_tokens=max(0, (written.reasoning_tokens if written is not None else None) or before.reasoning_tokens),
+        reasoning_tokens=max(0, thought or before.reasoning_tokens),
     )

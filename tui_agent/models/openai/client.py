@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S
 from tui_agent.models.address import host_of, is_local
-from tui_agent.models.errors import Refusal, SomethingElseError, parse_retry_after
+from tui_agent.models.errors import Refusal, SomethingElseError, parse_retry_after, status_of
 from tui_agent.tls import tls
 
 LONGEST_REFUSAL = 100_000
@@ -57,12 +57,8 @@ class HttpClient:
         async with self._http.stream("POST", self.url + path, content=body, headers=headers) as answer:
             if not answer.is_success:
                 raise ServerRefusedError(_refusal(answer, await _beginning(answer)))
-            kind = answer.headers.get("content-type", "")
-            if "html" in kind:
+            if "html" in answer.headers.get("content-type", ""):
                 raise SomethingElseError(self.url)
-            if "application/json" in kind:
-                yield await answer.aread()
-                return
             async with aclosing(_events_in(answer.aiter_bytes())) as events:
                 async for data in events:
                     yield data
@@ -85,27 +81,40 @@ class HttpClient:
 
 
 async def _events_in(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The data of server-sent events. Lines end at LF, CR LF or CR alone, and nowhere else (HTML, server-sent events).
+    """The data of server-sent events; of JSON in their place, whatever it is called, the whole.
 
     An ``error:`` line is llama.cpp's way to fail in the middle of a stream.
     """
-    rest = b""
     data: list[bytes] = []
-    async for piece in pieces:
-        *lines, rest = (rest + piece).replace(b"\r\n", b"\n").split(b"\n")
-        for line in lines:
-            name, _, value = line.rstrip(b"\r").partition(b":")
-            value = value.removeprefix(b" ")
-            if not line.strip():
-                if data:
-                    yield b"\n".join(data)
-                data = []
-            elif name == b"data":
-                data.append(value)
-            elif name == b"error":
-                yield b'{"error":%b}' % value
+    async for line in _lines_in(pieces):
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if not line.strip():
+            if data:
+                yield b"\n".join(data)
+            data = []
+        elif line.startswith(b"{"):
+            yield line
+        elif name == b"data":
+            data.append(value)
+        elif name == b"error":
+            yield b'{"error":%b}' % value
     if data:
         yield b"\n".join(data)
+
+
+async def _lines_in(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The lines, which end at LF or CR LF; all in one where they are those of JSON."""
+    rest, events = b"", False
+    async for piece in pieces:
+        rest += piece
+        events = events or rest.lstrip()[:1] not in (b"", b"{")
+        if not events:
+            continue
+        *lines, rest = rest.split(b"\n")
+        for line in lines:
+            yield line.rstrip(b"\r")
+    yield rest.strip()
 
 
 async def _beginning(answer: httpx2.Response) -> bytes:
@@ -118,12 +127,11 @@ async def _beginning(answer: httpx2.Response) -> bytes:
 
 
 def _refusal(answer: httpx2.Response, body: bytes) -> Refusal:
-    kind, text = read_error(body)
-    return Refusal(answer.status_code, kind, text, _wait(answer.headers))
+    return read_error(body)._replace(status=answer.status_code, retry_after=_wait(answer.headers))
 
 
-def read_error(body: bytes) -> tuple[str, str]:
-    """The code and the text of an error, in whatever shape a server has them.
+def read_error(body: bytes) -> Refusal:
+    """What an error tells, in whatever shape a server has it; its `status` is the one it names itself, else 0.
 
     OpenAI, and most after it: ``{"error": {"message", "type", "code"}}``; OpenRouter adds what the server behind it
     said as ``metadata.raw``. vLLM of old: ``{"object": "error", "message", "type"}``; text-generation-inference and LM
@@ -132,19 +140,20 @@ def read_error(body: bytes) -> tuple[str, str]:
     try:
         told = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return "", body.decode(errors="replace")
+        return Refusal(0, "", body.decode(errors="replace"))
     if not isinstance(told, dict):
-        return "", str(told)
+        return Refusal(0, "", str(told))
     error = told.get("error", told)
     if not isinstance(error, dict):
-        return str(told.get("error_type") or ""), str(error)
+        return Refusal(0, str(told.get("error_type") or ""), str(error))
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     parts = [error.get("message") or error.get("detail") or "", raw or ""]
-    kind = next((str(each) for each in (error.get("code"), error.get("type")) if isinstance(each, str | int)), "")
-    return kind, " ".join(
-        part if isinstance(part, str) else msgspec.json.encode(part).decode() for part in parts if part
-    )
+    kinds = [str(each) for each in (error.get("code"), error.get("type")) if isinstance(each, str | int) and each]
+    text = " ".join(part if isinstance(part, str) else msgspec.json.encode(part).decode() for part in parts if part)
+    statuses = [each for each in map(error.get, ("status_code", "status", "code")) if isinstance(each, int)]
+    status = next((each for each in statuses if each >= 400), 0) or max(map(status_of, kinds), default=0)
+    return Refusal(status, kinds[0] if kinds else "", text, written=str(error.get("failed_generation") or ""))
 
 
 def _wait(headers: Mapping[str, str]) -> float | None:
