@@ -60,7 +60,12 @@ def test_several_calls_in_one_are_several() -> None:
     blocks = repaired((both,), TOOLS)
     assert calls_in(blocks) == [MEANT, ("list_dir", {})]
     assert len({block.id for block in blocks if isinstance(block, ToolCall)}) == 2
-    for broken in ({"tool_uses": []}, {"tool_uses": [one, {**other, "recipient_name": "functions.no_tool"}]}, {}):
+    half: list[dict[str, object]] = [
+        {"tool_uses": []},
+        {"tool_uses": [one, {**other, "recipient_name": "no_tool"}]},
+        {},
+    ]
+    for broken in half:
         kept = (written(json.dumps(broken), "multi_tool_use.parallel"),)
         assert repaired(kept, TOOLS) is kept
 
