@@ -93,7 +93,14 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
         if self._facts is not None:
             return
         client = await self._connection.client()
-        shown = await client.told("/api/show", DESCRIBE_TIMEOUT_S, {"model": self._profile.id})
+        from ollama import ResponseError
+
+        try:
+            shown = await client.told("/api/show", DESCRIBE_TIMEOUT_S, {"model": self._profile.id})
+        except ResponseError as refused:
+            if refused.status_code != 404 or "model" in str(refused.error):
+                raise
+            shown = {}  # another server in Ollama's place, which has its chat alone; if not, that will tell
         facts = read_facts(shown, self._profile.id)
         longest, budget = facts.longest, self._local.window
         window = (longest or budget) if facts.remote else min(longest or budget, budget)
