@@ -10,4 +10,5 @@ QUICK: Final = 20
 
 def examples(quick: int) -> int:
     """So many in the quick run, and in the long one as many times more as properties that name no number."""
-    return quick * settings.default.max_examples // QUICK
+    profile = settings.default or settings.get_profile("tests")
+    return quick * profile.max_examples // QUICK

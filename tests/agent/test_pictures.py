@@ -192,9 +192,9 @@ def test_twenty_pictures_that_are_too_large(
             waits.append(await longest_wait(turn))
             assert len(shown(session.agent.engine.view)) == 20
             for image, original in zip(shown(session.agent.engine.view), originals, strict=True):
-                size = picture_size(image.data)
-                assert size is not None
-                assert max(size) <= 2_000
+                sent = picture_size(image.data)
+                assert sent is not None
+                assert max(sent) <= 2_000
                 assert (session.folder / image.original).read_bytes() == original
             await goes_on(session, "And now?")
             # One more makes them many, whose smaller limit holds for all of them.
