@@ -1,6 +1,7 @@
 """Long work beside the event loop, so that a key press never waits for it."""
 
 import asyncio
+import ctypes
 import gc
 import sys
 from collections.abc import Callable
@@ -38,3 +39,13 @@ def uncollected(work: Callable[[], Result]) -> Result:
         if enabled:
             gc.freeze()
             gc.enable()
+
+
+def give_back_freed() -> None:
+    """Give the system back the memory that long work has freed; some milliseconds, best in a thread.
+
+    The C library of Linux keeps what was freed, for each thread that worked: 4 to 25 MB after a session of 5,000 turns
+    was read. There is nothing to be done where it does not know how (malloc_trim, glibc).
+    """
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)

@@ -43,8 +43,16 @@ from tui_agent.arguments import Arguments
 from tui_agent.aside import aside
 from tui_agent.context.counting import Ratios
 from tui_agent.context.engine import ContextEngine
-from tui_agent.conversation.entries import AnyEntry
+from tui_agent.conversation.entries import (
+    CeilingReached,
+    CeilingReset,
+    FilesChanged,
+    FilesKept,
+    Message,
+    UnattributedCall,
+)
 from tui_agent.conversation.file_changes import kept_contents
+from tui_agent.conversation.log import Entries
 from tui_agent.conversation.view import View
 from tui_agent.durable import write_file
 from tui_agent.models.base import ModelError
@@ -221,7 +229,7 @@ async def _taken_over(arguments: Arguments) -> _Found:
     return _Found(taken.folder, made=True, taken_over=taken.told)
 
 
-def _folded(entries: list[AnyEntry]) -> View:
+def _folded(entries: Entries) -> View:
     """The view of these entries, with what its first reading costs behind it."""
     view = View(entries)
     view.sizes()
@@ -358,7 +366,7 @@ def ignored_of(settings: Settings, arguments: Arguments) -> list[Notice]:
 
 
 async def files_of(
-    settings: Settings, arguments: Arguments, workspace: Workspace, store: LogStore, entries: list[AnyEntry]
+    settings: Settings, arguments: Arguments, workspace: Workspace, store: LogStore, entries: Entries
 ) -> FileHistory | None:
     """What keeps the files that tools change, with what a killed program has left put right; None: nothing does."""
     wanted = settings.file_history
@@ -369,8 +377,9 @@ async def files_of(
     history = FileHistory(kept, workspace.folders, [arguments.home.resolve()], limits)
 
     def mend() -> None:
-        kept.forget_others(kept_contents(entries))
-        history.resume(entries)
+        past = list(entries.of(FilesKept, FilesChanged))
+        kept.forget_others(kept_contents(past))
+        history.resume(past)
 
     await asyncio.to_thread(mend)
     return history
@@ -482,18 +491,18 @@ def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> P
     )
 
 
-def usage_so_far(entries: list[AnyEntry]) -> UsageTracker:
+def usage_so_far(entries: Entries) -> UsageTracker:
     """What the conversation has cost so far, on every branch."""
     tracker = UsageTracker()
-    tracker.record_log(entries)
+    tracker.record_log(entries.of(Message, UnattributedCall))
     tracker.start_turn()
     return tracker
 
 
-def ceiling_of(settings: Settings, tracker: UsageTracker, entries: list[AnyEntry]) -> CostCeiling:
+def ceiling_of(settings: Settings, tracker: UsageTracker, entries: Entries) -> CostCeiling:
     """What the session and its subtasks may cost, with what its log says of ceilings that were reached."""
     ceiling = CostCeiling(Limit(settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd), tracker)
-    ceiling.restore(entries)
+    ceiling.restore(entries.of(CeilingReached, CeilingReset))
     return ceiling
 
 

@@ -151,7 +151,7 @@ class SubtaskSessions:
         return self._models[name]
 
 
-async def _entries(folder: Path) -> list[AnyEntry]:
+async def _entries(folder: Path) -> Sequence[AnyEntry]:
     store = await LogStore.open(folder, read_only=True)
     try:
         return await store.load()

@@ -28,7 +28,7 @@ from tui_agent.agent.history.file_history import FileHistory, PutBackDone
 from tui_agent.agent.turn.user_shell import is_note
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall
-from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.entries import FilesChanged, FilesKept, Usage
 from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
@@ -155,7 +155,7 @@ class Walk:
             kept = KeptFiles(session, 10_000_000)
             kept.forget_others(kept_contents(entries))
             history = FileHistory(kept, [self.project], [], LIMITS)
-            history.resume(entries)
+            history.resume(list(entries.of(FilesKept, FilesChanged)))
             tools: list[Tool] = [WriteFile(), EditFile(), RunCommand()]
             async with Agent(
                 Scripted(self._answer),

@@ -86,6 +86,6 @@ async def saved(folder: Path) -> list[AnyEntry]:
     (session,) = (folder / "home" / "sessions").iterdir()
     store = await LogStore.open(session)
     try:
-        return await store.load()
+        return list(await store.load())
     finally:
         await store.close()

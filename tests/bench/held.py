@@ -10,7 +10,7 @@ import gc
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -212,7 +212,7 @@ async def _opened(folder: Path, found: dict[str, list[Held]]) -> AsyncIterator[A
         await store.close()
 
 
-def _folded(entries: list[AnyEntry]) -> View:
+def _folded(entries: Sequence[AnyEntry]) -> View:
     view = View(entries)
     view.sizes()
     return view

@@ -27,6 +27,7 @@ from tui_agent.conversation.entries import (
     tool_result,
     user_message,
 )
+from tui_agent.conversation.log import Log
 from tui_agent.conversation.request import ReasoningPolicy, RequestMessage
 from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Size, size_of_block
 from tui_agent.conversation.view import View
@@ -58,6 +59,9 @@ def test_entry_by_entry_is_at_once_is_after_a_save_and_load(view: View, model: s
     saved = [encode(entry) for entry in entries]
     assert everything(View(entries), carry) == everything(view, carry)
     assert everything(View(decode(data) for data in saved), carry) == everything(view, carry)
+    packed = Log(entries)
+    packed.pack(held=0)
+    assert everything(View(packed.entries()), carry) == everything(view, carry)
     assert [encode(decode(data)) for data in saved] == saved
 
 

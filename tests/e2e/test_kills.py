@@ -60,7 +60,7 @@ async def _entries(program: Program) -> list[AnyEntry]:
     (folder,) = _sessions(program)
     store = await LogStore.open(folder)
     try:
-        return await store.load()
+        return list(await store.load())
     finally:
         await store.close()
 

@@ -1,7 +1,5 @@
 """The shipped engine in a replay: the prompt is the view, nothing is lost from reach, and the settings count."""
 
-from pathlib import Path
-
 import msgspec
 import pytest
 from typing_extensions import override
@@ -128,8 +126,7 @@ def test_more_facts_keep_more_evidence(script: Script) -> None:
     assert many.evidence.share > few.evidence.share
 
 
-def test_every_policy_can_be_replayed(tmp_path: Path) -> None:
-    script = make_script(read_file(write_session(tmp_path / "s.jsonl", seed=7, calls=30, size=2.0)))
+def test_every_policy_can_be_replayed(script: Script) -> None:
     for name, make in policies([], Settings()).items():
         outcome = simulate(script, name, make, OPUS, small=HAIKU)
         assert outcome.bill.total > 0

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from tests.examples import examples
 from tests.storage.entries import LOGS, conversation
 from tests.storage.files import names
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, encode, user_message
@@ -27,11 +26,11 @@ async def saved(folder: Path, entries: list[AnyEntry]) -> Path:
 
 async def reopened(folder: Path) -> tuple[LogStore, list[AnyEntry]]:
     store = await LogStore.open(folder)
-    return store, await store.load()
+    return store, list(await store.load())
 
 
 @given(LOGS)
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_what_is_loaded_is_what_was_saved_byte_for_byte(log: list[AnyEntry]) -> None:
     async def round_trip(folder: Path) -> list[AnyEntry]:
         store = await LogStore.open(folder)

@@ -208,7 +208,7 @@ async def test_a_session_cut_short_goes_on_with_what_can_be_read(tmp_path: Path)
     assert (info.cwd, info.title) == ("/here", "question 0")
     assert await session_to_continue(tmp_path, Path("/here")) == folder
     store = await LogStore.open(folder)
-    entries = await store.load()
+    entries = list(await store.load())
     assert len(entries) > 1_000
     assert entries == conversation(2_000)[: len(entries)]
     assert f"The {len(entries)} entries before the damage were saved" in store.notices[0]

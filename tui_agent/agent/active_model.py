@@ -8,6 +8,7 @@ import msgspec
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.model_choice import configured_model, model_of_tier
 from tui_agent.agent.record import Record
+from tui_agent.aside import aside
 from tui_agent.context.counting import load_tokenizer
 from tui_agent.context.economics import ModelFacts, Rates, relative_rates, time_rates
 from tui_agent.conversation.entries import ModelSwitched, Prefix, Usage, notice
@@ -70,12 +71,13 @@ class ActiveModel:
         await self.connect()
         await self._briefing.refresh(self._record.engine.window.tokens)
         view, name, prefix = self._record.view, self.profile.name, self._prefix()
+        begun = view.prefix
         self._record.engine.renewed_prefix = prefix
         if view.model != name:
             await self._record.append(ModelSwitched(model=name), prefix)
-        elif view.prefix is None or bool(view.prefix.tools) > self.profile.tools or self._renews(view.prefix, prefix):
+        elif begun is None or bool(begun.tools) > self.profile.tools or self._renews(begun, prefix):
             await self._record.append(prefix)
-        elif news := self._briefing.news(view.log, view.prefix):
+        elif news := await aside(lambda: self._briefing.news(view.log, begun)):
             await self._record.append(*map(notice, news))
 
     def _renews(self, before: Prefix, now: Prefix) -> bool:

@@ -200,7 +200,7 @@ class Agent:
 
         So a summary that is due then is written while they type. Raises `StorageError`.
         """
-        if self._turns.taken or not self._record.view.messages():
+        if self._turns.taken or not self._record.view.message_count:
             return
         async with self._turns.exclusively():
             await self._active.introduce()
@@ -567,8 +567,7 @@ class Agent:
         Raises `ValueError` where it has not.
         """
         entries = self._record.view.log.path()
-        numbers = [entry.seq for entry in entries]
-        return replay(entries[: numbers.index(first)]), replay(entries[numbers.index(last) + 1 :])
+        return replay(entries[: entries.numbers.index(first)]), replay(entries[entries.numbers.index(last) + 1 :])
 
     @property
     def cache_share(self) -> float | None:

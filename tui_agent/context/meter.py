@@ -143,11 +143,6 @@ class TokenMeter:
             for category, count in self.counter.categories(view).items()
         }
 
-    def fixed(self, view: View) -> int:
-        """What of the next request is there before anything is said, in tokens of the model that answers."""
-        sizes, ratio = view.sizes(), self._ratio(view, "fixed")
-        return sum(math.ceil(self.counter.size(sizes[each], "fixed") * ratio) for each in ("system", "tools"))
-
     def breakdown(self, view: View) -> dict[Category, int]:
         """The next request per category, adding up to `tokens`: where that is measured, the estimates in proportion."""
         known, whole = self.categories(view), self.tokens(view)
@@ -207,11 +202,11 @@ class TokenMeter:
         call = view.last_call
         seq = call.seq if call is not None and call.usage is not None and call.usage.input_tokens > 0 else 0
         tail = _Tail(seq, len(view.log))
-        self._take(view, tail, [entry for entry in view.log.path() if entry.seq > seq])
+        self._take(view, tail, view.log.path().after(seq))
         return tail
 
     def _read_on(self, view: View, tail: _Tail, until: int) -> None:
-        entries = [view.log[number] for number in range(tail.read + 1, until + 1)]
+        entries = view.log.entries()[tail.read : until]
         tail.read = max(tail.read, until)
         self._take(view, tail, entries)
 

@@ -178,7 +178,7 @@ def counts(view: View) -> Counts:
     summaries = [entry for entry in active if isinstance(entry, Summarized)]
     checkpoints = [entry for entry in active if isinstance(entry, Checkpointed)]
     return Counts(
-        messages=len(view.messages()),
+        messages=view.message_count,
         evicted=hidden.evicted,
         cleared=hidden.cleared,
         digested=hidden.digested,

@@ -38,7 +38,7 @@ class FilesPast(NamedTuple):
 
 def files_since(log: Log, seq: int) -> FilesPast:
     """The files changed since before entry `seq`. Costs what was appended since."""
-    since = [entry for number in range(max(1, seq), len(log) + 1) if _is_about_files(entry := log[number])]
+    since = list(log.entries().after(seq - 1).of(FilesKept, FilesChanged))
     finished = {entry.kept for entry in since if isinstance(entry, FilesChanged)}
     files: dict[str, FilePast] = {}
     gaps: dict[str, None] = {}
@@ -47,7 +47,7 @@ def files_since(log: Log, seq: int) -> FilesPast:
             gaps.update(dict.fromkeys(entry.gaps))
             for change in entry.files:
                 files[change.path] = _changed(files.get(change.path), change)
-        elif isinstance(entry, FilesKept) and entry.seq not in finished:
+        elif entry.seq not in finished:
             if entry.tree:
                 gaps[CUT_SHORT.format(seq=entry.seq)] = None
             for change in entry.files:
@@ -79,10 +79,10 @@ def newest_changes(log: Log) -> Newest:
     Of the changes, the entry is the user's message on which they came.
     """
     put_back, undone_from = 0, len(log) + 1
-    ended = {entry.kept: entry for entry in log if isinstance(entry, FilesChanged)}
-    for number in range(len(log), 0, -1):
-        entry = log[number]
-        if not isinstance(entry, FilesKept) or number >= undone_from:
+    ended = {entry.kept: entry for entry in log.entries().of(FilesChanged)}
+    for entry in reversed(list(log.entries().of(FilesKept))):
+        number = entry.seq
+        if number >= undone_from:
             continue
         if not entry.call:
             undone_from = entry.since
@@ -118,10 +118,6 @@ def kept_contents(log: Iterable[AnyEntry]) -> frozenset[str]:
 
 def _puts_back(entry: AnyEntry) -> bool:
     return isinstance(entry, FilesKept) and not entry.call
-
-
-def _is_about_files(entry: AnyEntry) -> bool:
-    return isinstance(entry, FilesKept | FilesChanged)
 
 
 def _is_said_by_user(entry: AnyEntry) -> bool:

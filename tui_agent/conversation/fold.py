@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tui_agent.conversation.blocks import Text, ToolResult
+from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     AnyEntry,
@@ -33,7 +33,14 @@ from tui_agent.conversation.entries import (
     Words,
     WordsEdited,
 )
-from tui_agent.conversation.states import MessageState, ResultState, state_of_message
+from tui_agent.conversation.log import Log
+from tui_agent.conversation.sizes import size_of_block, size_of_text
+from tui_agent.conversation.states import (
+    MessageState,
+    ResultState,
+    size_of_blocks,
+    state_of_message,
+)
 
 
 class Point(NamedTuple):
@@ -44,9 +51,12 @@ class Point(NamedTuple):
 
 
 class Fold:
-    """One conversation after its entries so far. `dirty` is the first message changed since it was last read."""
+    """One conversation after its entries so far, of those in `log`. `dirty` is the first message changed since it was
+    last read.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, log: Log) -> None:
+        self.log = log
         self.prefix: Prefix | None = None
         self.model = ""
         self.partial = ""
@@ -67,10 +77,13 @@ class Fold:
         self._state_by_result: dict[int, MessageState] = {}
         self._pins: list[Pinned] = []
 
-    def copy(self) -> "Fold":
-        """Another fold of the same entries that goes on by itself. Costs the length of the conversation."""
-        other = Fold()
-        other.__dict__.update(self.__dict__)
+    def copy(self, log: Log) -> "Fold":
+        """Another fold of the same entries that goes on by itself, with a copy of the log.
+
+        Costs the length of the conversation.
+        """
+        other = Fold(log)
+        other.__dict__.update(self.__dict__, log=log)
         other.states = [state.copy() for state in self.states]
         same = {state.seq: state for state in other.states}
         other.queued, other.context = dict(self.queued), dict(self.context)
@@ -105,7 +118,7 @@ class Fold:
             case Delivered():
                 queued = self.queued.pop(entry.queued, None)
                 if queued is not None:
-                    self._add(MessageState(entry.seq, "user", "", queued.blocks, entry.time))
+                    self._add(MessageState(entry.seq, "user", "", size_of_blocks(queued.blocks), entry.time))
             case Withdrawn():
                 self.queued.pop(entry.queued, None)
             case ModelSwitched():
@@ -139,9 +152,16 @@ class Fold:
             state = self.state_by_call.get(block.call_id)
             if state is None or block.call_id in state.results:
                 continue
-            state.results[block.call_id] = ResultState(
-                message.seq, block, message.artifact, message.agent_visible, message.time
+            place = state.calls.index(block.call_id)
+            result = ResultState(
+                message.seq,
+                state.names[place],
+                size_of_block(block),
+                message.artifact,
+                message.agent_visible,
+                message.time,
             )
+            state.results = {**state.results, state.calls[place]: result}
             self._state_by_result[message.seq] = state
             if len(state.results) == len(state.calls):
                 self.open.pop(state.seq, None)
@@ -156,7 +176,8 @@ class Fold:
                 for seq in entry.results:
                     self._cover_result(seq, entry)
                 if isinstance(entry, Digested):
-                    self._add(MessageState(entry.seq, "user", "tool_summary", (Text(entry.text),), entry.time))
+                    size = size_of_text(entry.text)
+                    self._add(MessageState(entry.seq, "user", "tool_summary", size, entry.time))
             case Restored():
                 for seq in entry.items:
                     self._cover_result(seq, entry)

@@ -1,18 +1,22 @@
 """Where a cut may fall: between groups. An assistant's message, its calls and their results are one group."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from tui_agent.conversation.entries import Kind, Role
+from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import Category, Size
-from tui_agent.conversation.states import MessageState, Segment
+from tui_agent.conversation.states import Mark, MessageState, Segment, marks_of, segments_of
 
 
-class Group(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Group:
     """Entries that stay or leave together, from entry `first` to entry `last`.
 
-    `segments` is what the next request says of them, `sizes` how large that is; `open`: a call still lacks its result;
-    `results` are the numbers of the results by their calls' ids.
+    `sizes` is how large it is what the next request says of them; `open`: a call still lacks its result. All of this is
+    as it was when the group was made; `segments` and `results` are read when they are asked for. Of a group that is
+    kept for longer, `marks` tell whether the request still says the same.
     """
 
     first: int
@@ -22,9 +26,26 @@ class Group(NamedTuple):
     pinned: bool
     open: bool
     time: float
-    segments: tuple[Segment, ...]
     sizes: Mapping[Category, Size]
-    results: dict[str, int]
+    _marks: bytes
+    _state: MessageState = field(compare=False, repr=False)
+    _log: Log = field(compare=False, repr=False)
+    _active: AbstractSet[int] = field(compare=False, repr=False)
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """What tells what the next request says of them from what it says of others."""
+        return tuple(marks_of(self._marks))
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """What the next request says of them."""
+        return segments_of(self._state, self._log, self._active)
+
+    @property
+    def results(self) -> dict[str, int]:
+        """The numbers of the results by their calls' ids."""
+        return {call_id: result.seq for call_id, result in self._state.results.items()}
 
     @property
     def starts_turn(self) -> bool:
@@ -32,8 +53,8 @@ class Group(NamedTuple):
         return self.role == "user" and self.kind == ""
 
 
-def group_of(state: MessageState) -> Group:
-    """The group a state holds."""
+def group_of(state: MessageState, log: Log, active: AbstractSet[int]) -> Group:
+    """The group a rendered state holds; `active` are the context decisions that count."""
     return Group(
         state.seq,
         state.last,
@@ -42,7 +63,9 @@ def group_of(state: MessageState) -> Group:
         state.pinned,
         len(state.results) < len(state.calls),
         state.time,
-        state.segments,
         state.sizes,
-        {call_id: result.seq for call_id, result in state.results.items()} if state.results else {},
+        state.marks,
+        state,
+        log,
+        active,
     )

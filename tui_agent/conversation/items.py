@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.entries import Summarized
 from tui_agent.conversation.fold import Fold
-from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block
+from tui_agent.conversation.sizes import NOTHING, Category, Size
 from tui_agent.conversation.states import ItemState, MessageState
 
 
@@ -90,9 +90,7 @@ def items_of(fold: Fold, state: MessageState) -> Iterator[Item]:
     if covering is not None:
         hidden = "summarized" if isinstance(covering, Summarized) else "checkpointed"
     restored = any(seq in fold.active for seq in state.restorations)
-    full = own = NOTHING
-    for block in state.blocks:
-        full = full.plus(size_of_block(block))
+    own = NOTHING
     for category, size in state.sizes.items():
         if category != "results":
             own = own.plus(size)
@@ -103,10 +101,10 @@ def items_of(fold: Fold, state: MessageState) -> Iterator[Item]:
         hidden or ("shortened" if state.shortened else "restored" if restored else "verbatim"),
         state.pinned,
         own,
-        full,
+        state.full,
         state.time,
     )
-    for call_id, place in state.results.items():
+    for place in state.results.values():
         yield Item(
             place.seq,
             state.seq,
@@ -114,7 +112,7 @@ def items_of(fold: Fold, state: MessageState) -> Iterator[Item]:
             hidden or place.state,
             state.pinned,
             NOTHING if hidden else place.size,
-            size_of_block(place.result),
+            place.full,
             place.time,
-            state.calls[call_id].name,
+            place.name,
         )

@@ -2,11 +2,14 @@
 
 Rendering starts at the first message that changed, so between two calls it costs what is new. Along the way it keeps a
 hash of everything said so far, reasoning aside: reasoning is a function of that hash, so leaving it out loses nothing.
+The messages themselves are put together when they are asked for, from what the log says; what did not change since is
+the same object then.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
+from struct import Struct
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,11 +23,14 @@ from tui_agent.conversation.states import (
     NO_SIZES,
     Counts,
     ItemState,
+    Mark,
     MessageState,
     Segment,
     counts_of,
+    mark_of,
+    marks_of,
     render,
-    text_segment,
+    segments_of,
 )
 
 LIVE: frozenset[ItemState] = frozenset(("verbatim", "preview", "restored", "shortened"))
@@ -82,7 +88,7 @@ class BeforeTail(NamedTuple):
     tail: Size
 
 
-class _Mark(NamedTuple):
+class _Reached(NamedTuple):
     """How far the request had come after one message state: how many messages, the blocks of the newest one, the hash
     of all that was said, how large the messages were, and of that the results, with their number.
     """
@@ -95,19 +101,55 @@ class _Mark(NamedTuple):
     answers: int = 0
 
 
+class _Course:
+    """How far the request had come after each message state, in a third of the memory that objects take."""
+
+    _PLACE: Final = Struct("=qq16sqqdqqdq")
+
+    def __init__(self, places: bytes | bytearray = b"") -> None:
+        self._places = bytearray(places)
+
+    def copy(self) -> "_Course":
+        return _Course(self._places)
+
+    def append(self, reached: _Reached) -> None:
+        size, results = reached.size, reached.results
+        self._places += self._PLACE.pack(
+            reached.messages,
+            reached.blocks,
+            reached.prefix,
+            *(size.ascii, size.other, size.images),
+            *(results.ascii, results.other, results.images),
+            reached.answers,
+        )
+
+    def truncate(self, count: int) -> None:
+        del self._places[count * self._PLACE.size :]
+
+    def __len__(self) -> int:
+        return len(self._places) // self._PLACE.size
+
+    def __getitem__(self, index: int) -> _Reached:
+        place = self._PLACE.unpack_from(self._places, index * self._PLACE.size)
+        messages, blocks, prefix, *sizes, answers = place
+        return _Reached(messages, blocks, prefix, Size(*sizes[:3]), Size(*sizes[3:]), answers)
+
+
 class Rendering:
-    """What the next request says of a fold; `refresh` brings it up to date."""
+    """What the next request says of a fold; `refresh` brings it up to date. `messages` is how many messages that is."""
 
     def __init__(self, policy: ReasoningPolicy) -> None:
         self.policy = policy
-        self.messages: list[RequestMessage] = []
+        self.messages = 0
         self.sizes: dict[Category, Size] = dict.fromkeys(CATEGORIES, NOTHING)
         self.prefix = b""
         self.live: dict[int, MessageState] = {}
         self.counts = NO_COUNTS
         self._root = b""
         self._seen_prefix = -1
-        self._marks: list[_Mark] = []
+        self._course = _Course()
+        self._written: list[RequestMessage] = []
+        self._written_states = 0
         self._boundary_sizes: dict[int, Size] = {}
         self._kept = (0, "", "")
 
@@ -115,7 +157,7 @@ class Rendering:
         """Another rendering that goes on by itself; `fold` is a copy of the fold this one renders."""
         other = Rendering(self.policy)
         other.__dict__.update(self.__dict__)
-        other.messages, other.sizes, other._marks = list(self.messages), dict(self.sizes), list(self._marks)
+        other._written, other.sizes, other._course = list(self._written), dict(self.sizes), self._course.copy()
         other._boundary_sizes = dict(self._boundary_sizes)
         other.live = {seq: state for seq in self.live if (state := fold.state_of(seq)) is not None}
         return other
@@ -123,48 +165,55 @@ class Rendering:
     def let_go(self) -> None:
         """Free its messages one by one."""
         self.live.clear()
-        while self.messages:
-            self.messages.pop()
-        while self._marks:
-            self._marks.pop()
+        while self._written:
+            self._written.pop()
 
     def refresh(self, fold: Fold) -> None:
         """Render what changed since the last call."""
         self._read_prefix(fold)
         self._read_words(fold)
-        start = min(fold.dirty, len(self._marks))
-        mark = self._marks[start - 1] if start else _Mark(0, 0, self._root, NOTHING)
+        start = min(fold.dirty, len(self._course))
+        reached = self._course[start - 1] if start else _Reached(0, 0, self._root, NOTHING)
         if start < len(fold.states):
-            self._rewind(start, mark)
-        prefix, total, results, answers = mark.prefix, mark.size, mark.results, mark.answers
+            self._rewind(start, reached)
         for state in fold.states[start:]:
             for seq in state.anchored:
-                prefix = self._emit_boundary(fold, seq, prefix)
-                total = total.plus(self._boundary_sizes[seq])
-            prefix = self._emit_state(fold, state, prefix)
-            for size in state.sizes.values():
-                total = total.plus(size)
-            if "results" in state.sizes:
-                results, answers = results.plus(state.sizes["results"]), answers + len(state.results)
-            newest = len(self.messages[-1].blocks) if self.messages else 0
-            self._marks.append(_Mark(len(self.messages), newest, prefix, total, results, answers))
-        self.prefix = prefix
+                reached = self._pass_boundary(fold, seq, reached)
+            reached = self._pass_state(fold, state, reached)
+            self._course.append(reached)
+        self.prefix, self.messages = reached.prefix, reached.messages
         fold.dirty = len(fold.states)
+
+    def write(self, fold: Fold) -> list[RequestMessage]:
+        """The request's messages, oldest first. It must be up to date."""
+        for state in fold.states[self._written_states :]:
+            for seq in state.anchored:
+                for text in self._told_at(fold, seq):
+                    self._write(Segment("user", (Text(text),)))
+            for segment in segments_of(state, fold.log, fold.active):
+                self._write(segment)
+        self._written_states = len(fold.states)
+        return list(self._written)
 
     def before_tail(self, fits: Callable[[Size], bool]) -> "BeforeTail":
         """What stands before the tail: as many of the newest states as `fits` lets in.
 
         Costs the logarithm of the conversation's length.
         """
-        first = bisect_left(range(len(self._marks)), True, key=lambda index: fits(self.after(index)))
+        first = bisect_left(range(len(self._course)), True, key=lambda index: fits(self.after(index)))
         if not first:
-            return BeforeTail(0, NOTHING, 0, self._marks[-1].size if self._marks else NOTHING)
-        mark = self._marks[first - 1]
-        return BeforeTail(mark.messages, mark.results, mark.answers, self.after(first - 1))
+            return BeforeTail(0, NOTHING, 0, self._end.size)
+        reached = self._course[first - 1]
+        return BeforeTail(reached.messages, reached.results, reached.answers, self.after(first - 1))
 
     def after(self, index: int) -> Size:
         """The size of all messages that follow the state at `index`."""
-        return self._marks[-1].size.minus(self._marks[index].size)
+        return self._end.size.minus(self._course[index].size)
+
+    @property
+    def _end(self) -> _Reached:
+        count = len(self._course)
+        return self._course[count - 1] if count else _Reached(0, 0, self._root, NOTHING)
 
     def _read_prefix(self, fold: Fold) -> None:
         seq = fold.prefix.seq if fold.prefix else 0
@@ -190,49 +239,60 @@ class Rendering:
                     fold.dirty = min(fold.dirty, fold.index_of(fold.anchors[boundary].first))
             self._kept = told
 
-    def _rewind(self, start: int, mark: _Mark) -> None:
-        del self._marks[start:]
-        del self.messages[mark.messages :]
-        if self.messages and len(self.messages[-1].blocks) > mark.blocks:
-            newest = self.messages[-1]
-            self.messages[-1] = RequestMessage(newest.role, newest.blocks[: mark.blocks])
+    def _rewind(self, start: int, reached: _Reached) -> None:
+        self._course.truncate(start)
+        if start < self._written_states:
+            self._written_states = start
+            del self._written[reached.messages :]
+            if self._written and len(self._written[-1].blocks) > reached.blocks:
+                newest = self._written[-1]
+                self._written[-1] = RequestMessage(newest.role, newest.blocks[: reached.blocks])
 
-    def _emit_boundary(self, fold: Fold, seq: int, prefix: bytes) -> bytes:
+    def _told_at(self, fold: Fold, seq: int) -> list[str]:
+        """The texts that stand where a boundary does."""
         text = fold.anchors[seq].text if fold.owned.get(seq) else ""
-        told = [each for each in (text, *(self._kept[1:] if self._kept[0] == seq else ())) if each.strip()]
+        return [each for each in (text, *(self._kept[1:] if self._kept[0] == seq else ())) if each.strip()]
+
+    def _pass_boundary(self, fold: Fold, seq: int, reached: _Reached) -> _Reached:
+        told = self._told_at(fold, seq)
         size, before = size_of_text(*told), self._boundary_sizes.get(seq, NOTHING)
         if size != before:
             self.sizes["summaries"] = self.sizes["summaries"].minus(before).plus(size)
         self._boundary_sizes[seq] = size
         for each in told:
-            prefix = self._emit(text_segment(each), prefix)
-        return prefix
+            reached = _after(reached, mark_of("user", (Text(each),)))
+        return reached._replace(size=reached.size.plus(size))
 
-    def _emit_state(self, fold: Fold, state: MessageState, prefix: bytes) -> bytes:
+    def _pass_state(self, fold: Fold, state: MessageState, reached: _Reached) -> _Reached:
         with_reasoning = (
             state.reasonings > 0
             and state.model == self.policy.model
-            and (not self.policy.bound or state.prefix_hash == prefix.hex())
+            and (not self.policy.bound or state.prefix_hash == reached.prefix.hex())
         )
         if state.stale or with_reasoning != state.with_reasoning:
             state.with_reasoning = with_reasoning
             self._rerender(fold, state)
-        for segment in state.segments:
-            prefix = self._emit(segment, prefix)
-        return prefix
+        for mark in marks_of(state.marks):
+            reached = _after(reached, mark)
+        size, results, answers = reached.size, reached.results, reached.answers
+        for each in state.sizes.values():
+            size = size.plus(each)
+        if "results" in state.sizes:
+            results, answers = results.plus(state.sizes["results"]), answers + len(state.results)
+        return _Reached(reached.messages, reached.blocks, reached.prefix, size, results, answers)
 
     def _rerender(self, fold: Fold, state: MessageState) -> None:
         for category, size in state.sizes.items():
             self.sizes[category] = self.sizes[category].minus(size)
         if state.shown and not state.covered_by:
-            render(state, active=fold.active)
+            render(state, fold.log, fold.active)
         else:
-            state.segments, state.sizes = (), NO_SIZES
+            state.marks, state.sizes = b"", NO_SIZES
         for category, size in state.sizes.items():
             self.sizes[category] = self.sizes[category].plus(size)
         state.stale = False
         self._count(state)
-        if state.segments and any(place.state in LIVE for place in state.results.values()):
+        if state.marks and any(place.state in LIVE for place in state.results.values()):
             self.live[state.seq] = state
         else:
             self.live.pop(state.seq, None)
@@ -243,15 +303,31 @@ class Rendering:
             changes = zip(self.counts, before, state.counts, strict=True)
             self.counts = Counts(*(all_of_it - old + new for all_of_it, old, new in changes))
 
-    def _emit(self, segment: Segment, prefix: bytes) -> bytes:
-        messages = self.messages
-        if not messages and segment.role == "assistant":
-            messages.append(RequestMessage("user", (Text(OPENING),)))
-        if messages and messages[-1].role == segment.role:
-            messages[-1] = RequestMessage(segment.role, messages[-1].blocks + segment.blocks)
+    def _write(self, segment: Segment) -> None:
+        written = self._written
+        if not written and segment.role == "assistant":
+            written.append(RequestMessage("user", (Text(OPENING),)))
+        if written and written[-1].role == segment.role:
+            written[-1] = RequestMessage(segment.role, written[-1].blocks + segment.blocks)
         else:
-            messages.append(RequestMessage(segment.role, segment.blocks))
-        return blake2b(prefix + segment.digest, digest_size=16).digest()
+            written.append(RequestMessage(segment.role, segment.blocks))
+
+
+def _after(reached: _Reached, mark: Mark) -> _Reached:
+    """How far the request comes with one more segment, put together as `Rendering.write` does."""
+    messages, blocks = reached.messages, reached.blocks
+    if not messages and mark.role == "assistant":
+        messages, blocks = 1, 1
+    same = messages > 0 and role_of_last(messages) == mark.role
+    prefix = blake2b(reached.prefix + mark.digest, digest_size=16).digest()
+    if same:
+        return _Reached(messages, blocks + mark.blocks, prefix, *reached[3:])
+    return _Reached(messages + 1, mark.blocks, prefix, *reached[3:])
+
+
+def role_of_last(messages: int) -> Role:
+    """Who says the last one of so many messages: the first is the user's, and they take turns."""
+    return "user" if messages % 2 else "assistant"
 
 
 def words_block(words: Sequence[Words], shown: Collection[int] = ()) -> str:

@@ -1,7 +1,9 @@
 """Raw sizes: what turns into tokens, before any tokenizer is known."""
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 
@@ -21,7 +23,7 @@ CATEGORIES: tuple[Category, ...] = (
 )
 
 
-class Size(NamedTuple):
+class Size(msgspec.Struct, frozen=True, gc=False):
     """ASCII characters, other characters, and images (one made smaller counts as a part of one)."""
 
     ascii: int = 0
@@ -66,22 +68,9 @@ def size_of_block(block: Block) -> Size:
             return size_of_text(block.name, block.arguments)
         case ToolResult():
             size = size_of_text(block.text)
-            return size._replace(images=sum(image.weight for image in block.images)) if block.images else size
+            return size.plus(Size(images=sum(image.weight for image in block.images))) if block.images else size
         case Image():
             return Size(images=block.weight)
-
-
-def characters_of(block: Block) -> int:
-    """How many characters are sent for a block."""
-    match block:
-        case Text() | ToolResult():
-            return len(block.text)
-        case Reasoning():
-            return len(block.text) + len(block.opaque)
-        case ToolCall():
-            return len(block.name) + len(block.arguments)
-        case Image():
-            return 0
 
 
 def size_of_tools(tools: Iterable[ToolDefinition]) -> Size:

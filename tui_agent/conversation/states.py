@@ -1,16 +1,34 @@
-"""Where a view keeps what the log says of one message: its blocks, its calls' results, and what covers them."""
+"""Where a view keeps what has become of one message: its calls' results, what covers them, and how large they are.
 
-from collections.abc import Mapping
+What was said stands in the log alone, and is read there where it is asked for.
+"""
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from struct import Struct
+from sys import intern
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import Artifact, Cleared, Digested, Kind, Message, Restored, Role, Shortened
-from tui_agent.conversation.sizes import NOTHING, Category, Size, characters_of, size_of_block, size_of_text
+from tui_agent.conversation.entries import (
+    Artifact,
+    Cleared,
+    Delivered,
+    Digested,
+    Kind,
+    Message,
+    Queued,
+    Restored,
+    Role,
+    Shortened,
+)
+from tui_agent.conversation.log import Log
+from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block, size_of_text
 
 ItemState: TypeAlias = Literal[
     "verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored", "shortened"
@@ -25,11 +43,27 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Segment(NamedTuple):
-    """A part of a request: consecutive blocks of one role, with a digest of all but their reasoning."""
+    """A part of a request: consecutive blocks of one role."""
 
     role: Role
     blocks: tuple[Block, ...]
+
+
+class Mark(NamedTuple):
+    """What is known of a segment without its blocks: how many there are, and a digest of all but their reasoning."""
+
+    role: Role
+    blocks: int
     digest: bytes
+
+
+_MARK: Final = Struct("=?I16s")
+
+
+def marks_of(marks: bytes) -> Iterator[Mark]:
+    """The marks that a state keeps."""
+    for spoken, blocks, digest in _MARK.iter_unpack(marks):
+        yield Mark("assistant" if spoken else "user", blocks, digest)
 
 
 class Counts(NamedTuple):
@@ -45,8 +79,8 @@ class Counts(NamedTuple):
 
 
 NO_COUNTS = Counts()
-NO_CALLS: Mapping[str, ToolCall] = MappingProxyType({})
 NO_SIZES: Mapping[Category, Size] = MappingProxyType({})
+NO_RESULTS: "Mapping[str, ResultState]" = MappingProxyType({})
 """Shared by all messages without: an empty dictionary for each would take as much as its text."""
 
 
@@ -54,11 +88,13 @@ NO_SIZES: Mapping[Category, Size] = MappingProxyType({})
 class ResultState:
     """One call's result and the context entries that name it, oldest first.
 
-    `state` and `size` are those of what the next request says of it.
+    `name` is the tool's; `full` is the size of what stands in the log. `state` and `size` are those of what the next
+    request says of it.
     """
 
     seq: int
-    result: ToolResult
+    name: str
+    full: Size
     artifact: Artifact | None
     agent_visible: bool
     time: float
@@ -70,7 +106,8 @@ class ResultState:
         """Another one that changes on its own."""
         return ResultState(
             self.seq,
-            self.result,
+            self.name,
+            self.full,
             self.artifact,
             self.agent_visible,
             self.time,
@@ -84,7 +121,9 @@ class ResultState:
 class MessageState:
     """A message of the view: the user's, a digest, or an assistant's together with its calls' results.
 
-    One state is one group: a cut never falls inside it. `covered_by` is the number of the boundary that hides it, or 0.
+    One state is one group: a cut never falls inside it. `full` is the size of its own blocks as they stand in the log,
+    `calls` are the ids of the calls among them and `names` those of their tools. `covered_by` is the number of the
+    boundary that hides it, or 0; `marks` are those of what the next request says of it (see `marks_of`).
     `restorations` are the entries that brought it back; of these, `unshortened` are those at which no boundary hid it:
     what comes back from behind one comes back as it was.
     """
@@ -92,12 +131,13 @@ class MessageState:
     seq: int
     role: Role
     kind: Kind
-    blocks: tuple[Block, ...]
+    full: Size
     time: float
     model: str = ""
     prefix_hash: str = ""
-    calls: Mapping[str, ToolCall] = field(default_factory=lambda: NO_CALLS)
-    results: dict[str, ResultState] = field(default_factory=dict)
+    calls: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    results: Mapping[str, ResultState] = field(default_factory=lambda: NO_RESULTS)
     boundaries: tuple[int, ...] = ()
     restorations: tuple[int, ...] = ()
     shortenings: tuple[Shortened, ...] = ()
@@ -108,7 +148,7 @@ class MessageState:
     stale: bool = True
     with_reasoning: bool = False
     shortened: bool = False
-    segments: tuple[Segment, ...] = ()
+    marks: bytes = b""
     sizes: Mapping[Category, Size] = field(default_factory=lambda: NO_SIZES)
     reasonings: int = 0
     counts: Counts = NO_COUNTS
@@ -120,12 +160,13 @@ class MessageState:
             self.seq,
             self.role,
             self.kind,
-            self.blocks,
+            self.full,
             self.time,
             self.model,
             self.prefix_hash,
             self.calls,
-            {call_id: result.copy() for call_id, result in self.results.items()} if self.results else {},
+            self.names,
+            {call_id: result.copy() for call_id, result in self.results.items()} if self.results else NO_RESULTS,
             self.boundaries,
             self.restorations,
             self.shortenings,
@@ -136,7 +177,7 @@ class MessageState:
             self.stale,
             self.with_reasoning,
             self.shortened,
-            self.segments,
+            self.marks,
             self.sizes,
             self.reasonings,
             self.counts,
@@ -149,18 +190,6 @@ class MessageState:
         return max(place.seq for place in self.results.values()) if self.results else self.seq
 
     @property
-    def unanswered(self) -> tuple[ToolCall, ...]:
-        return tuple(call for call in self.calls.values() if call.id not in self.results)
-
-    @property
-    def shown_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that the next request shows, as they stand in the log: a shortened message leaves some out."""
-        if not self.shortened:
-            return tuple(self.calls.values())
-        blocks = (block for segment in self.segments for block in segment.blocks)
-        return tuple(self.calls[block.id] for block in blocks if isinstance(block, ToolCall))
-
-    @property
     def category(self) -> Category:
         if self.role == "assistant":
             return "assistant"
@@ -171,99 +200,194 @@ class MessageState:
 
 def state_of_message(message: Message) -> MessageState:
     """The state an agent-visible message opens (not a tool's result: that joins its call's state)."""
-    calls: dict[str, ToolCall] = {}
-    for block in message.blocks:
-        if isinstance(block, ToolCall) and message.role == "assistant":
-            calls.setdefault(block.id, block)
+    spoken = message.role == "assistant"
+    calls = calls_in(message.blocks) if spoken else {}
     return MessageState(
         message.seq,
         message.role,
         message.kind,
-        message.blocks,
+        size_of_blocks(message.blocks),
         message.time,
-        message.model,
+        intern(message.model),
         message.prefix_hash,
-        calls or NO_CALLS,
-        reasonings=sum(isinstance(each, Reasoning) for each in message.blocks) if message.role == "assistant" else 0,
+        tuple(calls),
+        tuple(intern(call.name) for call in calls.values()),
+        reasonings=sum(isinstance(each, Reasoning) for each in message.blocks) if spoken else 0,
     )
 
 
-def shown_result(place: ResultState, *, pinned: bool, active: set[int]) -> tuple[ToolResult, ItemState]:
+def size_of_blocks(blocks: tuple[Block, ...]) -> Size:
+    """The size of blocks together."""
+    total = NOTHING
+    for block in blocks:
+        total = total.plus(size_of_block(block))
+    return total
+
+
+def calls_in(blocks: tuple[Block, ...]) -> dict[str, ToolCall]:
+    """The calls among blocks, by their ids; of two with the same id the first one counts."""
+    calls: dict[str, ToolCall] = {}
+    for block in blocks:
+        if isinstance(block, ToolCall):
+            calls.setdefault(block.id, block)
+    return calls
+
+
+def blocks_of(log: Log, seq: int) -> tuple[Block, ...]:
+    """The blocks of the state that entry `seq` opened, as they stand in the log."""
+    match entry := log[seq]:
+        case Message():
+            return entry.blocks
+        case Delivered():
+            queued = log[entry.queued]
+            return queued.blocks if isinstance(queued, Queued) else ()
+        case Digested():
+            return (Text(entry.text),)
+        case _:
+            return ()
+
+
+def result_of(log: Log, seq: int, call_id: str) -> ToolResult:
+    """The result of a call as it stands in the log, in entry `seq`."""
+    return next(block for block in blocks_of(log, seq) if isinstance(block, ToolResult) and block.call_id == call_id)
+
+
+def shown_blocks(state: MessageState, log: Log, active: AbstractSet[int]) -> tuple[Block, ...]:
+    """The message's own blocks as the model sees them: shortened, where the newest entry that counts says so."""
+    found = _shortened(state, active)
+    return blocks_of(log, state.seq) if found is None else found
+
+
+def shown_calls(state: MessageState, log: Log, active: AbstractSet[int]) -> dict[str, ToolCall]:
+    """The calls that the next request shows, by their ids, as they stand in the log: a shortened message leaves some
+    out.
+    """
+    calls = calls_in(blocks_of(log, state.seq)) if state.calls else {}
+    if not state.shortened:
+        return calls
+    kept = calls_in(shown_blocks(state, log, active))
+    return {call_id: call for call_id, call in calls.items() if call_id in kept}
+
+
+def shown_result(
+    place: ResultState, call_id: str, log: Log, *, pinned: bool, active: AbstractSet[int]
+) -> tuple[ToolResult, ItemState]:
     """The result as the model sees it: as the newest cover that counts says, else as it stands in the log."""
+    result = result_of(log, place.seq, call_id)
     for cover in reversed(place.covers):
         if cover.seq not in active:
             continue
         match cover:
             case Restored():
                 text = cover.texts[cover.items.index(place.seq)]
-                return (_with_text(place.result, text) if text else place.result), "restored"
+                return (_with_text(result, text) if text else result), "restored"
             case Cleared() if not pinned:
-                return _stand_in(place.result, cover.texts[cover.results.index(place.seq)]), "cleared"
+                return _stand_in(result, cover.texts[cover.results.index(place.seq)]), "cleared"
             case Digested() if not pinned:
-                return _stand_in(place.result, cover.placeholder), "digested"
+                return _stand_in(result, cover.placeholder), "digested"
             case Shortened():
                 (block,) = cover.blocks[cover.items.index(place.seq)]
-                return (block if isinstance(block, ToolResult) else place.result), "shortened"
+                return (block if isinstance(block, ToolResult) else result), "shortened"
             case _:
                 pass
     if not place.agent_visible:
-        return _stand_in(place.result, NOT_SHOWN), "digested"
+        return _stand_in(result, NOT_SHOWN), "digested"
     evicted = place.artifact is not None and place.artifact.evicted
-    return place.result, "preview" if evicted else "verbatim"
+    return result, "preview" if evicted else "verbatim"
 
 
-def shown_blocks(state: MessageState, active: set[int]) -> tuple[Block, ...]:
-    """The message's own blocks as the model sees them: shortened, where the newest entry that counts says so."""
+def segments_of(state: MessageState, log: Log, active: AbstractSet[int]) -> tuple[Segment, ...]:
+    """What the next request says of a rendered state."""
+    if not state.marks:
+        return ()
+    blocks = shown_blocks(state, log, active)
+    spoken, answers = (
+        _spoken(state, blocks),
+        tuple(_answer(state, each, log, active)[0] for each in _asked(state, blocks)),
+    )
+    segments = (Segment(state.role, spoken), Segment("user", answers))
+    return tuple(segment for segment in segments if segment.blocks)
+
+
+def render(state: MessageState, log: Log, active: AbstractSet[int]) -> None:
+    """Work out anew what the next request says of a state, with its reasoning where `with_reasoning` says so."""
+    blocks = shown_blocks(state, log, active)
+    sizes: dict[Category, Size] = {}
+
+    def count(category: Category, size: Size) -> None:
+        sizes[category] = sizes[category].plus(size) if category in sizes else size
+
+    spoken = _spoken(state, blocks)
+    for block in spoken:
+        count(_category_of(state, block), size_of_block(block))
+    answers: list[Block] = []
+    asked = _asked(state, blocks)
+    for call_id in asked:
+        answer, shown = _answer(state, call_id, log, active)
+        size, place = size_of_block(answer), state.results.get(call_id)
+        if place is not None:
+            place.state, place.size = shown, place.full if size == place.full else size
+        count("results", size)
+        answers.append(answer)
+    for call_id in state.results.keys() - asked.keys():
+        state.results[call_id].state, state.results[call_id].size = "shortened", NOTHING
+    marks = (mark_of(state.role, spoken), mark_of("user", tuple(answers)))
+    state.marks = b"".join(
+        _MARK.pack(mark.role == "assistant", mark.blocks, mark.digest) for mark in marks if mark.blocks
+    )
+    state.sizes, state.shortened = sizes, _shortened(state, active) is not None
+
+
+def _shortened(state: MessageState, active: AbstractSet[int]) -> tuple[Block, ...] | None:
+    """The blocks that the newest shortening which counts has left; None where none does."""
     for shortened in reversed(state.shortenings):
         if shortened.seq in active and not any(seq > shortened.seq and seq in active for seq in state.unshortened):
             return shortened.blocks[shortened.items.index(state.seq)]
-    return state.blocks
+    return None
 
 
-def render(state: MessageState, *, active: set[int]) -> None:
-    """Compute the state's segments and sizes anew, with its reasoning where `with_reasoning` says so."""
-    blocks, calls = state.blocks, state.calls
-    if state.shortenings and (blocks := shown_blocks(state, active)) is not state.blocks:
-        calls = {block.id: block for block in blocks if isinstance(block, ToolCall)}
-        for call_id in state.results.keys() - calls.keys():
-            state.results[call_id].state, state.results[call_id].size = "shortened", NOTHING
-    sizes: dict[Category, Size] = {}
+def _asked(state: MessageState, blocks: tuple[Block, ...]) -> dict[str, ToolCall]:
+    return calls_in(blocks) if state.calls else {}
 
-    def count(category: Category, block: Block) -> None:
-        sizes[category] = sizes.get(category, Size()).plus(size_of_block(block))
 
-    segments: list[Segment] = []
+def _spoken(state: MessageState, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """Of these blocks of a message those that are sent."""
+    calls = _asked(state, blocks)
     spoken: list[Block] = []
     for block in blocks:
         match block:
             case Text() if block.text.strip():
-                count(state.category, block)
+                spoken.append(block)
             case Image() if state.role == "user":
-                count(state.category, block)
+                spoken.append(block)
             case ToolCall() if calls.get(block.id) is block:
-                count("calls", block)
+                spoken.append(block)
             case Reasoning() if state.with_reasoning:
-                count("reasoning", block)
+                spoken.append(block)
             case _:
-                continue
-        spoken.append(block)
-    if any(not isinstance(block, Reasoning) for block in spoken):
-        segments.append(_segment(state.role, spoken))
-    else:
-        sizes.pop("reasoning", None)
-    answers: list[Block] = []
-    for call in calls.values():
-        place = state.results.get(call.id)
-        if place is None:
-            answer = ToolResult(call.id, INTERRUPTED, is_error=True)
-            count("results", answer)
-        else:
-            answer = _answer(place, pinned=state.pinned, active=active)
-            sizes["results"] = sizes.get("results", NOTHING).plus(place.size)
-        answers.append(answer)
-    if answers:
-        segments.append(_segment("user", answers))
-    state.segments, state.sizes, state.shortened = tuple(segments), sizes, blocks is not state.blocks
+                pass
+    return tuple(spoken) if any(not isinstance(block, Reasoning) for block in spoken) else ()
+
+
+def _category_of(state: MessageState, block: Block) -> Category:
+    match block:
+        case ToolCall():
+            return "calls"
+        case Reasoning():
+            return "reasoning"
+        case _:
+            return state.category
+
+
+def _answer(state: MessageState, call_id: str, log: Log, active: AbstractSet[int]) -> tuple[ToolResult, ItemState]:
+    """What answers a call, and what has become of its result; a call without one was stopped."""
+    place = state.results.get(call_id)
+    if place is None:
+        return ToolResult(call_id, INTERRUPTED, is_error=True), "verbatim"
+    answer, shown = shown_result(place, call_id, log, pinned=state.pinned, active=active)
+    if not answer.text.strip() and not answer.images:
+        answer = _with_text(answer, NO_OUTPUT)
+    return answer, shown
 
 
 def counts_of(state: MessageState) -> Counts:
@@ -271,8 +395,7 @@ def counts_of(state: MessageState) -> Counts:
     if not state.shown:
         return NO_COUNTS
     if state.covered_by:
-        said = sum(map(characters_of, state.blocks))
-        return Counts(hidden=said + sum(len(place.result.text) for place in state.results.values()))
+        return Counts(hidden=state.full.characters + sum(place.full.characters for place in state.results.values()))
     states = [place.state for place in state.results.values() if place.state not in ("verbatim", "restored")]
     if not states and not state.shortened:
         return NO_COUNTS
@@ -284,22 +407,10 @@ def counts_of(state: MessageState) -> Counts:
     )
 
 
-def _answer(place: ResultState, *, pinned: bool, active: set[int]) -> ToolResult:
-    answer, place.state = shown_result(place, pinned=pinned, active=active)
-    if not answer.text.strip() and not answer.images:
-        answer = _with_text(answer, NO_OUTPUT)
-    place.size = size_of_block(answer)
-    return answer
-
-
-def _segment(role: Role, blocks: list[Block]) -> Segment:
+def mark_of(role: Role, blocks: tuple[Block, ...]) -> Mark:
+    """The mark of a segment."""
     told = [block for block in blocks if not isinstance(block, Reasoning)]
-    return Segment(role, tuple(blocks), blake2b(role.encode() + _encode(told), digest_size=16).digest())
-
-
-def text_segment(text: str) -> Segment:
-    """A user's segment of one text."""
-    return _segment("user", [Text(text)])
+    return Mark(role, len(blocks), blake2b(role.encode() + _encode(told), digest_size=16).digest())
 
 
 def _stand_in(result: ToolResult, text: str) -> ToolResult:

@@ -17,16 +17,32 @@ from tui_agent.conversation.entries import (
     Message,
     Prefix,
     Queued,
+    Role,
     Words,
     WordsEdited,
 )
 from tui_agent.conversation.fold import Fold, Point
 from tui_agent.conversation.groups import Group, group_of
 from tui_agent.conversation.items import Item, Items, items_of
-from tui_agent.conversation.log import Log
-from tui_agent.conversation.request import LIVE, BeforeTail, ReasoningPolicy, Rendering, RequestMessage
+from tui_agent.conversation.log import BLOCK, Log
+from tui_agent.conversation.request import (
+    LIVE,
+    BeforeTail,
+    ReasoningPolicy,
+    Rendering,
+    RequestMessage,
+    role_of_last,
+)
 from tui_agent.conversation.sizes import NOTHING, Category, Size
-from tui_agent.conversation.states import INTERRUPTED_SIZE, Counts, ItemState, render
+from tui_agent.conversation.states import (
+    INTERRUPTED_SIZE,
+    Counts,
+    ItemState,
+    blocks_of,
+    calls_in,
+    render,
+    shown_calls,
+)
 
 __all__ = ["Item", "Items", "LiveResult", "Point", "ReasoningPolicy", "RequestMessage", "View"]
 
@@ -50,14 +66,22 @@ class View:
     """The fold of a log. `apply` takes the next entry in; everything else reads."""
 
     def __init__(self, entries: Iterable[AnyEntry] = ()) -> None:
-        self.log = Log()
+        self.log = Log.of(entries)
         self.moves = 0
         """How often the head was moved to another place."""
         self._newest_call: Message | None = None
-        self._fold = Fold()
+        self._fold = Fold(self.log)
         self._rendering = Rendering(ReasoningPolicy())
-        for entry in entries:
-            self.apply(entry)
+        path = iter(self.log.path().numbers)
+        following = next(path, 0)
+        for entry in self.log:
+            self._note(entry)
+            if entry.seq == following:
+                following = next(path, 0)
+                self._fold.take(entry)
+                if entry.seq % BLOCK == 0:
+                    # What was just read of the log need not be read again for it.
+                    self._rendered()
 
     def apply(self, entry: AnyEntry) -> None:
         """Take the next entry in. Costs what it touches; moving the head folds the other branch anew.
@@ -65,16 +89,20 @@ class View:
         Raises `ValueError` where the entry is not the log's next one; the view is then unchanged.
         """
         self.log.append(entry)
+        self._note(entry)
         if isinstance(entry, HeadMoved):
-            self.moves += 1
             fold, rendering = self._fold, self._rendering
             self._fold, self._rendering = self._branch(entry.to)
             rendering.let_go()
             fold.let_go()
         else:
             self._fold.take(entry)
-            if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
-                self._newest_call = entry
+
+    def _note(self, entry: AnyEntry) -> None:
+        if isinstance(entry, HeadMoved):
+            self.moves += 1
+        elif isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
+            self._newest_call = entry
 
     def after(self, entries: Iterable[AnyEntry], policy: ReasoningPolicy | None = None) -> "View":
         """This view with `entries` applied, rendered under `policy` (by default, as last time). Changes nothing here.
@@ -100,6 +128,7 @@ class View:
             self.log.append(then.log[seq])
         self.moves, self._newest_call = then.moves, then._newest_call
         self._fold, self._rendering = then._fold, then._rendering
+        self._fold.log = self.log
         return left
 
     def let_go(self) -> None:
@@ -108,7 +137,7 @@ class View:
         self._fold.let_go()
 
     def _branch(self, head: int) -> tuple[Fold, Rendering]:
-        fold, rendering = Fold(), Rendering(self._rendering.policy)
+        fold, rendering = Fold(self.log), Rendering(self._rendering.policy)
         for earlier in self.log.path(head):
             fold.take(earlier)
         rendering.refresh(fold)
@@ -118,16 +147,30 @@ class View:
         """Another view of the same log that goes on by itself: what is applied to it is not applied here."""
         self._rendered()
         other = View()
-        other.log, other._fold, other.moves = self.log.copy(), self._fold.copy(), self.moves
-        other._newest_call = self._newest_call
+        other.log, other.moves, other._newest_call = self.log.copy(), self.moves, self._newest_call
+        other._fold = self._fold.copy(other.log)
         other._rendering = self._rendering.copy(other._fold)
         return other
 
     def messages(self, policy: ReasoningPolicy | None = None) -> list[RequestMessage]:
-        """The request's messages, oldest first, with the reasoning `policy` lets through (by default, as last time)."""
+        """The request's messages, oldest first, with the reasoning `policy` lets through (by default, as last time).
+
+        Costs what changed since they were asked for last; the first time, all of them are read from the log.
+        """
         if policy is not None:
             self.policy = policy
-        return list(self._rendered().messages)
+        return self._rendered().write(self._fold)
+
+    @property
+    def message_count(self) -> int:
+        """How many messages the next request has."""
+        return self._rendered().messages
+
+    @property
+    def ends_with(self) -> Role | None:
+        """Who says the last of them; None where there is none."""
+        count = self.message_count
+        return role_of_last(count) if count else None
 
     def before_tail(self, fits: Callable[[Size], bool]) -> BeforeTail:
         """What stands before the request's tail: as many of its newest groups as `fits` lets in.
@@ -184,7 +227,7 @@ class View:
 
     def messages_after_shared(self, before: "View") -> list[RequestMessage]:
         """The request's messages from the first one on that differs from `before`'s; none where that goes on here."""
-        mine, theirs = self._rendered().messages, before._rendered().messages
+        mine, theirs = self.messages(), before.messages()
         same = next(
             (place for place, (one, other) in enumerate(zip(mine, theirs, strict=False)) if one != other),
             min(len(mine), len(theirs)),
@@ -212,7 +255,8 @@ class View:
     def groups(self) -> list[Group]:
         """The groups the next request shows, oldest first: a cut may fall only between two of them."""
         self._rendered()
-        return [group_of(state) for state in self._fold.states if state.shown and not state.covered_by]
+        fold = self._fold
+        return [group_of(each, fold.log, fold.active) for each in fold.states if each.shown and not each.covered_by]
 
     def live_results(self) -> list[LiveResult]:
         """The results the next request shows, newest first; costs their number, not the conversation's length."""
@@ -221,7 +265,7 @@ class View:
         for seq in sorted(rendering.live, reverse=True):
             state = rendering.live[seq]
             after = rendering.after(fold.index_of(seq))
-            for call in reversed(state.shown_calls):
+            for call in reversed(shown_calls(state, fold.log, fold.active).values()):
                 place = state.results.get(call.id)
                 if place is not None and place.state in LIVE:
                     found.append(
@@ -235,12 +279,13 @@ class View:
 
         Renders them anew: slow for a long stretch.
         """
+        log, none = self.log, frozenset[int]()
         found: list[Group] = []
         for state in self._fold.states_between(first, last):
             if state.kind != "tool_summary":
                 whole = state.copy()
-                render(whole, active=set())
-                found.append(group_of(whole))
+                render(whole, log, none)
+                found.append(group_of(whole, log, none))
         return found
 
     def active_steps(self) -> frozenset[int]:
@@ -262,7 +307,7 @@ class View:
         for state in self._fold.states:
             if state.role == "user" and not state.kind:
                 text = edited.get(state.seq)
-                found.append(Words(state.seq, _text_of(state.blocks) if text is None else text))
+                found.append(Words(state.seq, _text_of(blocks_of(self.log, state.seq)) if text is None else text))
         return [each for each in found if each.text]
 
     def words(self) -> tuple[Words, ...]:
@@ -353,7 +398,7 @@ class View:
         newest = self._fold.states[-1] if self._fold.states else None
         if newest is None or newest.role != "user" or newest.kind:
             return 0, ()
-        return newest.seq, newest.blocks
+        return newest.seq, blocks_of(self.log, newest.seq)
 
     def queued(self) -> tuple[Queued, ...]:
         """What the user sent that is not yet delivered."""
@@ -361,12 +406,17 @@ class View:
 
     def unanswered(self) -> tuple[ToolCall, ...]:
         """The calls that have no result yet, oldest first."""
-        return tuple(call for state in self._fold.open.values() for call in state.unanswered)
+        return tuple(
+            call
+            for state in self._fold.open.values()
+            for call in calls_in(blocks_of(self.log, state.seq)).values()
+            if call.id not in state.results
+        )
 
     def call(self, call_id: str) -> ToolCall | None:
         """The newest call with this id."""
         state = self._fold.state_by_call.get(call_id)
-        return state.calls[call_id] if state else None
+        return calls_in(blocks_of(self.log, state.seq))[call_id] if state else None
 
     def _rendered(self) -> Rendering:
         self._rendering.refresh(self._fold)

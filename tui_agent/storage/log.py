@@ -15,15 +15,13 @@ from contextlib import closing, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from sys import intern
 from time import monotonic, sleep
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from tui_agent.aside import aside
-from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
+from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import (
     AnyEntry,
     Message,
@@ -35,7 +33,7 @@ from tui_agent.conversation.entries import (
     encode,
     model_call,
 )
-from tui_agent.conversation.log import Log
+from tui_agent.conversation.log import Entries, Log
 from tui_agent.durable import PRIVATE_FILE, make_private_folder, sync_folder, to_completion
 from tui_agent.storage.database import (
     Database,
@@ -140,8 +138,8 @@ class LogStore:
         """Why nothing can be appended; empty where it can."""
         return self._read_only
 
-    async def load(self) -> list[AnyEntry]:
-        """Every entry, oldest first.
+    async def load(self) -> Entries:
+        """Every entry, oldest first; of a long log each is read from what is held of it when it is looked at.
 
         Where the log is damaged, its valid beginning: the damaged file is set aside and the beginning saved anew. Where
         it holds kinds of entries this version does not know, what comes before them, read-only. `notices` says so.
@@ -159,7 +157,7 @@ class LogStore:
         if not self._read_only and not self._loaded:
             await self._renew_totals(loaded.entries)
         self.last_seq = len(loaded.entries)
-        self.trace_head = max((head.seq for entry in loaded.entries if (head := trace_head(entry))), default=0)
+        self.trace_head = loaded.trace_head
         self._loaded = True
         return loaded.entries
 
@@ -439,9 +437,12 @@ def _title(entries: Iterable[AnyEntry]) -> str:
 
 
 class _Loaded(NamedTuple):
-    """What could be read: the valid beginning of the log, and why it ends there where it is not all of it."""
+    """What could be read: the valid beginning of the log, the newest event of the trace that it names (0: none), and
+    why it ends there where it is not all of it.
+    """
 
-    entries: list[AnyEntry]
+    entries: Entries
+    trace_head: int
     damage: str = ""
     newer: str = ""
 
@@ -452,17 +453,21 @@ class _Reading:
     def __init__(self) -> None:
         self.log = Log()
         self.ended = False
+        self._trace_head = 0
         self._damage = ""
         self._newer = ""
-        self._open_calls: dict[str, str] = {}
 
     @property
     def loaded(self) -> _Loaded:
         """What was read so far."""
-        return _Loaded(list(self.log), self._damage, self._newer)
+        return _Loaded(self.log.entries(), self._trace_head, self._damage, self._newer)
 
     def take(self, rows: Iterable[tuple[Value, ...]]) -> None:
         """Decode the next rows."""
+        self._decode(rows)
+        self.log.pack()
+
+    def _decode(self, rows: Iterable[tuple[Value, ...]]) -> None:
         for seq, crc, body in rows:
             here = f"at entry {len(self.log) + 1}"
             if seq != len(self.log) + 1:
@@ -471,7 +476,10 @@ class _Reading:
                 self._damage = f"{here}: its checksum is wrong"
             else:
                 try:
-                    self.log.append(self._shared(decode(body)))
+                    entry = decode(body)
+                    self.log.append(entry)
+                    head = trace_head(entry)
+                    self._trace_head = max(self._trace_head, head.seq if head is not None else 0)
                     continue
                 except UnknownEntry as error:
                     # Its checksum is right, so it was written so: by a version that knows more than this one.
@@ -480,24 +488,6 @@ class _Reading:
                     self._damage = f"{here}: {error}"
             self.ended = True
             return
-
-    def _shared(self, entry: AnyEntry) -> AnyEntry:
-        """The entry, with what earlier ones say too held once: its parent's number, names, ids of calls.
-
-        Of a long log that is a tenth of its memory.
-        """
-        if entry.parent == self.log.head:
-            force_setattr(entry, "parent", self.log.head)
-        if isinstance(entry, Message):
-            if entry.model:
-                force_setattr(entry, "model", intern(entry.model))
-            for block in entry.blocks:
-                if isinstance(block, ToolCall):
-                    force_setattr(block, "name", intern(block.name))
-                    self._open_calls[block.id] = block.id
-                elif isinstance(block, ToolResult):
-                    force_setattr(block, "call_id", self._open_calls.pop(block.call_id, block.call_id))
-        return entry
 
 
 def _kind(body: bytes) -> str:

@@ -117,7 +117,7 @@ class RecallIndex:
 
         A cancelled update keeps what it has done so far. Raises `StorageError`.
         """
-        self._given = Given(tuple(entries), artifacts)
+        self._given = Given(entries, artifacts)
         await self._in_thread(lambda _connection: None)
 
     async def search(

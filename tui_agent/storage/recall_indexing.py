@@ -275,7 +275,7 @@ class Indexer:
 
     def __init__(self) -> None:
         self._calls: dict[str, Call] = {}
-        self._answers: dict[str, Message] = {}
+        self._answers: dict[str, int] = {}
         self._known = 0
 
     def update(self, connection: sqlite3.Connection, given: Given, check: Callable[[], None]) -> None:
@@ -293,7 +293,7 @@ class Indexer:
                 batch.commit(entry)
         if batch.open:
             batch.commit(given.entries[-1])
-        self._follow(connection, given.artifacts, check)
+        self._follow(connection, given, check)
 
     def _last(self, connection: sqlite3.Connection, entries: Sequence[AnyEntry]) -> int:
         seq, crc = connection.execute("SELECT seq, crc FROM state").fetchone()
@@ -313,7 +313,7 @@ class Indexer:
                 if isinstance(block, ToolCall):
                     self._calls[block.id] = call_of(entry, block)
                 elif isinstance(block, ToolResult):
-                    self._answers[_stem(block.call_id)] = entry
+                    self._answers[_stem(block.call_id)] = entry.seq
 
     def _take(self, connection: sqlite3.Connection, batch: "_Batch", given: Given, entry: AnyEntry) -> None:
         batch.begin()
@@ -351,13 +351,14 @@ class Indexer:
             case _:
                 pass
 
-    def _follow(self, connection: sqlite3.Connection, artifacts: Artifacts, check: Callable[[], None]) -> None:
+    def _follow(self, connection: sqlite3.Connection, given: Given, check: Callable[[], None]) -> None:
         """Files that are written to: the raw streams of commands, and what compactions wrote out."""
         batch = _Batch(connection)
-        for name in _names(artifacts.folder / RAW_FOLDER):
+        for name in _names(given.artifacts.folder / RAW_FOLDER):
             path = f"{RAW_FOLDER}/{name}"
-            answer = self._answers.get(name.rpartition("-")[0])
-            if answer is not None and not batch.has_path(path):
+            seq = self._answers.get(name.rpartition("-")[0])
+            answer = given.entries[seq - 1] if seq is not None else None
+            if isinstance(answer, Message) and not batch.has_path(path):
                 batch.begin()
                 batch.add_growing(raw_output_of(answer, path, self._calls), RAW_BYTES)
         if batch.open:
@@ -365,7 +366,7 @@ class Indexer:
         rows = connection.execute("SELECT passage, path, bound, size, tail FROM growing").fetchall()
         for passage, path, bound, size, tail in rows:
             check()
-            grown = _grown(artifacts, path, bound, size, tail)
+            grown = _grown(given.artifacts, path, bound, size, tail)
             if grown is not None:
                 batch.begin()
                 batch.grow(passage, grown)

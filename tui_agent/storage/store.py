@@ -44,7 +44,7 @@ class Store(Protocol):
         """Sentences the user should see: what was damaged, and what was kept of it."""
         ...
 
-    async def load(self) -> list[AnyEntry]:
+    async def load(self) -> Sequence[AnyEntry]:
         """Every entry, oldest first. Raises `StorageError`."""
         ...
 

@@ -37,7 +37,7 @@ class Prompt(NamedTuple):
 
 def branches(log: Log) -> tuple[Branch, ...]:
     """Every branch, the present one first, then the newest."""
-    moves = [entry for entry in log if isinstance(entry, HeadMoved)]
+    moves = list(log.entries().of(HeadMoved))
     kept = _kept(moves)
     ends = {entry.parent for entry in moves if entry.parent} | kept
     tips = {

@@ -15,7 +15,7 @@ import msgspec
 
 from tui_agent.agent.record import Record
 from tui_agent.aside import aside
-from tui_agent.conversation.entries import AnyEntry, FileChange, FilesChanged, FilesKept
+from tui_agent.conversation.entries import FileChange, FilesChanged, FilesKept
 from tui_agent.conversation.file_changes import files_since, newest_changes, newest_words, unfinished
 from tui_agent.conversation.log import Log
 from tui_agent.durable import to_completion
@@ -101,11 +101,12 @@ class FileHistory:
         seq = newest.put_back if redo else newest.changes
         return self.plan(log, seq) if seq else None
 
-    def resume(self, log: Iterable[AnyEntry]) -> None:
-        """Go on after these entries: heed the files they name, and remove what a killed program left beside them."""
-        known = list(log)
-        self._heed(path for entry in known if isinstance(entry, FilesChanged) for path in _paths(entry.files))
-        for begun in unfinished(known):
+    def resume(self, past: Sequence[FilesKept | FilesChanged]) -> None:
+        """Go on after these entries of the log: heed the files they name, and remove what a killed program left beside
+        them.
+        """
+        self._heed(path for entry in past if isinstance(entry, FilesChanged) for path in _paths(entry.files))
+        for begun in unfinished(past):
             for change in begun.files:
                 clear_leftovers(Path(change.path))
 

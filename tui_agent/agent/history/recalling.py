@@ -31,7 +31,7 @@ class Recaller:
         elsewhere = await asyncio.to_thread(_elsewhere, log, log.head, len(log))
         hidden = await self._hidden()
         try:
-            await self._index.update(list(log), self._artifacts)
+            await self._index.update(log.entries(), self._artifacts)
             return await self._index.search(query, limit, hidden=hidden, elsewhere=elsewhere)
         except StorageError as error:
             raise ToolFailure(f"{error.message} {error.hint}".strip()) from error
@@ -49,5 +49,5 @@ class Recaller:
 
 def _elsewhere(log: Log, head: int, last: int) -> set[int]:
     """The entries up to number `last` that the conversation ending at `head` lacks. The log may grow meanwhile."""
-    on_path = {entry.seq for entry in log.path(head)}
+    on_path = set(log.path(head).numbers)
     return {seq for seq in range(1, last + 1) if seq not in on_path}

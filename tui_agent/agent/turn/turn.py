@@ -293,8 +293,7 @@ class Turn:
 
     def _is_asked(self) -> bool:
         """Whether there is anything to answer."""
-        messages = self._record.view.messages()
-        return bool(messages) and messages[-1].role == "user"
+        return self._record.view.ends_with == "user"
 
     # A call
 
@@ -306,7 +305,7 @@ class Turn:
                     await self._steps.run(self._engine.recover(), self._emit)
                 self._refuse_what_cannot_fit()
                 await self._announce_a_cold_send()
-                return await self._ask(self._engine.request())
+                return await self._ask(await self._steps.compute(self._engine.request))
             except TooLarge:
                 raise
             except ContextOverflow as overflow:

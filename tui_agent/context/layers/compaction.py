@@ -127,7 +127,7 @@ class Compaction:
         left, trigger, limit = here.tokens - freed, here.limits.compact, here.limits.limit
         if trigger.rests or resting_after_undo(view):
             return "the view reached the limit" if limit.reached(left + ahead) else ""
-        if trigger.reached(left + ahead, len(view.messages()) if trigger.messages else 0):
+        if trigger.reached(left + ahead, view.message_count if trigger.messages else 0):
             reaches = "reached" if left >= trigger.tokens else "is about to reach"
             return (
                 f"the view {reaches} {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source

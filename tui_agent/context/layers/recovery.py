@@ -229,7 +229,7 @@ def _size_at(blocks: Sequence[Block], level: Level) -> Size:
             size = Size(int(size.ascii * share), int(size.other * share), size.images)
         if size.images and level.pictures != "whole":
             small = (min(image.weight, SMALLER_PICTURE) for image in images_of(block))
-            size = size._replace(images=sum(small) if level.pictures == "smaller" else 0)
+            size = Size(size.ascii, size.other, sum(small) if level.pictures == "smaller" else 0)
         total = total.plus(size)
     return total
 

@@ -520,7 +520,7 @@ def _tokens_replaced(groups: Sequence[Group], tokens_of: Callable[[Size], int]) 
 
 
 def _digests(group: Group) -> tuple[int, int, tuple[bytes, ...]]:
-    return group.first, group.last, tuple(segment.digest for segment in group.segments)
+    return group.first, group.last, tuple(mark.digest for mark in group.marks)
 
 
 def _what_stays(kept: Group | None, *, earlier: bool) -> str:

@@ -7,7 +7,7 @@ after something that the model has not seen: a running or just finished tool ste
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from tui_agent.conversation.blocks import Block, ToolResult
+from tui_agent.conversation.blocks import Block
 from tui_agent.conversation.entries import Boundary
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.sizes import NOTHING, Size, size_of_block, size_of_text
@@ -83,7 +83,7 @@ def start_by_messages(groups: Sequence[Group], keep: int) -> int:
     start, kept = len(groups), 0
     while start:
         group = groups[start - 1]
-        kept += 1 + sum(isinstance(block, ToolResult) for segment in group.segments for block in segment.blocks)
+        kept += 1 + sum(mark.blocks for mark in group.marks if mark.role != group.role)
         if kept > keep and start < len(groups):
             break
         start -= 1
@@ -94,7 +94,7 @@ def _unseen(groups: Sequence[Group]) -> int:
     """The index from which the model has not seen everything: a running or just finished tool step, a new prompt."""
     for index in range(len(groups) - 1, -1, -1):
         if groups[index].role == "assistant":
-            calls = groups[index].open or len(groups[index].segments) > 1
+            calls = groups[index].open or len(groups[index].marks) > 1
             return index if calls else index + 1
     return 0
 

@@ -7,7 +7,6 @@ knows. The same log and the same commands give the same bytes.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import dropwhile
 from posixpath import normpath
 from typing import Final, NamedTuple
 
@@ -85,7 +84,7 @@ def _since_checkpoint(view: View) -> Iterator[AnyEntry]:
     """The entries of the present task, oldest first."""
     counting = (entry for entry, counts in view.context_entries() if counts)
     start = max((entry.last for entry in counting if isinstance(entry, Checkpointed)), default=0)
-    return dropwhile(lambda entry: entry.seq <= start, view.log.path())
+    return iter(view.log.path().after(start))
 
 
 class _Failure(NamedTuple):

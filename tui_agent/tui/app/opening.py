@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.arguments import Arguments
+from tui_agent.aside import give_back_freed
 from tui_agent.settings import Settings
 from tui_agent.tui.app.conductor import SessionUnavailable
 from tui_agent.tui.app.host import Host
@@ -142,6 +143,7 @@ async def show_earlier(past: Past, view: "TurnView", pane: TranscriptView) -> No
         return
     view.go_on_below(filling, past.above)
     pane.show_more(follower, past.above)
+    await asyncio.to_thread(give_back_freed)
 
 
 async def in_slices(past: Iterable["AgentEvent"], view: "TurnView", take_in: Callable[[], object]) -> None:

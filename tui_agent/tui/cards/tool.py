@@ -13,7 +13,7 @@ from rich.style import Style
 from typing_extensions import override
 
 from tui_agent.text import clean
-from tui_agent.tui.cards.base import Block, Card
+from tui_agent.tui.cards.base import Block, Card, packed, unpacked
 from tui_agent.tui.cards.diffs import counts, diff_sections, draw_diff_start
 from tui_agent.tui.cards.lines import GUTTER, Line, Run, fit, make_line
 from tui_agent.tui.cards.palette import Look
@@ -98,7 +98,8 @@ class ToolBlock(Card, eq=False, kw_only=True):
     """One tool call and, later, its result.
 
     summary: the arguments on one line. arguments: the whole of them.
-    tail: the last lines printed while it runs, with `above` lines before them. result: what the model was given.
+    tail: the last lines printed while it runs, with `above` lines before them. held: the result, as `packed` gives it,
+    and how long it is.
     diff: a unified diff, for edits. note: one line of what came of it, or on why it was denied or failed.
     seconds: how long it ran. seq: of a command of the user's own, the number of the message it became; else 0.
     """
@@ -110,13 +111,23 @@ class ToolBlock(Card, eq=False, kw_only=True):
     state: ToolState = ToolState.PENDING
     tail: str = ""
     above: int = 0
-    result: str = ""
+    held: str | bytes = ""
+    length: int = 0
     size: ResultSize = ResultSize()
     diff: str = ""
     note: str = ""
     seconds: float | None = None
     depth: int = 0
     seq: int = 0
+
+    @property
+    def result(self) -> str:
+        """What the model was given."""
+        return unpacked(self.held)
+
+    @result.setter
+    def result(self, text: str) -> None:
+        self.held, self.length = packed(text), len(text)
 
     @property
     def called(self) -> str:
@@ -184,7 +195,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
             # Known sizes: opening all cards of a long conversation looks at no text.
             if collapsed:
                 return 1 + min(PREVIEW_LINES, self.size.lines)
-            return 1 + estimate_lines(len(self.result), self.size.lines - 1, width)
+            return 1 + estimate_lines(self.length, self.size.lines - 1, width)
         if collapsed:
             return 1 + self.preview_height()
         body = self.diff or self.result or self.tail
@@ -227,7 +238,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
             sections += text_sections(self.note, muted, indent=self.indent)
         if arguments := "" if self.diff else self.told_arguments():
             sections += text_sections(arguments, faint, indent=self.indent)
-            if self.result or self.tail:
+            if self.length or self.tail:
                 sections.append(blank_section())
         if self.diff:
             sections += diff_sections(self.diff, indent=self.indent)

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
+from sys import intern
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
 from msgspec import Struct, field
@@ -159,7 +160,7 @@ class Transcript(Struct, eq=False):
         depth: int = 0,
     ) -> ToolBlock:
         """Append a tool call; its later changes find it by `call_id`."""
-        name = one_line(name, 80)
+        name = intern(one_line(name, 80))
         block = block_for(name)(
             **self.place(),
             folding=self.folding,
