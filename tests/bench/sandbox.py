@@ -4,6 +4,7 @@ import asyncio
 import json
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -12,17 +13,24 @@ from tests.bench.report import Figure
 from tests.tools.support import Call
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.launching import AVAILABLE
+from tui_agent.tools.sandbox.launching import AVAILABLE, bubblewrap
 from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox, mechanism
 from tui_agent.tools.shell.run_command import RunCommand
 
 RUNS = 60
+CHMODS = (
+    'import os, time; open("x", "w"); began = time.perf_counter(); '
+    '[os.chmod("x", 384) for _ in range(1000)]; print(time.perf_counter() - began)'
+)
+"""Prints how many milliseconds one call takes."""
 
 
 def figures() -> list[Figure]:
     """The whole of a call of ``true``, in milliseconds: its median outside, and what each kind of sandbox adds."""
     found = mechanism()
     kinds: list[Kind] = [] if found.kind == "none" else [found.kind]
+    if found.kind == "namespaces" and bubblewrap():
+        kinds.append("bubblewrap")
     if AVAILABLE and kernel.landlock_version() and found.kind != "landlock":
         kinds.append("landlock")
     # Where thousands of files lie beside what is hidden, as in /tmp, Landlock alone has to name them one by one.
@@ -45,6 +53,9 @@ async def _measure(project: Path, state: Path, kinds: list[Kind]) -> list[Figure
             await tool.run(json.dumps({"command": "true"}), Call(Workspace(project), (), state / "session"))
             if number >= 3:  # the first calls start the launchers
                 taken[name].append(1000 * (time.perf_counter() - began))
+    context = Call(Workspace(project), (), state / "session")
+    line = json.dumps({"command": f"{sys.executable} -c '{CHMODS}'"})
+    chmods = {name: float((await tool.run(line, context)).text.split()[0]) for name, tool in tools.items()}
     for sandbox in sandboxes.values():
         sandbox.close()
     plain = statistics.median(taken[""])
@@ -54,4 +65,5 @@ async def _measure(project: Path, state: Path, kinds: list[Kind]) -> list[Figure
         )
         for kind in kinds
     ]
-    return [Figure("run_command true, without a sandbox", plain, "ms"), *added]
+    calls = [Figure(f"a chmod, {name or 'without a sandbox'}", each, "ms") for name, each in chmods.items()]
+    return [Figure("run_command true, without a sandbox", plain, "ms"), *added, *calls]
