@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tui_agent.tools.sandbox.launching import AVAILABLE
+from tui_agent.tools.sandbox.launching import AVAILABLE, Launcher, Refused
 from tui_agent.tools.shell.processes import Supervisor
 
 PROGRAM = """
@@ -79,7 +79,7 @@ def test_killed_outright(tmp_path: Path, whole_group: bool, way: str) -> None:
 STARTING = """
 import os, subprocess, sys
 from tui_agent.tools.shell import families
-from tui_agent.tools.sandbox.launching import AVAILABLE
+from tui_agent.tools.sandbox.launching import AVAILABLE, Launcher, Refused
 from tui_agent.tools.shell.processes import Supervisor
 supervisor = Supervisor()
 def start():
@@ -132,3 +132,10 @@ def test_it_ends_when_it_is_closed() -> None:
     supervisor.close()
     assert not alive(child.pid)
     assert supervisor.families == {}
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="there are no launchers here")
+def test_a_launcher_that_ends_at_once_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(Refused, match="it ended at once"):
+        Launcher("plain").ready()

@@ -195,6 +195,8 @@ class Launcher:
                 env={},
                 start_new_session=True,
             )
+            # Where it ends without an answer, that is seen only when nobody else holds this end.
+            theirs.close()
             ours.settimeout(_PATIENCE_S)
             _check_answer(ours.recv(4096))
             ours.settimeout(None)
