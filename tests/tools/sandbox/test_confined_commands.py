@@ -209,7 +209,9 @@ def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
         sandbox = Sandbox(choice, places, offered=offered)  # type: ignore[arg-type]
         assert (sandbox.confines, sandbox.trouble) == (False, trouble)
         # Outside of what is not there is nothing that would be asked about apart.
-        assert not RunCommand(sandbox=sandbox).access(command, workspace)[0].outside
+        tool = RunCommand(sandbox=sandbox)
+        assert not tool.access(command, workspace)[0].outside
+        assert tool.preview(command, workspace).title == "Run a command" + (", with no sandbox" if trouble else "")
     with pytest.raises(ToolFailure, match=r"Commands may run in a sandbox only.*the kernel says no"):
         RunCommand(sandbox=Sandbox("required", places, offered=NONE)).access(command, workspace)
 

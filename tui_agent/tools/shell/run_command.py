@@ -83,8 +83,11 @@ class RunCommand:
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         given = self._signature.parse(arguments)
-        outside = given.get("outside") and self._sandbox is not None and self._sandbox.confines
-        title = "Run a command outside the sandbox" if outside else "Run a command"
+        sandbox, title = self._sandbox, "Run a command"
+        if sandbox is not None and sandbox.confines:
+            title += " outside the sandbox" if given.get("outside") else ""
+        elif sandbox is not None and sandbox.trouble:
+            title += ", with no sandbox"
         return Preview(title=title, command=str(given["command"]))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
