@@ -19,15 +19,26 @@ _NETWORK: Final = re.compile(
     re.IGNORECASE,
 )
 _MISSING: Final = re.compile(r"no such file|ENOENT|FileNotFoundError|cannot access|not found", re.IGNORECASE)
-_TEMPORARY: Final = re.compile(r"(?:/var)?/tmp/[\w.@+/-]+")
+_TEMPORARY: Final = re.compile(r"(?P<quote>['\"])((?:/var)?/tmp/[^'\"\n]+)(?P=quote)|((?:/var)?/tmp/[\w.@+/-]+)")
 _LOOKED_AT: Final = 20
 """Names of temporary files that are looked for outside the sandbox."""
+_NAMED: Final = 5
 
 
-def denial_note(output: str, rules: str) -> list[str]:
-    """A note where the end of what a failed command printed looks like the sandbox; `rules` say what it allows."""
-    files, network = _FILES.search(output) or _hidden(output), _NETWORK.search(output)
-    if not files and not network:
+def denial_note(output: str, rules: str, *, failed: bool, own_temporary: bool) -> list[str]:
+    """A note where the end of what a command printed looks like the sandbox.
+
+    `rules` say what that allows; `own_temporary`: its folder for temporary files stands in the place of the system's.
+    """
+    if own_temporary and (names := _hidden(output)):
+        listed = ", ".join(shown(name, 300) for name in names[:_NAMED])
+        note = (
+            "[the sandbox is why it was not found: commands have a /tmp of their own, and in the one outside lies "
+            f"{listed}. If it is needed, call again with `outside` set, and the user is asked]"
+        )
+        return [note]
+    files, network = _FILES.search(output), _NETWORK.search(output)
+    if not failed or (not files and not network):
         return []
     what = "no network" if network and not files else "a place it may not touch" if not network else "its bounds"
     note = (
@@ -49,7 +60,8 @@ def taken_back_note(paths: Sequence[Path], aside: Path) -> list[str]:
     return [note]
 
 
-def _hidden(output: str) -> bool:
-    """Whether a temporary file was missed that is there outside: in the sandbox the folder of such files is its own."""
-    names = (found[0].rstrip(".") for found in _TEMPORARY.finditer(output))
-    return bool(_MISSING.search(output)) and any(os.path.lexists(name) for name in islice(names, _LOOKED_AT))
+def _hidden(output: str) -> list[str]:
+    """The temporary files that were missed and are there outside."""
+    missed = "\n".join(line for line in output.splitlines() if _MISSING.search(line))
+    found = dict.fromkeys(place[2] or place[3].rstrip(".") for place in islice(_TEMPORARY.finditer(missed), _LOOKED_AT))
+    return [name for name in found if os.path.lexists(name)]

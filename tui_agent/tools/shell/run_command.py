@@ -155,8 +155,9 @@ class RunCommand:
             notes.append(what_still_runs(ended, running.pid))
             self._background.look_after(running, settled)
         failed = timed_out or ended.exit_code != 0
-        if failed and prepared.rules:
-            notes += denial_note(terminal.tail(_DENIAL_LINES), prepared.rules)
+        if prepared.rules:
+            own, end = prepared.request.mounts, terminal.tail(_DENIAL_LINES)
+            notes += await asyncio.to_thread(denial_note, end, prepared.rules, failed=failed, own_temporary=own)
         return await _finished(terminal, raw, notes, is_error=failed)
 
     def _prepare(self, command: str, context: ToolContext, *, outside: bool) -> "_Prepared":
