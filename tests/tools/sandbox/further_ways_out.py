@@ -282,6 +282,30 @@ def guarded_mode() -> object:
     return True
 
 
+@way
+def lease_that_others_wait_for() -> object:
+    return fcntl.fcntl(opened(), fcntl.F_SETLEASE, fcntl.F_RDLCK) == 0
+
+
+@way
+def passwords_of_the_system() -> object:
+    return Path("/etc/shadow").read_text()[:20]
+
+
+@way
+def disk_to_read() -> object:
+    disks = [path for path in Path("/dev").iterdir() if path.is_block_device()]
+    return [os.open(disk, os.O_RDONLY | os.O_NONBLOCK) for disk in disks]
+
+
+@way
+def memory_of_the_kernel() -> object:
+    for name in ("/proc/kcore", "/proc/kmsg", "/dev/mem", "/sys/kernel/debug/gpio"):
+        with suppress(OSError):
+            return name, os.open(name, os.O_RDONLY | os.O_NONBLOCK)
+    return None
+
+
 # What processes share by name
 
 

@@ -54,14 +54,18 @@ SECRETS: Final = (
     *("Library/Keychains", "Library/Application Support/Google/Chrome", "Library/Application Support/Firefox"),
 )
 """Paths in the user's home that no command may read."""
+SECRETS_OF_THE_SYSTEM: Final = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/run/secrets")
+"""Nor these, where the user could: passwords, and what an engine of containers hands in."""
 
 _REPOSITORIES = 50
 """Nested folders of git that are looked at."""
 
 
 def secrets(home: Path) -> list[Path]:
-    """The secret files and folders of a home that are there, links resolved."""
-    found = (Path(os.path.realpath(home / name)) for name in SECRETS if os.path.lexists(home / name))
+    """The secret files and folders of a home, and of the system, that are there, links resolved."""
+    places = [home / name for name in SECRETS if os.path.lexists(home / name)]
+    places += (Path(name) for name in SECRETS_OF_THE_SYSTEM if os.access(name, os.R_OK))
+    found = (Path(os.path.realpath(place)) for place in places)
     return [path for path in dict.fromkeys(found) if path.exists()]
 
 

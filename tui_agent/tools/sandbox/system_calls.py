@@ -30,6 +30,8 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
 _OWNERS: Final = (8, 10, 15)
 """F_SETOWN, F_SETSIG and F_SETOWN_EX: who is sent a signal when something can be read."""
+_LEASES: Final = (1024, 1026)
+"""F_SETLEASE, which makes others wait who open a file, and F_NOTIFY: both take a file open for reading."""
 _TRUNCATE_SINCE, _SIGNALS_SINCE = 3, 6
 """The versions of Landlock that refuse truncating files, and signals to processes outside."""
 
@@ -168,6 +170,8 @@ def command_filter(families: Sequence[int], alone: Alone | None = None) -> bytes
     program += _when(_EQUAL, calls["clone"], _bits(0, _NEW_NAMESPACES))
     program += _when(_EQUAL, calls["unshare"], _bits(0, _NEW_NAMESPACES | _NEW_TIME))
     program += _when(_EQUAL, calls["ioctl"], _checked_ioctl(alone))
+    owners = _OWNERS if alone and alone.version < _SIGNALS_SINCE else ()
+    program += _when(_EQUAL, calls["fcntl"], _refuse_values(1, (*_LEASES, *owners)))
     program += _when(_EQUAL, calls["socket"], _only_values(0, families))
     program += _when(_EQUAL, calls["socketpair"], _refuse_values(1, (_SOCK_DGRAM, _SOCK_RAW), mask=_SOCK_TYPE))
     if alone:
@@ -198,7 +202,6 @@ def _instead_of_walls(alone: Alone) -> list[tuple[int, int, int, int]]:
         for number in (*_SIGNAL_CALLS[machine()].values(), _PIDFD_OPEN):
             program += _when(_EQUAL, number, _unless_zero(0, asked))
         program += _when(_EQUAL, _PIDFD_SEND_SIGNAL, [_refused(errno.EPERM)])
-        program += _when(_EQUAL, _LOOKED_AT[machine()]["fcntl"], _refuse_values(1, _OWNERS))
     return program
 
 
