@@ -100,11 +100,12 @@ def test_where_another_supervises_already_it_is_refused(outside: Outside) -> Non
         "import struct, sys\n"
         f"sys.path.insert(0, {str(ROOT)!r})\n"
         "from pathlib import Path\n"
-        "from tests.tools.sandbox.test_supervisor import output_of\n"
         "from tui_agent.tools.sandbox import kernel\n"
         "from tui_agent.tools.sandbox.launcher import Request\n"
         "kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)\n"
         "listener = kernel.seccomp(struct.pack('=HBBI', 6, 0, 0, 0x7FFF0000), listened=True)\n"
+        # Only now: the first look at what this machine offers starts a launcher.
+        "from tests.tools.sandbox.test_supervisor import output_of\n"
         f"place = {str(outside.project)!r}\n"
         "print(output_of(Request(['/bin/sh', '-c', ': > made; chmod 777 made; ls -l made; cat AGENTS.md'], place,\n"
         "    {'LC_ALL': 'C'}, confined=True, landlock=kernel.landlock_version(), writable=[place], temporary=place)))\n"
