@@ -72,6 +72,18 @@ def test_what_is_wrong_is_told_as_the_kernel_tells_it(outside: Outside) -> None:
     ]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_what_root_runs_as_another_user_changes_what_is_that_users(outside: Outside) -> None:
+    (outside.project / "theirs").write_text("")
+    os.chown(outside.project / "theirs", 65534, 65534)
+    (outside.project / "roots").write_text("")
+    python = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534); os.chmod('theirs', 0o711); "
+    (outside.project / "script.py").write_text(f"{python}os.chmod('roots', 0o711)")
+    assert "PermissionError: [Errno 1] Operation not permitted: 'roots'" in run(outside, f"{sys.executable} script.py")
+    modes = [(outside.project / name).stat().st_mode & 0o777 for name in ("theirs", "roots")]
+    assert modes == [0o711, 0o644 & modes[1]]
+
+
 def test_an_older_kernel_is_made_up_for(outside: Outside) -> None:
     """Landlock refuses to truncate from version 3 on, and to signal others from 6 on."""
     python = "import os, sys\ntry: {}\nexcept OSError: print('no')\nelse: print('yes')"

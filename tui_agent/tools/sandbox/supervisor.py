@@ -58,6 +58,14 @@ class _Call(NamedTuple):
     arguments: tuple[int, ...]
 
 
+class _Named(NamedTuple):
+    """A file as a caller names it: from which folder or descriptor on, and whether a link is meant itself."""
+
+    folder: int
+    path: str
+    flags: int = 0
+
+
 class Supervisor:
     """Answers the calls of one command, in the keeper's one thread, whenever `listener` can be read."""
 
@@ -83,8 +91,7 @@ class Supervisor:
                 self._check_process(call)
                 flags = _CONTINUE
             else:
-                with _as_caller(thread):
-                    value = self._watch(call) if call.name == "inotify_add_watch" else self._change(call)
+                value = _as_caller(thread, self._asked_for(call))
         except OSError as problem:
             error = problem.errno or errno.EPERM
         except (ValueError, OverflowError, struct.error):
@@ -94,10 +101,17 @@ class Supervisor:
         except OSError:
             return
 
-    def _change(self, call: _Call) -> int:
-        """Change what a file is besides its content. Raises OSError with what the caller is told."""
+    def _asked_for(self, call: _Call) -> Callable[[], int]:
+        """What the caller asks for, read from its memory and still to be done. Raises OSError."""
+        named = _named(call)
+        if call.name == "inotify_add_watch":
+            return lambda: self._watch(call, named)
         change, given = _change_asked_for(call)
-        place = self._open(call)
+        return lambda: self._change(call, named, change, given)
+
+    def _change(self, call: _Call, named: _Named, change: Callable[..., None], given: tuple[object, ...]) -> int:
+        """Change what a file is besides its content. Raises OSError with what the caller is told."""
+        place = _opened(call.thread, named)
         try:
             path = os.readlink(f"/proc/self/fd/{place}")
             if not self._bounds.may_change(path):
@@ -108,11 +122,10 @@ class Supervisor:
             os.close(place)
         return 0
 
-    def _watch(self, call: _Call) -> int:
+    def _watch(self, call: _Call, named: _Named) -> int:
         """Have the caller told of what happens to a file: the number of the watch. Raises OSError."""
-        queue, at, events = call.arguments[:3]
-        flags = os.O_NOFOLLOW if events & _IN_DONT_FOLLOW else 0
-        place = _place(call.thread, _AT_FDCWD, _text(call.thread, at, _PATH_BYTES), flags)
+        queue, _, events = call.arguments[:3]
+        place = _opened(call.thread, named)
         try:
             path = os.readlink(f"/proc/self/fd/{place}")
             if not self._bounds.may_see(path):
@@ -121,24 +134,6 @@ class Supervisor:
             return kernel.watch(_leader(call.thread), _signed(queue), f"/proc/self/fd/{place}", _signed(events))
         finally:
             os.close(place)
-
-    def _open(self, call: _Call) -> int:
-        """What the caller names, as a descriptor that nothing can be done with but to see what it is."""
-        name, arguments, flags = call.name, call.arguments, 0
-        if name in {"fchmod", "fchown", "fsetxattr", "fremovexattr"}:
-            return _place(call.thread, _signed(arguments[0]), "")
-        folder, at = _AT_FDCWD, arguments[0]
-        if name.endswith(("at", "at2")):
-            folder, at = _signed(arguments[0]), arguments[1]
-            which = {"fchmodat2": 3, "fchownat": 4, "utimensat": 3}.get(name)
-            flags = arguments[which] if which else 0
-            if not at and name in {"utimensat", "futimesat"}:
-                return _place(call.thread, folder, "")
-        path = _text(call.thread, at, _PATH_BYTES)
-        if not path and not flags & _AT_EMPTY_PATH:
-            raise FileNotFoundError(errno.ENOENT, "")
-        link_itself = name.startswith("l") or bool(flags & _AT_SYMLINK_NOFOLLOW)
-        return _place(call.thread, folder, path, os.O_NOFOLLOW if link_itself else 0)
 
     def _check_process(self, call: _Call) -> None:
         """Raise PermissionError unless the call is about processes of the command."""
@@ -160,6 +155,28 @@ class Supervisor:
     def _check_waits(self, call: _Call) -> None:
         """Raise OSError where the caller is gone, and its number may be another's."""
         fcntl.ioctl(self.listener, _STILL_WAITS, struct.pack("Q", call.key))
+
+
+def _named(call: _Call) -> _Named:
+    """The file that a call is about. Raises OSError."""
+    name, arguments, flags = call.name, call.arguments, 0
+    if name in {"fchmod", "fchown", "fsetxattr", "fremovexattr"}:
+        return _Named(_signed(arguments[0]), "")
+    folder, at = _AT_FDCWD, arguments[0]
+    if name == "inotify_add_watch":
+        at = arguments[1]
+        flags = _AT_SYMLINK_NOFOLLOW if arguments[2] & _IN_DONT_FOLLOW else 0
+    elif name.endswith(("at", "at2")):
+        folder, at = _signed(arguments[0]), arguments[1]
+        which = {"fchmodat2": 3, "fchownat": 4, "utimensat": 3}.get(name)
+        flags = arguments[which] if which else 0
+        if not at and name in {"utimensat", "futimesat"}:
+            return _Named(folder, "")
+    path = _text(call.thread, at, _PATH_BYTES)
+    if not path and not flags & _AT_EMPTY_PATH:
+        raise FileNotFoundError(errno.ENOENT, "")
+    link_itself = name.startswith("l") or bool(flags & _AT_SYMLINK_NOFOLLOW)
+    return _Named(folder, path, os.O_NOFOLLOW if link_itself else 0)
 
 
 def _change_asked_for(call: _Call) -> tuple[Callable[..., None], tuple[object, ...]]:
@@ -204,8 +221,9 @@ def _set_times(path: str, times: bytes | None) -> None:
     kernel.set_times(path, times)
 
 
-def _place(thread: int, folder: int, path: str, flags: int = 0) -> int:
-    """Open what `path` is to this thread, from its folder or one of its descriptors on."""
+def _opened(thread: int, named: _Named) -> int:
+    """What a thread names, as a descriptor that nothing can be done with but to see what it is. Raises OSError."""
+    folder, path, flags = named
     if path.startswith("/"):
         for own, instead in _OWN.items():
             if path == own or path.startswith(f"{own}/"):
@@ -246,33 +264,50 @@ def _text(thread: int, at: int, most: int) -> str:
     return os.fsdecode(text)
 
 
-class _as_caller:  # noqa: N801 - used as a function
-    """For root alone, which may start what runs as another user: files are looked for and changed as that one."""
+def _as_caller(thread: int, work: Callable[[], int]) -> int:
+    """What `work` gives with the caller's rights on files. Root alone may have started what runs as another user."""
+    if os.geteuid() != 0:
+        return work()
+    status = _status(thread)
+    user, group = _field(status, "Uid")[3], _field(status, "Gid")[3]
+    if (user, group) == (0, os.getegid()):
+        return work()
+    return _as_another(user, group, _field(status, "Groups"), work)
 
-    def __init__(self, thread: int) -> None:
-        self._thread = thread
-        self._changed: list[int] = []
 
-    def __enter__(self) -> None:
-        if os.geteuid() != 0:
-            return
-        lines = dict(line.partition(":")[::2] for line in _lines(f"/proc/{self._thread}/status"))
-        user, group = int(lines["Uid"].split()[3]), int(lines["Gid"].split()[3])
-        if (user, group) != (0, 0):
-            self._changed = os.getgroups()
-            os.setgroups([int(number) for number in lines["Groups"].split()])
+def _as_another(user: int, group: int, groups: list[int], work: Callable[[], int]) -> int:
+    """The same as somebody else, in a process of its own: changing its rights would unbind this one from its parent."""
+    told, tell = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        value, error = 0, errno.EPERM
+        try:
+            os.setgroups(groups)
             kernel.act_on_files_as(user, group)
-            self._changed = [*self._changed, -1]
+            value, error = work(), 0
+        except OSError as problem:
+            error = problem.errno or errno.EPERM
+        finally:
+            os.write(tell, struct.pack("ii", value, error))
+            os._exit(0)
+    os.close(tell)
+    with os.fdopen(told, "rb") as stream:
+        answer = stream.read()
+    os.waitpid(child, 0)
+    value, error = struct.unpack("ii", answer) if len(answer) == 8 else (0, errno.EPERM)
+    if error:
+        raise OSError(error, "")
+    return int(value)
 
-    def __exit__(self, *_: object) -> None:
-        if self._changed:
-            kernel.act_on_files_as(0, os.getegid())
-            os.setgroups(self._changed[:-1])
+
+def _status(thread: int) -> str:
+    with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as stream:
+        return stream.read()
 
 
-def _lines(path: str) -> list[str]:
-    with open(path, encoding="utf-8", errors="replace") as stream:
-        return stream.read().splitlines()
+def _field(status: str, name: str) -> list[int]:
+    """The numbers of a line of what `_status` gives."""
+    return [int(number) for number in status.partition(f"\n{name}:")[2].partition("\n")[0].split()]
 
 
 def _deepest(path: str, places: Sequence[str]) -> int:
@@ -283,8 +318,8 @@ def _deepest(path: str, places: Sequence[str]) -> int:
 def _leader(thread: int) -> int:
     """The process that a thread belongs to."""
     try:
-        return next(int(line.split()[1]) for line in _lines(f"/proc/{thread}/status") if line.startswith("Tgid:"))
-    except (OSError, StopIteration):
+        return _field(_status(thread), "Tgid")[0]
+    except (OSError, IndexError):
         return -1
 
 
