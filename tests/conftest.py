@@ -6,7 +6,9 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+from tests.examples import QUICK
+
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=QUICK)
 settings.register_profile("long", settings.get_profile("tests"), max_examples=1_000)
 settings.load_profile("tests")
 
@@ -18,7 +20,6 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
-        gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
         gc.enable()

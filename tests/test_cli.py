@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.starter import STARTER
 from tests.storage.entries import stamped
 from tui_agent.arguments import SETTINGS_FLAGS, UsageError, parse
 from tui_agent.conversation.entries import user_message
@@ -48,11 +49,13 @@ def environment(home: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(home: Path, folder: Path) -> Run:
-    """Runs the command in `folder`."""
+    """Runs the command in `folder`: forked where nothing but its arguments counts, else as a user starts it."""
 
     def run(
         *arguments: str, stdin: bytes | None = b"", environ: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
+        if stdin == b"" and not environ and arguments not in {("--version",), ("--help",)}:
+            return STARTER.run(arguments, folder=folder, environ=environment(home), stdin="", timeout=60)
         done = subprocess.run(
             [sys.executable, "-m", "tui_agent", *arguments],
             input=stdin,

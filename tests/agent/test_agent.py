@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.agent.talking import saved, say, talking
 from tests.conversation.logs import broken_rules
+from tests.examples import examples
 from tui_agent.agent import events
 from tui_agent.agent.turn.turns import AgentBusy, NotRunning
 from tui_agent.conversation.blocks import Text, ToolResult
@@ -44,7 +45,7 @@ async def test_history_replays_what_was_told(tmp_path: Path) -> None:
 
 
 @given(ticks=st.integers(0, 400), by_cancel=st.booleans())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_interruption_anywhere_leaves_a_valid_log(
     ticks: int, by_cancel: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -165,10 +165,19 @@ def test_a_picture_of_too_many_pixels_is_never_decoded() -> None:
 # Through the agent
 
 
-@pytest.mark.parametrize("provider", ["anthropic", pytest.param("gemini", marks=pytest.mark.soak)])
-def test_twenty_pictures_of_twelve_megapixels(provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("provider", "size"),
+    [
+        ("anthropic", (2_400, 1_800)),
+        pytest.param("anthropic", LARGE, marks=pytest.mark.soak),
+        pytest.param("gemini", LARGE, marks=pytest.mark.soak),
+    ],
+)
+def test_twenty_pictures_that_are_too_large(
+    provider: str, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = serving(provider, lambda _: Step(text="I see."), 200_000)
-    originals = [photograph(seed) for seed in range(20)]
+    originals = [photograph(seed % DRAWN, size) + bytes((seed,)) for seed in range(20)]
     waits: list[float] = []
 
     async def talk() -> None:
@@ -183,13 +192,13 @@ def test_twenty_pictures_of_twelve_megapixels(provider: str, tmp_path: Path, mon
             waits.append(await longest_wait(turn))
             assert len(shown(session.agent.engine.view)) == 20
             for image, original in zip(shown(session.agent.engine.view), originals, strict=True):
-                size = picture_size(image.data)
-                assert size is not None
-                assert max(size) <= 2_000
+                sent = picture_size(image.data)
+                assert sent is not None
+                assert max(sent) <= 2_000
                 assert (session.folder / image.original).read_bytes() == original
             await goes_on(session, "And now?")
             # One more makes them many, whose smaller limit holds for all of them.
-            told = [e async for e in session.agent.run("And this?", (given(photograph(99)),))]
+            told = [e async for e in session.agent.run("And this?", (given(photograph(0, size) + b"another"),))]
             assert failures(told) == []
             name = session.id
         async with talking(tmp_path, {"model.id": MODELS[provider]}, resume=name) as session:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import pytest
 from anthropic.types import TextBlock, ThinkingBlock, ToolUseBlock
 from google.genai import types
-from hypothesis import given
-from hypothesis import settings as examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.context.message_lists import CLAUDE, GEMINI, LISTS, Json
 from tests.conversation.logs import broken_rules
+from tests.examples import examples
 from tests.servers import anthropic_rules, catalogue, gemini_rules
 from tests.servers.pictures import PNG
 from tui_agent.context.forms import Form, UnknownForm, read, split_system, write
@@ -23,7 +23,7 @@ from tui_agent.conversation.view import View
 from tui_agent.models.anthropic import request as anthropic_request
 from tui_agent.models.gemini import request as gemini_request
 
-FEWER = examples(max_examples=40)
+FEWER = settings(max_examples=examples(12))
 """A list takes many draws."""
 FORMS: tuple[Form, ...] = ("anthropic", "gemini", "openai")
 MODELS = {"anthropic": f"anthropic:{CLAUDE}", "gemini": f"gemini:{GEMINI}", "openai": ""}

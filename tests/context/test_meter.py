@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.context.sessions import MODEL, Session
 from tests.conversation.logs import logs
+from tests.examples import examples
 from tui_agent.context.counting import Counter, Ratios, estimate
 from tui_agent.context.meter import TokenMeter
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
@@ -100,7 +101,7 @@ def test_a_measurement_from_before_an_edit_is_never_used_after_it(edit: AnyEntry
 
 
 @given(logs(steps=30))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(30))
 def test_asking_often_or_once_gives_the_same(view: View) -> None:
     often, grown = TokenMeter(), View()
     for entry in view.log:
@@ -112,7 +113,7 @@ def test_asking_often_or_once_gives_the_same(view: View) -> None:
 
 
 @given(logs(steps=30), st.integers(0, 40_000), st.sampled_from([0.5, 1.0, 1.7]))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(30))
 def test_the_rows_add_up_to_the_headline_measured_or_not(view: View, used: int, ratio: float) -> None:
     session, ratios = Session("rules"), Ratios()
     session.view = view

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conversation.logs import MODELS, logs
+from tests.examples import examples
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.request import ReasoningPolicy
 from tui_agent.conversation.sizes import NOTHING, Size, size_of_block
@@ -13,7 +14,7 @@ SHOWN = ("verbatim", "preview", "restored", "shortened")
 
 
 @given(logs(steps=40), st.sampled_from(MODELS))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(20))
 def test_live_results_are_the_items_that_are_shown_and_what_follows_them(view: View, model: str) -> None:
     messages = view.messages(ReasoningPolicy(model))
     live = view.live_results()
@@ -34,7 +35,7 @@ def test_live_results_are_the_items_that_are_shown_and_what_follows_them(view: V
 
 
 @given(logs(steps=40), st.sampled_from(MODELS))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(20))
 def test_they_are_the_same_folded_at_once(view: View, model: str) -> None:
     again = View(view.log)
     for each in (view, again):

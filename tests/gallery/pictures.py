@@ -21,6 +21,11 @@ _CELL: Final = 12.2
 """Units of width that Rich gives a cell in its SVG."""
 
 
+def still(text: str) -> str:
+    """A text with the spinner at one picture of its round."""
+    return _SPINNER.sub("⠹", text)
+
+
 def stable(svg: str, frame: str, title: str) -> str:
     """An exported screen without what Rich makes of a hash, with the spinner at one picture of its round.
 
@@ -28,7 +33,7 @@ def stable(svg: str, frame: str, title: str) -> str:
     of the theme, which Rich does not know.
     """
     svg = _SCREEN.sub(lambda found: f"{found[1]}{float(found[2]) + _DESCENDERS}{found[3]}", svg, count=1)
-    svg = _SPINNER.sub("⠹", _IDENTITY.sub("terminal-", svg))
+    svg = still(_IDENTITY.sub("terminal-", svg))
     return svg.replace('<rect fill="#292929"', f'<rect fill="{frame}"', 1).replace(
         '<text class="terminal-title" fill="#c5c8c6"', f'<text class="terminal-title" fill="{title}"', 1
     )

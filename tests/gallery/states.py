@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final, NamedTuple
 
-from tests.gallery.pictures import stable
+from rich.style import Style
+
+from tests.gallery.pictures import stable, still
 from tests.gallery.stage import OFFLINE, Stage, staged
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
+from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.theme import DEFAULT_DARK, DEFAULT_LIGHT
 from tui_agent.tui.pane.conversation import ConversationPane
 
@@ -17,6 +20,7 @@ SIZE: Final = (80, 24)
 WIDE: Final = (120, 40)
 SHADES: Final = {"dark": DEFAULT_DARK, "light": DEFAULT_LIGHT}
 
+Shown = list[list[tuple[str, Style | None]]]
 Drive = Callable[[Stage], Awaitable[None]]
 Arrange = Callable[[Arguments], Awaitable[Arguments]]
 
@@ -103,7 +107,7 @@ def state(
 
 async def _still(stage: Stage) -> str:
     """The screen once it no longer changes, its clock set."""
-    before = ""
+    before: Shown = []
     async with asyncio.timeout(60):
         while True:
             began = monotonic()
@@ -111,13 +115,19 @@ async def _still(stage: Stage) -> str:
                 stage.app.status.show(activity=stage.app.status.status.activity, since=began - stage.working - 0.1)
             _measure(stage.app.pane)
             await stage.pilot.pause()
-            colors = stage.app.theme_variables
-            now = stable(stage.app.export_screenshot(), colors["panel"], colors["foreground"])
+            now = _shown(stage.app)
             # The clock shows whole seconds: a picture taken later than this may show the next one.
             in_time = stage.working is None or monotonic() - began < 0.8
             if now == before and in_time:
-                return now
-            before = now if in_time else ""
+                colors = stage.app.theme_variables
+                return stable(stage.app.export_screenshot(), colors["panel"], colors["foreground"])
+            before = now if in_time else []
+
+
+def _shown(app: TuiAgent) -> Shown:
+    """What is on the screen, line by line, whichever picture of its round the spinner is at."""
+    strips = app.screen._compositor.render_strips(app.size)
+    return [[(still(segment.text), segment.style) for segment in strip] for strip in strips]
 
 
 def _measure(pane: ConversationPane) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.states import INTERRUPTED
@@ -409,7 +410,7 @@ async def test_what_is_known_of_it() -> None:
     ).map(" ".join)
 )
 @example("REPLACE:'':in ' 0'``")
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(75))
 def test_any_text_gets_an_answer(text: str) -> None:
     reply = asyncio.run(completed(request_of(said(text))))
     assert reply.blocks

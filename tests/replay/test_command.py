@@ -33,8 +33,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_session(tmp_path_factory.mktemp("replay") / "s.jsonl", seed=1, calls=60, size=2.0)
 
 
-def test_the_table_has_at_most_100_columns_and_every_policy(session: Path) -> None:
-    done = start(session.parent, str(session), "--model", "claude-opus-4-7", "--window", "100000")
+def test_the_table_has_at_most_100_columns_and_every_policy(tmp_path: Path) -> None:
+    session = write_session(tmp_path / "s.jsonl", seed=1, calls=15, size=2.0)
+    done = start(tmp_path, str(session), "--model", "claude-opus-4-7", "--window", "100000")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 100
@@ -141,9 +142,10 @@ def test_writing_for_an_hour_costs_twice_the_input(tmp_path: Path) -> None:
     assert none["cost_usd"] == pytest.approx(row["cost_usd"], rel=0.01)
 
 
-def test_the_frontier_is_drawn(metered: Path, tmp_path: Path) -> None:
+def test_the_frontier_is_drawn(tmp_path: Path) -> None:
     picture = tmp_path / "f.svg"
-    done = start(metered.parent, "m.jsonl", "--window", "100000", "--plot", str(picture))
+    write(tmp_path / "m.jsonl", claude_code_lines(Session(3, 20), Provider(compact_at=60_000)))
+    done = start(tmp_path, "m.jsonl", "--window", "100000", "--plot", str(picture))
     assert (done.returncode, done.stderr) == (0, "")
     shown = {name for text in elements(picture.read_text(), "text") for name in (text.text or "").split(", ")}
     assert shown >= {"as recorded", *NAMES}

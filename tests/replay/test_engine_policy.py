@@ -1,5 +1,7 @@
 """The shipped engine in a replay: the prompt is the view, nothing is lost from reach, and the settings count."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from typing_extensions import override
@@ -126,7 +128,8 @@ def test_more_facts_keep_more_evidence(script: Script) -> None:
     assert many.evidence.share > few.evidence.share
 
 
-def test_every_policy_can_be_replayed(script: Script) -> None:
+def test_every_policy_can_be_replayed(tmp_path: Path) -> None:
+    script = make_script(read_file(write_session(tmp_path / "s.jsonl", seed=7, calls=30, size=2.0)))
     for name, make in policies([], Settings()).items():
         outcome = simulate(script, name, make, OPUS, small=HAIKU)
         assert outcome.bill.total > 0

@@ -145,12 +145,8 @@ class AnthropicServer(ProtocolServer):
         before, now = self._fingerprints.get(asked["previous_message_id"]), checked.body
         if before is None:
             return {"cache_miss_reason": {"type": "previous_message_not_found"}}
-        old = [_unmarked(message) for message in before["messages"]]
-        new = [_unmarked(message) for message in now["messages"]][: len(old)]
-        changed = [
-            name for name in ("model", "system", "tools") if _unmarked(before.get(name)) != _unmarked(now.get(name))
-        ]
-        changed += ["messages"] if old != new else []
+        changed = [name for name in ("model", "system", "tools") if not _alike(before.get(name), now.get(name))]
+        changed += [] if _alike(before["messages"], now["messages"][: len(before["messages"])]) else ["messages"]
         if not changed:
             return None
         return {"cache_miss_reason": {"type": f"{changed[0]}_changed", "cache_missed_input_tokens": 1}}
@@ -165,11 +161,16 @@ class AnthropicServer(ProtocolServer):
         return {"data": page, "has_more": more, "first_id": first, "last_id": last}
 
 
-def _unmarked(value: Any) -> Any:
-    """The value without cache marks."""
-    if isinstance(value, dict):
-        return {key: _unmarked(item) for key, item in value.items() if key != "cache_control"}
-    return [_unmarked(item) for item in value] if isinstance(value, list) else value
+def _alike(before: Any, now: Any) -> bool:
+    """Whether two values are the same but for their cache marks."""
+    if before == now:
+        return True
+    if isinstance(before, dict) and isinstance(now, dict):
+        names = before.keys() - {"cache_control"}
+        return names == now.keys() - {"cache_control"} and all(_alike(before[name], now[name]) for name in names)
+    if isinstance(before, list) and isinstance(now, list):
+        return len(before) == len(now) and all(map(_alike, before, now))
+    return False
 
 
 class Answering:

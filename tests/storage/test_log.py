@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from tests.examples import examples
 from tests.storage.entries import LOGS, conversation
 from tests.storage.files import names
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, encode, user_message
@@ -30,7 +31,7 @@ async def reopened(folder: Path) -> tuple[LogStore, list[AnyEntry]]:
 
 
 @given(LOGS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_what_is_loaded_is_what_was_saved_byte_for_byte(log: list[AnyEntry]) -> None:
     async def round_trip(folder: Path) -> list[AnyEntry]:
         store = await LogStore.open(folder)

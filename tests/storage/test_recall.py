@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.storage.entries import LOGS, stamped
 from tests.storage.files import names
 from tests.tools.support import call
@@ -99,7 +100,7 @@ def placed(text: str) -> list[tuple[str, AnyEntry]]:
 
 @pytest.mark.parametrize("which", range(len(placed(""))))
 @given(planted=PLANTED, before=st.integers(0, 2 * STRIDE), after=st.integers(0, STRIDE))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 async def test_what_is_planted_anywhere_is_found_by_quoting_it(
     which: int, planted: str, before: int, after: int
 ) -> None:
@@ -111,7 +112,7 @@ async def test_what_is_planted_anywhere_is_found_by_quoting_it(
 
 
 @given(planted=PLANTED, before=st.integers(0, 2 * STRIDE), after=st.integers(0, STRIDE))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 async def test_what_is_planted_in_an_artifact_is_found_and_paged(planted: str, before: int, after: int) -> None:
     async with session() as artifacts:
         text = "line\n" * (before // 5) + planted + " end" * (after // 4)
@@ -145,7 +146,7 @@ async def test_a_long_quote_is_not_missed_where_it_only_begins_elsewhere(tmp_pat
 
 
 @given(log=LOGS, query=st.one_of(st.text(), PLANTED, EVERYTHING.map(lambda text: f'"{text}" OR NEAR({text})')))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 async def test_any_query_is_safe(log: list[AnyEntry], query: str) -> None:
     async with session() as artifacts:
         index = await index_of(log, artifacts)
@@ -347,7 +348,7 @@ async def test_written_out_history_is_found_where_the_log_has_no_more(tmp_path: 
 
 
 @given(log=LOGS, cuts=st.lists(st.integers(0, 12), max_size=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 async def test_bit_by_bit_is_the_same_as_at_once(log: list[AnyEntry], cuts: list[int]) -> None:
     async with session() as artifacts, session() as others:
         await artifacts.save("a", "the file of them all")

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.tools.support import Call, call
 from tests.tools.test_refusals import registry
 from tui_agent.conversation.blocks import ToolCall
@@ -173,7 +174,7 @@ def stays_near(target: str, root: Path) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(15))
 @given(data=st.data())
 async def test_any_arguments_are_answered_or_refused(place: Path, name: str, data: st.DataObject) -> None:
     one = next(one for one in every_tool(place.parent / "home") if one.definition.name == name)

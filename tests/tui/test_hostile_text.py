@@ -24,14 +24,15 @@ from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 HOSTILE: Final = {
     "sequences": "\x1b[2J\x1b[31mred\x1b]0;title\x07\x1b]52;c;AAAA\x1b\\\x9b31m\x90q\x9c\x1bPq\x1b\\ after",
     "cut": "start \x1b[38;5;",
-    "controls": "a\x00b\x07c\x08\x08d\x0be\x0cf\x7fg\x85h\u2028i\rj",
+    # As many columns as the second of the sizes has, and each kind of character that must not be there.
+    "unseen": (
+        "a\x00b\x07c\x08\x08d\x0be\x0cf\x7fg\x85h\u2028i\rj\u202egnp.exe\u202c \u2066hidden\u2069 \u200f\u061c"
+        "a\u200b\u200c\u200d\ufeff\u2060b\U000e0041\U000e0042c\u00ad\ud800,\udfff\udc80\udcff"
+    ),
     "markup": "[bold]b[/bold] [@click=app.quit]x[/] [/] [link=file:///]y[/link] $error {0} %s",
-    "bidi": "\u202egnp.exe\u202c \u2066hidden\u2069 \u200f\u061c",
-    "zero-width": "a\u200b\u200c\u200d\ufeff\u2060b\U000e0041\U000e0042c\u00ad",
     "combining": "z" + "\u0301\u0489\u20dd" * 60 + "end",
     "wide": "日本語のテキスト" * 6 + "👩‍👩‍👧‍👦🏳️‍🌈👍🏽☁️" * 4,
     "tabs": "\t\ta\tb\t" * 12,
-    "surrogates": "\ud800 and \udfff, bytes \udc80\udcff",
     "lines": "one\r\ntwo\rthree\n\n\nfour",
     "long": "x" * 1_000_000,
     "long wide": "漢" * 20_000,

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tui_agent.tui.app.theme import THEMES, UNICODE
 from tui_agent.tui.cards.block_painting import BlockPainting
 from tui_agent.tui.cards.blocks import Folding, ProseBlock, ToolBlock, ToolState
@@ -62,7 +63,7 @@ _ACTIONS = st.lists(
 
 
 @given(st.integers(0, 12), _ACTIONS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_what_is_in_view_is_always_a_window_of_the_whole(turns: int, actions: list[tuple[str, int]]) -> None:
     transcript = filled(turns)
     viewport = viewport_of(transcript)

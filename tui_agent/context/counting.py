@@ -70,7 +70,11 @@ CLASS_OF: dict[Category, ContentClass] = {
 
 def estimate(size: Size, *, image_tokens: int = IMAGE_TOKENS) -> int:
     """Tokens of a raw size, by the character-class rule."""
-    return math.ceil(size.ascii * ASCII_TOKENS + size.other * OTHER_TOKENS) + round(size.images * image_tokens)
+    return _estimate_text(size) + round(size.images * image_tokens)
+
+
+def _estimate_text(size: Size) -> int:
+    return math.ceil(size.ascii * ASCII_TOKENS + size.other * OTHER_TOKENS)
 
 
 def class_of(block: Block) -> ContentClass:
@@ -163,9 +167,10 @@ class Counter:
 
     def size(self, size: Size, content: ContentClass = "results") -> int:
         """Tokens of a raw size of this content class."""
-        ruled = estimate(Size(size.ascii, size.other))
-        factor = self._densities.get(content, _Density()).factor
-        return math.ceil(ruled * factor) + round(size.images * self._image_tokens)
+        density = self._densities.get(content)
+        ruled = _estimate_text(size)
+        counted = ruled if density is None else math.ceil(ruled * density.factor)
+        return counted + round(size.images * self._image_tokens)
 
     def categories(self, view: View) -> dict[Category, int]:
         """Tokens of the next request, per category; costs the same however long the conversation is."""
@@ -182,6 +187,7 @@ class Ratios:
 
     def __init__(self, known: Mapping[str, Sequence[float]] | None = None) -> None:
         self._samples: dict[str, tuple[float, ...]] = {}
+        self._middles: dict[tuple[str, str, ContentClass], float] = {}
         for key, samples in (known or {}).items():
             taken = tuple(float(sample) for sample in samples if _is_plausible(sample))[-RATIO_SAMPLES:]
             if taken:
@@ -193,10 +199,19 @@ class Ratios:
             return False
         key = _key(model, shape, content)
         self._samples[key] = (*self._samples.get(key, ()), measured / estimated)[-RATIO_SAMPLES:]
+        self._middles = {}
         return True
 
     def ratio(self, model: str, shape: str, content: ContentClass) -> float:
         """What an estimate of this class is multiplied by: its own ratio, else the middle of the model's others."""
+        # A thread that asks while another learns keeps what it found with the samples it was found in.
+        known, asked = self._middles, (model, shape, content)
+        found = known.get(asked)
+        if found is None:
+            found = known[asked] = self._middle(model, shape, content)
+        return found
+
+    def _middle(self, model: str, shape: str, content: ContentClass) -> float:
         own = self._samples.get(_key(model, shape, content))
         if own:
             return median(own)

@@ -143,6 +143,11 @@ class TokenMeter:
             for category, count in self.counter.categories(view).items()
         }
 
+    def fixed(self, view: View) -> int:
+        """What of the next request is there before anything is said, in tokens of the model that answers."""
+        sizes, ratio = view.sizes(), self._ratio(view, "fixed")
+        return sum(math.ceil(self.counter.size(sizes[each], "fixed") * ratio) for each in ("system", "tools"))
+
     def breakdown(self, view: View) -> dict[Category, int]:
         """The next request per category, adding up to `tokens`: where that is measured, the estimates in proportion."""
         known, whole = self.categories(view), self.tokens(view)

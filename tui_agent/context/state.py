@@ -219,8 +219,7 @@ class ContextState:
         return Window(cap, "provider") if cap and window.tokens > cap else window
 
     def _budget_of(self, model: ModelFacts) -> Budget:
-        sizes = self.meter.categories(self.view)
-        fixed = sizes["system"] + sizes["tools"]
+        fixed = self.meter.fixed(self.view)
         return budget_of(self.settings.context, self._window_of(model), fixed, max_output=model.max_output)
 
     def _thresholds_of(self, model: ModelFacts) -> Thresholds:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from tests.context.sessions import Session, situation, tokens, tokens_of
+from tests.examples import examples
 from tui_agent.context.budget import Budget, Threshold, budget, thresholds
 from tui_agent.context.economics import clearing_size, relative_rates
 from tui_agent.context.layers.clearing import NextLook, candidates, plan_clearing, stays
@@ -263,7 +264,7 @@ def grown(draw: st.DrawFn) -> Session:
 
 
 @given(grown(), st.integers(0, 4), st.integers(0, 8_000), st.booleans(), st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(30))
 def test_clearing_never_touches_what_stays_and_frees_what_it_says(
     made: Session, keep: int, protect: int, force: bool, cold: bool
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tui_agent.context.counting import estimate
 from tui_agent.context.summary.facts import (
     HEADING,
@@ -157,7 +158,7 @@ _LIKELY = st.lists(st.sampled_from(_PARTS), max_size=60).map("".join)
 
 
 @given(_LIKELY | st.text(), st.integers(1, 40))
-@settings(max_examples=500)
+@settings(max_examples=examples(200))
 def test_pieces_of_a_text_mention_what_the_whole_does(text: str, size: int) -> None:
     whole = count_mentions(text, len(text) + 1)
     assert list(count_mentions(text, size).items()) == list(whole.items())

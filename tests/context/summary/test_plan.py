@@ -22,6 +22,7 @@ from tests.context.talks import (
     total,
 )
 from tests.conversation.logs import broken_rules, logs
+from tests.examples import examples
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal
 from tui_agent.context.layers.checkpoints import plan_checkpoint
@@ -465,7 +466,7 @@ def check(view: View, plan: SummaryPlan, made: Material, done: Accepted) -> None
 
 
 @given(logs(steps=40), st.integers(0, 3_000), st.booleans(), st.integers(0, 400))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(20))
 def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted: bool, facts_tokens: int) -> None:
     assert isinstance(drawn, View)
     view = with_planted_facts(drawn)
@@ -482,7 +483,7 @@ def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted:
 
 
 @given(logs(steps=80))
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(deadline=None, max_examples=examples(10), suppress_health_check=[HealthCheck.filter_too_much])
 def test_any_checkpoint_of_any_conversation(drawn: object) -> None:
     assert isinstance(drawn, View)
     view = with_planted_facts(drawn)

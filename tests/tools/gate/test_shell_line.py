@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tui_agent.tools.gate.shell_line import MAX_LINE, read_line
 
 
@@ -136,7 +137,7 @@ TOKENS = st.sampled_from(
 LINES = st.lists(TOKENS, max_size=12).map(lambda tokens: "true " + "".join(tokens))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.lists(LINES, min_size=30, max_size=60))
 def test_bash_reads_the_words_of_a_plain_line_the_same_way(lines: list[str]) -> None:
     read = [read_line(line) for line in lines]

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.theme import Theme
 
+from tests.examples import examples
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tui.app.theme import ASCII, THEMES, UNICODE
 from tui_agent.tui.cards.block_painting import BlockPainting
@@ -71,7 +72,7 @@ def prose(text: str, width: int = 60) -> list[str]:
 
 
 @given(_MARKDOWN, st.lists(st.integers(0, 600), max_size=8), st.integers(20, 90))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_streaming_in_any_pieces_paints_what_painting_at_once_does(text: str, cuts: list[int], width: int) -> None:
     transcript = Transcript()
     block = transcript.start_prose()
@@ -91,14 +92,14 @@ def test_streaming_in_any_pieces_paints_what_painting_at_once_does(text: str, cu
 @given(_MARKDOWN)
 @example("- item\n\n  more\n\n- other\n\n  - nested\n\nafter")
 @example("1. one\n\n   ```\n   code\n\n   - code\n   ```\n\n2. two\n```\ntop\n```")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_an_answer_in_chunks_reads_as_it_does_whole(text: str) -> None:
     whole = texts(paint_markdown(text, 60, LOOK))
     assert [line for line in prose(text) if line] == [line for line in whole if line]
 
 
 @given(_HOSTILE, st.integers(1, 40), st.sampled_from([UNICODE, ASCII]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_line_is_wider_than_the_column(text: str, width: int, glyphs: object) -> None:
     look = LOOK if glyphs is UNICODE else Look(LOOK.palette, ASCII)
     transcript = Transcript(folding=Folding(open=len(text) % 2 == 0))
