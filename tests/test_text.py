@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len, get_character_cell_size
 
+from tui_agent.agent.commands.errands import init_message, review_message
 from tui_agent.text import StreamCleaner, as_typed, call_summary, clean, displayed, money_text, one_line, printable
 
 _HOSTILE = st.text(
@@ -149,3 +150,7 @@ def test_what_a_person_typed_of_a_message() -> None:
     )
     assert as_typed("<user-command>\ngit status\n</user-command>\n<output>\nclean\n</output>") == "!git status"
     assert as_typed("what is <standard_input>?") == "what is <standard_input>?"
+    for mend in (False, True):
+        assert as_typed(init_message("AGENTS.md", mend=mend)) == "/init"
+    for command in ("/review", "/review races (and locks)"):
+        assert as_typed(review_message(command.removeprefix("/review").strip())) == command

@@ -27,6 +27,8 @@ _COMPLETE = rf"{_CONTROL}[@-~]|{_COMMAND}(?:\x07|\x1b\\|\x9c)"
 _UNFINISHED = rf"(?:{_CONTROL}|{_COMMAND}\x1b?|\x1b[ -/]*|\r)\Z"
 _OWN_COMMAND: Final = r"(?s)<user-command>\n(.*?)\n</user-command>\n<output>\n.*"
 _STANDARD_INPUT: Final = r"(?s)\n\n<(standard_input\w*)>\n.*\n</\1>\Z"
+_INIT: Final = r"Write a file \S+ in the root of this project: what a coding agent "
+_REVIEW: Final = r"Review what is changed in the working tree(?: \(above all: (.*?)\))?, as a colleague "
 _SHORT = r"\x1b[ -/]*[0-~]|\x1b"
 _LINE_BREAK = r"\r\n|\r|[\x0b\x0c\x85\u2028\u2029]"
 _SURROGATE = r"[\ud800-\udfff]"
@@ -183,10 +185,20 @@ def _argument(value: object) -> str:
     return one_line(value if isinstance(value, str) else dumps(value, ensure_ascii=False), _ARGUMENT_CHARS)
 
 
+def errand_typed(message: str) -> str:
+    """The slash command that stands for this message (`tui_agent/prompts`: ``init``, ``review``); empty: none does."""
+    if re.match(_INIT, message):
+        return "/init"
+    review = re.match(_REVIEW, message)
+    return f"/review {review[1] or ''}".rstrip() if review else ""
+
+
 def as_typed(message: str) -> str:
-    """What a person typed of a message of theirs: without the data that came on standard input, and of a shell command
-    of their own that command alone, after an exclamation mark.
+    """What a person typed of a message of theirs: without the data that came on standard input, of a shell command of
+    their own that command alone, after an exclamation mark, and of what a slash command stands for that command.
     """
+    if errand := errand_typed(message):
+        return errand
     if own := re.fullmatch(_OWN_COMMAND, message):
         return f"!{own[1]}"
     return re.sub(_STANDARD_INPUT, " [with standard input]", message)

@@ -34,14 +34,14 @@ async def test_a_fork_at_the_end_leaves_a_branch_that_ends_there(agent: Agent) -
     await agent.fork()
     assert listed(agent) == [("one", 4)]
     await ask(agent, "three")
-    assert listed(agent) == [("one", 6), ("two", 4)]
+    assert listed(agent) == [("three", 6), ("two", 4)]
 
 
 async def test_a_fork_before_the_end_leaves_one_branch_alone(agent: Agent) -> None:
     await agent.fork(agent.prompts()[0].seq)
     assert listed(agent) == [("one", 1), ("two", 4)]
     await ask(agent, "three")
-    assert listed(agent) == [("one", 3), ("two", 4)]
+    assert listed(agent) == [("three", 3), ("two", 4)]
 
 
 async def test_a_branch_that_is_gone_on_with_is_one_still(agent: Agent) -> None:
@@ -49,7 +49,7 @@ async def test_a_branch_that_is_gone_on_with_is_one_still(agent: Agent) -> None:
     await ask(agent, "three")
     await agent.switch_branch(place)
     await ask(agent, "four")
-    assert listed(agent) == [("one", 6), ("three", 6)]
+    assert listed(agent) == [("four", 6), ("three", 6)]
 
 
 async def test_a_prompt_says_what_a_rewind_to_it_takes_back(agent: Agent) -> None:

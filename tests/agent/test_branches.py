@@ -128,7 +128,7 @@ async def test_a_fork_leaves_the_branch_it_came_from_to_go_back_to(
             assert (stats.tokens, stats.measured) == (measured, True)
             await goes_well(session, "look at X")
             present, left = agent.branches()
-            assert (present.present, present.text, left.present, left.tip) == (True, "look at A", False, tip)
+            assert (present.present, present.text, left.present, left.tip) == (True, "look at X", False, tip)
             assert (left.text, left.fork >= after_a) == ("look at B", True)
             other_tip = agent.engine.view.head
             await agent.switch_branch(tip)

@@ -37,6 +37,7 @@ ANSWERED = [
 ]
 REFUSED = [
     ("/nonsense", "There is no command /nonsense /help lists the commands."),
+    ("/theme", "/theme is a command of the screen: start tui-agent without -p"),
     ("/undo-compat", "Did you mean /undo-compact?"),
     ("/model claude-none", "The model stays offline:offline"),
     ("/escalate", "No larger one can be asked"),

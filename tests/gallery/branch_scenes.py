@@ -208,4 +208,5 @@ async def shortened_item(stage: Stage) -> None:
     stage.fill()
     await stage.pilot.press("f2")
     await stage.until(lambda: stage.app.steering.panel is not None and stage.app.steering.panel.overview is not None)
+    await stage.pilot.press("tab")
     await stage.pilot.press("i", "down", "down")

@@ -161,6 +161,7 @@ async def _panel(stage: Stage) -> None:
     await stage.open()
     await stage.pilot.press("f2")
     await stage.until(lambda: stage.app.steering.panel is not None and stage.app.steering.panel.overview is not None)
+    await stage.pilot.press("tab")
 
 
 @state(settings=LONG, arrange=_long, sizes=BOTH, light=True)

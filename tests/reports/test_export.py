@@ -1,6 +1,7 @@
 """A session as a file: all that was said is in each form, nothing in it is taken for markup, and JSON reads back."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,8 @@ import pytest
 from tests.agent.talking import say, talking
 from tests.reports.test_pages import stamped
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Message, Summarized, user_message
-from tui_agent.reports.export import ENDINGS, export, markdown
+from tui_agent.conversation.entries import AnyEntry, Message, Prefix, Summarized, user_message
+from tui_agent.reports.export import ENDINGS, export, file_name, markdown
 
 WORDS = "find ``` and </details> <script>x</script> \x1b[31m"
 
@@ -36,6 +37,15 @@ def test_markdown_holds_all_of_it_and_no_markup_of_others() -> None:
     assert "\x1b" not in text
     assert "````\nfind ```" in text
     assert text.count("<details>") == text.count("\n</details>\n")
+    assert text.startswith("# find ```")
+
+
+def test_a_file_is_named_by_its_day_and_its_first_words_and_begins_with_what_was_said() -> None:
+    told = stamped([Prefix(system="You are", tools=()), user_message("Add tax: to the till, in 3 steps & more!")])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d-add-tax-to-the-till-in", file_name(told))
+    text = "".join(markdown("session x", told))
+    assert text.index("## You") < text.index("You are")
+    assert file_name([]) == "session"
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

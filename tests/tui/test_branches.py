@@ -114,7 +114,7 @@ async def test_a_picker_rewinds_and_the_text_goes_to_the_prompt(arguments: Argum
         (notice,) = notices(app)
         assert (notice.title, notice.hint) == (
             "Rewound to before “read part1.txt”",
-            "send it anew, or Ctrl+C empties the prompt; /tree leads back",
+            "its text is in the prompt: send it anew, or type a command over it; /tree leads back",
         )
         assert app.pane.following
         assert 0 < app.status.status.tokens == agent_of(app).fullness().tokens < full
@@ -209,8 +209,9 @@ async def test_a_message_forks_and_the_tree_leads_back(arguments: Arguments) -> 
         await send(app, pilot, "/tree")
         screen = await picker(app, pilot)
         present, other = rows_of(screen)
-        assert present.split()[:4] == ["●", "read", "part0.txt", "5"]
-        assert other.split()[:4] == ["└", "read", "part1.txt", "6"]
+        assert present.split()[:4] == ["●", "read", "part3.txt", "·"]
+        assert present.split()[-3:] == ["5", "just", "now"]
+        assert other.split()[:4] == ["└", "read", "part1.txt", "·"]
         await pilot.press("down", "enter")
         await done(app, pilot)
         assert prompts(app) == ["read part0.txt", "read part1.txt"]

@@ -13,6 +13,8 @@ from textual.pilot import Pilot
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tests.tui.test_dialogs_end_once import EVERY
 from tui_agent.agent.commands.command import is_command
+from tui_agent.agent.commands.errands import ERRANDS
+from tui_agent.agent.commands.table import COMMANDS, IN_TEXT, ON_SCREEN
 from tui_agent.settings import Ui
 from tui_agent.tui.actions import ACTIONS, DIALOGS, SLASH_COMMANDS, TITLES, Action, Place
 from tui_agent.tui.app.app import TuiAgent
@@ -47,6 +49,11 @@ def test_every_action_has_an_id_of_its_own_and_stands_in_the_help() -> None:
         assert action.keys or action.name, action.id
         assert action.help in told, action.id
         assert not action.name or all(f"/{name}" in told for name in action.names), action.id
+
+
+def test_what_only_the_screen_has_is_known_without_it() -> None:
+    known = {name for command in (*COMMANDS, *IN_TEXT) for name in command.names} | {name for name, *_ in ERRANDS}
+    assert {name for action in SLASH_COMMANDS for name in action.names} - known == set(ON_SCREEN)
 
 
 def test_no_name_is_used_twice() -> None:
@@ -144,6 +151,8 @@ async def test_at_its_place_each_key_runs_what_the_table_says(
         await until(pilot, lambda: app.status.status.model)
         assert app.keymap.problems == ()
         await pilot.press(keymap.get("context", "f2"))
+        await until(pilot, lambda: app.steering.panel is not None)
+        await pilot.press(keymap.get("focus", "tab"))
         await until(pilot, lambda: app.steering.has_focus)
         app.permission.display = True
         focus: dict[Place, Callable[[], object]] = {

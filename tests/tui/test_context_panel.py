@@ -72,6 +72,9 @@ async def panel_of(app: TuiAgent, pilot: Pilot[object]) -> ContextPanel:
     await until(pilot, lambda: app.steering.panel is not None and app.steering.panel.overview is not None)
     panel = app.steering.panel
     assert panel is not None
+    if app.entry.prompt.has_focus:
+        await pilot.press("tab")
+        await until(pilot, lambda: panel.has_focus_within)
     return panel
 
 

@@ -97,7 +97,7 @@ async def test_in_the_context_panel_and_after_a_restart(app: TuiAgent, name: str
         await pilot.press("f2")
         await app.workers.wait_for_complete()
         await at_another_size(app, pilot)
-        await pilot.press("i", "down", "enter")
+        await pilot.press("tab", "i", "down", "enter")
         await app.workers.wait_for_complete()
         await at_another_size(app, pilot)
         for command in ("/items", "/context text", "/recall again", "/stats"):

@@ -173,6 +173,43 @@ async def test_enter_on_a_command_that_needs_more_only_completes_it(app: PromptA
         assert app.sent == []
 
 
+async def test_what_was_only_guessed_at_is_completed_first_and_run_by_the_next_enter(app: PromptApp) -> None:
+    def guess(before: str) -> Completion:
+        return Completion(0, (Choice("/compact", "/compact", names=("/summarize",)), Choice("/config", "/config")))
+
+    app.area.prompt._completer = guess
+    async with app.run_test() as pilot:
+        for typed in ("/cmpact", "/co", "/"):
+            await write(pilot, typed)
+            await pilot.press("enter")
+            assert (app.area.prompt.text, app.sent) == ("/compact", [])
+            await pilot.press("enter")
+            assert app.sent.pop() == ("/compact", "/compact")
+        for typed in ("/summ", "/summarize", "/comp", "/COMPACT"):
+            await write(pilot, typed)
+            await pilot.press("enter")
+            assert app.sent.pop() == ("/compact", "/compact")
+        await write(pilot, "/co")
+        await pilot.press("down", "enter")
+        assert app.sent.pop() == ("/config", "/config")
+
+
+async def test_a_command_takes_the_place_of_a_text_that_was_given_back(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        prompt = app.area.prompt
+        prompt.begin("say it again", given_back=True)
+        await write(pilot, "/he")
+        assert prompt.text == "/he"
+        await pilot.press("ctrl+u", "up")
+        assert prompt.text == "say it again"
+        # Once it was worked on, it is the user's own.
+        prompt.begin("look in src", given_back=True)
+        await write(pilot, " ")
+        await pilot.press("backspace")
+        await write(pilot, "x/")
+        assert prompt.text == "look in srcx/"
+
+
 async def test_escape_closes_the_list_and_keeps_the_text(app: PromptApp) -> None:
     async with app.run_test() as pilot:
         await write(pilot, "/h")

@@ -104,6 +104,7 @@ async def test_the_panel_has_a_word_for_it(monkeypatch: pytest.MonkeyPatch, tmp_
         await until(pilot, lambda: app.steering.panel is not None and app.steering.panel.overview is not None)
         assert app.steering.panel is not None
         rows = app.steering.panel.query_one(RowList)
+        await pilot.press("tab")
         rows.go_to(ItemKey(3))
         await pilot.pause()
         shown = [rows.render_line(y).text for y in range(rows.size.height)]

@@ -59,12 +59,22 @@ class ToolCallDelta(Event, frozen=True, kw_only=True, tag="tool_call_delta"):
 
 
 class Retrying(Event, frozen=True, kw_only=True, tag="retrying"):
-    """The model call failed and is repeated in `delay_s` seconds; the deltas of this call so far are void."""
+    """The model call failed and is repeated in `delay_s` seconds; the deltas of this call so far are void.
+
+    attempt: which call it was, from 1 on. retries: how often it is repeated at most; 0: not known.
+    """
 
     attempt: int
+    retries: int = 0
     delay_s: float
     kind: str
     message: str
+
+    @property
+    def told(self) -> str:
+        """What happened and what is done about it, in a sentence without its full stop."""
+        count = f" ({self.attempt} of {self.retries})" if self.retries else ""
+        return f"{self.message.rstrip('.')}; trying again in {max(1, round(self.delay_s))} s{count}"
 
 
 class AssistantMessage(Event, frozen=True, kw_only=True, tag="assistant_message"):

@@ -241,7 +241,7 @@ class _Story:
             case events.PermissionAsked():
                 self._doing = "waiting for your answer"
             case events.Retrying():
-                self._doing = f"{event.message} Trying again in {event.delay_s:.0f} s"
+                self._doing = event.told
             case events.TurnFailed():
                 self.error = event.message
             case events.TurnFinished():

@@ -181,6 +181,8 @@ async def _turn(
                     finished = event
                 case events.Notice() if not streaming:
                     _say(" ".join(part for part in (event.title + ":", event.text, event.hint) if part))
+                case events.Retrying() if not streaming:
+                    _say(f"{event.told}.")
                 case events.Alert() if not streaming:
                     _say(f"watchdog: {event.text}")
                 case _:

@@ -132,9 +132,10 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 
 
 class Retrying(msgspec.Struct, frozen=True):
-    """The call failed and starts anew after `delay_s` seconds; all deltas so far are void."""
+    """The call failed and starts anew after `delay_s` seconds, `retries` times at most; all deltas so far are void."""
 
     attempt: int
+    retries: int
     delay_s: float
     error: "ModelError"
 

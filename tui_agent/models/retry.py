@@ -65,7 +65,7 @@ async def stream_with_retries(
         else:
             delay = first_delay_s * 2 ** (attempt - 1) * (0.5 + jitter() / 2)
         delay = min(delay, longest_delay_s)
-        yield Retrying(attempt, delay, failed)
+        yield Retrying(attempt, attempts - 1, delay, failed)
         await sleep(delay)
 
 

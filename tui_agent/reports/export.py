@@ -1,5 +1,6 @@
 """A whole session as a file for people or programs: Markdown, a page of HTML, or JSON, by the file's ending."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -11,9 +12,13 @@ from tui_agent.conversation.entries import AnyEntry, ContextEntry, Delivered, Me
 from tui_agent.durable import write_file
 from tui_agent.reports.pages import session_page, step_line
 from tui_agent.reports.wording import moment
-from tui_agent.text import call_summary, clean, one_line
+from tui_agent.text import as_typed, call_summary, clean, one_line
 
 ENDINGS: Final = (".md", ".html", ".json")
+NAME_WORDS: Final = 6
+NAME_CHARACTERS: Final = 48
+"""How much of the first words makes the name of a file."""
+TITLE_CHARACTERS: Final = 120
 
 
 def export(path: Path, name: str, entries: Sequence[AnyEntry]) -> int:
@@ -35,15 +40,31 @@ def export(path: Path, name: str, entries: Sequence[AnyEntry]) -> int:
     return len(data)
 
 
+def file_name(entries: Sequence[AnyEntry]) -> str:
+    """How a file of this session is called, without its ending: the day it was begun, and the user's first words."""
+    day = moment(entries[0].time, "%Y-%m-%d") if entries else "session"
+    words = re.findall(r"\w+", _first_words(entries).lower())[:NAME_WORDS]
+    return "-".join((day, *words))[:NAME_CHARACTERS].rstrip("-")
+
+
+def _first_words(entries: Sequence[AnyEntry]) -> str:
+    said = (entry for entry in entries if isinstance(entry, Message) and entry.role == "user" and not entry.kind)
+    texts = (as_typed(block.text) for entry in said for block in entry.blocks if isinstance(block, Text))
+    return one_line(next((text for text in texts if text.strip()), ""), TITLE_CHARACTERS)
+
+
 def document(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
     """One JSON object: the session's name and every entry of its log as it is kept, of all branches."""
     yield msgspec.json.format(msgspec.json.encode({"session": name, "entries": entries})).decode() + "\n"
 
 
 def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
-    """What was said, called, answered and done to the context, in the order in which it was."""
+    """What was said, called, answered and done to the context, in the order in which it was; what the model was told
+    before all that comes last.
+    """
     queued = {entry.seq: entry for entry in entries if isinstance(entry, Queued)}
-    yield f"# {one_line(name)}\n"
+    yield f"# {_escaped(_first_words(entries) or one_line(name))}\n"
+    yield f"\nSession {one_line(name)}{f', {moment(entries[0].time)}' if entries else ''}\n"
     for entry in entries:
         match entry:
             case Message(role="assistant"):
@@ -59,8 +80,6 @@ def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
             case Delivered():
                 yield f"\n## You · {moment(entry.time)}\n"
                 yield from map(_said, queued[entry.queued].blocks if entry.queued in queued else ())
-            case Prefix():
-                yield _folded("System prompt", _fenced(entry.system))
             case ContextEntry():
                 line = step_line(entry)
                 text = getattr(entry, "text", "")
@@ -70,8 +89,10 @@ def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
                     + "\n---\n"
                 )
             case _:
-                line = step_line(entry)
+                line = step_line(entry) if not isinstance(entry, Prefix) else ""
                 yield f"\n*{line}*\n" if line else ""
+    prompts = dict.fromkeys(entry.system for entry in entries if isinstance(entry, Prefix))
+    yield from (_folded("System prompt", _fenced(system)) for system in prompts)
 
 
 def _said(block: object) -> str:
@@ -99,8 +120,11 @@ def _result(block: ToolResult) -> str:
 
 
 def _folded(title: str, body: str) -> str:
-    shown = one_line(title, 120).replace("&", "&amp;").replace("<", "&lt;")
-    return f"\n<details><summary>{shown}</summary>\n{body}\n</details>\n"
+    return f"\n<details><summary>{_escaped(one_line(title, 120))}</summary>\n{body}\n</details>\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _fenced(text: str, language: str = "") -> str:

@@ -127,7 +127,7 @@ _EVERYWHERE: Final = (
     Action(id="palette", keys="ctrl+p", does="palette", help="all commands, searchable"),
     Action(id="history", keys="ctrl+r", does="search_history", in_palette=True, help="search what you have sent"),
     Action(id="next-mode", keys="shift+tab", does="next_mode", priority=True, help="the next mode: plan, ask, auto"),
-    Action(id="focus", keys="tab", does="focus_next", help="between prompt and conversation"),
+    Action(id="focus", keys="tab", does="focus_next", help="between prompt, context panel and conversation"),
     Action(id="editor", keys="ctrl+g", does="edit_draft", in_palette=True, help="write in your editor ($EDITOR)"),
     Action(id="suspend", keys="ctrl+z", does="suspend_process", priority=True, help="to the shell; `fg` comes back"),
 )

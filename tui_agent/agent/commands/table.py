@@ -31,6 +31,13 @@ async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Repl
             if command.uses_profile or learn:
                 await session.learn_profile(agent)
             return await command.run(agent, argument)
+    if name in ON_SCREEN:
+        instead = ON_SCREEN[name]
+        return Reply(
+            f"/{name} is a command of the screen: start tui-agent without -p",
+            f"Without it: {instead}." if instead else "",
+            failed=True,
+        )
     close = get_close_matches(name, [known for command in commands for known in command.names], n=1)
     nearest = f"Did you mean /{close[0]}?" if close else "/help lists the commands."
     return Reply(
@@ -102,9 +109,28 @@ COMMANDS: Final = (
 )
 
 IN_TEXT: Final = (
-    Command("help", "what can be typed", _help),
+    Command("help", "what can be typed", _help, aliases=("?",)),
     Command("tools", "what the model can use", session.tools),
     Command("model", "who answers, or let another model answer", session.model, "[name]"),
     Command("escalate", "go on with the provider's frontier model", session.escalate, uses_profile=True),
 )
 """Commands that the full-screen app has in a form of its own."""
+
+ON_SCREEN: Final = {
+    "key": "set the provider's variable, such as ANTHROPIC_API_KEY",
+    "mode": "--ask MODE",
+    "policy": "--set KEY=VALUE",
+    "new": "a run without -c or -r begins a new session",
+    "clear": "a run without -c or -r begins a new session",
+    "resume": "-r ID; `tui-agent sessions` lists them",
+    "sessions": "`tui-agent sessions`",
+    "trust": "--trust",
+    "jobs": "",
+    "export": "`tui-agent trace SESSION --html FILE`",
+    "config": "`tui-agent config`",
+    "theme": "",
+    "quit": "",
+    "exit": "",
+    "q": "",
+}
+"""Commands that only the full-screen app has, and what does the same without it (empty: nothing has to)."""

@@ -11,8 +11,9 @@ from tui_agent.conversation.log import Log
 class Branch(NamedTuple):
     """One way the conversation went, from its beginning to the entry `tip`, with `messages` of the user and the model.
 
-    It left the present branch after entry `fork` (0: at the beginning). `text` is what tells it from others, untrusted:
-    the user's first words after that place, else their newest; `time` is when its newest entry was made (seconds).
+    It left the present branch after entry `fork` (0: at the beginning). What tells it from others, untrusted: `text` is
+    the user's first words where it is on its own, else their newest, `answer` what the model said last after that.
+    `time` is when its newest entry was made (seconds).
     """
 
     tip: int
@@ -21,6 +22,7 @@ class Branch(NamedTuple):
     text: str
     time: float
     present: bool
+    answer: str = ""
 
 
 class Prompt(NamedTuple):
@@ -46,9 +48,10 @@ def branches(log: Log) -> tuple[Branch, ...]:
         # Where the conversation went on from an end, it is none any more, unless it was kept as one by a fork there.
         if end in kept or not any(other > end and log.fork_point(end, other) == end for other in (*ends, log.head))
     }
-    found = [_branch(log, tip) for tip in tips]
+    found = [_branch(log, tip, log.fork_point(tip, log.head)) for tip in tips]
     others = sorted((branch for branch in found if branch.messages), key=lambda branch: branch.time, reverse=True)
-    return (*([_branch(log, log.head)] if log.head else []), *others)
+    alone = max((branch.fork for branch in others), default=0)
+    return (*([_branch(log, log.head, alone)._replace(fork=0)] if log.head else []), *others)
 
 
 def is_end_of_present(log: Log, tip: int) -> bool:
@@ -88,14 +91,20 @@ def _kept(moves: Iterable[HeadMoved]) -> set[int]:
     return kept
 
 
-def _branch(log: Log, tip: int) -> Branch:
-    present = tip == log.head
-    fork = log.fork_point(tip, log.head) if not present else 0
+def _branch(log: Log, tip: int, fork: int) -> Branch:
     said = [entry for entry in log.path(tip) if isinstance(entry, Delivered) or _is_said(entry)]
     words = [(entry.seq, text) for entry in said if (text := _said_by_user(entry, log)) is not None]
     newest = words[-1][1] if words else ""
     text = next((text for seq, text in words if seq > fork), newest)
-    return Branch(tip, fork, len(said), text, log[tip].time, present)
+    answer = next((told for entry in reversed(said) if entry.seq > fork and (told := _answered(entry))), "")
+    return Branch(tip, fork, len(said), text, log[tip].time, tip == log.head, answer)
+
+
+def _answered(entry: AnyEntry) -> str:
+    """What the model said in an entry; empty where it said nothing."""
+    if not isinstance(entry, Message) or entry.role != "assistant":
+        return ""
+    return "\n".join(block.text for block in entry.blocks if isinstance(block, Text)).strip()
 
 
 def _is_said(entry: AnyEntry) -> bool:

@@ -491,7 +491,13 @@ class Turn:
             "error", {"kind": error.kind, "message": error.message, "attempt": event.attempt, "retry_s": event.delay_s}
         )
         self._emit(
-            events.Retrying(attempt=event.attempt, delay_s=event.delay_s, kind=error.kind, message=error.message)
+            events.Retrying(
+                attempt=event.attempt,
+                retries=event.retries,
+                delay_s=event.delay_s,
+                kind=error.kind,
+                message=error.message,
+            )
         )
 
     def _take_in(self, message: Message, seq: int) -> None:

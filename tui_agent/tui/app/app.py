@@ -144,8 +144,11 @@ class TuiAgent(BaseApp):
         await self._order.first(message.key)
 
     def on_key(self, event: events.Key) -> None:
-        """A sign is for the prompt where nothing has the keyboard."""
-        if self.focused is None and event.is_printable and event.character and not isinstance(self.screen, ModalScreen):
+        """A sign is for the prompt where nothing has the keyboard, or something to which it means nothing."""
+        if isinstance(self.screen, ModalScreen) or not event.is_printable or not event.character:
+            return
+        reading = (self.pane.has_focus or self.steering.has_focus) and not event.character.isspace()
+        if self.focused is None or (reading and event.key not in self.screen.active_bindings):
             self.entry.prompt.focus()
             self.entry.prompt.type(event.character)
 
@@ -305,17 +308,22 @@ class TuiAgent(BaseApp):
 
     def action_interrupt(self) -> None:
         """Stop the turn; when none runs, go back to the prompt."""
+        in_prompt = self.entry.prompt.has_focus
         self.entry.prompt.focus()
         if self.conductor.busy:
             self.hint("stopping")
-        self._stop()
+        if not self._stop() and in_prompt:
+            self.steering.close()
 
-    def _stop(self) -> None:
+    def _stop(self) -> bool:
+        """Stop what runs; whether anything did."""
         if self.stop_work() or self.steering.drafting.stop():
-            return
+            return True
+        runs = self.conductor.busy or self.status.status.summarising or bool(self._actions.own.count)
         if self._actions.own.count:
             self.run_worker(self._actions.stop_shell(), name="stop", exit_on_error=True)
         self.conductor.stop()
+        return runs
 
     def action_break(self) -> None:
         """Copy what is selected, empty the prompt, or stop the turn; pressed again: quit."""
@@ -357,8 +365,11 @@ class TuiAgent(BaseApp):
         self.pane.toggle_all()
 
     def action_page(self, direction: int) -> None:
-        """Turn a page of the conversation without leaving the prompt."""
-        self.pane.action_page(direction)
+        """Turn a page of the conversation, or of what lies in its place, without leaving the prompt."""
+        if self.pane.display or self.steering.panel is None:
+            self.pane.action_page(direction)
+        else:
+            self.steering.panel.page(direction)
 
     def action_latest(self) -> None:
         """Go to the end of the conversation without leaving the prompt."""
@@ -368,6 +379,12 @@ class TuiAgent(BaseApp):
     def action_focus_next(self) -> None:
         if self.permission.asking and not self.permission.has_focus_within:
             self.permission.focus()
+        elif self.steering.panel is not None and self.entry.prompt.has_focus:
+            self.steering.panel.take_keys()
+        elif self.steering.has_focus and self.pane.display:
+            self.pane.focus()
+        elif self.steering.panel is not None and self.pane.has_focus:
+            self.entry.prompt.focus()
         else:
             super().action_focus_next()
 

@@ -97,7 +97,7 @@ class Branches:
             # Of the files is told in the conversation as it is then.
             whole = await _as_written(agent, seq)
             text = await agent.rewind(seq)
-            self._app.entry.prompt.begin(as_typed(whole or text))
+            self._app.entry.prompt.begin(as_typed(whole or text), given_back=True)
 
         unchanged, hint = "Nothing was taken back", "/rewind alone lists your messages"
         if not await self._move(look, unchanged, hint):
@@ -316,8 +316,7 @@ def _told(event: "HeadMoved", before: Transcript, now: Transcript, *, undone: bo
         case "rewind":
             taken = before.said_after(event.to)
             words = _words(taken)
-            # The text stands in the prompt again; a command would be typed behind it.
-            hint = "send it anew, or Ctrl+C empties the prompt; /tree leads back"
+            hint = "its text is in the prompt: send it anew, or type a command over it; /tree leads back"
             if undone and taken is not None:
                 return f"Undone: {words}{_came_of(before.blocks[taken.index + 1 :])}", hint
             return f"Rewound to before {words}" if words else "Rewound", hint if words else "/tree leads back"

@@ -127,7 +127,8 @@ def complete(
 
 def _choice(action: Action) -> Choice:
     more = action.needs_argument
-    return Choice(f"/{action.name}{' ' if more else ''}", action.usage, action.help, not more)
+    aliases = tuple(f"/{alias}" for alias in action.aliases)
+    return Choice(f"/{action.name}{' ' if more else ''}", action.usage, action.help, not more, aliases)
 
 
 _SHOWN_AS_STEP: Final = frozenset(("compact", "done"))

@@ -66,7 +66,7 @@ async def _only_demonstrates(host: Host) -> bool:
 
 async def export_session(host: Host, argument: str) -> None:
     """Write the whole conversation to a file, Markdown, HTML or JSON by its ending."""
-    from tui_agent.reports.export import export
+    from tui_agent.reports.export import export, file_name
     from tui_agent.tui.dialogs.pickers import Option
 
     agent = await host.agent()
@@ -75,7 +75,7 @@ async def export_session(host: Host, argument: str) -> None:
         host.say(Level.INFO, "There is nothing to export yet")
         return
     name = host.session_folder.name
-    path = _place(host.arguments.folder, argument or f"{name}.md")
+    path = _place(host.arguments.folder, argument or f"{file_name(entries)}.md")
     if await asyncio.to_thread(path.exists):
         options = [Option("no", "Leave it as it is"), Option("yes", "Replace it")]
         if await host.pick(f"There is a {short_path(path)} already", options, "no") != "yes":

@@ -12,7 +12,7 @@ from tui_agent.agent.turn.user_shell import USER_SHELL, as_shown, is_note, read_
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.todo import TODO, read_todo
-from tui_agent.text import call_summary, one_line
+from tui_agent.text import call_summary, errand_typed, one_line
 from tui_agent.tui.app.status_bar import Changes, Status
 from tui_agent.tui.cards.blocks import (
     Level,
@@ -278,10 +278,10 @@ class TurnView:
         self._streamed.clear()
         self._transcript.add_notice(
             Level.WARNING,
-            f"{event.message.rstrip('.')}; trying again in {event.delay_s:.0f} s",
+            event.told,
             "The answer begins anew." if began_anew else "",
         )
-        self._active(f"waiting, retry {event.attempt}")
+        self._active(f"waiting for try {event.attempt + 1}")
 
     def _on_message(self, event: events.AssistantMessage) -> None:
         self.answered = True
@@ -474,6 +474,7 @@ def _line_count(text: str) -> int:
 
 
 def _shown_prompt(text: str, images: int) -> str:
+    text = errand_typed(text) or text
     shown = (
         text if len(text) <= MAX_PROMPT_SHOWN else f"{text[:MAX_PROMPT_SHOWN]}\n… {_line_count(text):,} lines in all"
     )

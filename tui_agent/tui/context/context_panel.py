@@ -43,7 +43,10 @@ HINTS: Final = {
 
 
 class ContextPanel(Vertical):
-    """Shows an agent's context. It works only while it is on the screen: closing removes it."""
+    """Shows an agent's context. It works only while it is on the screen: closing removes it.
+
+    It comes without the keyboard, so that what is typed goes on to the prompt; `take_keys` gives it.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("context", "context.")]
 
@@ -83,12 +86,27 @@ class ContextPanel(Vertical):
 
     def on_mount(self) -> None:
         """Show what there is."""
-        self._rows.focus()
         self.call_after_refresh(self.look)
 
     def on_resize(self) -> None:
         """Texts wrap elsewhere."""
         self._draw()
+
+    def take_keys(self) -> None:
+        """Give the keyboard to the rows."""
+        self._rows.focus()
+
+    def page(self, direction: int) -> None:
+        """Turn a page without the keyboard."""
+        self._rows.action_page(direction)
+
+    def on_descendant_focus(self) -> None:
+        """Say what the keys do now."""
+        self._keys.update(self._keys_text())
+
+    def on_descendant_blur(self) -> None:
+        """Say how to come back."""
+        self._keys.update(self._keys_text())
 
     @property
     def overview(self) -> Overview | None:
@@ -220,6 +238,8 @@ class ContextPanel(Vertical):
 
     def _keys_text(self) -> str:
         key = self._keymap.text
+        if not self.has_focus_within:
+            return f"{key('focus')} goes to these rows, {key('stop')} closes"
         here = next((hints for kind, hints in HINTS.items() if isinstance(self._rows.key, kind)), None)
         if here is not None:
             told = [f"{key(name)} {does}" for name, does in here.items()]

@@ -14,8 +14,7 @@ from textual.widgets import Input, Static
 from typing_extensions import override
 
 from tui_agent.agent.history.branches import Branch, Prompt
-from tui_agent.agent.turn.user_shell import read_note
-from tui_agent.text import one_line
+from tui_agent.text import as_typed, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.lines import Line, Run, fit, make_line
@@ -28,6 +27,8 @@ from tui_agent.tui.wording import age
 
 SEARCHED_CHARS: Final = 400
 """Characters of a message that are searched and shown."""
+LEAST_BESIDE: Final = 8
+"""Cells in which something is told beside the words."""
 OTHER_LINES, OTHER_LINES_LOW = 10, 3
 """Lines of the dialog beside its rows, and of air around it; on a low screen it has no air and names no keys."""
 
@@ -188,7 +189,8 @@ def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
         return Row(partial(_draw_branch, branch, columns, is_last), str(branch.tip))
 
     def words(place: int) -> str:
-        return _typed(branches[place].text).lower()
+        branch = branches[place]
+        return f"{_typed(branch.text)} {branch.answer[:SEARCHED_CHARS]}".lower()
 
     title = "Go on with a branch: messages, last used"
     return PlacePicker(title, len(branches), row, words, does="goes there", glyphs=glyphs)
@@ -196,8 +198,7 @@ def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
 
 def _typed(text: str) -> str:
     """The beginning of a message of the user's, as they typed it; untrusted."""
-    own = read_note(text) if text.startswith("<") else None
-    return (f"!{own.command}" if own is not None else text)[:SEARCHED_CHARS]
+    return as_typed(text)[:SEARCHED_CHARS]
 
 
 def _draw_prompt(prompt: Prompt, columns: Columns, width: int, look: Look) -> Line:
@@ -213,19 +214,27 @@ def _draw_branch(branch: Branch, columns: Columns, last: bool, width: int, look:
     sign = Run(glyphs.ok, palette.accent) if branch.present else Run(limb, palette.faint)
     right = f"{branch.messages:>{columns.messages},}  {age(branch.time):>{columns.age}}"
     start = [Run("  ", palette.base), sign, Run(" ", palette.base)]
-    return _row(start, branch.text, right, width, look, marked=branch.present)
+    text = branch.text if branch.messages else "nothing said yet"
+    return _row(start, text, right, width, look, marked=branch.present, more=branch.answer)
 
 
-def _row(start: Sequence[Run], text: str, right: str, width: int, look: Look, *, marked: bool = False) -> Line:
-    """A row of a list of places: what it is about on the left, figures in columns on the right."""
+def _row(
+    start: Sequence[Run], text: str, right: str, width: int, look: Look, *, marked: bool = False, more: str = ""
+) -> Line:
+    """A row of a list of places: what it is about on the left, `more` where there is room, figures on the right."""
     palette = look.palette
     room = width - sum(cell_len(run.text) for run in start) - 2 - len(right)
     if room < 8:
         right, room = "", width - sum(cell_len(run.text) for run in start)
     told = fit(one_line(_typed(text)) or "(no words)", max(1, room), look.glyphs.ellipsis)
-    pad = " " * max(0, room - cell_len(told) + 2)
+    left = room - cell_len(told) - 3
+    beside = f" {look.glyphs.dot} {fit(one_line(more[:SEARCHED_CHARS]), left, look.glyphs.ellipsis)}" if more else ""
+    beside = beside if left >= LEAST_BESIDE else ""
+    pad = " " * max(0, room - cell_len(told) - cell_len(beside) + 2)
     style = palette.strong if marked else palette.base
-    return make_line([*start, Run(told, style), *([Run(pad + right, palette.muted)] if right else [])])
+    return make_line(
+        [*start, Run(told, style), Run(beside, palette.muted), *([Run(pad + right, palette.muted)] if right else [])]
+    )
 
 
 def _draw_nothing(width: int, look: Look) -> Line:

@@ -18,12 +18,23 @@ _LEAST_DESCRIPTION: Final = 12
 
 
 class Choice(Struct, frozen=True):
-    """One completion. insert: what stands in the prompt when it is taken. final: nothing needs to follow."""
+    """One completion. insert: what stands in the prompt when it is taken. final: nothing needs to follow.
+    names: what it can be called beside that.
+    """
 
     insert: str
     label: str
     description: str = ""
     final: bool = True
+    names: tuple[str, ...] = ()
+
+    def begins_with(self, typed: str) -> bool:
+        """Whether what was typed is the beginning of it, or of another name of it."""
+        return any(name.lower().startswith(typed.lower()) for name in (self.insert, *self.names))
+
+    def is_called(self, typed: str) -> bool:
+        """Whether this was typed to its last character."""
+        return typed.lower() in (name.rstrip().lower() for name in (self.insert, *self.names))
 
 
 class Completion(Struct, frozen=True):
@@ -31,6 +42,11 @@ class Completion(Struct, frozen=True):
 
     start: int
     choices: tuple[Choice, ...]
+
+    def means(self, choice: Choice, typed: str) -> bool:
+        """Whether what was typed can be nothing but this choice: its whole name, or the beginning of no other."""
+        alike = [each for each in self.choices if each.begins_with(typed)]
+        return choice.is_called(typed) or (bool(typed.strip("/")) and alike == [choice])
 
 
 Completer: TypeAlias = Callable[[str], Completion | None]

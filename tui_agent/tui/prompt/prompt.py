@@ -83,6 +83,7 @@ class Prompt(SteadyTextArea):
         self._awaited = 0
         self._begun = False
         self._send_then = False
+        self._given_back = ""
         self._pastes = Pastes()
         self.sent = history
         self._keymap = keymap
@@ -101,16 +102,21 @@ class Prompt(SteadyTextArea):
         self._replace_all(text if shown else self._pastes.fold(text))
         self._completions.show(None)
 
-    def begin(self, text: str) -> None:
-        """Let a text stand here to be gone on with; what stood here can be had back from the history."""
+    def begin(self, text: str, *, given_back: bool = False) -> None:
+        """Let a text stand here to be gone on with; what stood here can be had back from the history.
+
+        `given_back`: the user did not ask for it, so a command that is begun behind it takes its place.
+        """
         self.clear_draft()
         self.replace_draft(text)
+        self._given_back = self.text if given_back else ""
         self.focus()
 
     def put(self, text: str) -> None:
         """Give a text back to the user, above what they have written since; a long one as a chip."""
         written = self.text
         self.text = self._pastes.fold(text) + (f"\n{written}" if written.strip() else "")
+        self._given_back = "" if written.strip() else self.text
         self.move_cursor(self.document.end)
 
     def clear_draft(self) -> bool:
@@ -151,6 +157,8 @@ class Prompt(SteadyTextArea):
     @override
     async def _on_key(self, event: events.Key) -> None:
         self.last_key = monotonic()
+        if event.character == "/" and self._given_back and self.text == self._given_back:
+            self.clear_draft()
         if self._for_completions(event.key) or self._for_history(event.key) or self._for_writing(event.key):
             event.stop()
             event.prevent_default()
@@ -289,8 +297,10 @@ class Prompt(SteadyTextArea):
                 self._completions.show(None)
                 return False
             case "enter":
+                # What was only guessed at is shown first: the next Enter does it.
+                is_meant = self._is_meant(choice)
                 self._take(choice)
-                if choice.final:
+                if choice.final and is_meant:
                     self._send()
             case "escape":
                 self._completions.show(None)
@@ -307,6 +317,12 @@ class Prompt(SteadyTextArea):
             return False
         typed = self._around_cursor()[0][completion.start :]
         return (not typed and not self._completions.moved) or (not choice.final and choice.insert.rstrip() == typed)
+
+    def _is_meant(self, choice: Choice) -> bool:
+        """Whether the user looked for this one, or typed what can mean nothing else."""
+        completion = self._completions.completion
+        typed = self._around_cursor()[0][completion.start :] if completion is not None else ""
+        return self._completions.moved or (completion is not None and completion.means(choice, typed))
 
     def _take(self, choice: Choice) -> None:
         completion = self._completions.completion
