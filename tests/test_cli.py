@@ -332,7 +332,7 @@ async def test_trace_prints_the_record_and_verifies_it(run: Run, home: Path) -> 
 
 
 async def test_sessions_are_listed_damaged_ones_too_but_no_empty_ones(run: Run, home: Path) -> None:
-    assert run("sessions").stdout == "no sessions yet\n"
+    assert run("sessions").stdout == "No sessions yet.\n"
     await recorded_session(home)
     good = await recorded_session(home)
     store = await LogStore.open(good)
@@ -344,7 +344,7 @@ async def test_sessions_are_listed_damaged_ones_too_but_no_empty_ones(run: Run, 
     assert done.returncode == 0, done.stderr
     lines = dict(line.split("  ", 1) for line in done.stdout.splitlines())
     assert lines.keys() == {good.name, bad.name}
-    assert "1 messages" in lines[good.name]
+    assert "1 message " in lines[good.name]
     assert "cannot be read: " in lines[bad.name]
     listed = [json.loads(line) for line in (await asyncio.to_thread(run, "sessions", "--json")).stdout.splitlines()]
     assert {session["id"]: bool(session["problem"]) for session in listed} == {good.name: False, bad.name: True}

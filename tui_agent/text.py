@@ -8,6 +8,7 @@ emoji. `printable` is for lines on standard output that programs read too: nothi
 """
 
 import re
+from pathlib import Path
 from typing import Final
 
 TAB_SIZE: Final = 4
@@ -183,6 +184,22 @@ def _argument(value: object) -> str:
     from json import dumps
 
     return one_line(value if isinstance(value, str) else dumps(value, ensure_ascii=False), _ARGUMENT_CHARS)
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """``1 turn``, ``2 turns``; `many` where that is another word than `one` with an s."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def sentence(text: str) -> str:
+    """A text that begins with a capital and ends with a full stop."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def short_path(path: Path) -> str:
+    """The path with ``~`` for the user's own folder."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
 
 
 def errand_typed(message: str) -> str:

@@ -69,8 +69,11 @@ async def test_errands_are_for_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path
             assert await picker(app, pilot) == ["Mend it", "Write it anew"]
             await pilot.press("escape")
             await send(app, pilot, "/review the tests")
-            await until(pilot, lambda: any("above all: the tests" in said for said in sent(app)))
+            await until(pilot, lambda: "/review the tests" in sent(app))
             await until(pilot, lambda: not app.conductor.busy)
+            assert "above all: the tests" in str(server.model_requests[-1].body)
+            await send(app, pilot, "/undo")
+            await until(pilot, lambda: app.entry.prompt.text == "/review the tests")
     assert (arguments.folder / "AGENTS.md").read_text() == "mine\n"
 
 

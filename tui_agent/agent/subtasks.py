@@ -20,7 +20,7 @@ from tui_agent.durable import to_completion
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
-from tui_agent.text import money_text
+from tui_agent.text import counted, money_text
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
@@ -273,7 +273,7 @@ class _Story:
         if cost is not None:
             figures.append(money_text(cost))
         hidden = len(self._calls) - CALLS_TOLD
-        earlier = [f"… {hidden} calls before"] if hidden > 0 else []
+        earlier = [f"… {counted(hidden, 'call')} before"] if hidden > 0 else []
         record = [f"log {self._subtask.id}"] if self._over else []
         return "\n".join([" · ".join(figures), *earlier, *self._calls[-CALLS_TOLD:], *record])
 

@@ -38,8 +38,8 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.log import Log
 from tui_agent.reports.charts import STYLE as CHART_STYLE
 from tui_agent.reports.charts import Mark, Point, curve
-from tui_agent.reports.wording import counted, lasting, moment, safe, short_number
-from tui_agent.text import call_summary, clean, money_text, one_line
+from tui_agent.reports.wording import lasting, moment, safe, short_number
+from tui_agent.text import call_summary, clean, counted, money_text, one_line
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

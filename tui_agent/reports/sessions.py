@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tui_agent.reports.wording import moment
 from tui_agent.storage.errors import StorageError
-from tui_agent.storage.sessions import SessionInfo, list_sessions
-from tui_agent.text import money_text
+from tui_agent.storage.sessions import SessionInfo, list_sessions, noted_folder
+from tui_agent.text import counted, money_text, short_path
 
 
 class ReportError(Exception):
@@ -15,7 +15,8 @@ class ReportError(Exception):
 
 
 def sessions_report(home: Path, *, as_json: bool) -> str:
-    """The sessions kept in `home` in which something was said, newest first: a table, or a JSON object a line.
+    """The sessions kept in `home` in which something was said, newest first: a table, or a JSON object a line. The
+    folder of one that was begun elsewhere is named.
 
     Raises ReportError.
     """
@@ -25,15 +26,17 @@ def sessions_report(home: Path, *, as_json: bool) -> str:
         raise explained(error) from error
     if as_json:
         return "\n".join(_session_json(session) for session in sessions)
-    return "\n".join(_session_line(session) for session in sessions) or "no sessions yet"
+    here = noted_folder(Path.cwd())
+    return "\n".join(_session_line(session, here) for session in sessions) or "No sessions yet."
 
 
-def _session_line(session: SessionInfo) -> str:
+def _session_line(session: SessionInfo, here: str) -> str:
     when = moment(session.updated or session.created)
     if session.problem:
         return f"{session.id}  {when}  cannot be read: {session.problem}"
-    figures = f"{session.messages:>5} messages  {money_text(session.cost_usd):>9}  {session.model:<28}"
-    return f"{session.id}  {when}  {figures}  {session.title}".rstrip()
+    figures = f"{counted(session.messages, 'message'):<14}  {money_text(session.cost_usd):>9}  {session.model:<28}"
+    place = "" if session.cwd == here else f"  (in {short_path(Path(session.cwd))})" if session.cwd else ""
+    return f"{session.id}  {when}  {figures}  {session.title}{place}".rstrip()
 
 
 def _session_json(session: SessionInfo) -> str:

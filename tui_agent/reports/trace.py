@@ -10,14 +10,14 @@ import msgspec
 
 from tui_agent.reports.pages import Remark, session_page
 from tui_agent.reports.sessions import ReportError, explained
-from tui_agent.reports.wording import counted, lasting, moment, short_number
+from tui_agent.reports.wording import lasting, moment, short_number
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries
 from tui_agent.storage.sessions import find_session
 from tui_agent.storage.store import Kind
 from tui_agent.storage.trace import TraceEvent, entry_of, read_events
 from tui_agent.storage.verify import verify
-from tui_agent.text import as_typed, call_summary, money_text, one_line
+from tui_agent.text import as_typed, call_summary, counted, money_text, one_line
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 FOLLOW_S: Final = 0.3

@@ -31,11 +31,6 @@ def short_number(number: float) -> str:
     return f"{number:.0f}"
 
 
-def counted(number: int, what: str) -> str:
-    """``1 turn``, ``2 turns``."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
 def safe(text: str) -> str:
     """Untrusted text as text in HTML: no markup, no control or direction characters."""
     return escape(clean(text))

@@ -47,7 +47,7 @@ from tui_agent.storage.database import (
 )
 from tui_agent.storage.errors import Damaged, ReadOnly, SessionBusy, StorageError, explain_os_error, explained
 from tui_agent.storage.store import check_numbers
-from tui_agent.text import as_typed
+from tui_agent.text import as_typed, counted
 
 LOG_NAME: Final = "checkpoints.sqlite"
 LOCK_NAME: Final = "lock"
@@ -251,7 +251,8 @@ class LogStore:
     async def _salvage(self, loaded: "_Loaded") -> None:
         count = len(loaded.entries)
         if self._read_only:
-            self.notices.append(f"The log of this session is damaged ({loaded.damage}); {count} entries could be read.")
+            read = f"{counted(count, 'entry', 'entries')} could be read"
+            self.notices.append(f"The log of this session is damaged ({loaded.damage}); {read}.")
             return
         path = self._database.path
         meta: dict[str, str] = {}

@@ -1,6 +1,5 @@
 """How paths, sizes, counts, times and refusals are said on the screen."""
 
-from pathlib import Path
 from time import time
 from typing import Final
 
@@ -8,12 +7,6 @@ WHILE_A_TURN_RUNS: Final = "not while a turn runs; Esc stops it"
 """Why something cannot be done now."""
 
 _UNITS: Final = ((1024**3, "GB"), (1024**2, "MB"), (1024, "KB"))
-
-
-def short_path(path: Path) -> str:
-    """The path with ``~`` for the user's own folder."""
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
 
 
 def age(when: float) -> str:

@@ -7,6 +7,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.commands.command import Reply, number_of
+from tui_agent.text import sentence
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -37,7 +38,7 @@ async def rewind(agent: "Agent", argument: str) -> Reply:
         agent.check_prompt(seq)
         return await _rewound(agent, seq, what.strip())
     except ValueError as error:
-        return Reply("Nothing was taken back", f"{error}. /rewind lists your messages.", failed=True)
+        return Reply("Nothing was taken back", f"{sentence(str(error))} /rewind lists your messages.", failed=True)
 
 
 async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
@@ -101,7 +102,7 @@ async def fork(agent: "Agent", number: str) -> Reply:
     try:
         place = await agent.fork(seq)
     except ValueError as error:
-        return Reply("No branch was begun", f"{error}. /items lists the messages.", failed=True)
+        return Reply("No branch was begun", f"{sentence(str(error))} /items lists the messages.", failed=True)
     return Reply(f"A branch begins after entry {place}; /tree leads back to the other one")
 
 
@@ -112,13 +113,15 @@ async def tree(agent: "Agent", number: str) -> Reply:
         try:
             await agent.switch_branch(tip or 0)
         except ValueError as error:
-            return Reply("The conversation stays on its branch", f"{error}. /tree lists them.", failed=True)
+            return Reply(
+                "The conversation stays on its branch", f"{sentence(str(error))} /tree lists them.", failed=True
+            )
         return Reply(f"Back on the branch that ends at {tip}")
     from tui_agent.aside import aside
 
     branches = await aside(agent.branches)
     lines = [
-        f"{'*' if branch.present else ' '}{branch.tip:>6}  {branch.messages:>5} messages"
+        f"{'*' if branch.present else ' '}{branch.tip:>6}  {branch.messages:>5} message{'s' * (branch.messages != 1)}"
         f"{'' if branch.present else f' from {branch.fork}'}  {_words(branch.text)}".rstrip()
         for branch in branches
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.commands.command import Reply, number_of
 from tui_agent.agent.commands.session import figures_from
-from tui_agent.text import one_line, price_or_time
+from tui_agent.text import counted, one_line, price_or_time
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -56,7 +56,7 @@ async def items(agent: "Agent", _: str) -> Reply:
 
     items = agent.items()
     lines = [f"{item.seq:>6}  {item_line(item, agent.excerpt(item.seq))}" for item in items]
-    return Reply(f"{len(items)} messages and results", "\n".join(lines))
+    return Reply(f"{len(items):,} {_things(len(items))}", "\n".join(lines))
 
 
 async def recall(agent: "Agent", query: str) -> Reply:
@@ -72,7 +72,7 @@ async def recall(agent: "Agent", query: str) -> Reply:
     if not found.hits:
         return Reply("Nothing of this session has that, nor its words")
     total = max(found.total, len(found.hits))
-    told = f"{total:,} place{'s' * (total != 1)} found"
+    told = f"{counted(total, 'place')} found"
     return Reply(told, "\n".join(line for hit in found.hits for line in _hit_lines(hit)))
 
 
@@ -122,18 +122,22 @@ async def preview(agent: "Agent", step: str) -> Reply:
     return shown._replace(text=f"{shown.text}\n\n{note}") if note else shown
 
 
+def _things(count: int) -> str:
+    return "message or result" if count == 1 else "messages and results"
+
+
 def _outlook(outlook: "Outlook") -> Reply:
     preview, payback = outlook.preview, outlook.payback
     about = "" if outlook.exact else "about "
     lines = [
         f"Tokens now         {preview.before:>10,}",
         f"Tokens after       {about + format(preview.after, ','):>10}",
-        f"Leaves the view    {len(preview.leaving):>10,} messages and results",
+        f"Leaves the view    {len(preview.leaving):>10,} {_things(len(preview.leaving))}",
     ]
     if preview.reasoning_dropped:
         lines.append(f"Reasoning dropped  {preview.reasoning_dropped:>10,} blocks")
     if payback is not None:
-        back = f"pays back after {payback.calls:,} calls" if payback.calls is not None else "does not pay back"
+        back = f"pays back after {counted(payback.calls, 'call')}" if payback.calls is not None else "does not pay back"
         lines.append(f"Cost now           {price_or_time(payback.cost_usd, payback.cost_s):>10}, {back}")
     names = {"compact": "/compact", "clear": "/clear-results", "checkpoint": "/done"}
     return Reply(f"What {names[outlook.step]} would do", "\n".join(lines))
@@ -157,7 +161,7 @@ def _summarized(result: "CompactionResult", done: str) -> Reply:
 
 async def clear_results(agent: "Agent", _: str) -> Reply:
     """``/clear-results``: clear all old results."""
-    return _changed(await agent.clear_results(), "Cleared {items} results")
+    return _changed(await agent.clear_results(), "Cleared {items} old result{s}")
 
 
 async def pin(agent: "Agent", numbers: str) -> Reply:
@@ -231,4 +235,4 @@ def _changed(step: "ContextStep | Refusal", done: str) -> Reply:
     if isinstance(step, Refusal):
         return Reply("The context stays as it is", step.reason, failed=True)
     sizes = f": {step.before:,} → {step.after:,} tokens" if step.before != step.after else ""
-    return Reply(f"{done.format(items=step.items)}{sizes} (step {step.seq})")
+    return Reply(f"{done.format(items=step.items, s='s' * (step.items != 1))}{sizes} (step {step.seq})")

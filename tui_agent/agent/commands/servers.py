@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.commands.command import Reply
-from tui_agent.text import money_text, one_line
+from tui_agent.text import counted, money_text, one_line
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -51,7 +51,7 @@ def _all(agent: "Agent", offered: "OfferedTools") -> Reply:
     total = f"All together: {_price(agent, told)} a call in front of every request"
     total += f"; looking tools up when they are needed saves {_price(agent, saved)} a call." if saved else "."
     return Reply(
-        f"{len(statuses)} server{'s' * (len(statuses) != 1)} of tools",
+        f"{counted(len(statuses), 'server')} of tools",
         "\n".join([*lines, *problems, *offered.servers.problems, total, USAGE]),
     )
 
@@ -60,12 +60,12 @@ def _described(agent: "Agent", status: "Status", weight: "ServerWeight | None") 
     parts: list[str] = [status.standing]
     if status.known is not None and weight is not None:
         count = len(status.known.tools)
-        parts.append(f"{count:,} tool{'s' * (count != 1)}")
+        parts.append(counted(count, "tool"))
         parts.append(f"{_price(agent, weight.told)} a call" if weight.told else "looked up when needed")
         if weight.saved:
             parts.append(f"saves {_price(agent, weight.saved)} a call")
     if status.calls:
-        parts.append(f"called {status.calls:,} times")
+        parts.append(f"called {counted(status.calls, 'time')}")
     if status.standing == "new":
         parts.append(f"would run: {status.command} · /mcp on {status.name} starts it")
     return " · ".join(parts)
@@ -104,7 +104,7 @@ async def _turn(servers: "ToolServers", name: str, *, on: bool) -> Reply:
     if not on:
         return Reply(f"{name} is off", "Its tools can no longer be called, here and in later sessions.")
     count = len(status.known.tools) if status.known else 0
-    return Reply(f"{name} is on", f"{count:,} tools. The model is told of it with your next message.")
+    return Reply(f"{name} is on", f"{counted(count, 'tool')}. The model is told of it with your next message.")
 
 
 async def _sign_in(servers: "ToolServers", name: str) -> Reply:

@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.commands.command import Reply, number_of
-from tui_agent.text import one_line
+from tui_agent.text import counted, one_line
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -94,7 +94,7 @@ async def tools(agent: "Agent", _: str) -> Reply:
     tools = agent.tools()
     width = max((len(tool.name) for tool in tools), default=0) + 2
     lines = [f"{tool.name:<{width}}{_first_sentence(tool.description)}" for tool in tools]
-    return Reply(f"{len(tools)} tools", "\n".join(lines))
+    return Reply(counted(len(tools), "tool"), "\n".join(lines))
 
 
 def _first_sentence(text: str) -> str:
@@ -111,7 +111,7 @@ async def permissions(agent: "Agent", argument: str) -> Reply:
         lines = [f"{place:>3}  {rule_text(rule)}" for place, rule in enumerate(rules, 1)]
         again = "/permissions NUMBER takes a remembered one back." if any(rule.remembered for rule in rules) else ""
         shown = "\n".join(filter(None, [f"Mode {agent.mode}.", *lines, again]))
-        return Reply(f"{len(rules)} rule{'s' * (len(rules) != 1)}", shown)
+        return Reply(counted(len(rules), "rule"), shown)
     number = number_of(argument)
     if number is None or not 1 <= number <= len(rules):
         return Reply("There is no such rule", "/permissions lists them by number.", failed=True)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tui_agent.agent.commands.command import Reply
-from tui_agent.text import money_text
+from tui_agent.text import counted, money_text
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -15,7 +15,7 @@ async def stats(agent: "Agent", _: str) -> Reply:
     total, turn = agent.tracker.session, agent.tracker.turn
     lines = [_totals("Session", total), _totals("Turn", turn)]
     if count := agent.tracker.subtask_count:
-        lines.append(_totals(f"Of the session, {count:,} subtask{'s' * (count > 1)}", agent.tracker.subtasks))
+        lines.append(_totals(f"Of the session, {counted(count, 'subtask')}", agent.tracker.subtasks))
     models = agent.tracker.by_model()
     if len(models) > 1:
         lines += ["", *(_totals(name, totals) for name, totals in models.items())]
@@ -66,7 +66,7 @@ def _price(totals: "Totals") -> str:
 
 
 def _calls(totals: "Totals") -> str:
-    return f"{totals.calls:,} call{'' if totals.calls == 1 else 's'}"
+    return counted(totals.calls, "call")
 
 
 def _cached(totals: "Totals") -> str:

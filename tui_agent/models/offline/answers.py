@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.models.offline.commands import Command
+from tui_agent.text import counted
 
 ABOUT = (
     "I am tui-agent's **offline model**: a small program that reads plain commands, not a language model. "
@@ -94,20 +95,20 @@ def _about(item: Done) -> str:
     lines = [line for line in body.splitlines() if line.strip()]
     match command.verb:
         case "read":
-            size = f"{_count(len(body.splitlines()), 'line')}, {len(body):,} characters on this page"
+            size = f"{counted(len(body.splitlines()), 'line')}, {len(body):,} characters on this page"
             return f"{subject}: {size}.\n\n{_fence(body.splitlines())}"
         case "summarise":
             return f"{subject}, in its own words:\n\n{summary_of(body)}"
         case "list":
-            return f"{subject} holds {_count(len(lines), 'entry', 'entries')}:\n\n{_fence(lines)}"
+            return f"{subject} holds {counted(len(lines), 'entry', 'entries')}:\n\n{_fence(lines)}"
         case "glob":
             found = [] if _none_found(result.text) else [line for line in lines if not line.startswith("[")]
-            return f"{_count(len(found), 'file')} for {subject}{_listed(found)}"
+            return f"{counted(len(found), 'file')} for {subject}{_listed(found)}"
         case "grep":
             found = [] if _none_found(result.text) else [line for line in lines if not line.startswith("[")]
             # Matches stand under their file's name, each with its line number.
             matches = sum(bool(_MATCH.match(line)) for line in found) or len(found)
-            return f"{_count(matches, 'line')} for {subject}{_listed(found)}"
+            return f"{counted(matches, 'line')} for {subject}{_listed(found)}"
         case "run":
             return _about_run(subject, result)
         case "write" | "replace" | "remember" | "done" | "todo":
@@ -180,7 +181,3 @@ def _code(text: str) -> str:
 
 def _first_line(text: str) -> str:
     return next((line.strip()[:300] for line in text.splitlines() if line.strip()), "(no text)")
-
-
-def _count(count: int, one: str, many: str = "") -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

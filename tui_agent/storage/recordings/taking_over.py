@@ -18,6 +18,7 @@ from tui_agent.conversation.log import Log
 from tui_agent.storage.copying import make_session
 from tui_agent.storage.recordings.reading import read_file
 from tui_agent.storage.recordings.recording import Format, Recording, UnreadableRecording
+from tui_agent.text import counted
 
 MOST_BYTES: Final = 512 * 1024 * 1024
 """Size of the largest file: all of its conversation has to be in memory at once."""
@@ -69,10 +70,10 @@ def _read(path: Path) -> Recording:
 
 
 def _account(recording: Recording, program: str) -> str:
-    count = len(recording.messages)
-    told = f"{recording.name}, recorded by {program}: {count:,} messages. This session is new; the file stays as it is."
+    count = counted(len(recording.messages), "message")
+    told = f"{recording.name}, recorded by {program}: {count}. This session is new; the file stays as it is."
     if recording.abandoned:
-        told += f" What was taken back there is left out ({recording.abandoned:,} lines)."
+        told += f" What was taken back there is left out ({counted(recording.abandoned, 'line')})."
     if recording.problems:
         shown = "; ".join(f"line {problem.line}: {problem.why}" for problem in recording.problems[:SHOWN_PROBLEMS])
         told += f" {len(recording.problems):,} of its lines could not be used ({shown})."

@@ -2,6 +2,8 @@
 
 import difflib
 
+from tui_agent.text import counted
+
 MAX_LINES = 2_000
 """Lines of a diff that are shown."""
 MAX_WIDTH = 1_000
@@ -34,7 +36,7 @@ def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES) -> str
         body = [_moved(line, first) for line in difflib.unified_diff(removed, added, n=_CONTEXT, lineterm="")][2:]
     shown = [f"--- {name}", f"+++ {name}", *(_clipped(line) for line in body[:max_lines])]
     if len(body) > max_lines:
-        shown.append(f"… {len(body) - max_lines:,} more lines")
+        shown.append(f"… {counted(len(body) - max_lines, 'more line')}")
     return "\n".join(shown)
 
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tui_agent.conversation.blocks import Image
+from tui_agent.text import counted
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import open_file, open_folder
@@ -109,7 +110,11 @@ class ReadFile:
         try:
             page = read_page(stream, kind, line, chars, limits, stop)
         except PastTheEnd as error:
-            what = f"line {line} has only {error.last:,} characters" if chars else f"the file has {error.last:,} lines"
+            what = (
+                f"line {line} has only {counted(error.last, 'character')}"
+                if chars
+                else f"the file has {counted(error.last, 'line')}"
+            )
             where = f"chars={chars}" if chars else f"offset={offset}"
             raise ToolFailure(f"{where} is past the end: {what}.", "Start earlier.") from error
         span = _span(page, total)
@@ -157,9 +162,10 @@ class ListDir:
         listed.sort(key=lambda entry: (not entry.is_folder, entry.name.casefold(), entry.name))
         lines = [entry.line for entry in listed[: self._max_entries]]
         if len(listed) > self._max_entries:
-            lines.append(f"[{len(listed) - self._max_entries:,} more entries. Use glob to find names by a pattern.]")
+            more = counted(len(listed) - self._max_entries, "more entry", "more entries")
+            lines.append(f"[{more}. Use glob to find names by a pattern.]")
         where = display_path(context.workspace, real)
-        return ToolOutput("\n".join(lines) or f"[{where} is empty.]", summary=f"{len(listed):,} entries")
+        return ToolOutput("\n".join(lines) or f"[{where} is empty.]", summary=counted(len(listed), "entry", "entries"))
 
 
 class _Entry:

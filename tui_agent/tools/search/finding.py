@@ -6,6 +6,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
+from tui_agent.text import counted
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.confined import open_file, open_folder
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, missing, shown
@@ -72,9 +73,9 @@ class Glob:
         prefix = _prefix(context.workspace, real)
         lines = _bounded([prefix + shown(name.decode(errors="replace")) for name in found[:MAX_FILES]])
         left = len(found) - len(lines)
-        count = f"{len(found):,} files" if len(found) < _MOST_FILES else f"at least {len(found):,} files"
+        count = counted(len(found), "file") if len(found) < _MOST_FILES else f"at least {len(found):,} files"
         if left:
-            lines.append(f"[{left:,} more files ({count} in all). Narrow the pattern or the path.]")
+            lines.append(f"[{counted(left, 'more file')} ({count} in all). Narrow the pattern or the path.]")
         return ToolOutput("\n".join(lines), summary=count)
 
 

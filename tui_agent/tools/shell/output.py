@@ -5,6 +5,7 @@ import re
 import tempfile
 from pathlib import Path
 
+from tui_agent.text import counted
 from tui_agent.tools.base import ToolOutput
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.shell.processes import Ended
@@ -108,7 +109,8 @@ def answer(
     """
     output = terminal.text().rstrip("\n")
     if terminal.dropped_bytes:
-        lost = f"[{terminal.dropped_bytes:,} bytes ({terminal.dropped_lines:,} lines) of earlier output are not shown"
+        lines = counted(terminal.dropped_lines, "line")
+        lost = f"[{terminal.dropped_bytes:,} bytes ({lines}) of earlier output are not shown"
         output = f"{lost}; {raw.description}]\n{output}"
     if raw.failure:
         notes = [*notes, f"[the raw output could not be stored: {raw.failure}]"]

@@ -18,6 +18,7 @@ from tui_agent.arguments import Arguments
 from tui_agent.crash_log import in_a_line, write_crash_log
 from tui_agent.resources import styles_folder
 from tui_agent.settings import Settings
+from tui_agent.text import short_path
 from tui_agent.tui.actions import BY_ID
 from tui_agent.tui.app.attention import Attention
 from tui_agent.tui.app.commands import MODES, Commands
@@ -34,7 +35,6 @@ from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.mentions import ProjectFiles
 from tui_agent.tui.prompt.prompt import PromptArea
 from tui_agent.tui.textual_internals import TerminalApp
-from tui_agent.tui.wording import short_path
 
 if TYPE_CHECKING:
     from textual.driver import Driver

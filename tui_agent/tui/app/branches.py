@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.agent.commands.branches import REWOUND, UNDONE
 from tui_agent.aside import aside
-from tui_agent.text import as_typed, one_line
+from tui_agent.text import as_typed, counted, one_line, sentence
 from tui_agent.tui.app.opening import in_slices
 from tui_agent.tui.cards.blocks import Block, Level, ProseBlock, ToolBlock
 from tui_agent.tui.pane.transcript import Transcript
@@ -235,7 +235,7 @@ class Branches:
         except AgentBusy:
             self._app.hint(WHILE_A_TURN_RUNS)
         except ValueError as error:
-            self._app.say(Level.WARNING, unchanged, f"{error}.", hint)
+            self._app.say(Level.WARNING, unchanged, sentence(str(error)), hint)
         finally:
             self._moving = False
         return False
@@ -340,5 +340,5 @@ def _came_of(blocks: Sequence[Block]) -> str:
     """What a message led to."""
     calls = sum(isinstance(block, ToolBlock) for block in blocks)
     answer = any(isinstance(block, ProseBlock) for block in blocks)
-    parts = ["its answer"] * answer + [f"{calls:,} tool call{'s' * (calls > 1)}"] * bool(calls)
+    parts = ["its answer"] * answer + [counted(calls, "tool call")] * bool(calls)
     return f", {' and '.join(parts)}" if parts else ""

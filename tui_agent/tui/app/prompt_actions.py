@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.text import one_line
+from tui_agent.text import one_line, short_path
 from tui_agent.tui.actions import ACTIONS, BY_ID, DIALOGS, TITLES, Action, Place
 from tui_agent.tui.app.commands import CYCLE, MODES
 from tui_agent.tui.app.conductor import SessionUnavailable
@@ -15,7 +15,6 @@ from tui_agent.tui.app.own_commands import OwnCommands, needs_terminal, only_cha
 from tui_agent.tui.app.status_bar import gauge_words
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.keys import lines
-from tui_agent.tui.wording import short_path
 
 if TYPE_CHECKING:
     from tui_agent.agent.turn.pictures import Picture

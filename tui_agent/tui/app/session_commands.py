@@ -4,10 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from tui_agent.text import one_line
+from tui_agent.text import one_line, short_path
 from tui_agent.tui.app.host import Host
 from tui_agent.tui.cards.blocks import Level
-from tui_agent.tui.wording import short_path
 
 TAIL_LINES: Final = 200
 """Lines shown of what a background command has printed last."""

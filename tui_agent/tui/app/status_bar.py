@@ -12,7 +12,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from typing_extensions import Unpack, override
 
-from tui_agent.text import money_text, one_line
+from tui_agent.text import counted, money_text, one_line
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
 from tui_agent.tui.wording import compact_count
 
@@ -250,7 +250,7 @@ def _summarising(status: Status) -> Piece:
 def _jobs(status: Status) -> Piece:
     if not status.jobs:
         return (Form(0),)
-    told = f"{status.jobs} job{'s' * (status.jobs > 1)}"
+    told = counted(status.jobs, "job")
     return Form(11, (Span(told, "$accent"),)), Form(0)
 
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tui_agent.text import one_line
+from tui_agent.text import one_line, short_path
 from tui_agent.tui.cards.blocks import Level, NoticeBlock
 from tui_agent.tui.pane.transcript import Transcript
-from tui_agent.tui.wording import short_path
 from tui_agent.version import __version__
 
 if TYPE_CHECKING:

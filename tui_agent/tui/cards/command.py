@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
+from tui_agent.text import counted
 from tui_agent.tui.cards.lines import Line, Run, fit, make_line
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.cards.tool import NOTE_PARTS, PREVIEW_LINES, ToolBlock, ToolState
@@ -42,7 +43,7 @@ class CommandBlock(ToolBlock, eq=False, kw_only=True):
         lines, above = self._newest()
         drawn = [Run(fit(line, room, ellipsis), palette.faint) for line in lines]
         if above:
-            count = f"{ellipsis} +{above:,} line{'s' if above != 1 else ''}"
+            count = f"{ellipsis} +{counted(above, 'line')}"
             drawn.insert(0, Run(fit(count, room, ellipsis), palette.muted))
         return [make_line([margin, run], gutter=self.indent) for run in drawn]
 

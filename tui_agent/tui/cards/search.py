@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
+from tui_agent.text import counted
 from tui_agent.tui.cards.lines import Line, Run, fit, make_line
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.cards.tool import PREVIEW_LINES, ToolBlock, ToolState
@@ -50,7 +51,7 @@ class SearchBlock(ToolBlock, eq=False, kw_only=True):
             shown = f"  {fit(line, left, ellipsis)}" if left > 2 else ""
             drawn.append([Run(where, palette.muted), Run(shown, palette.faint)])
         if hits.more:
-            drawn.append([Run(fit(f"{ellipsis} +{hits.more:,} lines", room, ellipsis), palette.muted)])
+            drawn.append([Run(fit(f"{ellipsis} +{counted(hits.more, 'line')}", room, ellipsis), palette.muted)])
         return [make_line([margin, *runs], gutter=self.indent) for runs in drawn]
 
     def _hits(self) -> _Hits:

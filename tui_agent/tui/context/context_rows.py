@@ -16,7 +16,7 @@ from tui_agent.conversation.entries import Words
 from tui_agent.conversation.items import Item, place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category, size_of_text
 from tui_agent.conversation.states import ItemState
-from tui_agent.text import clean, displayed, money_text, one_line
+from tui_agent.text import clean, counted, displayed, money_text, one_line
 from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.context.context_drawing import Bar, bar_line, category_sign, course_lines, ticks_line
@@ -224,7 +224,7 @@ def _course(seen: Overview) -> list[Row]:
     largest = max(point.tokens for point in seen.course)
     edits = sum(point.edits > 0 for point in seen.course)
     rows = [Row(partial(_draw_course, seen, number)) for number in range(2 if edits else 1)]
-    told = f"{_counted(len(seen.course), 'call')}, largest {largest:,}"
+    told = f"{counted(len(seen.course), 'call')}, largest {largest:,}"
     return [*rows, plain_row((f"  {told}", "muted"))]
 
 
@@ -253,7 +253,7 @@ def _draw_step(step: Step, now: float, width: int, look: Look) -> Line:
 
 
 def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
-    deep = f" · {stats.summaries:,} text{'s' * (stats.summaries > 1)}, depth {stats.depth}" if stats.summaries else ""
+    deep = f" · {counted(stats.summaries, 'text')}, depth {stats.depth}" if stats.summaries else ""
     rows = [
         *_boundary("Compactions", stats.last_compaction, stats.compactions, "focus", now, width),
         *_boundary("Checkpoints", stats.last_checkpoint, stats.checkpoints, "note", now, width),
@@ -273,7 +273,7 @@ def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
     rows.append(_fact("Cost", money_text(stats.cost_usd), f"turn {money_text(stats.turn_cost_usd)}"))
     if len(stats.models) > 1:
         for use in stats.models:
-            told = f"{_counted(use.calls, 'call')}, {money_text(use.cost_usd)}"
+            told = f"{counted(use.calls, 'call')}, {money_text(use.cost_usd)}"
             rows.append(plain_row((f"  {one_line(use.model, 60)}  ", "base"), (told, "muted")))
     return rows
 
@@ -386,7 +386,3 @@ def _draw_pieces(pieces: Sequence[tuple[str, str]], width: int, look: Look) -> L
         if shown and isinstance(style, Style):
             runs.append(Run(shown, style))
     return make_line(runs or [Run(" ", look.palette.base)])
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

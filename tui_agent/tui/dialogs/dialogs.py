@@ -15,12 +15,11 @@ from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.settings.brought import Brought
-from tui_agent.text import clean, displayed, one_line
+from tui_agent.text import clean, displayed, one_line, short_path
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.permission import LOW_SCREEN
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
-from tui_agent.tui.wording import short_path
 
 TRUST, NO_TRUST = "trust", "no"
 MAX_BROUGHT: Final = 8

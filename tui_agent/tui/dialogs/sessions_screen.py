@@ -12,7 +12,7 @@ from textual.widgets import Input, OptionList, Static
 from typing_extensions import override
 
 from tui_agent.storage.sessions import SessionInfo, noted_folder
-from tui_agent.text import clean, displayed, money_text, one_line
+from tui_agent.text import clean, counted, displayed, money_text, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
@@ -149,12 +149,11 @@ class TitleScreen(Dialog[str | None]):
 
 
 def _option(info: SessionInfo, last: str, *, here: bool) -> Option:
-    place = "" if here else f"  in {one_line(Path(info.cwd).name, 20)}"
+    place = "" if here else f"  in {one_line(Path(info.cwd).name or info.cwd, 20)}"
     words = f"  {one_line(last, WORDS_SHOWN)}" if last else ""
     figures = f"{age(info.updated):<9} {info.messages:>3,} {money_text(info.cost_usd):>7}"
     return Option(info.id, one_line(info.title, TITLE_SHOWN) or info.id, f"{figures}{place}{words}")
 
 
 def _figures(info: SessionInfo) -> str:
-    messages = f"{info.messages:,} message{'s' * (info.messages != 1)}"
-    return f"{age(info.updated)}, {messages}, {money_text(info.cost_usd)}"
+    return f"{age(info.updated)}, {counted(info.messages, 'message')}, {money_text(info.cost_usd)}"
