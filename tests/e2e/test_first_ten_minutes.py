@@ -283,7 +283,7 @@ def test_earlier_sessions(project: Path, tmp_path: Path, server: AnthropicServer
     with at() as person:
         person.says("Talk", "Line 39")
         person.waits_until_ready()
-        person.says("/theme harbour", "Kept for the next starts in")
+        person.says("/theme harbour", "is kept for the next starts")
         person.says("/mode plan", "Mode plan: read only")
         _quits(person)
     with at("-r") as person:

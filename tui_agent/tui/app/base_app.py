@@ -80,7 +80,7 @@ class BaseApp(TerminalApp):
         """Whether all that belongs on the screen is there."""
         self.crash = ""
         self.refusal = ""
-        self._told_where = False
+        self._told_kept: set[str] = set()
         self._stoppable: asyncio.Task[None] | None = None
         self.glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
         self._commands = Commands()
@@ -280,7 +280,7 @@ class BaseApp(TerminalApp):
         self.theme = name
 
     async def keep(self, key: str, value: str) -> None:
-        """Have a choice count at the next starts too; where it is kept is said with the first one."""
+        """Have a choice count at the next starts too; of each setting that is said once."""
         from tui_agent.settings import SettingsError
         from tui_agent.settings.writing import keep_setting, with_setting
 
@@ -290,9 +290,10 @@ class BaseApp(TerminalApp):
             self.say(Level.WARNING, "The choice counts until the program ends", str(error), "mend that to have it kept")
             return
         self.settings = with_setting(self.settings, key, value, str(path))
-        if not self._told_where:
-            self._told_where = True
-            self.say(Level.INFO, f"Kept for the next starts in {short_path(path)}")
+        if key not in self._told_kept:
+            self._told_kept.add(key)
+            what = key.split(".")[0 if key.endswith(".id") else -1]
+            self.say(Level.INFO, f"The {what} is kept for the next starts in every project: {short_path(path)}")
 
     def _theme_choices(self) -> "Iterable[Choice]":
         from tui_agent.tui.app.theme import KINDS
