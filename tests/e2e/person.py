@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,8 +11,11 @@ from typing import Final
 from tests.tui.test_terminal_app import Terminal
 
 ENTER, TAB, BACK_TAB, UP, DOWN, BREAK = "\r", "\t", "\x1b[Z", "\x1b[A", "\x1b[B", "\x03"
+PAGE_DOWN: Final = "\x1b[6~"
 ESC: Final = "\x1b[27u"
 """As terminals send it that tell it from the beginning of another key."""
+PROMPT: Final = "what now? "
+"""Of the shell."""
 SIZES: Final = [(40, 120), (24, 80), (20, 60)]
 
 
@@ -79,6 +82,25 @@ class Person:
         self.sends(BREAK)
         self.sees("│ Ask, or / for commands")
 
+    def runs(self, command: str) -> str:
+        """Have the shell run a command; all that it prints."""
+        before = len(self.terminal.raw)
+        self.sends(f"{command}{ENTER}")
+        # Once where it is typed, and once more where it is over.
+        self.terminal.until(lambda: self._printed(before).count(PROMPT) > 0)
+        return self._printed(before).partition("\n")[2].replace(PROMPT, "")
+
+    def _printed(self, since: int) -> str:
+        return self.terminal.raw[since:].decode(errors="replace").replace("\r\n", "\n")
+
+    def looks(self, words: str) -> list[tuple[str, str, str, bool]]:
+        """These words where they stand last: each character with its colour, its ground, and whether it is slanted."""
+        screen = self.terminal.screen
+        row = max(number for number, line in enumerate(screen.display) if words in line)
+        begins = screen.display[row].index(words)
+        cells = [screen.buffer[row][column] for column in range(begins, begins + len(words))]
+        return [(cell.data, cell.fg, cell.bg, cell.italics) for cell in cells]
+
     @property
     def status(self) -> str:
         return self.screen.splitlines()[-1]
@@ -89,18 +111,30 @@ class Person:
 
 @contextmanager
 def at_the_terminal(
-    project: Path, home: Path, *arguments: str, size: tuple[int, int], url: str, key: str = ""
+    project: Path,
+    home: Path,
+    *arguments: str,
+    size: tuple[int, int],
+    url: str,
+    key: str = "",
+    more: Mapping[str, str] | None = None,
+    in_shell: bool = False,
 ) -> Iterator[Person]:
+    """A person who has started the command, or who sits at a shell to start it in. more: of the environment."""
     environment = {
         "ANTHROPIC_BASE_URL": url,
         "OLLAMA_HOST": "http://127.0.0.1:9",
         "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
         "PATH": os.pathsep.join((str(project / "bin"), str(Path(sys.executable).parent), os.environ["PATH"])),
         "SHELL": "/bin/sh",
+        "PS1": PROMPT,
         **({"ANTHROPIC_API_KEY": key} if key else {}),
+        **(more or {}),
     }
     rows, columns = size
-    terminal = Terminal(project, home, *arguments, environment=environment, rows=rows, columns=columns)
+    terminal = Terminal(
+        project, home, *arguments, environment=environment, rows=rows, columns=columns, in_shell=in_shell
+    )
     try:
         yield Person(terminal)
     finally:

@@ -199,17 +199,18 @@ def test_ages(seconds: float, shown: str) -> None:
 @pytest.mark.parametrize(
     ("payback", "told"),
     [
-        (None, "the model has no known price"),
-        (Payback(0.5, 0.1, 5), "$0.500, pays back after 5 calls"),
-        (Payback(0.5, 0.1, 1), "after 1 call"),
-        (Payback(0.0, 0.1, 0), "$0, pays at once"),
-        (Payback(0.5, 0.0, None), "does not pay back"),
+        (None, "Costs now not known, no price is"),
+        (Payback(0.5, 0.1, 5), "Costs now $0.500 Pays back after 5 calls"),
+        (Payback(0.5, 0.1, 1), "Pays back after 1 call"),
+        (Payback(0.0, 0.1, 0), "Costs now $0 Pays back at once"),
+        (Payback(0.5, 0.0, None), "Pays back never"),
     ],
 )
 def test_a_preview_says_what_it_costs(payback: Payback | None, told: str) -> None:
     preview = Preview(50_000, 20_000, items(), (), 4_000, 2)
-    shown = "\n".join(texts(outlook_rows(Outlook("clear", preview, True, payback, ""), NOW, lambda _: HOSTILE), 90))
-    for fact in (told, "30,000 tokens", "4,000 tokens, read once at the full price", "2 blocks", "Leaves the view: 7"):
+    rows = texts(outlook_rows(Outlook("clear", preview, True, payback, ""), NOW, lambda _: HOSTILE), 90)
+    shown = " ".join(" ".join(rows).split())
+    for fact in (told, "30,000 tokens", "4,000 tokens, once at full price", "2 blocks", "Leaves the view: 7"):
         assert fact in shown
 
 

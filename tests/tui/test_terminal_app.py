@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,10 +10,19 @@ from pathlib import Path
 import pexpect
 import pyte
 import pytest
+from typing_extensions import override
 
-from tests.e2e.starter import STARTER
+from tests.e2e.starter import STARTER, OnTerminal
 
 ROWS, COLUMNS = 24, 80
+
+
+class Shell(pexpect.spawn):
+    """A shell at a pseudo-terminal."""
+
+    @override
+    def kill(self, sig: int = signal.SIGKILL) -> None:
+        super().kill(sig)
 
 
 class Terminal:
@@ -27,8 +37,11 @@ class Terminal:
         columns: int = COLUMNS,
         environment: Mapping[str, str] | None = None,
         imports: bool = False,
+        in_shell: bool = False,
     ) -> None:
-        """imports: it is started as a user starts it; else in a process forked from one in which all is imported."""
+        """imports: it is started as a user starts it; else in a process forked from one in which all is imported.
+        in_shell: the user has a shell instead, to start it in.
+        """
         keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST")
         environ = {name: value for name, value in os.environ.items() if name not in keys}
         environ |= {"TUI_AGENT_HOME": str(home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
@@ -37,7 +50,11 @@ class Terminal:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
-        self.process = STARTER.open(arguments, folder=folder, environ=environ, size=(rows, columns), imports=imports)
+        size = (rows, columns)
+        if in_shell:
+            self.process: Shell | OnTerminal = Shell("/bin/sh", cwd=str(folder), env=environ, dimensions=size)
+        else:
+            self.process = STARTER.open(arguments, folder=folder, environ=environ, size=size, imports=imports)
 
     @property
     def text(self) -> str:

@@ -111,13 +111,15 @@ def look_at_clearing(view: View, here: Situation, cleared: Cleared) -> Outlook:
 def look_at_plan(view: View, here: Situation, plan: SummaryPlan, writer_usd: float | None) -> Outlook:
     """What a summary or completion record would do and cost before it is written; expected.
 
-    `writer_usd` is what having it written would cost; None where that is not known.
+    `writer_usd` is what having it written would cost; None where that is not known. The plan counts with the most that
+    a summary and its facts may take. Half of it is at most twice off for all that take a quarter or more.
     """
     kind = Checkpointed if plan.step == "checkpoint" else Summarized
     seen, payback = what_if(view, [kind(first=plan.first, last=plan.last, text=".")], here), None
     # What comes in with the dot is written anew as well: the summary, its facts, the user's words.
-    new = max(0, plan.after - seen.after)
-    seen = seen._replace(after=plan.after)
+    most = max(0, plan.after - seen.after)
+    new = plan.words_growth + max(0, most - plan.words_growth) // 2 if most > plan.words_growth else most
+    seen = seen._replace(after=plan.after - most + new)
     if here.rates is not None and (writer_usd is not None or here.rates.input_s):
         usd = writer_usd or 0.0
         payback = compaction_payback(

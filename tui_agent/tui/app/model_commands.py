@@ -134,7 +134,8 @@ async def enter_key(host: Host, argument: str) -> None:
     from tui_agent.models.catalogue import catalogue_of
 
     agent = await host.agent()
-    chosen = await host.pick("A key for", await asyncio.to_thread(key_options, agent.settings, host.arguments.home), "")
+    options = await asyncio.to_thread(key_options, agent.settings, host.arguments.home)
+    chosen = await host.pick("A key for", options, "", search=True)
     if chosen is None:
         return
     if chosen.startswith(FORGET):

@@ -20,7 +20,7 @@ from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_drawing import before_after_line
 from tui_agent.tui.context.context_rows import plain_row
-from tui_agent.tui.context.what_if import fact_row, pays_back
+from tui_agent.tui.context.what_if import fact_row, payback_row
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.row_list import Row, RowList
 from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
@@ -178,16 +178,16 @@ def draft_rows(draft: Draft, outlook: Outlook) -> list[Row]:
     spent = "an unknown amount" if draft.spent_usd is None else money_text(draft.spent_usd)
     payback = outlook.payback
     total = spent if payback is None else price_or_time(payback.cost_usd, payback.cost_s)
-    in_all = f", {total} in all" if total != spent else ""
-    worth = f", {pays_back(payback)}" if payback is not None else ""
+    spending = f"{total}, {spent} of it on writing" if total != spent else f"{spent} on writing it"
     rows = [
         Row(partial(before_after_line, "now", before, largest, f"{before:,}")),
         Row(partial(before_after_line, "after", after, largest, f"{after:,}")),
         plain_row(),
-        fact_row("Frees", f"{before - after:,} tokens{worth}"),
-        fact_row("Spent", f"{spent} on writing it{in_all}"),
+        fact_row("Frees", f"{before - after:,} tokens"),
+        fact_row("Costs", spending),
+        *([payback_row(payback)] if payback is not None else []),
         fact_row("Facts", _facts(draft)),
-        fact_row("Written by", draft.model.partition(":")[2] or "no model: these are extracts of the turns"),
+        fact_row("Written by", draft.model.partition(":")[2] or "no model: extracts of the turns"),
     ]
     if draft.failures:
         rows.append(fact_row("Failed before", one_line(draft.failures[-1], WHY_CELLS)))

@@ -18,7 +18,7 @@ from tui_agent.agent.overview import SwitchOutlook
 from tui_agent.context.changes import Outlook, PreviewedStep
 from tui_agent.context.economics import Payback
 from tui_agent.context.effects import Refusal
-from tui_agent.text import money_text, price_or_time
+from tui_agent.text import counted, money_text, price_or_time
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.context.context_drawing import before_after_line
@@ -173,10 +173,10 @@ def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str], *, fr
         Row(partial(before_after_line, "after", preview.after, largest, f"{about}{preview.after:,}")),
         plain_row(),
         fact_row("Frees", f"{about}{preview.freed:,} tokens"),
-        fact_row("Costs now", _price(seen.payback, free=free)),
+        *price_rows("Costs now", seen.payback, free=free),
     ]
     if preview.rewritten:
-        price = "" if free else ", read once at the full price"
+        price = "" if free else ", once at full price"
         rows.append(fact_row("Leaves the cache", f"{preview.rewritten:,} tokens{price}"))
     if preview.reasoning_dropped:
         rows.append(fact_row("Reasoning dropped", f"{preview.reasoning_dropped:,} blocks"))
@@ -210,19 +210,18 @@ def _filled(label: str, tokens: int, window: int) -> Row:
     return Row(partial(before_after_line, label, tokens, window or tokens, told))
 
 
-def _price(payback: Payback | None, *, free: bool) -> str:
+def price_rows(label: str, payback: Payback | None, *, free: bool = False) -> list[Row]:
+    """What a step costs, and when it has saved that. None: its price is not known."""
     if payback is None:
-        return "nothing, the model is free" if free else "not known, the model has no known price"
-    return f"{price_or_time(payback.cost_usd, payback.cost_s)}, {pays_back(payback)}"
+        return [fact_row(label, "nothing, the model is free" if free else "not known, no price is")]
+    return [fact_row(label, price_or_time(payback.cost_usd, payback.cost_s)), payback_row(payback)]
 
 
-def pays_back(payback: Payback) -> str:
+def payback_row(payback: Payback) -> Row:
     """When a step has saved what it costs."""
     if payback.calls is None:
-        return "does not pay back"
-    if payback.calls == 0:
-        return "pays at once"
-    return f"pays back after {payback.calls:,} call{'' if payback.calls == 1 else 's'}"
+        return fact_row("Pays back", "never, as it looks now")
+    return fact_row("Pays back", f"after {counted(payback.calls, 'call')}" if payback.calls else "at once")
 
 
 def fact_row(label: str, value: str) -> Row:

@@ -1,0 +1,193 @@
+"""What a person sees in the first ten minutes: diffs, colours, the gauge, the cost of a summary, a key that is kept."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.agent.summaries import Reader
+from tests.e2e.person import BREAK, DOWN, ENTER, PAGE_DOWN, SIZES, Person, at_the_terminal
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.running import in_thread
+from tests.servers.script import Call, ParsedRequest, Step
+
+BILL: Final = """RATES = {}
+
+
+def total(prices):
+    \"\"\"The sum of all prices.\"\"\"
+    rate = 0.19  # of the price
+    return sum(prices) * (1 + rate)
+
+
+def count(prices):
+    return len(prices)
+"""
+ADDED: Final = "+     rate = 0.2  # of the price"
+REMOVED: Final = "-     rate = 0.19  # of the price"
+BEFORE: Final = "def total(prices):"
+AROUND: Final = (BEFORE, '"""The sum of all prices."""', "return sum(prices) * (1 + rate)")
+WORDS: Final = "".join(f"Sentence {number} tells what the till does on day {number * 7}. " for number in range(220))
+HANDOVER: Final = f"# Current state\n{WORDS[:3200]}\n\n# Exact next steps\n1. Go on with the taxes."
+
+
+def said(request: ParsedRequest) -> Step:
+    if "Raise" in request.prompt and not request.position:
+        change = {"path": "bill.py", "old": "rate = 0.19", "new": "rate = 0.2"}
+        return Step(text="I raise it.", calls=(Call("edit_file", change),))
+    return Step(text=f"{WORDS}End of {request.prompt}." if "Explain" in request.prompt else "It is done.")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "bill.py").write_text(BILL)
+    return project
+
+
+@pytest.fixture
+def server() -> Iterator[AnthropicServer]:
+    with in_thread(AnthropicServer(Reader(said, lambda _: Step(text=HANDOVER)))) as running:
+        yield running
+    assert running.violations == []
+
+
+def _is_there(person: Person) -> None:
+    person.sees("Say what you would like done here")
+    person.waits_until_ready()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("size", SIZES)
+def test_a_diff_looks_the_same_when_asked_about_and_when_done(
+    project: Path, tmp_path: Path, server: AnthropicServer, size: tuple[int, int]
+) -> None:
+    """Ground and words marked, syntax in colour, three lines around it."""
+    arguments = ("--model", "claude-opus-5-5", "--ask", "ask")
+    with at_the_terminal(
+        project, tmp_path / "home", *arguments, size=size, url=server.url, key=server.api_key
+    ) as person:
+        _is_there(person)
+        person.says("Raise the rate", "Allow this?", REMOVED, ADDED, BEFORE)
+        asked = [person.looks(words) for words in (REMOVED, ADDED, BEFORE)]
+        for removed_or_added in asked[:2]:
+            grounds = [ground for _, _, ground, _ in removed_or_added]
+            assert grounds[0] != asked[2][0][2], "the line has a ground of its own"
+            assert len(set(grounds)) == 2, "and its changed word another"
+            assert len({color for _, color, _, _ in removed_or_added}) >= 3, "and its syntax is in colour"
+        # All of it has to be seen before anything is allowed.
+        while "PgDn" in person.screen:
+            shown = person.screen
+            person.sends(PAGE_DOWN)
+            person.terminal.until(lambda: person.screen != shown)  # noqa: B023
+        person.sends("1")
+        person.sees("It is done.", ADDED, *AROUND)
+        done = [person.looks(words) for words in (REMOVED, ADDED)]
+        assert done == asked[:2]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("size", SIZES)
+def test_a_terminal_of_sixteen_colours_keeps_its_own(
+    project: Path, tmp_path: Path, server: AnthropicServer, size: tuple[int, int]
+) -> None:
+    more = {"TERM": "xterm", "COLORTERM": ""}
+    with at_the_terminal(
+        project, tmp_path / "home", size=size, url=server.url, key=server.api_key, more=more
+    ) as person:
+        _is_there(person)
+        person.says("Is it done?", "It is done.")
+        person.waits_until_ready()
+        person.says("/theme", "terminal")
+        person.closes("Theme")
+        person.sends(BREAK * 2)
+        assert person.terminal.ends() == 0
+        colours = set(re.findall(rb"\x1b\[[0-9;]*[345]8;[0-9;]*m", person.terminal.raw))
+        assert not colours, "no colour that the terminal's owner has not chosen"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("size", SIZES)
+def test_the_gauge_tells_what_comes_and_a_summary_costs_what_was_said(
+    project: Path, tmp_path: Path, server: AnthropicServer, size: tuple[int, int]
+) -> None:
+    arguments = ("--context-window", "60000", "--set", "compaction.keep_recent_tokens=1000")
+    with at_the_terminal(
+        project, tmp_path / "home", *arguments, size=size, url=server.url, key=server.api_key
+    ) as person:
+        _is_there(person)
+        for text in ("Explain one", "Explain two", "Explain three"):
+            person.says(text, f"End of {text}.")
+            person.waits_until_ready()
+        assert "~" not in person.status
+        _points_at_the_gauge(person)
+        _compacts(person)
+        assert "~" in person.status, "what no provider has counted yet"
+        person.says("/undo", "Undone: “Explain three”")
+        person.terminal.until(lambda: "~" in person.status)
+
+
+def _points_at_the_gauge(person: Person) -> None:
+    """How full it is, what comes next and when, and what a tick means."""
+    row = person.terminal.screen.lines
+    column = person.status.index("%")
+    person.sends(f"\x1b[<35;{column};{row}M")
+    person.sees("of 60,000 tokens; next comes", "clearing at 46%", "compaction at 65%", "A tick stands")
+    person.sends("\x1b[<35;2;1M")
+    person.no_longer_sees("next comes")
+
+
+def _compacts(person: Person) -> None:
+    """What it will cost and when that has paid, against what it did: at most twice as much, or half."""
+    person.says("/compact", "Costs now", "Pays back")
+    expected = _price(person, r"Costs now +\$([\d.]+) Pays back after (\d+)")
+    person.sends(ENTER)
+    person.sees("Use this summary?", "Pays back")
+    real = _price(person, r"Costs +\$([\d.]+), .* Pays back after (\d+)")
+    assert all(0.5 <= thought / is_so <= 2 for thought, is_so in zip(expected, real, strict=True)), (expected, real)
+    person.sends(ENTER)
+    person.sees("older turns summarised")
+
+
+def _price(person: Person, pattern: str) -> list[float]:
+    found = re.search(pattern, person.words)
+    assert found is not None, person.words
+    return [float(figure.rstrip(".")) for figure in found.groups()]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("size", SIZES)
+def test_a_key_is_kept_where_the_system_keeps_keys_and_forgotten_there(
+    project: Path, tmp_path: Path, server: AnthropicServer, size: tuple[int, int]
+) -> None:
+    home, keys = tmp_path / "home", tmp_path / "keys.json"
+    more = {"PYTHON_KEYRING_BACKEND": "tests.e2e.file_keyring.FileKeyring", "TEST_KEYRING": str(keys)}
+    with at_the_terminal(project, home, size=size, url=server.url, more=more) as person:
+        _is_there(person)
+        person.says("/key", "A key for", "Claude (Anthropic)")
+        person.sends(ENTER)
+        person.sees("Keys are made at")
+        person.sends(f"{server.api_key}{ENTER}")
+        person.sees("How long should the key be kept?", "it is written nowhere")
+        person.sends(DOWN + ENTER)
+        person.sees("The key is kept in the system's keyring", "answers from here on")
+        person.says("Is it done?", "It is done.")
+        person.waits_until_ready()
+        person.sends(BREAK * 2)
+        assert person.terminal.ends() == 0
+    assert server.api_key in keys.read_text()
+    for file in home.rglob("*"):
+        assert not file.is_file() or server.api_key.encode() not in file.read_bytes(), file
+    with at_the_terminal(project, home, size=size, url=server.url, more=more) as person:
+        _is_there(person)
+        person.says("Is it still?", "It is done.")
+        person.waits_until_ready()
+        person.says("/key", "kept in the system")
+        person.sends("Forget")
+        person.no_longer_sees("Gemini (Google)")
+        person.sends(ENTER)
+        person.sees("The key is out of the system's keyring")
+    assert server.api_key not in keys.read_text()
