@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,19 +9,10 @@ from pathlib import Path
 import pexpect
 import pyte
 import pytest
-from typing_extensions import override
 
 from tests.e2e.starter import STARTER, OnTerminal
 
 ROWS, COLUMNS = 24, 80
-
-
-class Shell(pexpect.spawn):
-    """A shell at a pseudo-terminal."""
-
-    @override
-    def kill(self, sig: int = signal.SIGKILL) -> None:
-        super().kill(sig)
 
 
 class Terminal:
@@ -52,7 +42,7 @@ class Terminal:
         self.raw = b""
         size = (rows, columns)
         if in_shell:
-            self.process: Shell | OnTerminal = Shell("/bin/sh", cwd=str(folder), env=environ, dimensions=size)
+            self.process = pexpect.spawn("/bin/sh", cwd=str(folder), env=environ, dimensions=size)
         else:
             self.process = STARTER.open(arguments, folder=folder, environ=environ, size=size, imports=imports)
 
@@ -95,8 +85,9 @@ class Terminal:
 
     def close(self) -> None:
         """End it, however long that takes."""
-        self.process.kill()
-        self.process.wait()
+        if isinstance(self.process, OnTerminal):
+            self.process.kill()
+            self.process.wait()
         self.process.close()
 
 
