@@ -102,7 +102,7 @@ async def test_a_key_in_the_keyring_is_used_at_the_next_start_and_can_be_forgott
         assert os.environ["ANTHROPIC_API_KEY"] == SECRET
         await send(again, pilot, "/key ")
         await until_screen(again, pilot, PickerScreen)
-        await pilot.press("end", "enter")
+        await pilot.press("ctrl+end", "enter")
         await until(pilot, lambda: "out of the system's keyring" in said(again))
     assert backend.kept == {}
     assert kept_variables(arguments.home) == ()
