@@ -461,3 +461,32 @@ async def test_a_page_in_the_middle_of_a_name_is_no_api(monkeypatch: pytest.Monk
         with pytest.raises(InvalidRequest, match=r"is not llama\.cpp: check LLAMACPP_BASE_URL"):
             await finish(model.stream(request(user("go"))))
     await server.close()
+
+
+async def test_nothing_at_all_is_answered_to_what_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LM Studio's, with models in llama.cpp's format, and after the model was loaded anew with a smaller window."""
+    loaded = {"id": "m", "max_context_length": 131_072, "loaded_context_length": 131_072}
+    told = 36_000
+
+    async def answer(asked: Request, exchange: Exchange) -> None:
+        if asked.path == "/api/v0/models":
+            await exchange.respond(200, {"data": [loaded]})
+        elif asked.path == "/v1/chat/completions":
+            await exchange.start()
+            end = {**delta("stop"), "usage": {"prompt_tokens": told, "completion_tokens": 0}}
+            await exchange.send(b"data: %b\n\ndata: [DONE]\n\n" % msgspec.json.encode(end))
+            await exchange.finish()
+        else:
+            await exchange.respond(404, {"error": "Unexpected endpoint"})
+
+    server = HttpServer(answer)
+    monkeypatch.setenv("LMSTUDIO_BASE_URL", f"http://127.0.0.1:{await server.listen()}/v1")
+    async with closing(create_model("lmstudio:m")) as model:
+        assert (await model.describe()).window == 131_072
+        _, completed = await finish(model.stream(request(user("go"))))
+        assert completed.blocks == ()
+        loaded["loaded_context_length"] = 32_768
+        with pytest.raises(ContextOverflow, match="36,000 tokens of at most 32,768"):
+            await finish(model.stream(request(user("go"))))
+        assert model.profile.window == 32_768
+    await server.close()

@@ -516,6 +516,9 @@ class Turn:
                 duration_ms=message.duration_ms,
             )
         )
+        said = self._answer.strip() or any(isinstance(block, ToolCall) for block in message.blocks)
+        if message.stop_reason == "end_turn" and not said:
+            self._tell_of_nothing()
         self._emit(
             events.ContextChanged(
                 tokens=self._engine.tokens,
@@ -527,6 +530,15 @@ class Turn:
                 writing=self._active.speed.writing,
             )
         )
+
+    def _tell_of_nothing(self) -> None:
+        """After the calls of a turn some models have nothing to add; to a question it is no answer."""
+        if self._calls > 1:
+            hint = "what it did stands above; ask it to sum up"
+            self._emit(events.Notice(level="info", title="The model ended without a word", hint=hint))
+        else:
+            hint = "send the message again, or try another model with /model"
+            self._emit(events.Notice(level="warning", title="The model answered nothing", hint=hint))
 
     async def _escalate(self, name: str) -> None:
         await self._active.take_over_by(name)

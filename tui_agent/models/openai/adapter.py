@@ -18,7 +18,7 @@ from typing_extensions import override
 from tui_agent.conversation.blocks import Image, ToolResult
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
-from tui_agent.models.base import ConnectionLost, ContextOverflow, ModelError, ModelProfile, ToolsRefused
+from tui_agent.models.base import Completed, ConnectionLost, ContextOverflow, ModelError, ModelProfile, ToolsRefused
 from tui_agent.models.encoding import call_ids, encode
 from tui_agent.models.errors import (
     Refusal,
@@ -137,7 +137,17 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
                         yield data
                 await self._take_in(client, request, reply, body, counted)
                 if reply.complete and reply.empty:
-                    await self._look_at_window(client, request, reply, body)
+                    loaded = await self._loaded(client)
+                    self._take_window(loaded.window if loaded is not None else 0)
+
+    @override
+    def _completed(self, request: ModelRequest, reply: AnyOfThem) -> Completed:
+        """LM Studio answers nothing at all to what is longer than the window it has loaded by now."""
+        if self._service.local and isinstance(reply, ChatReply) and reply.empty:
+            tokens, window = reply.usage.input_tokens, self._profile.window
+            if tokens >= window > 0:
+                raise too_long(self._profile.id, tokens, window)
+        return super()._completed(request, reply)
 
     def _undisturbed(self) -> AbstractAsyncContextManager[object]:
         """One call at a time, of a server that breaks off an answer when it is asked anything else."""
@@ -174,17 +184,6 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
             )
         if reply.usage.input_tokens:
             self._last.take(request, self._size(request, body), reply.usage.input_tokens)
-
-    async def _look_at_window(self, client: HttpClient, request: ModelRequest, reply: ChatReply, body: bytes) -> None:
-        """Raise `ContextOverflow` where nothing was answered to what is longer than the window, which may have been
-        loaded smaller meanwhile: so LM Studio tells it.
-        """
-        loaded = await self._loaded(client)
-        self._take_window(loaded.window if loaded is not None else 0)
-        known = self._last.known(request, self._size(request, body))
-        tokens = reply.usage.input_tokens or known.tokens + int(DENSE * known.rest)
-        if tokens >= (window := self._profile.window) > 0:
-            raise too_long(self._profile.id, tokens, window)
 
     def _size(self, request: ModelRequest, body: bytes) -> int:
         """The bytes of a request, a picture as many as it has tokens."""
