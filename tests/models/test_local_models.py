@@ -1,11 +1,13 @@
 """What local servers have, and having one download more."""
 
 import asyncio
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from tests.models.talking import provider_of
+from tests.servers.catalogue import COMPATIBLE
 from tests.servers.ollama import OllamaServer
 from tests.servers.openai_chat import ChatServer
 from tests.servers.running import in_thread
@@ -53,6 +55,18 @@ def test_llama_cpp_tells_the_window_it_was_loaded_with(monkeypatch: pytest.Monke
     assert found.loaded
     assert found.window > 0
     assert found.source == "provider"
+
+
+def test_what_runs_here_is_offered_first_and_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = dataclasses.replace(COMPATIBLE[0], id="/home/x/.cache/models/SmolLM2-135M.gguf")
+    serving = ChatServer(Script(), make="vllm")
+    serving.models = {file.id: file}
+    with in_thread(serving) as server:
+        monkeypatch.setenv("VLLM_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("VLLM_API_KEY", server.api_key)
+        told = model_options("offline:offline", Settings())
+    assert told[2].label == "Local models (vLLM)"
+    assert (told[3].label, told[3].value) == ("vllm:SmolLM2-135M.gguf", f"vllm:{file.id}")
 
 
 async def test_a_download_tells_how_far_it_is(ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch) -> None:

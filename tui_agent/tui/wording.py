@@ -1,5 +1,6 @@
 """How paths, sizes, counts, times and refusals are said on the screen."""
 
+from pathlib import PurePosixPath
 from time import time
 from typing import Final
 
@@ -7,6 +8,13 @@ WHILE_A_TURN_RUNS: Final = "not while a turn runs; Esc stops it"
 """Why something cannot be done now."""
 
 _UNITS: Final = ((1024**3, "GB"), (1024**2, "MB"), (1024, "KB"))
+
+
+def model_label(name: str) -> str:
+    """A model's name; of one that is a path of this machine (some local servers name it by its file), the file."""
+    provider, separator, model = name.rpartition(":") if ":/" in name else ("", "", name)
+    path = PurePosixPath(model)
+    return f"{provider}{separator}{path.name}" if path.is_absolute() else name
 
 
 def age(when: float) -> str:

@@ -208,7 +208,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
                 async with aclosing(client.events(CHAT, unstreamed)) as events:
                     async for data in events:
                         yield data
-            except httpx2.RemoteProtocolError:
+            except (httpx2.RemoteProtocolError, httpx2.ReadError):
                 # The stream's connection is kept for what comes next, and that server has closed it.
                 if last:
                     raise

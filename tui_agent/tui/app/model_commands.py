@@ -14,6 +14,7 @@ from tui_agent.tui.app.provider_keys import (
     offer_to_keep,
 )
 from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.wording import model_label
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -63,7 +64,7 @@ async def choose_model(host: Host, argument: str) -> None:
         host.say(Level.ERROR, f"The model stays {before}", error.message, "/model without a name lists what there is")
         return
     host.refresh_status()
-    host.say(Level.INFO, f"{agent.profile.name} answers from here on")
+    host.say(Level.INFO, f"{model_label(agent.profile.name)} answers from here on")
     # The demonstration is never what the next start is meant to begin with: a key would wait unseen.
     if agent.profile.provider != OFFLINE:
         await host.keep("model.id", agent.profile.name)
@@ -161,7 +162,7 @@ async def _use_key(host: Host, agent: "Agent", provider: str) -> None:
         name = agent.profile.name if before == provider else default_model(agent.settings, provider)
         await swap(agent, name)
         host.refresh_status()
-        host.say(Level.INFO, f"{agent.profile.name} answers from here on", hint="/model chooses another")
+        host.say(Level.INFO, f"{model_label(agent.profile.name)} answers from here on", hint="/model chooses another")
         if before == OFFLINE and agent.settings.model.id and "model.id" not in agent.settings.overridden:
             await host.keep("model.id", agent.profile.name)
 

@@ -14,7 +14,7 @@ from typing_extensions import Unpack, override
 
 from tui_agent.text import counted, money_text, one_line
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
-from tui_agent.tui.wording import compact_count
+from tui_agent.tui.wording import compact_count, model_label
 
 TICK_S: Final = 0.16
 """Seconds between two pictures of the spinner."""
@@ -266,7 +266,7 @@ def _mode(status: Status) -> Piece:
 
 
 def _model(status: Status, glyphs: Glyphs) -> Piece:
-    name = one_line(status.model.partition(":")[2] or status.model, 40)
+    name = one_line(model_label(status.model.partition(":")[2] or status.model), 40)
     short = name if len(name) <= MODEL_CELLS else name[: MODEL_CELLS - 1] + glyphs.ellipsis
     return Form(6, (Span(name, "$foreground"),)), Form(2, (Span(short, "$foreground"),)), Form(0)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tui_agent.text import one_line, short_path
 from tui_agent.tui.cards.blocks import Level, NoticeBlock
 from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.wording import model_label
 from tui_agent.version import __version__
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def known(session: "Session") -> Facts:
     variable = next((each for each in provider.keys if os.environ.get(each)), "")
     kept = variable in kept_variables(session.home)
     return Facts(
-        model="offline, a small reader of plain commands" if offline else catalogue.short_name(name),
+        model="offline, a small reader of plain commands" if offline else model_label(catalogue.short_name(name)),
         mode=f"{agent.mode}: {MODES[agent.mode]}",
         key=(f"{variable}, {'from the keyring' if kept else 'from the environment'}") if variable else "",
         offline=offline,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_agent.text import one_line
 from tui_agent.tui.dialogs.pickers import Option
-from tui_agent.tui.wording import compact_count
+from tui_agent.tui.wording import compact_count, model_label
 
 if TYPE_CHECKING:
     from tui_agent.models.base import ModelProfile
@@ -33,16 +33,25 @@ def model_options(current: str, settings: "Settings") -> tuple[Option, ...]:
     present = next((each for each in known if each.name == current), None)
     options = [
         Option("", "Now", heading=True),
-        Option(current, one_line(short_name(current), MAX_MODEL), _model_facts(present, catalogue) if present else ""),
+        Option(
+            current,
+            one_line(model_label(short_name(current)), MAX_MODEL),
+            _model_facts(present, catalogue) if present else "",
+        ),
     ]
-    for provider in catalogue.providers:
-        served = [each for each in known if each.provider == provider.id and each.name != current]
+    by_provider = [
+        (provider, [each for each in known if each.provider == provider.id and each.name != current])
+        for provider in catalogue.providers
+    ]
+    # What runs on this machine can be asked at once, and is what nobody looks for below a hundred others.
+    by_provider.sort(key=lambda served: not any(each.local for each in served[1]))
+    for provider, served in by_provider:
         newer = set(_newest(served))
         served.sort(key=lambda each: (each.name not in newer, each.prices.input if each.prices else 0.0))
         if served:
             options.append(Option("", provider.label, heading=True))
         for each in served:
-            label = one_line(short_name(each.name), MAX_MODEL)
+            label = one_line(model_label(short_name(each.name)), MAX_MODEL)
             options.append(Option(each.name, label, _model_facts(each, catalogue), folded=each.name not in newer))
     return tuple(options)
 
