@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.models.talking import create_model
 from tui_agent.models.anthropic.claude import binds_reasoning, cache_minimum_of, thinking_of
-from tui_agent.models.base import UnknownModel
+from tui_agent.models.base import ModelProfile, UnknownModel
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import DEFAULT_WINDOW, look_up
 
@@ -149,3 +150,16 @@ sys.stdout.write(repr(sorted(heavy & set(sys.modules))))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]"
+
+
+def test_a_price_does_not_depend_on_the_hour() -> None:
+    """DeepSeek's do: the highest of the day is told at every hour."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    (served,) = [each for each in get_snapshot().providers if each.id == "deepseek"]
+    today = datetime.now(UTC)
+    for model in served.models:
+        told = look_up(ModelProfile(provider="deepseek", id=model.id, catalogue="deepseek")).prices
+        hourly = [model.get_prices(today.replace(hour=hour)).input_mtok for hour in range(24)]
+        assert told is not None
+        assert told.input == max(float(str(each)) for each in hourly)

@@ -21,17 +21,25 @@ if TYPE_CHECKING:
 DEFAULT_WINDOW = 131_072
 """The window of a model nobody tells the window of, in tokens."""
 
+FULL_PRICE_HOUR = 8
+"""An hour, in UTC, in which nothing is cheaper than in others (DeepSeek's prices go by the hour)."""
+
 
 def look_up(profile: ModelProfile) -> ModelProfile:
     """`profile` with the catalogue's prices and window where the provider has told none."""
     info = _find(profile.catalogue, profile.id)
     changes: dict[str, object] = {}
     if info is not None:
-        changes["prices"] = _prices(info.get_prices(datetime.now(UTC)))
+        changes["prices"] = _prices(info.get_prices(_at_full_price()))
     if profile.window <= 0:
         known = info.context_window if info is not None else None
         changes["window"], changes["source"] = (known, "catalogue") if known else (DEFAULT_WINDOW, "default")
     return msgspec.structs.replace(profile, **changes)
+
+
+def _at_full_price() -> datetime:
+    """Today, at an hour of full prices: of a session that goes on through the hours none is told too low."""
+    return datetime.now(UTC).replace(hour=FULL_PRICE_HOUR, minute=0, second=0, microsecond=0)
 
 
 def listed_models(provider: Provider) -> list[str]:
