@@ -3,6 +3,9 @@
 Mounts can make only that read-only which is there; where there are no mounts at all, nothing in a folder that may be
 written. So what is guarded is noted before a command runs, and put back as it was afterwards. What the command wrote is
 kept aside.
+
+What a command left running may put links in the way meanwhile. So every folder is opened from the one above it,
+following none, and what is done in it is done by its descriptor.
 """
 
 import contextlib
@@ -15,7 +18,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from tui_agent.durable import make_private_folder
+from tui_agent.tools.files.confined import folder_of, make_folders
 
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_FILES: Final = 300
 _MOST_BYTES: Final = 4_000_000
 _MOST_LOOKED_AT: Final = 2_000
@@ -63,16 +68,20 @@ class Guard:
         for path, before in self._noted.items():
             if not before and not os.path.lexists(path):
                 continue
-            found = contents(path)
-            if found is not None and found in (before, known.get(path)):
-                continue
-            if os.path.realpath(path.parent) != str(path.parent):
-                continue  # a link on the way that was there before: it leads where nothing may be written
-            changed.append(path)
-            _put_aside(path, aside)
             if before:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                _restore(path, before)
+                with contextlib.suppress(OSError):
+                    make_folders(path.parent)
+            try:
+                with folder_of(path) as folder:
+                    found = _read(folder, path.name)
+                    if found is not None and found in (before, known.get(path)):
+                        continue
+                    changed.append(path)
+                    _put_aside(folder, path.name, aside)
+                    if before:
+                        _restore(folder, path.name, before)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # a link on the way, which leads where nothing may be written
         return changed
 
     def _note_folder(self, place: Path) -> None:
@@ -92,86 +101,143 @@ def _parents_in(path: str, folders: tuple[str, ...]) -> Iterator[str]:
 
 def _bring_back(place: Path, number: tuple[int, int], aside: Path) -> bool:
     """Whether a folder on the way to something guarded was another one now; it is as before then."""
-    with contextlib.suppress(OSError):
-        if _number(place) == number:
-            return False
-    _put_aside(place, aside)
-    with contextlib.suppress(OSError), os.scandir(place.parent) as entries:
-        for entry in islice(entries, _MOST_LOOKED_AT):
-            if _number(Path(entry.path)) == number:
-                Path(entry.path).rename(place)
-                break
+    try:
+        with folder_of(place) as folder:
+            if _number(folder, place.name) == number:
+                return False
+            _put_aside(folder, place.name, aside)
+            with _listed(folder) as entries:
+                for entry in islice(entries, _MOST_LOOKED_AT):
+                    if _number(folder, entry.name) == number:
+                        os.rename(entry.name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                        break
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # so is the folder above it
     return True
 
 
-def _number(place: Path) -> tuple[int, int]:
-    status = place.lstat()
+@contextlib.contextmanager
+def _listed(folder: int) -> "Iterator[Iterator[os.DirEntry[str]]]":
+    descriptor = os.open(".", _FOLDER, dir_fd=folder)
+    try:
+        with os.scandir(descriptor) as entries:
+            yield entries
+    finally:
+        os.close(descriptor)
+
+
+def _number(folder: int, name: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None
     return status.st_dev, status.st_ino
 
 
-def _put_aside(path: Path, aside: Path) -> None:
-    """Take away what is at `path`; keep it where that does not take long."""
-    if not os.path.lexists(path):
+def _put_aside(folder: int, name: str, aside: Path) -> None:
+    """Take away what is called so in a folder; keep it where that does not take long."""
+    if _number(folder, name) is None:
         return
     make_private_folder(aside)
+    target = _free(aside / name)
     try:
-        path.rename(_free(aside / path.name))
+        os.rename(name, target, src_dir_fd=folder)
     except OSError:
         # Another file system: it has to be copied.
-        found = contents(path)
-        if found:
-            _restore(_free(aside / path.name), found)
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        if found := _read(folder, name):
+            with folder_of(target) as beside:
+                _restore(beside, target.name, found)
+        try:
+            os.unlink(name, dir_fd=folder)
+        except (IsADirectoryError, PermissionError):
+            shutil.rmtree(name, dir_fd=folder)
 
 
 def contents(path: Path) -> Noted | None:
-    """What is at a path, whole; None where that is too much to note."""
+    """What is at a path, whole, with no link on the way; None where that is too much to note."""
+    try:
+        with folder_of(path) as folder:
+            return _read(folder, path.name)
+    except OSError:
+        return {}
+
+
+class _TooMuch(Exception):
+    """There is more than is noted."""
+
+
+def _read(folder: int, name: str) -> Noted | None:
+    """What is called so in a folder, whole; None where that is too much to note."""
     found: Noted = {}
-    size = 0
-    waiting = [path]
-    while waiting:
-        place = waiting.pop()
-        name = os.path.relpath(place, path)
-        try:
-            status = place.lstat()
-            if stat.S_ISLNK(status.st_mode):
-                content: bytes | str | None = str(place.readlink())
-            elif stat.S_ISDIR(status.st_mode):
-                content = None
-                waiting += place.iterdir()
-            elif stat.S_ISREG(status.st_mode):
-                size += status.st_size
-                if size > _MOST_BYTES:
-                    return None
-                content = place.read_bytes()
-            else:
-                continue
-            found[name] = Entry(content, stat.S_IMODE(status.st_mode), status.st_mtime_ns)
-        except OSError:
-            continue
-        if len(found) > _MOST_FILES:
-            return None
+    try:
+        _read_into(found, folder, name, ".")
+    except _TooMuch:
+        return None
     return found
 
 
-def _restore(path: Path, before: Noted) -> None:
-    # A folder stands before what is in it, and gets its time back after that.
-    for name, entry in before.items():
-        place = path / name
-        if entry.content is None:
-            place.mkdir()
-        elif isinstance(entry.content, str):
-            place.symlink_to(entry.content)
+def _read_into(found: Noted, folder: int, name: str, place: str) -> None:
+    below = -1
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            content: bytes | str | None = os.readlink(name, dir_fd=folder)
+        elif stat.S_ISDIR(status.st_mode):
+            content, below = None, os.open(name, _FOLDER, dir_fd=folder)
+        elif stat.S_ISREG(status.st_mode):
+            content = _read_file(found, folder, name)
         else:
-            place.write_bytes(entry.content)
-            place.chmod(entry.mode)
-    for name, entry in reversed(before.items()):
-        if not isinstance(entry.content, str):
-            (path / name).chmod(entry.mode)
-            os.utime(path / name, ns=(entry.time_ns, entry.time_ns))
+            return
+        found[place] = Entry(content, stat.S_IMODE(status.st_mode), status.st_mtime_ns)
+        if len(found) > _MOST_FILES:
+            raise _TooMuch
+        for entry in os.listdir(below) if below >= 0 else ():  # noqa: PTH208 - by a descriptor
+            _read_into(found, below, entry, os.path.normpath(f"{place}/{entry}"))
+    except OSError:
+        return
+    finally:
+        if below >= 0:
+            os.close(below)
+
+
+def _read_file(found: Noted, folder: int, name: str) -> bytes:
+    left = _MOST_BYTES - sum(len(entry.content) for entry in found.values() if isinstance(entry.content, bytes))
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as stream:
+        content = stream.read(left + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    if len(content) > left:
+        raise _TooMuch
+    return content
+
+
+def _restore(folder: int, name: str, before: Noted) -> None:
+    # A folder stands before what is in it, and gets its mode and time after that.
+    made = {"": folder}
+    try:
+        for place, entry in before.items():
+            above, _, leaf = ("", "", name) if place == "." else f"./{place}".rpartition("/")
+            inside = made["" if place == "." else os.path.normpath(above)]
+            if entry.content is None:
+                os.mkdir(leaf, 0o700, dir_fd=inside)
+                made[place] = os.open(leaf, _FOLDER, dir_fd=inside)
+            elif isinstance(entry.content, str):
+                os.symlink(entry.content, leaf, dir_fd=inside)
+                os.utime(leaf, ns=(entry.time_ns, entry.time_ns), dir_fd=inside, follow_symlinks=False)
+            else:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                with os.fdopen(os.open(leaf, flags, 0o600, dir_fd=inside), "wb") as stream:
+                    stream.write(entry.content)
+                    stream.flush()
+                    os.fchmod(stream.fileno(), entry.mode)
+                    os.utime(stream.fileno(), ns=(entry.time_ns, entry.time_ns))
+        for place, descriptor in reversed(made.items()):
+            if place:
+                os.fchmod(descriptor, before[place].mode)
+                os.utime(descriptor, ns=(before[place].time_ns, before[place].time_ns))
+    finally:
+        for place, descriptor in made.items():
+            if place:
+                os.close(descriptor)
 
 
 def _free(path: Path) -> Path:
