@@ -251,3 +251,16 @@ async def test_a_home_as_project_keeps_its_start_files_and_keys(outside: Outside
 async def test_the_test_place_is_seen_by_commands(shell: Shell) -> None:
     """Else nothing would be shown there: temporary files are hidden anyway."""
     assert "as it was" in await shell.run(f"cat {shell.place.outside}/file.txt")
+
+
+async def test_a_link_above_a_guarded_file_opens_nothing(shell: Shell) -> None:
+    """What is above a guarded file can be written: not what a link there leads to."""
+    outside = shell.place.outside
+    (outside / "workflows").mkdir()
+    await shell.run(f"ln -s {outside} .github")
+    text = await shell.run(
+        f"touch {outside}/made .github/made; chmod 777 {outside}; echo still works > own.txt; cat own.txt"
+    )
+    assert "still works" in text
+    assert not (outside / "made").exists()
+    assert outside.stat().st_mode & 0o777 != 0o777

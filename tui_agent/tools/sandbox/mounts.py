@@ -4,6 +4,7 @@ Built in a mount namespace of the command's own, by a process that holds all rig
 holds none, so it can undo nothing of it.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -63,8 +64,10 @@ def _trees(paths: Sequence[str]) -> dict[str, int]:
     for path in paths:
         try:
             trees[path] = kernel.clone_tree(path)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
+        except OSError as error:
+            # Missing; or reached over a link that was put there just now.
+            if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+                raise
     return trees
 
 

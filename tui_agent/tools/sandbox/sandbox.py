@@ -168,7 +168,9 @@ class Sandbox:
         fixed = [
             str(path)
             for path in self._guarded()
-            if path.exists() and not path.is_symlink() and not any(_is_at(str(path), place) for place in hidden)
+            if path.exists()
+            and os.path.realpath(path) == str(path)
+            and not any(_is_at(str(path), place) for place in hidden)
         ]
         programs = _programs_among_temporary_files(environment.get("PATH", ""))
         # Those of the project itself, as of a virtual environment in it, can be written like all of it.
