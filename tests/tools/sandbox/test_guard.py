@@ -47,6 +47,18 @@ def test_what_is_noted_follows_no_link(tmp_path: Path) -> None:
     assert found["."].content == "real"
 
 
+def test_a_new_link_on_the_way_is_taken_out_and_an_old_one_stays(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / ".config").symlink_to("old")
+    guarded = [tmp_path / ".github" / "workflows", tmp_path / ".config" / "git"]
+    guard = Guard(guarded, [tmp_path], frozen=False)
+    (tmp_path / "evil").mkdir()
+    (tmp_path / ".github").symlink_to("evil")
+    assert guard.take_back(tmp_path / "aside", {}) == [tmp_path / ".github"]
+    assert not os.path.lexists(tmp_path / ".github")
+    assert (tmp_path / ".config").is_symlink()
+
+
 @pytest.mark.skipif(not hasattr(LIBC, "renameat2"), reason="it cannot be exchanged at once here")
 def test_a_link_in_the_way_leads_nowhere(tmp_path: Path) -> None:
     """A program left running makes the folder above what is guarded now a folder, now a link to the outside."""

@@ -45,9 +45,11 @@ class Guard:
     """
 
     def __init__(self, paths: Iterable[Path], folders: Sequence[Path], *, frozen: bool) -> None:
+        paths = list(dict.fromkeys(paths))
         self._noted: dict[Path, Noted] = {}
         self._above: dict[Path, tuple[int, int]] = {}
-        for path in dict.fromkeys(paths):
+        """The folders on the way to what was there."""
+        for path in paths:
             if not os.path.lexists(path):
                 self._noted[path] = {}
             elif path.is_symlink() or not frozen:
@@ -58,6 +60,9 @@ class Guard:
         above = {parent for path, found in self._noted.items() if found for parent in _parents_in(str(path), inside)}
         for place in sorted(above):
             self._note_folder(Path(place))
+        on_the_way = {parent for path in paths for parent in _parents_in(str(path), inside)}
+        self._no_links = sorted(Path(place) for place in on_the_way if not os.path.islink(place))  # noqa: PTH114
+        """What is on the way to anything guarded, there or not, and is no link."""
 
     def take_back(self, aside: Path, known: Mapping[Path, Noted]) -> list[Path]:
         """Put back what has changed, but not what is `known`; what was there instead goes to the folder `aside`.
@@ -65,6 +70,12 @@ class Guard:
         Returns the paths that were put back. Raises OSError.
         """
         changed = [place for place, number in self._above.items() if _bring_back(place, number, aside)]
+        for place in self._no_links:
+            # Over a link something guarded would be made where nobody looks for it.
+            if place.is_symlink():
+                changed.append(place)
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError), folder_of(place) as folder:
+                    _put_aside(folder, place.name, aside)
         for path, before in self._noted.items():
             if not before and not os.path.lexists(path):
                 continue
