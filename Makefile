@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
+TESTS_READY := $(VENV)/.tests-ready
 # A real model: built once (some ten minutes on two cores), and asked by `make local` alone.
 LOCAL ?= build/local
 LOCAL_READY := $(LOCAL)/.ready
@@ -23,7 +24,7 @@ test: $(READY)
 	@$(MAKE) --no-print-directory -j2 lint pytest
 
 # Byte code is kept: each worker imports every test.
-pytest: $(READY)
+pytest: $(TESTS_READY)
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not soak"
 
 soak: $(READY)
@@ -69,15 +70,21 @@ define install
 	else \
 		$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is %s; name another with PYTHON=..." % sys.version.split()[0])' && \
 		{ [ -x $(BIN)/pip ] || $(PYTHON) -m venv $(VENV); } && \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(1)]'; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[$(1)]'; \
 	fi
 endef
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) with all that is needed: a minute or two, once."
 	$(call install,dev)
-	@$(BIN)/python -m compileall -q tui_agent
+	@# On every core, which pip does not; some packages hold files that are none.
+	@$(BIN)/python -m compileall -q -j 0 tui_agent $(VENV)/lib >/dev/null || true
 	@touch $(READY)
+
+# In a new clone each worker would make the byte code of every test. What is wrong with a test is told when they run.
+$(TESTS_READY): $(READY)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --collect-only -qq >/dev/null || true
+	@touch $(TESTS_READY)
 
 # What the compiler finds by itself has crashed on virtual machines (AMX): so what is used is named, where it is there.
 $(LOCAL_READY):

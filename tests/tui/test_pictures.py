@@ -1,6 +1,7 @@
 """Pictures that are pasted: recognised, bounded, kept, and found again by their chip."""
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -39,15 +40,16 @@ def test_what_only_begins_like_one(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("encoded", "reason"),
     [
-        (f"data:image/png;base64,{ENCODED[:-3]}", "cut"),
-        ("data:image/png;base64," + base64.b64encode(b"no picture at all").decode(), "no picture"),
-        ("data:image/png;base64," + base64.b64encode(PNG + bytes(MAX_IMAGE_BYTES)).decode(), "too large"),
-        ("data:image/png;base64," + "A" * (3 * MAX_IMAGE_BYTES), "too large"),
+        (lambda: ENCODED[:-3], "cut"),
+        (lambda: base64.b64encode(b"no picture at all").decode(), "no picture"),
+        (lambda: base64.b64encode(PNG + bytes(MAX_IMAGE_BYTES)).decode(), "too large"),
+        (lambda: "A" * (3 * MAX_IMAGE_BYTES), "too large"),
     ],
 )
-def test_what_cannot_be_sent_is_told(text: str, reason: str) -> None:
+def test_what_cannot_be_sent_is_told(encoded: Callable[[], str], reason: str) -> None:
+    text = f"data:image/png;base64,{encoded()}"
     with pytest.raises(PictureProblem, match=reason):
         decoded(text)
 
