@@ -115,12 +115,14 @@ async def _still(stage: Stage) -> str:
                 stage.app.status.show(activity=stage.app.status.status.activity, since=began - stage.working - 0.1)
             _measure(stage.app.pane)
             await stage.pilot.pause()
-            now = _shown(stage.app)
+            now, picture = _shown(stage.app), ""
+            if now == before:
+                colors = stage.app.theme_variables
+                picture = stable(stage.app.export_screenshot(), colors["panel"], colors["foreground"])
             # The clock shows whole seconds: a picture taken later than this may show the next one.
             in_time = stage.working is None or monotonic() - began < 0.8
-            if now == before and in_time:
-                colors = stage.app.theme_variables
-                return stable(stage.app.export_screenshot(), colors["panel"], colors["foreground"])
+            if picture and in_time:
+                return picture
             before = now if in_time else []
 
 
