@@ -2,12 +2,27 @@
 
 import asyncio
 import contextlib
+import re
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from tests.models.talking import PNG, TOOLS, Talk, closing, create_model, finish, point_at, provider_of, request, user
+from tests.models.talking import (
+    PNG,
+    TOOLS,
+    Talk,
+    assistant,
+    closing,
+    create_model,
+    finish,
+    point_at,
+    provider_of,
+    request,
+    user,
+)
 from tests.models.test_every_provider import until
 from tests.servers.coding_task import coding_task_script
 from tests.servers.openai_chat import ChatServer
@@ -15,7 +30,7 @@ from tests.servers.openai_responses import ResponsesServer
 from tests.servers.script import Script, Step
 from tests.servers.wire import Exchange, HttpServer, Request
 from tui_agent.agent.turn.call_repair import as_meant
-from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.models.adapter import Connection
 from tui_agent.models.base import (
     FREE,
@@ -489,4 +504,38 @@ async def test_nothing_at_all_is_answered_to_what_is_too_long(monkeypatch: pytes
         with pytest.raises(ContextOverflow, match="36,000 tokens of at most 32,768"):
             await finish(model.stream(request(user("go"))))
         assert model.profile.window == 32_768
+    await server.close()
+
+
+async def test_a_conversation_goes_on_with_a_model_of_mistral_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rules are found out by their refusals, once: another model's ids, and a word right after a result."""
+    asked: list[list[dict[str, Any]]] = []
+
+    async def answer(request: Request, exchange: Exchange) -> None:
+        messages = msgspec.json.decode(request.body)["messages"]
+        asked.append(messages)
+        ids = [call["id"] for each in messages for call in each.get("tool_calls", ())]
+        ids += [each["tool_call_id"] for each in messages if each["role"] == "tool"]
+        odd = next((each for each in ids if not re.fullmatch("[a-zA-Z0-9]{9}", each)), None)
+        after = any((one["role"], two["role"]) == ("tool", "user") for one, two in pairwise(messages))
+        if odd is not None or after:
+            said = f"Tool call id was {odd} but must be a-z, A-Z, 0-9, with a length of 9."
+            said = said if odd is not None else "Unexpected role 'user' after role 'tool'"
+            await exchange.respond(400, {"object": "error", "message": said, "code": "3280"})
+            return
+        await exchange.start()
+        await exchange.send(b"data: %b\n\ndata: [DONE]\n\n" % msgspec.json.encode(delta("stop", content="ok")))
+        await exchange.finish()
+
+    server = HttpServer(answer)
+    monkeypatch.setenv("GROQ_API_KEY", "test-key")
+    monkeypatch.setenv("GROQ_BASE_URL", f"http://127.0.0.1:{await server.listen()}/v1")
+    calls = (ToolCall("toolu_01A", "grep", "{}"), ToolCall("abcDEF123", "grep", "{}"))
+    said = (assistant(*calls), user(*(ToolResult(call.id, "found") for call in calls), "and now?"))
+    async with closing(create_model("groq:mistral")) as model:
+        for _ in range(2):
+            await finish(model.stream(request(user("go"), *said)))
+    assert len(asked) == 3
+    assert [each["role"] for each in asked[-1]] == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
+    assert [each["tool_call_id"] for each in asked[-1] if each["role"] == "tool"][1] == "abcDEF123"
     await server.close()

@@ -66,6 +66,7 @@ IMAGE_MAGIC = {
     "image/webp": b"RIFF",
 }
 _NAME = re.compile(r"^[a-zA-Z0-9_-]{1,128}$")
+_PROPERTY = re.compile(r"^[a-zA-Z0-9_.-]{1,64}$")
 _ID = re.compile(r"^[a-zA-Z0-9_-]+$")
 _CACHEABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 _FIELDS: dict[str, tuple[set[str], set[str]]] = {
@@ -126,6 +127,12 @@ def check_tools(tools: object) -> None:
             raise RuleBroken(f"{where}input_schema: Field required")
         if schema.get("type") != "object":
             raise RuleBroken(f"{where}input_schema.type: Input should be 'object'")
+        for key in ("oneOf", "allOf", "anyOf"):
+            if key in schema:
+                raise RuleBroken(f"{where}input_schema: oneOf, allOf, or anyOf are not supported at the top level")
+        for key in schema.get("properties", {}):
+            if not _PROPERTY.match(key):
+                raise RuleBroken(f"{where}input_schema.properties: Property keys should match '{_PROPERTY.pattern}'")
         if not isinstance(tool.get("description", ""), str):
             raise RuleBroken(f"{where}description: Input should be a valid string")
         if tool.get("defer_loading") and tool.get("cache_control"):

@@ -179,5 +179,5 @@ def _check_signatures(contents: list[dict[str, Any]], spec: ModelSpec) -> None:
             if signature is None or signature == SENTINEL or part["thoughtSignature"] == SENTINEL.decode():
                 continue
             seal = signing.verify(part["thoughtSignature"], function_content(call) if call is not None else "text")
-            if seal is None:
+            if seal is None or seal.model != spec.id:
                 raise RuleBroken("Corrupted thought signature.")

@@ -136,6 +136,28 @@ def _check_tools(tools: Any) -> None:
             raise broken(f"Invalid 'tools[{i}].function.name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
         if not isinstance(function.get("parameters"), dict) or function["parameters"].get("type") != "object":
             raise broken(f"Invalid schema for function '{function['name']}': schema must be a JSON Schema of 'object'.")
+        check_schema(function["parameters"], function["name"])
+    names = [tool["function"]["name"] for tool in tools]
+    if len(set(names)) < len(names):
+        raise broken("Invalid 'tools': the names of functions must be unique.")
+
+
+def check_schema(schema: Any, name: str) -> None:
+    """What OpenAI refuses in a function's parameters: choices at the top, and lists without items anywhere."""
+    for key in ("anyOf", "oneOf", "allOf", "enum", "not"):
+        if key in schema:
+            raise broken(f"Invalid schema for function '{name}': schema must not have '{key}' at the top level.")
+    if place := _list_without_items(schema, ()):
+        raise broken(f"Invalid schema for function '{name}': In context={place}, array schema missing items.")
+
+
+def _list_without_items(value: Any, place: tuple[str, ...]) -> tuple[str, ...]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        found = () if key in ("default", "enum", "const") else _list_without_items(each, (*place, str(key)))
+        if found:
+            return found
+    return place if isinstance(value, dict) and value.get("type") == "array" and "items" not in value else ()
 
 
 def _check_message(message: Any, i: int, spec: ModelSpec, make: str, issued: Collection[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.servers.catalogue import ModelSpec
 from tests.servers.faults import RuleBroken
-from tests.servers.openai_chat_rules import DATA, IMAGE_TOKENS, NAME, Checked, broken, is_object, known
+from tests.servers.openai_chat_rules import DATA, IMAGE_TOKENS, NAME, Checked, broken, check_schema, is_object, known
 from tests.servers.server import compact, parse_body, tokens_in
 
 LONGEST_ID = 64
@@ -86,6 +86,7 @@ def _check_options(body: dict[str, Any], spec: ModelSpec) -> None:
             raise broken(f"Invalid 'tools[{i}].name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
         if not isinstance(tool.get("parameters"), dict) or tool["parameters"].get("type") != "object":
             raise broken(f"Invalid schema for function '{tool['name']}': schema must be a JSON Schema of 'object'.")
+        check_schema(tool["parameters"], tool["name"])
 
 
 def _check_item(item: Any, where: str, spec: ModelSpec, issued: Collection[str]) -> None:

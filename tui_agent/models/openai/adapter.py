@@ -64,6 +64,9 @@ _TOOLLESS = re.compile(
 )
 """How servers say that a model takes no tools: Groq, OpenRouter, vLLM, llama.cpp, LM Studio."""
 
+_STRICT = re.compile(r"0-9, with a length of 9|unexpected role '(?:user|system)' after role 'tool'")
+"""How Mistral's models refuse calls' ids that are not of their own form, and who speaks right after a result."""
+
 AnyOfThem: TypeAlias = ChatReply | ResponsesReply
 
 
@@ -86,6 +89,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
         self._counts = True
         self._reasons = reasons(profile.id)
         self._summaries = True
+        self._strict = False
         self._told: Facts | None = None
         self._given = profile
         self._tokens = TokenCounts(root(self._service))
@@ -262,7 +266,8 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
         if self._service.api == "responses":
             return self._responses.encode(request, ResponsesOptions(model, self._reasons, self._summaries, sees))
         service = self._service
-        return self._chat.encode(request, ChatOptions(model, service.limit, service.thoughts, sees, self._counts))
+        options = ChatOptions(model, service.limit, service.thoughts, sees, self._counts, self._strict)
+        return self._chat.encode(request, options)
 
     def _does_without(self, refusal: Refusal) -> bool:
         """Whether the server refused for something that can be left out, and from here on is."""
@@ -281,6 +286,8 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
             self._reasons = False
         elif self._service.limit == "max_tokens" and "'max_tokens'" in said and "support" in said:
             self._service = self._service._replace(limit="max_completion_tokens")
+        elif not self._strict and _STRICT.search(said):
+            self._strict = True
         elif self._profile.images and _BLIND.search(said):
             self._profile = msgspec.structs.replace(self._profile, images=False)
         else:

@@ -1,5 +1,7 @@
 """A request as the JSON of Chat Completions, as OpenAI defined it and many servers speak it."""
 
+import re
+from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
@@ -15,10 +17,14 @@ LONGEST_ID = 40
 LONGEST_NAME = 64
 """Characters of a tool's name (OpenAI, function calling)."""
 
+_NINE = re.compile(r"[a-zA-Z0-9]{9}")
+_BETWEEN = "(I have read the results.)"
+
 
 class ChatOptions(NamedTuple):
     """What of a request depends on the server and the model: `limit` is the name of the most tokens of an answer,
-    `sees` whether the model takes pictures, `counts` whether the server is asked to tell what was used.
+    `sees` whether the model takes pictures, `counts` whether the server is asked to tell what was used. `strict`: the
+    ids of calls have nine letters and digits, and nobody but the model speaks right after a result (Mistral).
     """
 
     model: str
@@ -26,6 +32,7 @@ class ChatOptions(NamedTuple):
     thoughts: Thoughts
     sees: bool
     counts: bool = True
+    strict: bool = False
 
 
 class ChatEncoder:
@@ -44,7 +51,7 @@ class ChatEncoder:
         made = self._pieces.of(
             request.messages,
             lambda message, _: _encoded(message, options),
-            way=(options.thoughts, options.sees),
+            way=(options.thoughts, options.sees, options.strict),
             keep=not request.one_off,
         )
         pieces = [piece for piece in made if piece]
@@ -55,11 +62,12 @@ class ChatEncoder:
 
 def _encoded(message: RequestMessage, options: ChatOptions) -> bytes:
     """One message's JSON: several objects, separated by commas; empty where nothing of it is sent."""
-    fields = _said(message, options.thoughts) if message.role == "assistant" else _asked(message, options.sees)
+    fields = _said(message, options) if message.role == "assistant" else _asked(message, options)
     return b",".join(map(encode, fields))
 
 
-def _said(message: RequestMessage, thoughts: Thoughts) -> list[Fields]:
+def _said(message: RequestMessage, options: ChatOptions) -> list[Fields]:
+    thoughts: Thoughts = options.thoughts
     texts: list[str] = []
     calls: list[Fields] = []
     reasoning: list[str] = []
@@ -74,7 +82,7 @@ def _said(message: RequestMessage, thoughts: Thoughts) -> list[Fields]:
             case ToolCall():
                 arguments = block.arguments if is_object(block.arguments) else "{}"
                 function = {"name": short_name(block.name), "arguments": arguments}
-                calls.append({"id": short_id(block.id), "type": "function", "function": function})
+                calls.append({"id": _id(block.id, options), "type": "function", "function": function})
             case _:
                 pass
     if not texts and not calls:
@@ -95,18 +103,26 @@ def _details(block: Reasoning) -> list[object]:
     return [msgspec.Raw(each.encode()) for each in msgspec.json.decode(told, type=list[str])] if told else []
 
 
-def _asked(message: RequestMessage, sees: bool) -> list[Fields]:
+def _asked(message: RequestMessage, options: ChatOptions) -> list[Fields]:
     """The results, a message each, then what the user said."""
-    asked = asked_in(message, sees)
+    asked = asked_in(message, options.sees)
     results: list[Fields] = [
-        {"role": "tool", "tool_call_id": short_id(result.call_id), "content": result_text(result)}
+        {"role": "tool", "tool_call_id": _id(result.call_id, options), "content": result_text(result)}
         for result in asked.results
     ]
+    if options.strict and results and (asked.text or asked.pictures):
+        results.append({"role": "assistant", "content": _BETWEEN})
     if not asked.pictures:
         return [*results, {"role": "user", "content": asked.text}] if asked.text else results
     parts: list[Fields] = [{"type": "text", "text": asked.text}] if asked.text else []
     parts += [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in asked.pictures]
     return [*results, {"role": "user", "content": parts}]
+
+
+def _id(call_id: str, options: ChatOptions) -> str:
+    if not options.strict:
+        return short_id(call_id)
+    return call_id if _NINE.fullmatch(call_id) else blake2b(valid_text(call_id).encode()).hexdigest()[:9]
 
 
 def short_id(call_id: str) -> str:

@@ -35,6 +35,8 @@ PREFIX: Final = "mcp__"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _PROPERTY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _COMBINED: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref")
+_DATA: Final = frozenset({"const", "default", "enum", "examples"})
+"""What in a schema is no schema."""
 _DEEPEST: Final = 40
 _KINDS: Final = {
     "description": str,
@@ -141,8 +143,22 @@ def _schema_text(schema: Mapping[str, object]) -> tuple[str, str]:
     if problem:
         return anything, problem
     kept["type"] = "object"
-    text = clean(_as_json(kept))
+    text = clean(_as_json(_with_items(kept)))
     return (anything, f"has {len(text):,} characters") if len(text) > MOST_SCHEMA else (text, "")
+
+
+def _with_items(schema: object) -> object:
+    """The schema with every list's items, of any kind where it does not say: OpenAI's servers refuse a request for a
+    list that has none, whichever tool is then called.
+    """
+    if isinstance(schema, list):
+        return [_with_items(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    whole = {key: value if key in _DATA else _with_items(value) for key, value in schema.items()}
+    kind = schema.get("type")
+    listed = kind == "array" or (isinstance(kind, list) and "array" in kind)
+    return whole | {"items": {}} if listed and not {"items", "prefixItems"} & schema.keys() else whole
 
 
 def _problem_of(schema: Mapping[str, object]) -> str:
