@@ -77,6 +77,11 @@ class Fold:
         self._state_by_result: dict[int, MessageState] = {}
         self._pins: list[Pinned] = []
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no result is missing yet that would change the newest message."""
+        return not self.states or self.states[-1].seq not in self.open
+
     def copy(self, log: Log) -> "Fold":
         """Another fold of the same entries that goes on by itself, with a copy of the log.
 
@@ -152,7 +157,10 @@ class Fold:
             state = self.state_by_call.get(block.call_id)
             if state is None or block.call_id in state.results:
                 continue
-            place = state.calls.index(block.call_id)
+            # Results come in the order of the calls as a rule, of which there may be thousands.
+            place = len(state.results)
+            if state.calls[place] != block.call_id:
+                place = state.calls.index(block.call_id)
             result = ResultState(
                 message.seq,
                 state.names[place],
@@ -161,7 +169,9 @@ class Fold:
                 message.agent_visible,
                 message.time,
             )
-            state.results = {**state.results, state.calls[place]: result}
+            if not state.results:
+                state.results = {}
+            state.results[state.calls[place]] = result
             self._state_by_result[message.seq] = state
             if len(state.results) == len(state.calls):
                 self.open.pop(state.seq, None)

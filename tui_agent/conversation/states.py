@@ -80,7 +80,7 @@ class Counts(NamedTuple):
 
 NO_COUNTS = Counts()
 NO_SIZES: Mapping[Category, Size] = MappingProxyType({})
-NO_RESULTS: "Mapping[str, ResultState]" = MappingProxyType({})
+NO_RESULTS: "dict[str, ResultState]" = {}
 """Shared by all messages without: an empty dictionary for each would take as much as its text."""
 
 
@@ -137,7 +137,7 @@ class MessageState:
     prefix_hash: str = ""
     calls: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    results: Mapping[str, ResultState] = field(default_factory=lambda: NO_RESULTS)
+    results: dict[str, ResultState] = field(default_factory=lambda: NO_RESULTS)
     boundaries: tuple[int, ...] = ()
     restorations: tuple[int, ...] = ()
     shortenings: tuple[Shortened, ...] = ()

@@ -79,7 +79,7 @@ class View:
             if entry.seq == following:
                 following = next(path, 0)
                 self._fold.take(entry)
-                if entry.seq % BLOCK == 0:
+                if entry.seq % BLOCK == 0 and self._fold.is_settled:
                     # What was just read of the log need not be read again for it.
                     self._rendered()
 
