@@ -116,7 +116,12 @@ async def test_waiting_has_an_end(shell: Shell) -> None:
 
 
 async def test_stopping_ends_all_of_it_and_shows_the_last_words(shell: Shell, tmp_path: Path) -> None:
-    process = await shell.started("trap 'echo bye; exit 0' TERM; sleep 1000 & echo $! > child; wait")
+    process = await shell.started(
+        "trap 'echo bye; exit 0' TERM; sleep 1000 & echo $! > child.new; mv child.new child; wait"
+    )
+    async with asyncio.timeout(60):
+        while not (tmp_path / "child").exists():  # noqa: ASYNC110 - a file tells nobody
+            await asyncio.sleep(0.01)
     child = int((tmp_path / "child").read_text())
     answer = await shell.stop(process)
     assert answer.text == "bye\n[stopped, with everything it had started]"
