@@ -98,7 +98,8 @@ async def test_bedrock_without_a_region_or_credentials_says_what_to_set(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for region, problem in (("", "set AWS_REGION"), ("us-east-1", "set AWS_PROFILE")):
+    # A region of its own: the SDK keeps the credentials it has found for one as long as the process lives.
+    for region, problem in (("", "set AWS_REGION"), ("eu-west-3", "set AWS_PROFILE")):
         monkeypatch.setenv("AWS_REGION", region)
         async with closing(create_model("bedrock:global.anthropic.claude-opus-5-5")) as model:
             with pytest.raises(ModelError, match=problem):

@@ -131,3 +131,15 @@ def test_a_parameter_without_description_is_refused() -> None:
 
     with pytest.raises(TypeError, match="path"):
         Signature.of(bare, "bare")
+
+
+def test_a_list_of_anything_says_so() -> None:
+    def tag(tags: list) -> None:  # type: ignore[type-arg]
+        """Tag it.
+
+        Args:
+            tags: What to say.
+        """
+
+    definition = Signature.of(tag, "tag").definition
+    assert json.loads(definition.schema)["properties"]["tags"]["items"] == {}

@@ -198,6 +198,8 @@ def _inline(schema: object, components: Mapping[str, object], above: tuple[str, 
         choices = schema.get("enum")
         only_texts = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
         typed: dict[str, Json] = {"type": "string"} if only_texts else {}
+        if schema.get("type") == "array" and "items" not in schema:
+            typed = {"items": {}}  # OpenAI's servers refuse a list without them
         return {
             **typed,
             **{
