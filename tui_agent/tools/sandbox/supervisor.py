@@ -198,7 +198,7 @@ def _change_asked_for(call: _Call) -> tuple[Callable[..., None], tuple[object, .
         return os.setxattr, (attribute, _memory(thread, rest[1], rest[2], exact=True), rest[3])
     if name == "truncate":
         return os.truncate, (rest[0],)
-    return _set_times, (_times(name, thread, rest[0]),)
+    return kernel.set_times, (_times(name, thread, rest[0]),)
 
 
 def _times(name: str, thread: int, at: int) -> bytes | None:
@@ -215,10 +215,6 @@ def _times(name: str, thread: int, at: int) -> bytes | None:
     if not (0 <= first_part < 1_000_000 and 0 <= second_part < 1_000_000):
         raise OSError(errno.EINVAL, name)
     return struct.pack("qqqq", first, 1000 * first_part, second, 1000 * second_part)
-
-
-def _set_times(path: str, times: bytes | None) -> None:
-    kernel.set_times(path, times)
 
 
 def _opened(thread: int, named: _Named) -> int:
