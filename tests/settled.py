@@ -1,6 +1,8 @@
 """A key press is over when the app has nothing left to do, not when the processor happens to be idle."""
 
 import asyncio
+import math
+import time
 from typing import Any, Final
 
 import textual.app
@@ -14,19 +16,21 @@ async def settled(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
     """Wait until the event loop has no step to take and no timer is due soon.
 
     Stands in for Textual's own `wait_for_idle`, which takes little use of the processor for the end of all work, and
-    so returns too early on a busy machine and sleeps for nothing on a quiet one.
+    so returns too early on a busy machine and sleeps for nothing on a quiet one. The work of this thread counts as
+    time, and what it means to sleep: how long others keep it from either does not.
     """
     loop: Any = asyncio.get_running_loop()
-    began = loop.time()
-    while loop.time() < began + max_sleep:
+    began, slept = time.thread_time(), 0.0
+    while (passed := time.thread_time() - began + slept) < max_sleep:
         await asyncio.sleep(0)
         if loop._ready:
             continue
-        due = [timer.when() for timer in loop._scheduled if not timer.cancelled()]
-        first = min(due, default=began + max_sleep)
-        if first > began + max(min_sleep, HORIZON_S):
+        due = (timer.when() for timer in loop._scheduled if not timer.cancelled())
+        left = max(0.0, min(due, default=math.inf) - loop.time())
+        if passed + left > max(min_sleep, HORIZON_S):
             return
-        await asyncio.sleep(first - loop.time())
+        slept += left
+        await asyncio.sleep(left)
 
 
 def wait_for_what_is_due() -> None:

@@ -72,6 +72,7 @@ def test_the_app_ends_its_command(tmp_path: Path, number: signal.Signals) -> Non
             app.close()
         else:
             app.send_signal(number)
+            until(lambda: not read(app))
         app.wait(PATIENCE_S)
     finally:
         app.kill()
@@ -81,9 +82,11 @@ def test_the_app_ends_its_command(tmp_path: Path, number: signal.Signals) -> Non
 
 
 def read(app: OnTerminal) -> bool:
-    """Take in what was printed, so that the app never waits for its terminal."""
+    """Take in what was printed, so that the app never waits for its terminal; False when it has left it."""
     try:
         app.read_nonblocking(65_536, timeout=0.05)
     except pexpect.TIMEOUT:
         return True
+    except pexpect.EOF:
+        return False
     return True
