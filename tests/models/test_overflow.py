@@ -82,6 +82,8 @@ OVERFLOWS = {
     "Input Tokens Exceeded: Number of input tokens exceeds maximum length.": (0, 0),
     "The total length of all messages is too long.": (0, 0),
     "Prompt exceeds max length": (0, 0),
+    "failed to decode, try again, increasing context size or reducing parallel": (0, 0),
+    "Input prompt is too big compared to KV size. Please try increasing KV size.": (0, 0),
     "Prompt 超长": (0, 0),
 }
 

@@ -90,7 +90,7 @@ _BARE = re.compile(
     r"|input length exceeds the context length|prompt is longer than the context length|prompt is too long"
     r"|input is too long for requested model|longer than the model's context length|context window exceeds limit"
     r"|context size has been exceeded|prompt too long; exceeded (?:max )?context length|too many input tokens"
-    r"|does not fit in context length"
+    r"|does not fit in context length|increasing (?:context|kv) size"
     r"|too_many_prompt_tokens|total length of all messages is too long|must be less than the context length"
     r"|prompt exceeds max length|prompt 超长|prompt token count exceeds|prompt tokens too long"
     r"|number of input tokens exceeds|tokens in the prompt cannot exceed",
