@@ -1,7 +1,6 @@
 """Long work beside the event loop, so that a key press never waits for it."""
 
 import asyncio
-import ctypes
 import gc
 import sys
 from collections.abc import Callable
@@ -47,5 +46,7 @@ def give_back_freed() -> None:
     The C library of Linux keeps what was freed, for each thread that worked: 4 to 25 MB after a session of 5,000 turns
     was read. There is nothing to be done where it does not know how (malloc_trim, glibc).
     """
+    import ctypes
+
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)

@@ -112,6 +112,7 @@ async def staged(
             app.animation_level = "none"
             async with app.run_test(size=size) as pilot:
                 stage = Stage(app, pilot, folder)
+                await stage.until(lambda: app.completed)
                 _pin_version(app)
                 try:
                     yield stage

@@ -33,9 +33,8 @@ class PromptApp(App[None]):
     def compose(self) -> ComposeResult:
         yield self.area
 
-    async def on_mount(self) -> None:
+    def on_mount(self) -> None:
         self.area.prompt.focus()
-        await self.area.complete()
 
     def on_prompt_sent(self, message: Prompt.Sent) -> None:
         self.sent.append((message.text, message.written))

@@ -1,8 +1,5 @@
 """Reading what the terminal sends, however it cuts it."""
 
-import subprocess
-import sys
-
 import pytest
 import textual
 from hypothesis import given
@@ -105,24 +102,6 @@ def test_another_textual_is_told_of() -> None:
     assert version_warning() == version_warning("8.2.99") == ""
     assert not is_known("8.20.1")
     assert "Textual 8.3.0" in version_warning("8.3.0")
-
-
-def test_the_first_picture_waits_for_nothing_that_it_does_not_show() -> None:
-    code = (
-        "import sys, tui_agent.cli, tui_agent.tui.app.start, tui_agent.tui.app.app\n"
-        "from tui_agent.tui.textual_internals import is_known\n"
-        "is_known()\nprint(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    later = {
-        "importlib.metadata",
-        "markdown_it",
-        "pygments",
-        "sqlite3",
-        "tui_agent.session",
-        "tui_agent.tui.dialogs.permission",
-    }
-    assert not later & set(done.stdout.split())
 
 
 def test_the_installed_version_is_the_one_that_its_notes_tell() -> None:

@@ -56,6 +56,16 @@ def settings_of(terminal: Terminal) -> list[object]:
     return list(termios.tcgetattr(terminal.process.child_fd))
 
 
+def settings_of_a_new_one() -> list[object]:
+    """Those of a terminal in which nothing was started: the program may be faster than who looks at its own."""
+    ends = os.openpty()
+    try:
+        return list(termios.tcgetattr(ends[1]))
+    finally:
+        for end in ends:
+            os.close(end)
+
+
 def test_the_title_tells_what_it_works_on(start: Start) -> None:
     terminal = start()
     terminal.until(lambda: b"\x1b]2;project - tui-agent\x07" in terminal.raw)

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.tui.test_terminal_app import Terminal
-from tests.tui.test_terminal_life import gave_back, settings_of
+from tests.tui.test_terminal_life import gave_back, settings_of, settings_of_a_new_one
 
 KEYS: Final = (
     *"abz/@!?[]jkync:N1234 ", "\r", "\r", "\x1b", "\t", "\x1b[Z", "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[H",
@@ -62,7 +62,6 @@ def _in_one_program(folder: Path, home: Path, chance: random.Random, steps: int)
     terminal = Terminal(folder, home, "--model", "offline", "--ask", "ask", environment={"SHELL": "/bin/sh"})
     done: list[str] = []
     try:
-        before = settings_of(terminal)
         # The question of trust is answered once.
         terminal.until(lambda: "Trust this project?" in terminal.text or "ready" in terminal.text)
         # What it prints has to go somewhere, or it waits.
@@ -77,7 +76,7 @@ def _in_one_program(folder: Path, home: Path, chance: random.Random, steps: int)
         # Where a Ctrl+C came after the terminal was given back, it is the signal that it is anywhere.
         assert terminal.ends() in ((0, INTERRUPTED) if len(done) == steps else (0,))
         assert gave_back(terminal)
-        assert settings_of(terminal)[:4] == before[:4]
+        assert settings_of(terminal)[:4] == settings_of_a_new_one()[:4]
         assert b"stopped by an unexpected error" not in terminal.raw
         assert not (home / "logs").exists()
         return len(done)

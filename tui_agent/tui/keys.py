@@ -7,7 +7,6 @@ from typing import Final
 
 from textual.binding import Binding
 from textual.keys import Keys as KnownKeys
-from textual.widgets import TextArea
 
 from tui_agent.text import one_line
 from tui_agent.tui.actions import ACTIONS, BY_ID, DIALOGS, SIGNS, SLASH_COMMANDS, Action, Place, help_rows
@@ -29,6 +28,8 @@ def _signs() -> dict[str, str]:
 @cache
 def _writing() -> dict[str, str]:
     """The keys that edit a text, before any action that works everywhere gets to them, and what they do."""
+    from textual.widgets import TextArea
+
     return {
         binding.key: binding.description.lower()
         for binding in Binding.make_bindings(TextArea.BINDINGS)

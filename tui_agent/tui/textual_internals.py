@@ -2,8 +2,8 @@
 Textual itself does.
 
 Reading the terminal: large pastes in one piece, an Esc before other keys as one, and bytes that are no text without an
-end to the program. Leaving: with a line instead of a traceback. Writing: as if typed, and with an undo that ends no
-program. Styles: read once a theme.
+end to the program. Leaving: with a line instead of a traceback. Styles: read once a theme. What there is for a place to
+write stands in `textual_writing`.
 """
 
 import os
@@ -27,10 +27,8 @@ from textual.app import App
 from textual.cache import LRUCache
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
-from textual.geometry import Offset
 from textual.message import Message
 from textual.theme import Theme
-from textual.widgets import TextArea
 from typing_extensions import override
 
 from tui_agent.tui.app.attention import RESTORE_TITLE, SAVE_TITLE
@@ -164,25 +162,6 @@ class KeepingStylesheet(Stylesheet):
 def _read_with(variables: frozenset[tuple[str, str]]) -> "LRUCache[tuple[object, ...], list[RuleSet]]":
     """What was read with these variables, by its source."""
     return LRUCache(SOURCES_KEPT)
-
-
-class SteadyTextArea(TextArea):
-    """A place to write whose text may become shorter by an undo."""
-
-    @override
-    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
-        # Textual 8.2.8 follows the cursor in the middle of an undo, where it can stand on a line that is gone already.
-        if self.cursor_location[0] >= self.document.line_count:
-            return Offset()
-        return super().scroll_cursor_visible(center, animate)
-
-
-def write_as_typed(area: TextArea, text: str, start: tuple[int, int], end: tuple[int, int]) -> None:
-    """Put a text in place of what is between two places, so that it is undone like something typed."""
-    if is_known():
-        area._replace_via_keyboard(text, start, end)
-    else:
-        area.replace(text, start, end)
 
 
 class InputParser(XTermParser):

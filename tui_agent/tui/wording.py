@@ -7,6 +7,9 @@ from typing import Final
 WHILE_A_TURN_RUNS: Final = "not while a turn runs; Esc stops it"
 """Why something cannot be done now."""
 
+PLACEHOLDER: Final = "Ask, or / for commands"
+"""What the prompt says where nothing is written."""
+
 _UNITS: Final = ((1024**3, "GB"), (1024**2, "MB"), (1024, "KB"))
 
 

@@ -1,10 +1,14 @@
-"""The full-screen app: which key does what, and what happens as a session opens, asks and ends."""
+"""The full-screen app: which key does what, and what happens as a session opens, asks and ends.
+
+Its parts that the first picture does without are properties here, each imported and made when it is first asked for.
+"""
 
 import asyncio
 import gc
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
@@ -20,28 +24,10 @@ from tui_agent.settings import Settings
 from tui_agent.text import one_line
 from tui_agent.tui.actions import BY_NAME, Place, bindings
 from tui_agent.tui.app.base_app import DONE, FAILED, BaseApp
-from tui_agent.tui.app.branches import Branches, let_go
-from tui_agent.tui.app.conductor import Conductor, SessionUnavailable
 from tui_agent.tui.app.leaving import AGAIN_S, PATIENCE_S, Twice, end_soon
-from tui_agent.tui.app.opening import (
-    Glimpse,
-    Past,
-    glimpse,
-    learn_model,
-    open_for_screen,
-    show_earlier,
-    show_newest,
-)
-from tui_agent.tui.app.own_commands import SIGN, shell_command
-from tui_agent.tui.app.prompt_actions import PromptActions
-from tui_agent.tui.app.sessions import Sessions
 from tui_agent.tui.app.typing_order import TypingOrder
 from tui_agent.tui.app.welcome import Welcome
-from tui_agent.tui.cards.blocks import Level, ToolState
-from tui_agent.tui.context.context_control import ContextControl
-from tui_agent.tui.dialogs.dialog import Dialog
-from tui_agent.tui.pane.conversation import ConversationPane
-from tui_agent.tui.prompt.prompt import Prompt
+from tui_agent.tui.cards.notice import Level
 from tui_agent.tui.textual_internals import version_warning
 from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
@@ -54,9 +40,18 @@ if TYPE_CHECKING:
     from tui_agent.models.base import Model
     from tui_agent.session import Session
     from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+    from tui_agent.tui.app.branches import Branches
+    from tui_agent.tui.app.conductor import Conductor
+    from tui_agent.tui.app.opening import Glimpse, Past
+    from tui_agent.tui.app.prompt_actions import PromptActions
+    from tui_agent.tui.app.sessions import Sessions
     from tui_agent.tui.app.turns import TurnView
+    from tui_agent.tui.context.context_control import ContextControl
     from tui_agent.tui.context.context_panel import ContextPanel
+    from tui_agent.tui.dialogs.dialog import Dialog
     from tui_agent.tui.dialogs.permission import PermissionPanel
+    from tui_agent.tui.pane.conversation import ConversationPane
+    from tui_agent.tui.prompt.prompt import Prompt
 
 APP_ONLY: Final = frozenset(
     ("break", "palette", "edit_draft", "help", "context", "toggle_cards", "next_mode", "search_history", "slash")
@@ -76,23 +71,54 @@ class TuiAgent(BaseApp):
         self.last_words: Callable[[], None] = lambda: None
         self.once_shown: Callable[[], None] = lambda: None
         self.said_goodbye = False
-        self._welcome = Welcome(
-            self._transcript, arguments.folder, resuming=arguments.continue_last or arguments.resume is not None
-        )
-        self._actions = PromptActions(self, self.run_command)
-        self.steering = ContextControl(self)
-        self.branches = Branches(self, self._occupied)
-        self.sessions = Sessions(self)
+        self._welcome = Welcome(arguments.folder, resuming=arguments.continue_last or arguments.resume is not None)
+
+    # The parts
+
+    @cached_property
+    @override
+    def conductor(self) -> "Conductor":
+        from tui_agent.tui.app.conductor import Conductor
+
+        return Conductor(self, self._open)
+
+    @cached_property
+    def _actions(self) -> "PromptActions":
+        """What is done from the prompt."""
+        from tui_agent.tui.app.prompt_actions import PromptActions
+
+        return PromptActions(self, self.run_command)
+
+    @cached_property
+    def steering(self) -> "ContextControl":
+        """The context panel, and what steers the context."""
+        from tui_agent.tui.context.context_control import ContextControl
+
+        return ContextControl(self)
+
+    @cached_property
+    def branches(self) -> "Branches":
+        """Going back, and on from elsewhere."""
+        from tui_agent.tui.app.branches import Branches
+
+        return Branches(self, self._occupied)
+
+    @cached_property
+    def sessions(self) -> "Sessions":
+        """Going on with another session."""
+        from tui_agent.tui.app.sessions import Sessions
+
+        return Sessions(self)
+
+    # The beginning and the end
 
     def on_mount(self) -> None:
         """Show the first picture; everything slow comes after it."""
-        self.conductor = Conductor(self, self._open)
         self._leave_on_signals()
         self.app_resume_signal.subscribe(self, self._on_resume)
         self.screen_change_signal.subscribe(self, lambda _screen: self.call_later(self._order.go_on))
         self.status.show(mode=self.settings.permissions.mode, hint="")
         self._greet()
-        self.entry.prompt.focus()
         self.call_after_refresh(self._begin)
 
     async def on_unmount(self) -> None:
@@ -106,13 +132,17 @@ class TuiAgent(BaseApp):
         await self.conductor.close()
 
     def _greet(self) -> None:
-        self._welcome.greet(self.keymap.text("help"))
+        self._welcome.greet(self.say_first, self.keymap.text("help"))
         if warning := version_warning():
-            self.say(Level.WARNING, "The screen is made for another Textual", warning)
+            self.say_first(Level.WARNING, "The screen is made for another Textual", warning)
         for problem in self._appearance.problems:
-            self.say(Level.WARNING, "A theme cannot be used", problem, "mend it and start again, or choose with /theme")
+            self.say_first(
+                Level.WARNING, "A theme cannot be used", problem, "mend it and start again, or choose with /theme"
+            )
         for problem in self.keymap.problems:
-            self.say(Level.WARNING, "A key stays as it was", problem, "mend the setting ui.keymap and start again")
+            self.say_first(
+                Level.WARNING, "A key stays as it was", problem, "mend the setting ui.keymap and start again"
+            )
 
     async def _begin(self) -> None:
         self.once_shown()
@@ -139,7 +169,7 @@ class TuiAgent(BaseApp):
         """A key has had its effect."""
         await self._order.came_back(mark)
 
-    async def on_dialog_unused(self, message: Dialog.Unused) -> None:
+    async def on_dialog_unused(self, message: "Dialog.Unused") -> None:
         """A sign that closed a dialog is for the prompt."""
         await self._order.first(message.key)
 
@@ -178,6 +208,7 @@ class TuiAgent(BaseApp):
             gc.enable()
 
     async def _opened(self, target: Arguments) -> "tuple[Session, TurnView]":
+        from tui_agent.tui.app.opening import glimpse, open_for_screen
         from tui_agent.tui.app.turns import TurnView
 
         if self.session_folder is not None:
@@ -203,6 +234,8 @@ class TuiAgent(BaseApp):
 
     def _begin_anew(self) -> None:
         """Another session takes this one's place on the screen."""
+        from tui_agent.tui.app.branches import let_go
+
         for group in ("earlier", "branch", "todo"):
             self.workers.cancel_group(self, group)
         before = self._transcript
@@ -213,11 +246,12 @@ class TuiAgent(BaseApp):
         self.status.show(tokens=0, cost_usd=0.0, turn_cost_usd=0.0, cache_share=None, summarising=False, hint="")
         self.run_worker(let_go(before), name="let go", exit_on_error=True)
 
-    async def _shown(self, session: "Session", seen: Glimpse | None) -> "TurnView":
+    async def _shown(self, session: "Session", seen: "Glimpse | None") -> "TurnView":
+        from tui_agent.tui.app.opening import show_newest
         from tui_agent.tui.cards.subtask import SubtaskSteps
 
         self.run_worker(self._look_at_sandbox(session), name="sandbox", exit_on_error=True)
-        self.run_worker(self._welcome.complete(session), name="welcome", exit_on_error=True)
+        self.run_worker(self._welcome.complete(session, self._transcript), name="welcome", exit_on_error=True)
         self.session_folder = session.folder
         view, past = await show_newest(session.agent, seen, self.pane, self.status, self.conductor)
         SubtaskSteps(view.transcript, session.agent)
@@ -240,7 +274,8 @@ class TuiAgent(BaseApp):
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return view
 
-    async def _show_earlier(self, agent: "Agent", view: "TurnView", past: Past) -> None:
+    async def _show_earlier(self, agent: "Agent", view: "TurnView", past: "Past") -> None:
+        from tui_agent.tui.app.opening import show_earlier
         from tui_agent.tui.cards.subtask import SubtaskSteps
 
         await show_earlier(past, view, self.pane)
@@ -252,6 +287,8 @@ class TuiAgent(BaseApp):
         self.status.show(unconfined=bool(await asyncio.to_thread(lambda: session.sandbox.trouble)))
 
     async def _learn(self, agent: "Agent") -> None:
+        from tui_agent.tui.app.opening import learn_model
+
         await learn_model(agent, self)
         self._show_agent(agent)
 
@@ -265,8 +302,10 @@ class TuiAgent(BaseApp):
         air = sum(widget.styles.margin.top for widget in others)
         self.permission.leave(air + self.entry.size.height + self.status.size.height)
 
-    def on_prompt_sent(self, message: Prompt.Sent) -> None:
+    def on_prompt_sent(self, message: "Prompt.Sent") -> None:
         """Run a command, or give the text to the agent."""
+        from tui_agent.tui.app.own_commands import SIGN, shell_command
+
         self.pane.scroll_to_tail()
         if is_command(message.written):
             self.run_worker(self.run_command(message.written), name="command", exit_on_error=True)
@@ -294,7 +333,7 @@ class TuiAgent(BaseApp):
         """A paste nobody took, such as into the conversation, is for the prompt."""
         self.entry.prompt.paste(event.text)
 
-    def on_prompt_pictures_pasted(self, message: Prompt.PicturesPasted) -> None:
+    def on_prompt_pictures_pasted(self, message: "Prompt.PicturesPasted") -> None:
         """Pictures for the prompt."""
         self.run_worker(self._actions.paste_pictures(message.text), name="pictures", exit_on_error=True)
 
@@ -356,7 +395,7 @@ class TuiAgent(BaseApp):
         self.hint("copied")
         return True
 
-    def on_conversation_pane_copied(self, message: ConversationPane.Copied) -> None:
+    def on_conversation_pane_copied(self, message: "ConversationPane.Copied") -> None:
         """A block, or code of it, went to the clipboard."""
         self.hint(f"{message.what} copied" if message.what else "copied")
 
@@ -435,15 +474,15 @@ class TuiAgent(BaseApp):
         """The user wants the context changed."""
         self.run_worker(self.steering.change(message.change), name="change", exit_on_error=True)
 
-    def on_conversation_pane_undo_asked(self, message: ConversationPane.UndoAsked) -> None:
+    def on_conversation_pane_undo_asked(self, message: "ConversationPane.UndoAsked") -> None:
         """The user wants a context step undone."""
         self.run_worker(self.steering.undo(message.block), name="change", exit_on_error=True)
 
-    def on_conversation_pane_rewind_asked(self, message: ConversationPane.RewindAsked) -> None:
+    def on_conversation_pane_rewind_asked(self, message: "ConversationPane.RewindAsked") -> None:
         """The user wants to go on before a message of theirs."""
         self._go(self.branches.rewind(str(message.seq)))
 
-    def on_conversation_pane_fork_asked(self, message: ConversationPane.ForkAsked) -> None:
+    def on_conversation_pane_fork_asked(self, message: "ConversationPane.ForkAsked") -> None:
         """The user wants to go on after a message of theirs, in another branch."""
         self._go(self.branches.fork(str(message.seq)))
 
@@ -452,6 +491,8 @@ class TuiAgent(BaseApp):
 
     async def _reporting(self, doing: Awaitable[None]) -> None:
         """Do something the user wants, and show what prevents it."""
+        from tui_agent.tui.app.conductor import SessionUnavailable
+
         try:
             await doing
         except SessionUnavailable:
@@ -482,6 +523,8 @@ class TuiAgent(BaseApp):
 
     async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
         """Put a question to the user."""
+        from tui_agent.tui.cards.tool import ToolState
+
         self._attention.question(question.tool, focused=self.app_focus)
         try:
             answer = await self.permission.ask(question)

@@ -21,19 +21,12 @@ from tui_agent.settings import Settings
 from tui_agent.text import short_path
 from tui_agent.tui.actions import BY_ID
 from tui_agent.tui.app.attention import Attention
-from tui_agent.tui.app.commands import MODES, Commands
-from tui_agent.tui.app.conductor import Conductor
+from tui_agent.tui.app.first_picture import DrawnPane, DrawnPrompt
 from tui_agent.tui.app.lifetime import appearance, name_of, own_filters, terminal_encoding, without_greys
 from tui_agent.tui.app.status_bar import StatusBar, Thresholds
 from tui_agent.tui.app.theme import ANSI, ASCII, glyphs_for
-from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.cards.notice import Level, NoticeBlock, notice
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.pane.conversation import ConversationPane
-from tui_agent.tui.pane.transcript import Transcript
-from tui_agent.tui.prompt.completion import Choice
-from tui_agent.tui.prompt.history import PromptHistory
-from tui_agent.tui.prompt.mentions import ProjectFiles
-from tui_agent.tui.prompt.prompt import PromptArea
 from tui_agent.tui.textual_internals import TerminalApp
 
 if TYPE_CHECKING:
@@ -42,15 +35,22 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.tools.shell.background import BackgroundCommands
     from tui_agent.tui.actions import Action
+    from tui_agent.tui.app.commands import Commands
+    from tui_agent.tui.app.conductor import Conductor
     from tui_agent.tui.dialogs.permission import PermissionPanel
     from tui_agent.tui.dialogs.pickers import Option
+    from tui_agent.tui.pane.conversation import ConversationPane
+    from tui_agent.tui.pane.transcript import Transcript
+    from tui_agent.tui.prompt.completion import Choice
+    from tui_agent.tui.prompt.mentions import ProjectFiles
+    from tui_agent.tui.prompt.prompt import PromptArea
 
 HINT_S: Final = 2.0
 """Seconds for which a hint stands in the status bar."""
 DONE: Final = 0
 FAILED: Final = 1
 BAD_USAGE: Final = 2
-AT_ONCE: Final = ("app", "conversation", "prompt", "status_bar")
+AT_ONCE: Final = ("app", "first_picture", "status_bar")
 """The style sheets of what is seen first."""
 
 
@@ -61,15 +61,13 @@ class FirstScreen(Screen[None]):
 
 
 class BaseApp(TerminalApp):
-    """The conversation, the prompt, and the status bar below them. `conductor` is there from the first paint on."""
+    """The conversation, the prompt, and the status bar below them."""
 
     CSS_PATH = [styles_folder() / f"{name}.tcss" for name in AT_ONCE]  # noqa: RUF012 (not declared as a class variable there)
     ENABLE_COMMAND_PALETTE = False
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (7, "-low"), (14, "-high")]  # noqa: RUF012 (not declared as a class variable there)
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 (not declared as a class variable there)
     TITLE = "tui-agent"
-
-    conductor: Conductor
 
     def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(driver_class=driver_class)
@@ -83,20 +81,11 @@ class BaseApp(TerminalApp):
         self._told_kept: set[str] = set()
         self._stoppable: asyncio.Task[None] | None = None
         self.glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
-        self._commands = Commands()
         self._models: tuple[Choice, ...] | None = None
-        self._commands.choices = {"theme": self._theme_choices, "mode": _mode_choices, "model": self._model_choices}
         self.keymap = Keymap(settings.ui.keymap)
         self.alt_keys = self.keymap.with_alt
-        self._files = ProjectFiles(arguments.folder)
-        self.pane = ConversationPane(Transcript(), glyphs=self.glyphs, keymap=self.keymap)
-        self.entry = PromptArea(
-            PromptHistory(arguments.home / "history.jsonl"),
-            self._commands.complete,
-            self._files,
-            glyphs=self.glyphs,
-            keymap=self.keymap,
-        )
+        self._first_words: list[NoticeBlock] = []
+        self._drawn = (DrawnPane(self._first_words, self.glyphs), DrawnPrompt())
         self.status = StatusBar(self.glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
         few_colors = self.console.color_system == "standard" and not settings.is_set("ui.theme")
         self._appearance = appearance(self, ANSI if few_colors else settings.ui.theme, arguments.home)
@@ -117,9 +106,33 @@ class BaseApp(TerminalApp):
 
     @override
     def compose(self) -> ComposeResult:
-        yield self.pane
-        yield self.entry
+        yield from self._drawn
         yield self.status
+
+    @cached_property
+    def pane(self) -> "ConversationPane":
+        """The conversation."""
+        from tui_agent.tui.pane.conversation import ConversationPane
+        from tui_agent.tui.pane.transcript import Transcript
+
+        transcript = Transcript()
+        transcript.take_over(self._first_words)
+        return ConversationPane(transcript, glyphs=self.glyphs, keymap=self.keymap)
+
+    @cached_property
+    def entry(self) -> "PromptArea":
+        """The prompt, and what stands over it."""
+        from tui_agent.tui.prompt.history import PromptHistory
+        from tui_agent.tui.prompt.prompt import PromptArea
+
+        history = PromptHistory(self.arguments.home / "history.jsonl")
+        return PromptArea(history, self._commands.complete, self._files, glyphs=self.glyphs, keymap=self.keymap)
+
+    @cached_property
+    def _files(self) -> "ProjectFiles":
+        from tui_agent.tui.prompt.mentions import ProjectFiles
+
+        return ProjectFiles(self.arguments.folder)
 
     @cached_property
     def permission(self) -> "PermissionPanel":
@@ -129,20 +142,36 @@ class BaseApp(TerminalApp):
         return PermissionPanel(lambda: self.entry.prompt.last_key, self.glyphs)
 
     async def complete_screen(self) -> None:
-        """Bring in what the first picture does without: all of it is hidden then."""
+        """Bring in what the first picture does without, and what it only shows a drawing of."""
         seen_first = set(self.CSS_PATH)
         self.stylesheet.read_all([path for path in sorted(styles_folder().glob("*.tcss")) if path not in seen_first])
         self.stylesheet.parse()
-        await self.mount(self.permission, before=self.entry)
-        await self.entry.complete()
+        with self.batch_update():
+            await self.mount(self.pane, self.permission, self.entry, before=self.status)
+            self.entry.prompt.focus()
+            for widget in self._drawn:
+                await widget.remove()
         self.completed = True
+
+    @property
+    def conductor(self) -> "Conductor":
+        """The session behind the screen."""
+        raise NotImplementedError
+
+    @cached_property
+    def _commands(self) -> "Commands":
+        from tui_agent.tui.app.commands import Commands
+
+        commands = Commands()
+        commands.choices = {"theme": self._theme_choices, "mode": _mode_choices, "model": self._model_choices}
+        return commands
 
     async def agent(self) -> "Agent":
         """The agent, once the session is open. Raises SessionUnavailable."""
         return await self.conductor.agent()
 
     @property
-    def _transcript(self) -> Transcript:
+    def _transcript(self) -> "Transcript":
         """What is on the screen."""
         return self.pane.transcript
 
@@ -159,6 +188,12 @@ class BaseApp(TerminalApp):
     def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
         """Show a notice in the pane."""
         self._transcript.add_notice(level, title, text, hint)
+
+    def say_first(self, level: Level, title: str, text: str = "", hint: str = "") -> NoticeBlock:
+        """Show a notice in the first picture."""
+        number = len(self._first_words)
+        self._first_words.append(notice(level, title, text, hint, id=number + 1, index=number))
+        return self._first_words[-1]
 
     def working(self, what: str) -> None:
         """Say in the status bar what is going on beside turns; nothing: it is over."""
@@ -297,6 +332,7 @@ class BaseApp(TerminalApp):
 
     def _theme_choices(self) -> "Iterable[Choice]":
         from tui_agent.tui.app.theme import KINDS
+        from tui_agent.tui.prompt.completion import Choice
 
         return (Choice(name, name, KINDS.get(name, "yours")) for name in self.theme_names())
 
@@ -310,6 +346,7 @@ class BaseApp(TerminalApp):
         """Know which models there are, once somebody types for one; what is typed by then is completed."""
         from tui_agent.models.catalogue import catalogue_of
         from tui_agent.tui.dialogs.options import model_options
+        from tui_agent.tui.prompt.completion import Choice
 
         short_name = catalogue_of(self.settings).short_name
         options = await asyncio.to_thread(model_options, self.status.status.model, self.settings)
@@ -387,5 +424,8 @@ class BaseApp(TerminalApp):
         return FAILED
 
 
-def _mode_choices() -> Iterable[Choice]:
+def _mode_choices() -> "Iterable[Choice]":
+    from tui_agent.tui.app.commands import MODES
+    from tui_agent.tui.prompt.completion import Choice
+
     return (Choice(mode, mode, meaning) for mode, meaning in MODES.items())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from tui_agent.tui.app import states
 from tui_agent.tui.app.states import Inbound, Phase, State, Work
 from tui_agent.tui.cards.blocks import Level
-from tui_agent.tui.prompt.mentions import names_pictures
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -238,6 +237,8 @@ class Conductor:
             self._post(states.Opened())
 
     def _read(self, outgoing: states.Outgoing) -> None:
+        from tui_agent.tui.prompt.mentions import names_pictures
+
         if names_pictures(outgoing.text):
             self._reader = asyncio.create_task(self._read_pictures(outgoing), name="pictures")
         else:

@@ -48,13 +48,18 @@ class Host(Protocol):
 
     arguments: "Arguments"
     settings: "Settings"
-    conductor: "Conductor"
+
     keymap: Keymap
     """The keys in force."""
     session_folder: Path | None
     """Where the session is kept; None: there is none yet."""
 
     # Telling and asking
+
+    @property
+    def conductor(self) -> "Conductor":
+        """The session behind the screen."""
+        ...
 
     def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
         """Show a notice in the pane."""

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from textual.app import App
 from textual.filter import LineFilter, Monochrome
@@ -12,8 +12,9 @@ from tui_agent.text import one_line
 from tui_agent.tui.app.filters import NoColors, PlainSymbols, plain_in, plain_symbols
 from tui_agent.tui.app.theme import ALIASES, ASCII, DEFAULT_DARK, THEMES, Glyphs, register_themes
 from tui_agent.tui.app.user_themes import load_user_themes
-from tui_agent.tui.cards.blocks import UserBlock
-from tui_agent.tui.pane.transcript import Transcript
+
+if TYPE_CHECKING:
+    from tui_agent.tui.pane.transcript import Transcript
 
 Returned = TypeVar("Returned")
 
@@ -58,8 +59,10 @@ def without_greys(filters: Sequence[LineFilter]) -> list[LineFilter]:
     return [each for each in filters if not isinstance(each, Monochrome)]
 
 
-def name_of(transcript: Transcript) -> str:
+def name_of(transcript: "Transcript") -> str:
     """What a conversation is about: its first prompt, on one line."""
+    from tui_agent.tui.cards.prompt import UserBlock
+
     first = next((block.text for block in transcript.blocks if isinstance(block, UserBlock)), "")
     return one_line(first, 60)
 

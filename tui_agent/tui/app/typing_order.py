@@ -15,9 +15,6 @@ from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Input, TextArea
-
-from tui_agent.tui.dialogs.dialog import Dialog
 
 PATIENCE_S: Final = 0.1
 """Seconds for which a key waits for one that does not come back."""
@@ -104,6 +101,8 @@ class TypingOrder:
 
     @property
     def _dialog_comes(self) -> bool:
+        from tui_agent.tui.dialogs.dialog import Dialog
+
         screen = self._app.screen
         return isinstance(screen, Dialog) and not screen.stands
 
@@ -122,6 +121,8 @@ class TypingOrder:
 
     def _only_writes(self, event: events.Key) -> bool:
         """Whether it changes a text and nothing else; the first sign in an empty one may mean something."""
+        from textual.widgets import Input, TextArea
+
         focused = self._app.focused
         if not event.is_printable:
             return False

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.text import one_line, short_path
-from tui_agent.tui.cards.blocks import Level, NoticeBlock
-from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.cards.notice import Level, NoticeBlock
 from tui_agent.tui.wording import model_label
 from tui_agent.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tui_agent.session import Session
+    from tui_agent.tui.pane.transcript import Transcript
 
 HINT: Final = "shows keys and commands"
 ASK: Final = "Say what you would like done here, in your own words."
@@ -45,29 +47,28 @@ class Facts(NamedTuple):
 class Welcome:
     """The welcome of one app: at the first paint what to do, and what is set as soon as that is known."""
 
-    def __init__(self, transcript: Transcript, folder: Path, *, resuming: bool = False) -> None:
+    def __init__(self, folder: Path, *, resuming: bool = False) -> None:
         """`resuming`: an earlier conversation is to go on, so it says where this is and no more."""
-        self._transcript = transcript
         self._folder = folder
         self._resuming = resuming
         self._block: NoticeBlock | None = None
 
-    def greet(self, help_key: str) -> None:
+    def greet(self, say: "Callable[[Level, str, str, str], NoticeBlock]", help_key: str) -> None:
         """Show it before anything is known. `help_key`: what shows the help, as a person reads it."""
         title = f"tui-agent {__version__} · {short_path(self._folder)}"
         text = "" if self._resuming else f"\n{ASK}"
-        self._block = self._transcript.add_notice(Level.WELCOME, title, text, f"{help_key} {HINT}")
+        self._block = say(Level.WELCOME, title, text, f"{help_key} {HINT}")
 
-    async def complete(self, session: "Session") -> None:
+    async def complete(self, session: "Session", transcript: "Transcript") -> None:
         """Say what is set, and what could be asked; in two steps, since a local model may take a while to be found."""
         block = self._block
         if block is None or session.resumed:
             return
         names = await asyncio.to_thread(names_in, self._folder)
         facts = await asyncio.to_thread(known, session)
-        self._transcript.retell(block, words(facts, names))
+        transcript.retell(block, words(facts, names))
         facts = await asyncio.to_thread(looked_up, session, facts)
-        self._transcript.retell(block, words(facts, names))
+        transcript.retell(block, words(facts, names))
 
 
 def words(facts: Facts, names: Iterable[str]) -> str:

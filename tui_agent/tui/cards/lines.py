@@ -12,6 +12,9 @@ from tui_agent.text import displayed
 GUTTER = 2
 """Cells left of every text: one for the bar or the block cursor, one of air."""
 
+MAX_MEASURE = 112
+"""Cells of the column of text at most: longer lines are hard to read."""
+
 
 class Run(NamedTuple):
     """Text without a line break, in one style."""

@@ -7,6 +7,7 @@ from typing import Final
 from rich.style import Style
 from typing_extensions import override
 
+from tui_agent.text import clean, one_line
 from tui_agent.tui.cards.base import Block
 from tui_agent.tui.cards.lines import GUTTER, Line, Run, wrap
 from tui_agent.tui.cards.palette import Look
@@ -49,6 +50,12 @@ class NoticeBlock(Block, eq=False, kw_only=True):
     @override
     def estimate(self, width: int, *, collapsed: bool) -> int:
         return 1 + (self.text.count("\n") + 1 if self.text else 0) + bool(self.hint)
+
+
+def notice(level: Level, title: str, text: str = "", hint: str = "", *, id: int, index: int) -> NoticeBlock:  # noqa: A002 (the name it has in a block)
+    """A notice of these words, cleaned; `id`, `index`: see `Block`."""
+    told = clean(text).rstrip("\n")
+    return NoticeBlock(id=id, index=index, level=level, title=one_line(title), text=told, hint=one_line(hint))
 
 
 def _draw_title(block: NoticeBlock, width: int, look: Look) -> list[Line]:

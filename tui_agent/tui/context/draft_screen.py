@@ -24,7 +24,7 @@ from tui_agent.tui.context.what_if import fact_row, payback_row
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.row_list import Row, RowList
 from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
-from tui_agent.tui.textual_internals import SteadyTextArea
+from tui_agent.tui.textual_writing import SteadyTextArea
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent

@@ -28,6 +28,7 @@ from tui_agent.tui.cards.blocks import (
     UserBlock,
     block_for,
 )
+from tui_agent.tui.cards.notice import notice
 
 if TYPE_CHECKING:
     from tui_agent.conversation.todo import TodoItem
@@ -225,10 +226,7 @@ class Transcript(Struct, eq=False):
 
     def add_notice(self, level: Level, title: str, text: str = "", hint: str = "") -> NoticeBlock:
         """Append a notice, warning or error; `hint` says what to do next."""
-        notice = NoticeBlock(
-            **self.place(), level=level, title=one_line(title), text=clean(text).rstrip("\n"), hint=one_line(hint)
-        )
-        return self.add(notice)
+        return self.add(notice(level, title, text, hint, **self.place()))
 
     def retell(self, block: NoticeBlock, text: str) -> None:
         """Let a notice say something else, where it is still there."""

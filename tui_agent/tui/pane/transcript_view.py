@@ -19,14 +19,12 @@ from typing_extensions import override
 
 from tui_agent.tui.app.theme import UNICODE, Glyphs
 from tui_agent.tui.cards.base import Block
-from tui_agent.tui.cards.lines import Line
+from tui_agent.tui.cards.lines import MAX_MEASURE, Line
 from tui_agent.tui.cards.palette import Look, Palette
 from tui_agent.tui.pane.overlays import with_cursor, with_selection
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.viewport import Follower, Position, Row, Viewport, encode_line
 
-MAX_MEASURE: Final = 112
-"""Cells of the column of text at most: longer lines are hard to read."""
 UPDATES_PER_SECOND: Final = 12
 """How often a changing transcript is painted at most."""
 

@@ -27,7 +27,8 @@ from tui_agent.tui.keys import Keymap
 from tui_agent.tui.prompt.completion import Choice, Completer, CompletionList, NoFiles, PathFinder
 from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.pastes import Pastes
-from tui_agent.tui.textual_internals import SteadyTextArea, write_as_typed
+from tui_agent.tui.textual_writing import SteadyTextArea, write_as_typed
+from tui_agent.tui.wording import PLACEHOLDER
 
 MAX_QUEUED_ROWS = 3
 MAX_EDITED = 20_000
@@ -75,7 +76,7 @@ class Prompt(SteadyTextArea):
         keymap: Keymap,
     ) -> None:
         super().__init__(
-            soft_wrap=True, compact=True, highlight_cursor_line=False, placeholder="Ask, or / for commands", id="prompt"
+            soft_wrap=True, compact=True, highlight_cursor_line=False, placeholder=PLACEHOLDER, id="prompt"
         )
         self.cursor_blink = False
         self.last_key = 0.0
@@ -467,12 +468,8 @@ class PromptArea(Vertical):
 
     @override
     def compose(self) -> ComposeResult:
-        yield self.prompt
+        yield from (self.todo, self.waiting, self.completions, self.prompt)
 
     def on_resize(self) -> None:
         """Let the others know."""
         self.post_message(self.Resized())
-
-    async def complete(self) -> None:
-        """Bring in what is hidden at first, once there is a first picture."""
-        await self.mount(self.todo, self.waiting, self.completions, before=self.prompt)

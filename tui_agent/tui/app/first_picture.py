@@ -1,0 +1,77 @@
+"""The first picture: the welcome, an empty prompt, and the status bar below them.
+
+The first two are only drawn here. What can be read and written in takes their places as soon as it is loaded
+(`BaseApp.complete_screen`), and looks the same.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from textual.content import Content
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.widget import Widget
+from typing_extensions import override
+
+from tui_agent.tui.app.theme import Glyphs
+from tui_agent.tui.cards.base import Block
+from tui_agent.tui.cards.block_painting import BlockPainting
+from tui_agent.tui.cards.lines import MAX_MEASURE, Line
+from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.wording import PLACEHOLDER
+
+_BESIDE: Final = 2
+"""Cells beside the text of the conversation: the scrollbar, and one of air before it."""
+
+
+class Drawn(Widget):
+    """What something looks like, until it is there."""
+
+    # Textual looks for the parent of what is selected, and a drawing has none any more while it is taken away.
+    ALLOW_SELECT = False
+
+
+class DrawnPane(Drawn):
+    """The conversation as it begins."""
+
+    def __init__(self, blocks: Sequence[Block], glyphs: Glyphs) -> None:
+        super().__init__()
+        self._blocks = blocks
+        self._glyphs = glyphs
+
+    @override
+    def render_lines(self, crop: Region) -> list[Strip]:
+        look = Look(Palette.from_theme(self.app.theme_variables), self._glyphs)
+        width, height = self.size
+        lines = _painted(self._blocks, max(1, min(width - _BESIDE, MAX_MEASURE)), look)[-height:]
+        strips = [Strip(line.segments, line.width).adjust_cell_length(width, look.palette.base) for line in lines]
+        strips += [Strip.blank(width, look.palette.base)] * (height - len(strips))
+        for line_filter in self.get_line_filters():
+            strips = [strip.apply_filter(line_filter, self.background_colors[1]) for strip in strips]
+        return [strips[y].crop(*crop.column_span) for y in crop.line_range]
+
+
+def _painted(blocks: Sequence[Block], width: int, look: Look) -> list[Line]:
+    before = (None, *blocks)
+    paintings = [BlockPainting(block, above, width, look) for above, block in zip(before, blocks, strict=False)]
+    return [line for each in paintings for section in range(len(each.heights)) for line in each.lines(section)]
+
+
+class DrawnPrompt(Drawn):
+    """The prompt with nothing in it."""
+
+    @override
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return 1
+
+    @override
+    def render(self) -> Content:
+        """The cursor on the first letter of what is said where nothing is written."""
+        theme = self.app.current_theme
+        cursor = "$input-cursor-foreground on $input-cursor-background"
+        if theme.ansi:
+            cursor += " reverse"
+        elif not theme.dark:
+            cursor = "$text 90% on $foreground 70%"
+        text = PLACEHOLDER[: max(0, self.content_size.width)]
+        return Content.assemble((text[:1], cursor), (text[1:], "$text 40%"))
