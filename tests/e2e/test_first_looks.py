@@ -119,15 +119,22 @@ def test_the_gauge_tells_what_comes_and_a_summary_costs_what_was_said(
         project, tmp_path / "home", *arguments, size=size, url=server.url, key=server.api_key
     ) as person:
         _is_there(person)
+        full: list[str] = []
         for text in ("Explain one", "Explain two", "Explain three"):
             person.says(text, f"End of {text}.")
             person.waits_until_ready()
+            full.append(_percent(person))
         assert "~" not in person.status
         _points_at_the_gauge(person)
         _compacts(person)
         assert "~" in person.status, "what no provider has counted yet"
         person.says("/undo", "Undone: “Explain three”")
-        person.terminal.until(lambda: "~" in person.status)
+        # The last answer before it was counted by the provider: so it reads as it read then.
+        person.terminal.until(lambda: _percent(person) == full[1])
+
+
+def _percent(person: Person) -> str:
+    return next(word for word in person.status.split() if word.endswith("%"))
 
 
 def _points_at_the_gauge(person: Person) -> None:
@@ -143,19 +150,20 @@ def _points_at_the_gauge(person: Person) -> None:
 def _compacts(person: Person) -> None:
     """What it will cost and when that has paid, against what it did: at most twice as much, or half."""
     person.says("/compact", "Costs now", "Pays back")
-    expected = _price(person, r"Costs now +\$([\d.]+) Pays back after (\d+)")
+    expected = _figures(person, "Costs now")
     person.sends(ENTER)
     person.sees("Use this summary?", "Pays back")
-    real = _price(person, r"Costs +\$([\d.]+), .* Pays back after (\d+)")
+    real = _figures(person, "Costs")
+    assert len(expected) == 2, person.screen
     assert all(0.5 <= thought / is_so <= 2 for thought, is_so in zip(expected, real, strict=True)), (expected, real)
     person.sends(ENTER)
     person.sees("older turns summarised")
 
 
-def _price(person: Person, pattern: str) -> list[float]:
-    found = re.search(pattern, person.words)
-    assert found is not None, person.words
-    return [float(figure.rstrip(".")) for figure in found.groups()]
+def _figures(person: Person, label: str) -> list[float]:
+    """What it costs, and how many calls later that is saved."""
+    found = [re.search(pattern, person.screen) for pattern in (rf"{label} +\$(\d+\.\d+)", r"Pays back +after (\d+)")]
+    return [float(each[1]) for each in found if each is not None]
 
 
 @pytest.mark.soak
