@@ -29,7 +29,7 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
-from tui_agent.text import clean, printable
+from tui_agent.text import clean, printable, sentence
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
@@ -321,7 +321,8 @@ def _show(outcome: _Outcome, report: Report, form: OutputFormat, *, structured: 
         if asked.kind != "call":
             _say("\n".join((asked.text, *offered)))
     if outcome.failure is not None:
-        _say(f"{outcome.failure.message} {outcome.failure.hint}".strip())
+        message, hint = outcome.failure.message, outcome.failure.hint
+        _say(f"{sentence(message)} {hint}" if hint and message[-1:].isalnum() else f"{message} {hint}".strip())
 
 
 def _on_signals(stop: Callable[[], object]) -> None:

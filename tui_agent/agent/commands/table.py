@@ -35,7 +35,7 @@ async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Repl
         instead = ON_SCREEN[name]
         return Reply(
             f"/{name} is a command of the screen: start tui-agent without -p",
-            f"Without it: {instead}." if instead else "",
+            f"With -p the same is: {instead}." if instead else "",
             failed=True,
         )
     close = get_close_matches(name, [known for command in commands for known in command.names], n=1)

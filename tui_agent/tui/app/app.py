@@ -315,6 +315,9 @@ class TuiAgent(BaseApp):
             self.say(Level.INFO, "Nothing was run", hint="a command follows the !: !git status")
         else:
             self._attention.name = self._attention.name or one_line(message.written, 60)
+            if not self.pane.display:
+                # The answer is to be seen, where the panel has taken the conversation's place.
+                self.steering.close()
             self.conductor.send(message.text)
 
     def on_prompt_begun(self) -> None:
@@ -595,7 +598,7 @@ class TuiAgent(BaseApp):
         self.steering.changed()
 
     def _context_changed(self, agent: "Agent", view: "TurnView", event: "AgentEvent") -> None:
-        from tui_agent.agent.events import ContextStep, HeadMoved, ModelChanged, ToolFinished
+        from tui_agent.agent.events import ContextStep, HeadMoved, ModelCallStarted, ModelChanged, ToolFinished
         from tui_agent.conversation.plan import PLAN
         from tui_agent.conversation.todo import TODO
 
@@ -604,6 +607,9 @@ class TuiAgent(BaseApp):
         if isinstance(event, HeadMoved) or (isinstance(event, ToolFinished) and event.name == TODO):
             self._show_todo(agent)
         if isinstance(event, ContextStep | HeadMoved | ModelChanged):
+            self._show_agent(agent)
+        elif isinstance(event, ModelCallStarted) and not self.status.status.tokens:
+            # The first request is on its way, with all that the model is told before anything is said.
             self._show_agent(agent)
         elif isinstance(event, ToolFinished) and event.name == PLAN:
             self._show_agent(agent)

@@ -421,6 +421,7 @@ class TurnView:
 
 _CHANGES: Final = (
     events.UserMessage,
+    events.ModelCallStarted,
     events.AssistantMessage,
     events.ToolFinished,
     events.ContextChanged,
