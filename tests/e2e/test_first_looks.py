@@ -71,7 +71,10 @@ def test_a_diff_looks_the_same_when_asked_about_and_when_done(
         project, tmp_path / "home", *arguments, size=size, url=server.url, key=server.api_key
     ) as person:
         _is_there(person)
+        person.notes_the_frame()
         person.says("Raise the rate", "Allow this?", REMOVED, ADDED, BEFORE)
+        # A question takes the keyboard once nobody has typed for a moment.
+        person.terminal.until(lambda: person.frame != person.focused)
         asked = [person.looks(words) for words in (REMOVED, ADDED, BEFORE)]
         for removed_or_added in asked[:2]:
             grounds = [ground for _, _, ground, _ in removed_or_added]
@@ -127,7 +130,8 @@ def test_the_gauge_tells_what_comes_and_a_summary_costs_what_was_said(
         assert "~" not in person.status
         _points_at_the_gauge(person)
         _compacts(person)
-        assert "~" in person.status, "what no provider has counted yet"
+        # No provider has counted it yet.
+        person.terminal.until(lambda: "~" in person.status)
         person.says("/undo", "Undone: “Explain three”")
         # The last answer before it was counted by the provider: so it reads as it read then.
         person.terminal.until(lambda: _percent(person) == full[1])

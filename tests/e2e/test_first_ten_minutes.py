@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.person import BACK_TAB, BREAK, DOWN, ENTER, ESC, SIZES, TAB, Person, at_the_terminal
+from tests.e2e.person import BACK_TAB, BREAK, DOWN, ENTER, ESC, PAGE_DOWN, SIZES, TAB, Person, at_the_terminal
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.ollama import OllamaServer
 from tests.servers.running import in_thread
@@ -151,12 +151,12 @@ def _has_work_done(person: Person, project: Path) -> None:
     person.says("Add tax to the till", "Allow this?", "│ Ask, or")
     if person.terminal.screen.columns > 60:
         person.sees("Esc stops the turn")
-    while "PgDn" in person.screen:
-        shown = person.screen
-        person.sends("\x1b[6~")
-        person.terminal.until(lambda: person.screen != shown)  # noqa: B023
     # It takes the keyboard a moment after the last key.
     person.terminal.until(lambda: person.frame != person.focused)
+    while "PgDn" in person.screen:
+        shown = person.screen
+        person.sends(PAGE_DOWN)
+        person.terminal.until(lambda: person.screen != shown)  # noqa: B023
     person.sends("1")
     person.sees("The till adds the tax.")
     person.waits_until_ready()

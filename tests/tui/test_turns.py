@@ -263,7 +263,12 @@ async def test_what_changes_the_context_is_passed_on(screen: Screen) -> None:
     told: list[AgentEvent] = []
     screen.turns.changed = told.append
     screen.show(CALL, events.TextDelta(text="a"), answer("a"), started("c1"), result("c1"), finished())
-    assert [type(event) for event in told] == [events.AssistantMessage, events.ToolFinished, events.TurnFinished]
+    assert [type(event) for event in told] == [
+        events.ModelCallStarted,
+        events.AssistantMessage,
+        events.ToolFinished,
+        events.TurnFinished,
+    ]
 
 
 async def test_a_command_of_the_users_own_that_waited_has_its_card_again_and_one_only(screen: Screen) -> None:
