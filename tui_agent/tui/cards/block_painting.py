@@ -9,10 +9,13 @@ from tui_agent.tui.cards.sections import Section, blank_section
 class BlockPainting:
     """The painted form of one block at one width and look. It follows the block's version when `refresh` is called.
 
-    Heights are guesses until a section is painted. A section that a change of the block left alone keeps its lines.
+    Heights are guesses until a section is painted. A section that a change of the block left alone keeps its lines; of
+    the first that changed, which is the open end of an answer that streams, each line that comes out the same is the
+    same object, so that nothing is made of it for the screen again.
     """
 
     __slots__ = (
+        "_before",
         "_content",
         "_gap",
         "_lines",
@@ -38,6 +41,7 @@ class BlockPainting:
         self._content = block.divider()
         self._sections: list[Section] = []
         self._lines: list[list[Line] | None] = []
+        self._before: tuple[int, list[Line]] = 0, []
         self.refresh()
 
     def refresh(self) -> None:
@@ -49,6 +53,9 @@ class BlockPainting:
         # The old sections live until the new ones exist, so that an id is not given twice.
         old, self._sections = self._sections, self._divide()
         found = [kept.get(id(section)) for section in self._sections]
+        changed = next((place for place, entry in enumerate(found) if entry is None), len(found))
+        if changed < len(old) and (before := self._lines[changed]):
+            self._before = changed, before
         del old
         self._lines = [entry[0] if entry else None for entry in found]
         self.heights = [
@@ -63,6 +70,9 @@ class BlockPainting:
         lines = self._lines[section]
         if lines is None:
             lines = [crop(line, self.width) for line in self._sections[section].draw(self.width, self.look)]
+            place, before = self._before
+            if place == section:
+                lines = [*map(_same, lines, before), *lines[len(before) :]]
             self._lines[section] = lines
             self.height += len(lines) - self.heights[section]
             self.heights[section] = len(lines)
@@ -95,6 +105,10 @@ class BlockPainting:
     def _divide(self) -> list[Section]:
         gap = [self._gap] if self._gap else []
         return gap + self._content()
+
+
+def _same(line: Line, before: Line) -> Line:
+    return before if line == before else line
 
 
 def has_gap(before: Block | None, block: Block) -> bool:

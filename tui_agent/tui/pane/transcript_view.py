@@ -349,8 +349,9 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         if not self.show_vertical_scrollbar:
             return
         window = self._viewport.height
-        thumb = _thumb(size.height, window, top)
-        # Painting the bar costs as much as painting the text beside it, so it is told only of what can be seen.
+        # Painting the bar costs as much as painting the text beside it, so it is told only of what can be seen; while a
+        # text grows at the end, of whole cells.
+        thumb = _thumb(size.height, window, top, parts=1 if self._viewport.following else _EIGHTHS)
         if (thumb, window) != self._thumb:
             self._thumb = thumb, window
             bar = self.vertical_scrollbar
@@ -382,8 +383,8 @@ def _stands(block: Block, blocks: Sequence[Block]) -> bool:
     return block.index < len(blocks) and blocks[block.index] is block
 
 
-def _thumb(lines: int, window: int, top: int) -> tuple[int, int]:
-    """Where the thumb of a scrollbar as high as the window begins and how long it is, in eighths of a cell."""
+def _thumb(lines: int, window: int, top: int, *, parts: int) -> tuple[int, int]:
+    """Where the thumb of a scrollbar as high as the window begins and how long it is, in `parts` of a cell."""
     size = max(1.0, window * window / max(1, lines))
     place = (window - size) * top / max(1, lines - window)
-    return int(place * _EIGHTHS), ceil(size * _EIGHTHS)
+    return int(place * parts), ceil(size * parts)
