@@ -14,10 +14,8 @@ from typing_extensions import Unpack, override
 
 from tui_agent.text import counted, money_text, one_line
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
+from tui_agent.tui.beat import SPIN_BEATS, SPIN_S, until_beat
 from tui_agent.tui.wording import compact_count, model_label
-
-TICK_S: Final = 0.16
-"""Seconds between two pictures of the spinner."""
 
 GAUGE: Final = (
     "ctx shows how full the model's window is, as its last request was measured (~ where that is estimated, as it is "
@@ -146,10 +144,14 @@ class StatusBar(Widget):
         if (words := gauge_words(changed)) != self.tooltip:
             self.tooltip = words
         if changed.activity and self._timer is None:
-            self._timer = self.set_interval(TICK_S, self.refresh)
+            self._tick()
         elif not changed.activity and self._timer is not None:
             self._timer.stop()
             self._timer = None
+        self.refresh()
+
+    def _tick(self) -> None:
+        self._timer = self.set_timer(until_beat(SPIN_BEATS), self._tick)
         self.refresh()
 
     @property
@@ -223,7 +225,7 @@ def _activity(status: Status, glyphs: Glyphs, now: float) -> Piece:
     if not status.activity:
         return Form(4, (Span("ready"),)), Form(0)
     frames = _SPINNER_ASCII if glyphs is ASCII else _SPINNER
-    spinner = Span(frames[int(now / TICK_S) % len(frames)], "$accent")
+    spinner = Span(frames[int(now / SPIN_S) % len(frames)], "$accent")
     elapsed = Span(f" {elapsed_text(now - status.since)}", "$foreground")
     what = Span(f"  {one_line(status.activity, 40)}")
     hint = Span(f" {glyphs.dot} Esc stops")

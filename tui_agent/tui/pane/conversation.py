@@ -20,9 +20,10 @@ from typing_extensions import override
 
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
+from tui_agent.tui.beat import SPIN_S
 from tui_agent.tui.cards.blocks import Block, BoundaryBlock
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.pane.overlays import SPIN_S, SPINNER, SPINNER_ASCII, with_hint, with_label, with_spinner
+from tui_agent.tui.pane.overlays import SPINNER, SPINNER_ASCII, with_hint, with_label, with_spinner
 from tui_agent.tui.pane.search import Search, Typed, with_words
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.transcript_view import TranscriptView

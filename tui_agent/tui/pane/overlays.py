@@ -14,8 +14,6 @@ from tui_agent.tui.cards.palette import Look
 
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPINNER_ASCII: Final = "-\\|/"
-SPIN_S: Final = 0.16
-"""Seconds between two pictures of the spinner."""
 _FAR: Final = 1 << 30
 
 

@@ -18,15 +18,13 @@ from textual.widget import Widget
 from typing_extensions import override
 
 from tui_agent.tui.app.theme import UNICODE, Glyphs
+from tui_agent.tui.beat import BEAT_S, until_beat
 from tui_agent.tui.cards.base import Block
 from tui_agent.tui.cards.lines import MAX_MEASURE, Line
 from tui_agent.tui.cards.palette import Look, Palette
 from tui_agent.tui.pane.overlays import with_cursor, with_selection
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.viewport import Follower, Position, Row, Viewport, encode_line
-
-UPDATES_PER_SECOND: Final = 12
-"""How often a changing transcript is painted at most."""
 
 _EIGHTHS: Final = 8
 """The finest steps in which a scrollbar is drawn."""
@@ -275,8 +273,8 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _on_change(self) -> None:
         if self._flush_timer is None and self.is_mounted and not self._held:
-            waited = monotonic() - self._flushed_at
-            self._flush_timer = self.set_timer(max(0.001, 1 / UPDATES_PER_SECOND - waited), self.flush)
+            rested = monotonic() - self._flushed_at >= BEAT_S
+            self._flush_timer = self.set_timer(0.001 if rested else until_beat(), self.flush)
 
     def flush(self) -> None:
         """Bring the screen up to date with the transcript."""
