@@ -326,7 +326,7 @@ def _keeps_house(person: Person, home: Path) -> None:
     person.sees("Line 39")
     person.waits_until_ready()
     before = set((home / "sessions").iterdir())
-    person.says("/sessions", "Sessions: last used")
+    person.says("/sessions", "Sessions: last used", "Something else", "The till  ")
     person.sends("Something")
     person.no_longer_sees("The till  ")
     person.sends(DELETE)
