@@ -21,9 +21,9 @@ Another = TypeVar("Another", bound=AnyEntry)
 
 BLOCK: Final = 16
 """Entries that are compressed together: reading one of them takes a tenth of a millisecond."""
-HELD: Final = 512
+HELD: Final = 128
 """The newest entries, which are held as they are."""
-_READ: Final = 32
+_READ: Final = 8
 """Blocks that were read last and are held as well."""
 _FASTEST: Final = 1
 

@@ -225,6 +225,9 @@ class LogStore:
             await aside(partial(reading.take, rows))
             if len(rows) < size:
                 break
+        with suppress(StorageError):
+            # The pages just read, some 2 MB of them, are not read again.
+            await self._database.read("PRAGMA shrink_memory")
         damage = damage or await self._damage_beside_the_log()
         loaded = reading.loaded
         return loaded if loaded.damage or not damage else loaded._replace(damage=damage)
