@@ -33,7 +33,7 @@ def test_panel_and_preview(terminal: Terminal) -> None:
     terminal.process.send(F2)
     terminal.shows("Protected tail")
     assert "line of part 4" not in terminal.text
-    terminal.process.send("i\r")
+    terminal.process.send("\ti\r")
     terminal.shows("as it was")
     terminal.process.send("\x1b")
     terminal.until(lambda: "as it was" not in terminal.text)
