@@ -108,13 +108,25 @@ def test_stop_gives_back_what_was_not_said() -> None:
         "opening": (GiveBack(("a",)), TellClosing()),
         "idle": (StopWriting(),),
         "preparing": (StopReading(), GiveBack(("a", "b")), *AWAY),
-        "running": (Interrupt(), StopReading(), GiveBack(("b", "c"))),
-        "taking": (Interrupt(), GiveBack(("c",))),
-        "late": (Interrupt(), GiveBack(("b",))),
-        "stopping": (Interrupt(), GiveBack(("b",))),
+        "running": (StopReading(), Interrupt()),
+        "taking": (Interrupt(),),
+        "late": (GiveBack(("b",)), Interrupt()),
+        "stopping": (GiveBack(("b",)), Interrupt()),
         "switching": (GiveBack(("a",)), TellClosing()),
         "closing": (TellClosing(),),
     }
+
+
+@pytest.mark.parametrize("message", [Stop(), Close(), Switch(THERE)])
+def test_texts_come_back_in_the_order_they_were_sent_in(message: Stop | Close | Switch) -> None:
+    """First what the turn took in, which only its end gives back."""
+    for name, texts in (("running", ("b", "c")), ("taking", ("c",))):
+        stopped = step(IN[name], message)[0]
+        assert (stopped.returning, stopped.shown) == (texts, ("waits", "b", "c"))
+        ended, done = step(stopped, TurnEnded(("waits",)))
+        assert GiveBack(("waits", *texts)) in done
+        assert ended.returning == ()
+        assert step(replace(stopped, phase=Phase.CLOSING), Closed())[1][0] == GiveBack(texts)
 
 
 def test_a_summary_can_be_stopped_everywhere() -> None:
@@ -154,8 +166,8 @@ def test_leaving_closes_once(message: Close | Switch) -> None:
         "vacant": (CloseSession(),),
         "idle": (CloseSession(),),
         "preparing": (StopReading(), GiveBack(("a", "b")), *AWAY, CloseSession()),
-        "running": (StopReading(), GiveBack(("b", "c")), CloseSession()),
-        "taking": (GiveBack(("c",)), CloseSession()),
+        "running": (StopReading(), CloseSession()),
+        "taking": (CloseSession(),),
         "late": (GiveBack(("b",)), CloseSession()),
         "stopping": (GiveBack(("b",)), CloseSession()),
         "switching": (GiveBack(("a",)),),
@@ -286,5 +298,6 @@ def test_nothing_typed_is_lost_whatever_comes_when(chance: Random, steps: int) -
                 pending = [other for other in pending if not isinstance(other[0], Read)]
             if follows := outcomes(each):
                 pending.append(follows)
-        assert where + Counter(each.text for each in state.outbox) == Counter(sent)
+        held = Counter([*state.returning, *(each.text for each in state.outbox)])
+        assert where + held == Counter(sent)
         assert sum(isinstance(each[0], TurnEnded) for each in pending) <= 1

@@ -42,6 +42,7 @@ class State(Struct, frozen=True):
 
     `reading` is the text of the outbox whose pictures are read, `taking` the one the running turn takes in, `ready`
     the pictures of the first one where they were read too late for the turn. `stopping`: the turn was told to end.
+    `returning` comes back once the turn has ended, behind what it took in before and gives back itself.
     `next` is what is opened once this session is closed; None: the program ends.
     """
 
@@ -53,6 +54,7 @@ class State(Struct, frozen=True):
     taking: int = 0
     ready: "tuple[Image, ...] | None" = None
     stopping: bool = False
+    returning: tuple[str, ...] = ()
     next: "Arguments | None" = None
 
     @property
@@ -68,7 +70,9 @@ class State(Struct, frozen=True):
     @property
     def shown(self) -> tuple[str, ...]:
         """The texts that wait, the newest last."""
-        return (*(text for _, text in self.waiting), *(each.text for each in self.outbox))
+        taken = [each.text for each in self.outbox if each.number == self.taking]
+        sent = [each.text for each in self.outbox if each.number != self.taking]
+        return (*(text for _, text in self.waiting), *taken, *self.returning, *sent)
 
 
 # What is told
@@ -365,7 +369,7 @@ def _stop(state: State) -> Next:
             return state, (*work, ShowTurn(runs=False))
         case Phase.RUNNING:
             state, work = _emptied(replace(state, stopping=True))
-            return state, (Interrupt(), *work)
+            return state, (*work, Interrupt())
         case Phase.VACANT | Phase.CLOSED:
             return state, ()
     assert_never(state.phase)
@@ -395,8 +399,8 @@ def _leave(state: State, target: "Arguments | None") -> Next:
             return state, ()
         case Phase.OPENING | Phase.VACANT | Phase.IDLE | Phase.PREPARING | Phase.RUNNING:
             shown = (ShowTurn(runs=False),) if state.phase is Phase.PREPARING else ()
-            state, work = _emptied(replace(state, phase=Phase.CLOSING, next=target))
-            return state, (*work, *shown, CloseSession())
+            state, work = _emptied(state)
+            return replace(state, phase=Phase.CLOSING, next=target), (*work, *shown, CloseSession())
     assert_never(state.phase)
 
 
@@ -439,11 +443,11 @@ def _no_turn(state: State, number: int, images: "tuple[Image, ...]") -> Next:
 
 
 def _turn_ended(state: State, unsent: tuple[str, ...]) -> Next:
-    back = _back(unsent)
+    if state.phase not in {Phase.CLOSING, Phase.RUNNING}:
+        return state, ()
+    back, state = _back((*unsent, *state.returning)), replace(state, returning=())
     if state.phase is Phase.CLOSING:
         return state, (*back, ShowTurn(runs=False))
-    if state.phase is not Phase.RUNNING:
-        return state, ()
     state, work = _go_on(replace(state, phase=Phase.IDLE, stopping=False))
     return state, (ShowTurn(runs=False), *back, *work)
 
@@ -451,10 +455,11 @@ def _turn_ended(state: State, unsent: tuple[str, ...]) -> Next:
 def _closed(state: State, error: Exception | None) -> Next:
     if state.phase is not Phase.CLOSING:
         return state, ()
+    back = _back(state.returning)
     if state.next is None:
-        return State(Phase.CLOSED, state.sent), ()
+        return State(Phase.CLOSED, state.sent), back
     told = () if error is None else (Report(error),)
-    return State(Phase.OPENING, state.sent, state.outbox), (OpenSession(state.next), *told)
+    return State(Phase.OPENING, state.sent, state.outbox), (*back, OpenSession(state.next), *told)
 
 
 def _go_on(state: State) -> Next:
@@ -483,11 +488,17 @@ def _read_next(state: State) -> Next:
 
 
 def _emptied(state: State) -> Next:
-    """What was sent and is not in the conversation comes back, but for what the turn is taking in just now."""
-    back = _back(tuple(each.text for each in state.outbox if each.number != state.taking))
+    """What was sent and is not in the conversation comes back, but for what the turn is taking in just now.
+
+    Texts come back in the order they were sent in: these only behind what the turn still has.
+    """
+    texts = tuple(each.text for each in state.outbox if each.number != state.taking)
     stopped = (StopReading(),) if state.reading else ()
     kept = tuple(each for each in state.outbox if each.number == state.taking)
-    return replace(state, outbox=kept, reading=0, ready=None), (*stopped, *back)
+    state = replace(state, outbox=kept, reading=0, ready=None)
+    if state.taking or (state.phase is Phase.RUNNING and state.waiting):
+        return replace(state, returning=(*state.returning, *texts)), stopped
+    return state, (*stopped, *_back(texts))
 
 
 def _without(state: State, number: int) -> State:
