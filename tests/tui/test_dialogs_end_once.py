@@ -154,6 +154,7 @@ async def test_keys_that_come_before_a_dialog_stands_are_taken_once_it_does(
     app = TuiAgent(arguments, OFFLINE)
     ended: list[str | None] = []
     async with app.run_test() as pilot:
+        await until(pilot, lambda: app.completed)
         app.push_screen(PickerScreen("Theme", OPTIONS, search=True), ended.append)
         for key in (*keys, "enter"):
             event = events.Key(key, key if key.isdecimal() else None)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 
 from tests.servers.anthropic import AnthropicServer
@@ -178,7 +179,10 @@ async def test_a_session_is_renamed_and_deleted_with_a_question(arguments: Argum
     async with running(arguments) as (app, pilot):
         await send(app, pilot, "/sessions ")
         await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
-        await pilot.press(*"part0", "ctrl+r")
+        # In one go: the key means the row that the letters before it leave.
+        for letter in "part0":
+            app.post_message(Key(letter, letter))
+        app.post_message(Key("ctrl+r", None))
         await until(pilot, lambda: isinstance(app.screen, TitleScreen))
         await pilot.press("ctrl+a", "ctrl+k", *"The parser", "enter")
         await until(pilot, lambda: isinstance(app.screen, SessionsScreen))

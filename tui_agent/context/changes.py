@@ -112,13 +112,13 @@ def look_at_plan(view: View, here: Situation, plan: SummaryPlan, writer_usd: flo
     """What a summary or completion record would do and cost before it is written; expected.
 
     `writer_usd` is what having it written would cost; None where that is not known. The plan counts with the most that
-    a summary and its facts may take. Half of it is at most twice off for all that take a quarter or more.
+    a summary and its facts may take. Two thirds of it are at most twice off for all that take a third or more.
     """
     kind = Checkpointed if plan.step == "checkpoint" else Summarized
     seen, payback = what_if(view, [kind(first=plan.first, last=plan.last, text=".")], here), None
     # What comes in with the dot is written anew as well: the summary, its facts, the user's words.
     most = max(0, plan.after - seen.after)
-    new = plan.words_growth + max(0, most - plan.words_growth) // 2 if most > plan.words_growth else most
+    new = plan.words_growth + max(0, most - plan.words_growth) * 2 // 3 if most > plan.words_growth else most
     seen = seen._replace(after=plan.after - most + new)
     if here.rates is not None and (writer_usd is not None or here.rates.input_s):
         usd = writer_usd or 0.0

@@ -110,7 +110,7 @@ class Summaries:
             return None
         parts, asked = asked_of(plan, self._view, self._state.settings.compaction, self._prompts)
         # As `look_at_plan` expects it, not the most that it may take.
-        return choose_writer(structs.replace(plan, writes=plan.writes // 2), parts, asked, writers).usd
+        return choose_writer(structs.replace(plan, writes=plan.writes * 2 // 3), parts, asked, writers).usd
 
     def draft(self, step: Literal["compact", "checkpoint"], subject: str = "") -> Steps[Draft | Refusal]:
         """Have a summary or completion record written; the conversation stays as it is."""

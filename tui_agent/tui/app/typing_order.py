@@ -42,6 +42,7 @@ class TypingOrder:
         self._begun = False
         self._number = 0
         self._under_way = 0
+        self._written: MessagePump | None = None
         self._screen: Screen[object] | None = None
         self._overdue: Timer | None = None
 
@@ -59,7 +60,7 @@ class TypingOrder:
             if not isinstance(event, events.Key) or not self._dialog_comes:
                 return False
             event = events.Key(event.key, event.character)
-        elif event is self._passing or not (self._kept or self._waits):
+        elif event is self._passing or not (self._kept or self._waits or self._comes_behind_letters(event)):
             return False
         self._kept.append(event)
         if self._under_way and self._overdue is None:
@@ -68,9 +69,12 @@ class TypingOrder:
 
     def follow(self, event: events.Event, target: MessagePump, screen: Screen[object]) -> None:
         """A key was handed to a widget: keep those behind it until it has had its effect there."""
-        if isinstance(event, events.Key) and screen is self._app.screen and not self._only_writes(event):
-            self._number += 1
-            self._send(target, self._number, ROUNDS)
+        if not isinstance(event, events.Key) or screen is not self._app.screen:
+            return
+        if self._only_writes(event):
+            self._written = target
+        else:
+            self._mark(target, ROUNDS)
 
     async def first(self, event: events.Event) -> None:
         """Let this go before all that is kept."""
@@ -105,6 +109,18 @@ class TypingOrder:
 
         screen = self._app.screen
         return isinstance(screen, Dialog) and not screen.stands
+
+    def _comes_behind_letters(self, event: events.Event) -> bool:
+        """Whether a key means what is written in a field, which letters may still be on their way to."""
+        if self._written is None or not isinstance(event, events.Key) or self._only_writes(event):
+            return False
+        self._mark(self._written, 1)
+        return self._waits
+
+    def _mark(self, target: MessagePump, rounds: int) -> None:
+        self._written = None
+        self._number += 1
+        self._send(target, self._number, rounds)
 
     def _send(self, target: MessagePump, number: int, rounds: int) -> None:
         self._screen = self._app.screen
