@@ -9,6 +9,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from threading import local
+from time import monotonic, sleep
 from typing import Final, TypeVar, overload
 
 import msgspec
@@ -26,6 +28,9 @@ HELD: Final = 128
 _READ: Final = 8
 """Blocks that were read last and are held as well."""
 _FASTEST: Final = 1
+_HANDOVER_S: Final = 0.0005
+_A_MOMENT_S: Final = 1e-6
+_reading: Final = local()
 
 
 class Log:
@@ -187,7 +192,21 @@ class Entries(Sequence[AnyEntry]):
 
 @lru_cache(_READ)
 def _unpacked(block: bytes) -> tuple[AnyEntry, ...]:
-    return tuple(map(decode, zlib.decompress(block).split(b"\n")))
+    entries = tuple(map(decode, zlib.decompress(block).split(b"\n")))
+    _hand_over()
+    return entries
+
+
+def _hand_over() -> None:
+    """Let a thread that waits for this one go on, some times in a millisecond.
+
+    Unpacking lets go of the interpreter's lock for moments too short to be taken, and each time a thread that waits for
+    it begins its wait anew: one that reads all of a log would hold up the event loop for a tenth of a second.
+    """
+    now = monotonic()
+    if now - getattr(_reading, "handed_over", 0.0) > _HANDOVER_S:
+        sleep(_A_MOMENT_S)
+        _reading.handed_over = monotonic()
 
 
 def _head_after(entry: AnyEntry) -> int:
