@@ -119,8 +119,8 @@ def test_settings_are_loaded_without_a_front_end() -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--modle", "x"], "unknown option --modle; did you mean --model?"),
-        (["--modle=x"], "unknown option --modle; did you mean --model?"),
+        (["--modle", "x"], "unknown option --modle; did you mean --mode or --model?"),
+        (["--modle=x"], "unknown option --modle; did you mean --mode or --model?"),
         (["--zzz"], "unknown option --zzz; see --help"),
         (["--model"], "--model: expected one argument"),
         (
@@ -310,6 +310,8 @@ async def test_trace_prints_the_record_and_verifies_it(run: Run, home: Path) -> 
     done = await asyncio.to_thread(run, "trace", folder.name)
     assert done.returncode == 0, done.stderr
     assert [line.split("  ")[-1].strip() for line in done.stdout.splitlines()] == ["message: said", "message: ß"]
+    elsewhere = refused(await asyncio.to_thread(run, "trace"))
+    assert elsewhere.startswith("There is no session to continue in ")
     done = await asyncio.to_thread(run, "trace", folder.name, "--json")
     assert done.returncode == 0, done.stderr
     assert "\u009b" not in done.stdout
@@ -448,5 +450,5 @@ def test_what_an_untrusted_project_brings_is_said_to_be_ignored_once(run: Run, f
     done = run("-p", "hello", "--model", "offline")
     assert done.returncode == 0
     assert done.stderr.count("AGENTS.md") == 1
-    assert "Not trusted, so ignored: AGENTS.md --trust lets them count" in done.stderr
+    assert "Not trusted, so ignored: AGENTS.md; --trust lets them count" in done.stderr
     assert "ignored" not in run("-p", "hello", "--model", "offline", "--trust").stderr

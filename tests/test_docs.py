@@ -167,5 +167,5 @@ def test_blocks_are_found_with_their_language_and_mark() -> None:
 def test_a_flag_that_does_not_exist_is_found() -> None:
     (block,) = blocks_in("page.md", "```sh\n$ tui-agent --modle offline\n```\n")
     (arguments,) = command_lines(block)
-    with pytest.raises(UsageError, match="did you mean --model"):
+    with pytest.raises(UsageError, match="did you mean --mode or --model"):
         parse(arguments)

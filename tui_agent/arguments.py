@@ -80,6 +80,7 @@ class Flag(NamedTuple):
     key: str
     help: str
     value: str = ""
+    other_names: tuple[str, ...] = ()
 
 
 class Parsed(NamedTuple):
@@ -113,15 +114,23 @@ SETTINGS_FLAGS = (
     Flag("--max-turn-cost-usd", "X", "agent.max_turn_cost_usd", "stop a turn that costs this much"),
     Flag("--max-session-cost-usd", "X", "agent.max_session_cost_usd", "stop a session that costs this much"),
     Flag("--watchdog", "MODE", "watchdog.mode", "warn|off|prompt|auto when the model is stuck"),
-    Flag("--ask", "MODE", "permissions.mode", "ask|auto|allow|plan: what needs your approval"),
+    Flag(
+        "--ask",
+        "MODE",
+        "permissions.mode",
+        "plan|ask|auto|allow: what needs your approval",
+        other_names=("--mode", "--permission-mode"),
+    ),
 )
+
+CLOSE_ENOUGH: Final = 0.75
+"""How alike a mistyped option and one that there is are, from 0 to 1."""
 
 OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 
 _EPILOG = """\
-commands: sessions [--json] | trace SESSION [--html FILE] | replay FILE [--json] | acp | doctor
-          | config [--json]
-          (`tui-agent -- sessions` sends the word as a prompt)
+commands: sessions | trace [SESSION] | replay SESSION | config | doctor | acp
+          (each has its own --help; `tui-agent -- sessions` sends the word as a prompt)
 exit: 0 done, 1 the turn failed, 2 bad usage or configuration, 3 needs an approval nobody can give, 130 interrupted,
       141 nobody reads the output"""
 
@@ -170,8 +179,8 @@ def _unexpected(parser: "_Parser", word: str, argv: Sequence[str]) -> UsageError
     name = word.split("=", 1)[0]
     from difflib import get_close_matches
 
-    close = get_close_matches(name, parser.options, n=1)
-    return UsageError(f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else "see --help"))
+    close = get_close_matches(name, parser.options, n=2, cutoff=CLOSE_ENOUGH)
+    return UsageError(f"unknown option {name}; " + (f"did you mean {' or '.join(close)}?" if close else "see --help"))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -230,10 +239,11 @@ def _sessions_parser() -> _Parser:
 
 def _trace_parser() -> _Parser:
     parser = _new_parser(
-        "tui-agent trace", "SESSION [--kind KIND]... [--follow] [--json] | SESSION --html FILE | SESSION --verify"
+        "tui-agent trace", "[SESSION] [--kind KIND]... [--follow] [--json] | [SESSION] --html FILE | [SESSION] --verify"
     )
     parser.description = "Print the record of a session, one event a line."
-    parser.add_argument("session", metavar="SESSION", help="the session's id, or its beginning")
+    which = "the session's id, or its beginning (the newest session of this folder)"
+    parser.add_argument("session", nargs="?", default="", metavar="SESSION", help=which)
     parser.add_argument("--kind", action="append", default=[], metavar="KIND", help="only events of this kind (all)")
     parser.add_argument("--follow", action="store_true", help="go on with what is added, until Ctrl+C")
     form = parser.add_mutually_exclusive_group()
@@ -248,14 +258,14 @@ def _trace_parser() -> _Parser:
 def _replay_parser() -> _Parser:
     parser = _new_parser(
         "tui-agent replay",
-        "FILE [--policy NAME]... [--model ID]... [--window N] [--set KEY=VALUE]... [--json] [--plot FILE.svg]",
+        "SESSION [--policy NAME]... [--model ID]... [--window N] [--set KEY=VALUE]... [--json] [--plot FILE.svg]",
     )
     parser.description = (
         "Replay a recorded session under other rules for the context, without any network, and compare what it\n"
-        "costs and what stays in view. FILE: JSON Lines (role, text, tool_calls, tool_call_id), a session file of\n"
-        "Claude Code or codex, or the id or folder of a session."
+        "costs and what stays in view. SESSION: the id or folder of a session, a session file of Claude Code or\n"
+        "codex, or JSON Lines (role, text, tool_calls, tool_call_id)."
     )
-    parser.add_argument("recording", metavar="FILE", help="the recorded session")
+    parser.add_argument("recording", metavar="SESSION", help="the recorded session")
     parser.add_argument("--policy", action="append", default=[], metavar="NAME", help="replay under this one (all)")
     parser.add_argument("--model", action="append", default=[], metavar="ID", help="at this model's prices (its own)")
     parser.add_argument("--window", type=_tokens, default=0, metavar="N", help="input tokens of the model (its own)")
@@ -323,7 +333,13 @@ def _add_settings_flags(parser: _Parser) -> None:
             group.add_argument(flag.name, dest="settings", action="append_const", const=assigned, help=flag.help)
         else:
             group.add_argument(
-                flag.name, dest="settings", action="append", type=_assigning(flag), metavar=flag.metavar, help=flag.help
+                flag.name,
+                *flag.other_names,
+                dest="settings",
+                action="append",
+                type=_assigning(flag),
+                metavar=flag.metavar,
+                help=flag.help,
             )
     group.add_argument(
         "--agentic-tools",

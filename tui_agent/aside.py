@@ -4,6 +4,7 @@ import asyncio
 import gc
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import TypeVar
 
 from tui_agent.durable import to_completion
@@ -17,6 +18,11 @@ HANDOVER_S = 0.001
 async def aside(work: Callable[[], Result]) -> Result:
     """What `work` gives, done in a thread, to its end also when cancelled: what it reads may be changed only then."""
     return await to_completion(asyncio.to_thread(uncollected, work))
+
+
+async def load(module: str) -> None:
+    """Import a module in a thread: who then imports it waits for nothing."""
+    await asyncio.to_thread(uncollected, lambda: import_module(module))
 
 
 def share_often() -> None:

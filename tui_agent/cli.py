@@ -92,7 +92,8 @@ def _report_session(parsed: Parsed, home: Path) -> int:
     try:
         if parsed.command == "trace":
             return _trace(parsed.options, home)
-        _print(sessions_report(home, as_json=parsed.options.json))
+        width = get_terminal_size().columns if _is_terminal(sys.stdout) else 0
+        _print(sessions_report(home, as_json=parsed.options.json, width=width))
         return ExitCode.DONE
     except ReportError as error:
         raise UsageError(str(error)) from error

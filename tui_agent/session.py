@@ -329,6 +329,9 @@ async def _open(
     notices = [Notice(level="warning", title="Session", text=text) for text in store.notices]
     if found.taken_over:
         notices.append(Notice(level="info", title="Taken over", text=found.taken_over))
+    if arguments.fork:
+        told = "What is said from here on is a branch of its own; /tree leads back to the other one then"
+        notices.append(Notice(level="info", title="Another branch begins here", text=told))
     notices += [Notice(level="warning", title="Subtasks", text=text) for text in unread]
     notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]

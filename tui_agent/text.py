@@ -192,8 +192,9 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def sentence(text: str) -> str:
-    """A text that begins with a capital and ends with a full stop."""
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+    """A text that begins with a capital and ends with a full stop, or with the question mark it has."""
+    end = "" if text.endswith("?") else "."
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}{end}"
 
 
 def short_path(path: Path) -> str:

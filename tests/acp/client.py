@@ -115,7 +115,8 @@ async def editing(
         cwd=program.project,
         use_unstable_protocol=True,
         observers=[checked],
-        transport_kwargs={"stderr": None},
+        # On a busy machine the end of all its sessions takes longer than the two seconds it would have.
+        transport_kwargs={"stderr": None, "shutdown_timeout": 60},
     ) as (connection, process):
         await connection.initialize(protocol_version=1, client_capabilities=editor.capabilities)
         yield connection, process

@@ -34,7 +34,8 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
 from tui_agent.models.base import Completed, StreamEvent
 from tui_agent.storage.kept_files import KeptFiles
-from tui_agent.storage.log import LogStore, SessionLock
+from tui_agent.storage.log import LogStore
+from tui_agent.storage.session_lock import SessionLock
 from tui_agent.tools.base import Tool
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.put_back import PutBack

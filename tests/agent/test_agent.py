@@ -1,7 +1,9 @@
 """A turn, from the user's words to the answer: in order, interrupted anywhere, and with texts sent meanwhile."""
 
 import asyncio
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,10 +13,12 @@ from tests.agent.talking import saved, say, talking
 from tests.conversation.logs import broken_rules
 from tests.examples import examples
 from tui_agent.agent import events
+from tui_agent.agent.turn import toolbox
 from tui_agent.agent.turn.turns import AgentBusy, NotRunning
 from tui_agent.conversation.blocks import Text, ToolResult
 from tui_agent.conversation.entries import Message
 from tui_agent.conversation.view import View
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
 TASK = "read calc.py and test_calc.py, find 'return' in ., run python test_calc.py"
 
@@ -176,3 +180,22 @@ async def test_an_unknown_tool_and_bad_arguments_are_answered(tmp_path: Path) ->
             if isinstance(block, ToolResult)
         ]
         assert results[0].is_error
+
+
+async def test_how_long_the_user_thinks_is_not_how_long_a_call_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead_s = 0
+
+    async def slowly(question: PermissionQuestion) -> PermissionAnswer:
+        nonlocal ahead_s
+        ahead_s += 3600
+        return PermissionAnswer(allowed=True)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s)
+    monkeypatch.setattr(toolbox, "time", clock)
+    async with talking(tmp_path, {"permissions.mode": "ask"}, ask=slowly) as session:
+        told = await say(session, "run echo now")
+    (finished,) = [event for event in told if isinstance(event, events.ToolFinished)]
+    assert ahead_s
+    assert 0 <= finished.duration_ms < 1_800_000

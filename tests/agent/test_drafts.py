@@ -20,6 +20,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
+from tui_agent.agent.commands.spending import cost
 from tui_agent.agent.turn.turns import AgentBusy
 from tui_agent.context.effects import Refusal
 from tui_agent.context.summary.plan import CHANGED
@@ -349,7 +350,11 @@ async def test_an_edited_text_is_what_the_model_sees(tmp_path: Path, monkeypatch
         assert revised.facts_left_out > draft.facts_left_out
         result = await session.agent.accept(draft, edited)
         assert (result.error, result.after) == ("", revised.after)
+        expected = re.search(r"at most \$([\d.]+),", (await cost(session.agent, "")).text)
+        spent = session.agent.tracker.session.cost_usd
         await say(session, "Go on.")
+        assert expected is not None
+        assert 0.5 < (session.agent.tracker.session.cost_usd - spent) / float(expected[1]) < 2
         sent = str(reader.own[-1].body["messages"])
         assert "All four pages are known. Only page_2.txt matters: item_2_7." in sent
         assert "The files are being read one by one." not in sent

@@ -10,7 +10,7 @@ from tests.e2e.program import Program
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script, Step
-from tests.tui.test_terminal_app import Terminal
+from tests.tui.app.test_terminal_app import Terminal
 from tui_agent.agent.model_choice import SmallTierRefused, check_parent
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.session import SessionError

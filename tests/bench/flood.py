@@ -247,6 +247,8 @@ def started(program: Program, *options: str) -> "pexpect.spawn[bytes]":
         command[0], command[1:], cwd=str(program.project), env=program.environment, dimensions=(ROWS, COLUMNS)
     )
     child.delaybeforesend = None
+    # So long a program may take to die on a busy machine.
+    child.ptyproc.delayafterterminate = 0.5
     return child
 
 

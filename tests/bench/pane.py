@@ -21,8 +21,8 @@ from typing_extensions import override
 
 from tests.bench.long_session import ANSWER
 from tests.bench.report import Figure
-from tui_agent.tui.app.theme import DEFAULT_DARK, register_themes
 from tui_agent.tui.cards.blocks import ProseBlock, ToolState
+from tui_agent.tui.painting.themes import DEFAULT_DARK, register_themes
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.pane.transcript import Transcript
 

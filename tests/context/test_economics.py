@@ -266,7 +266,11 @@ def test_the_summariser_must_have_room() -> None:
     assert choose_summariser(same._replace(limit=900_000), alone._replace(limit=100_000)).way == "same_prefix"
     assert choose_summariser(same, None).way == "same_prefix"
     unpriced = choose_summariser(same._replace(limit=900_000, rates=None), alone)
-    assert (unpriced.way, unpriced.usd, unpriced.reason) == ("same_prefix", None, "prices are not known")
+    assert (unpriced.way, unpriced.usd, unpriced.reason) == (
+        "same_prefix",
+        None,
+        "the conversation's own model writes it",
+    )
 
 
 def test_a_clearing_pays_back_after_the_calls_it_says() -> None:

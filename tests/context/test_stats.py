@@ -107,7 +107,7 @@ def test_the_text_form() -> None:
         "Context-management activity:",
         "  Compactions:  1 (last 4m12s ago, focus: auth module)",
         "  Checkpoints:  3 (last 51s ago, note: done surveying)",
-        "  Summarized:   8,420 chars in 2 texts, at most 1 deep",
+        "  Summarised:   8,420 characters in 2 texts, at most 1 deep",
         "  Results:      1 evicted, 1 cleared, 0 digested",
         "  Subtasks:     2 (32,919 in / 338 out tokens, $0.011 in the /stats total)",
         "  Models:       gemini-3.1-pro-preview-customtools",

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.tui.test_terminal_app import Terminal
+from tests.tui.app.test_terminal_app import Terminal
 
 ENTER, TAB, BACK_TAB, UP, DOWN, BREAK = "\r", "\t", "\x1b[Z", "\x1b[A", "\x1b[B", "\x03"
 PAGE_DOWN: Final = "\x1b[6~"

@@ -3,7 +3,7 @@
 What a test sees is a process of its own, with its own arguments, folder, environment and streams or terminal, that runs
 `python -m tui_agent` from its first line to the interpreter's own end. Only the imports are shared: they take most of
 the time of a short run. How long they take, and what is imported when, is tested elsewhere: in `tests/test_cli.py`, and
-by the terminals of `tests/tui/test_terminal_app.py` that start an interpreter.
+by the terminals of `tests/tui/app/test_terminal_app.py` that start an interpreter.
 """
 
 import atexit
@@ -51,11 +51,11 @@ IMPORTED: Final = (
     "PIL.Image",
     "tui_agent.tui.app.app",
     "tui_agent.tui.app.start",
-    "tui_agent.tui.app.turns",
-    "tui_agent.tui.context.context_panel",
+    "tui_agent.tui.session.turns",
+    "tui_agent.tui.context.panel",
     "tui_agent.tui.dialogs.permission",
     "tui_agent.tui.dialogs.sessions_screen",
-    "tui_agent.tui.textual_internals",
+    "tui_agent.tui.terminal.textual_internals",
     "linkify_it",
     "markdown_it.presets",
     "textual.drivers.linux_driver",
@@ -209,7 +209,7 @@ class Starter:
     ) -> OnTerminal:
         """The command at a terminal of so many rows and columns. imports: by an interpreter that is started for it."""
         told, tells = os.pipe()
-        here, there = pty.openpty()
+        here, there = open_terminal()
         streams = (there, os.dup(there), os.dup(there), tells)
         fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
         self._send(arguments, folder, environ, streams, imports=imports)
@@ -260,6 +260,16 @@ class Starter:
 
 
 STARTER: Final = Starter()
+
+
+def open_terminal() -> tuple[int, int]:
+    """Both ends of a pseudo-terminal, the person's first."""
+    here, there = pty.openpty()
+    settings = termios.tcgetattr(there)
+    # Else Ctrl+C, as a signal, drops what was printed and not read yet; a terminal reads faster than a test may.
+    settings[3] |= termios.NOFLSH
+    termios.tcsetattr(there, termios.TCSANOW, settings)
+    return here, there
 
 
 def _command(arguments: Sequence[str]) -> list[str]:

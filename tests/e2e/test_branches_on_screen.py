@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.test_terminal_app import Terminal
+from tests.tui.app.test_terminal_app import Terminal
 
 ENTER, DOWN, BACKSPACE, LEAVE = "\r", "\x1b[B", "\x7f", "\x04"
 

@@ -11,7 +11,7 @@ from tests.e2e.program import WITH_LOCAL
 from tests.e2e.test_coding_task import OFFLINE_PROMPT
 from tests.servers.coding_task import FIXED_CALC, PROMPT, coding_task_script, make_coding_workspace
 from tests.servers.running import in_process
-from tests.tui.test_terminal_app import Terminal
+from tests.tui.app.test_terminal_app import Terminal
 
 
 @pytest.mark.parametrize("provider", [*WITH_LOCAL, "offline"])

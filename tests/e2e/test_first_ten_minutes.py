@@ -13,7 +13,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.ollama import OllamaServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, Script, Step, Turn
-from tests.tui.test_terminal_app import Terminal
+from tests.tui.app.test_terminal_app import Terminal
 
 HISTORY, PANEL, RENAME, FORK, DELETE = "\x12", "\x1bOQ", "\x12", "\x06", "\x18"
 TILL: Final = "def total(prices):\n    # TODO: tax\n    return sum(prices)\n"
@@ -185,7 +185,7 @@ def _marks_words(person: Person) -> None:
 
 def _takes_it_back(person: Person, project: Path) -> None:
     """Files and conversation, asked which; what was said stands in the prompt again."""
-    person.says("/undo", "Enter both, f files alone")
+    person.says("/undo", "Enter takes both back, f the files")
     person.sends(ENTER)
     person.sees("│ Add tax to the till", "put back")
     assert (project / "till.py").read_text() == TILL
@@ -223,10 +223,12 @@ def _asks_about_the_session(person: Person, project: Path) -> None:
     person.says("/jobs", "Nothing runs in the background")
     person.says("/trust", "nothing that needs trust")
     person.says("/recall adds the tax", "left the window")
-    person.says("/recall nowhere", "Nothing of this session")
+    person.says("/recall nowhere", "Nothing like that was said")
     person.says("/items", "answer", "tokens")
-    person.says("/export told.md", "The conversation is in")
-    assert "Line 39 of what" in (project / "told.md").read_text()
+    for name in ("told.md", "told.html", "told.json"):
+        person.says(f"/export {name}", "The conversation is in")
+        person.terminal.until((project / name).exists)
+        assert "Line 39 of what" in (project / name).read_text()
     person.sends(PANEL)
     person.sees("Tool definitions", "Next")
     person.closes("Tool definitions")
@@ -371,10 +373,10 @@ def test_a_service_that_refuses(project: Path, tmp_path: Path, server: Anthropic
     with at_the_terminal(project, tmp_path / "home", size=size, url=server.url, key=server.api_key) as person:
         person.sees("Say what you would like done here")
         person.waits_until_ready()
-        person.says("With a wrong key", "does not accept the key", "Enter a key with /key")
+        person.says("With a wrong key", "does not accept the key", "Enter another key with /key")
         person.says("To a wrong address", "is not Anthropic", "ANTHROPIC_BASE_URL")
         person.waits_until_ready()
-        assert "<" not in person.screen
+        assert "<" not in person.screen.removesuffix(person.status)
         person.says("Once more", "Yes, and more.")
 
 

@@ -27,7 +27,8 @@ ANSWERED = [
     ("/stats", "Session: 2 calls, "),
     ("/context", "Thresholds:"),
     ("/items", "messages and results"),
-    ("/pin", "tokens  read README.md"),
+    # Tests run in any order: the item may be pinned by then.
+    ("/pin", "read README.md"),
     ("/cost", "The next call sends about"),
     ("/recall demonstration", "README.md"),
     ("/pin 3", "Pinned"),
@@ -36,6 +37,7 @@ ANSWERED = [
     ("/todo", "There is no task list"),
 ]
 REFUSED = [
+    ("/settings", "/config lists every setting."),
     ("/nonsense", "There is no command /nonsense /help lists the commands."),
     ("/theme", "/theme is a command of the screen: start tui-agent without -p"),
     ("/undo-compat", "Did you mean /undo-compact?"),

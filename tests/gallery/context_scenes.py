@@ -41,16 +41,24 @@ PLAIN: Final = Settings(model=Model(id=MODEL), context=Context(context_window=12
 AGE_S: Final = 5_430.0
 
 FILES: Final = {
-    "ledger.py": "def average(amounts: list[Decimal]) -> Decimal:\n    return sum(amounts) / len(amounts)\n\n\n",
-    "report.py": "def line(entry: Entry) -> str:\n    return f'{entry.day:%d %b} {round(entry.amount, 2):>12}'\n\n\n",
-    "test_report.py": "def test_a_cent_is_not_lost() -> None:\n    assert line(entry('1.005')).endswith('1.00')\n\n\n",
-    "README.md": "# ledger\n\nMonthly statements from `accounts.csv`, a page for each account.\n\n",
-    "accounts.csv": "2026-10-01,household,-48.205\n2026-10-02,savings,1.005\n2026-10-05,household,-7.995\n",
-    "rates.py": "RATES = {'EUR': Decimal('1'), 'CHF': Decimal('0.9347')}\n\n\ndef converted(amount: Money): ...\n",
-    "export.py": "def total(entries: list[Entry]):\n    return round(sum(e.amount for e in entries), 2)\n\n\n",
+    "report.py": "from ledger import Entry, entries_of\n\ndef line(entry: Entry) -> str:\n"
+    "    return f'{entry.day:%d %b} {round(entry.amount, 2):>12}'\n",
+    "ledger.py": "from decimal import Decimal\nfrom pathlib import Path\n\ndef entries_of(path: Path):\n",
+    "cli.py": "import argparse\nfrom report import page\n\ndef main() -> int:\n",
+    "test_report.py": "from report import line\n\ndef test_a_cent_is_not_lost() -> None:\n"
+    "    assert line(entry('1.005')).endswith('1.00')\n",
+    "monthly.py": "from calendar import monthrange\nfrom report import page\n\ndef month(year: int, number: int):\n",
+    "export.py": "import csv\nfrom ledger import Entry\n\ndef total(entries: list[Entry]) -> Decimal:\n"
+    "    return round(sum(entry.amount for entry in entries), 2)\n",
+    "accounts.csv": "day,account,amount\n2026-10-01,household,-48.205\n2026-10-02,savings,1.005\n",
+    "rates.py": "from decimal import Decimal\n\nRATES = {'EUR': Decimal('1'), 'CHF': Decimal('0.9347')}\n",
+    "README.md": "# ledger\n\nMonthly statements from `accounts.csv`, a page for each account.\n",
+    "test_export.py": "from export import total\n\ndef test_the_total_is_that_of_the_rows() -> None:\n",
+    "pages.py": "from string import Template\n\nPAGE = Template('$account, $month\\n$rows\\n$total')\n",
 }
-SIZE: Final = 8_820
-"""Characters of each file."""
+"""How each file begins."""
+SIZES: Final = (8_820, 11_400, 3_900, 9_700, 6_200, 12_900)
+"""Characters of the results, in turn."""
 ASKED: Final = (
     "Where is the rounding done?",
     "And who calls it?",
@@ -61,9 +69,29 @@ ASKED: Final = (
 )
 GOING_ON: Final = (
     "I begin where amounts are written out.",
-    "It calls another module; I read that one too.",
+    "It takes them from `ledger.py`; I read that one too.",
+    "Nothing rounds there. Now what the command line calls.",
     "Now what the tests expect of it.",
-    "The data tells which case comes up.",
+    "The monthly run goes through pages.",
+    "The export has a total of its own.",
+    "Now the data both of them read.",
+    "Rates may bring more digits in.",
+    "What the README promises about cents.",
+    "What the tests say of the total.",
+    "How a page puts rows and total together.",
+    "Back to the rows, now that the total is clear.",
+    "Each account by itself, from the reader on.",
+    "The command line chooses the account.",
+    "The case of 1.005 is in the tests already.",
+    "October is the month they differ in.",
+    "The total goes first: it must add what is shown.",
+    "A line of the data with three digits, to try it on.",
+    "`rates.py` is where it belongs.",
+    "The README names the old place.",
+    "First the tests of the total.",
+    "A page must show the same cents.",
+    "Then the rows.",
+    "And the reader once more, for its types.",
 )
 ANSWERS: Final = (
     "In `report.py`: each row is rounded by itself.",
@@ -112,8 +140,8 @@ def long_log() -> list[AnyEntry]:
             name = list(FILES)[(4 * turn + step) % len(FILES)]
             call = ToolCall(f"call_{turn}_{step}", "read_file", f'{{"path":"{name}"}}')
             used += 3_400
-            entries.append(_answer(used, GOING_ON[step], call))
-            entries.append(tool_result(ToolResult(call.id, (FILES[name] * SIZE)[:SIZE])))
+            entries.append(_answer(used, GOING_ON[4 * turn + step], call))
+            entries.append(tool_result(ToolResult(call.id, _page(name, SIZES[(turn + step) % len(SIZES)]))))
             results.append(len(entries))
         entries.append(_answer(used + 200, ANSWERS[turn]))
         if turn == 1:
@@ -131,8 +159,16 @@ def long_log() -> list[AnyEntry]:
                 Cleared(results=old, texts=told, before=used, after=used - 13_000, reason="cache is cold: free")
             )
             used -= 13_000
-    entries.append(Pinned(items=(results[14],), before=used, after=used, reason="The user pinned it."))
+    entries.append(Pinned(items=(results[14],), before=used, after=used, reason="by hand"))
     return entries
+
+
+def _page(name: str, size: int) -> str:
+    """A file as `read_file` shows it, so many characters of it."""
+    row = "2026-10-{:02},household,-{}.95" if name.endswith(".csv") else "    # case {:02}: an amount below {} is a fee"
+    rows = (row.format(number % 31 + 1, number) for number in range(size // 30))
+    lines = (*FILES[name].split("\n")[:-1], *rows)
+    return "".join(f"{number}\t{line}\n" for number, line in enumerate(lines, 1))[:size]
 
 
 def _answer(used: int, text: str, *calls: ToolCall) -> Message:
@@ -189,7 +225,7 @@ def words_log() -> list[AnyEntry]:
     texts = ("Where is the rounding done? Never round twice, and never in `accounts.csv`.", "And who calls it?")
     words = tuple(Words(seq, text) for (seq, _), text in zip(said, texts, strict=True))
     entries[place] = structs.replace(summary, words=words)
-    return [*entries, Pinned(items=(words[1].seq,), before=41_000, after=41_010, reason="The user pinned it.")]
+    return [*entries, Pinned(items=(words[1].seq,), before=41_000, after=41_010, reason="by hand")]
 
 
 async def _with_words(arguments: Arguments) -> Arguments:

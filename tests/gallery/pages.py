@@ -28,6 +28,8 @@ body {{ margin: 20px; background: #7d7f86; color: #fff; font: 20px sans-serif; }
 h1, h2 {{ margin: 0; height: 40px; }}
 div {{ display: flex; gap: 20px; align-items: start; margin-bottom: 20px; }}
 img {{ display: block; }}
+figure {{ flex: 1; min-width: 0; margin: 0; }}
+figure img {{ width: 100%; }}
 pre {{ font: 14px monospace; background: #222; padding: 12px; overflow-x: auto; }}
 </style>
 {body}
@@ -72,7 +74,10 @@ def write_comparison(folder: Path, kept: dict[str, str], taken: dict[str, str], 
 
 
 def _compared(diff: Path) -> str:
-    pair = "".join(f'<img src="{diff.stem}{kind}.svg" alt="{word}">' for kind, word in ((".kept", "kept"), ("", "now")))
+    pair = "".join(
+        f'<figure><figcaption>{word}</figcaption><img src="{diff.stem}{kind}.svg" alt="{word}"></figure>'
+        for kind, word in ((".kept", "kept"), ("", "now"))
+    )
     return f"<h2>{escape(diff.stem)}</h2><div>{pair}</div><pre>{escape(diff.read_text(encoding='utf-8'))}</pre>"
 
 

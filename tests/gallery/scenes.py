@@ -29,9 +29,10 @@ from tui_agent.models.errors import Refusal, failure
 from tui_agent.settings import Model, Permissions, Settings, Ui
 from tui_agent.tools.base import PermissionQuestion, Preview
 from tui_agent.tui.cards.blocks import ToolBlock, ToolState
-from tui_agent.tui.dialogs.dialogs import HelpScreen, TrustScreen
-from tui_agent.tui.dialogs.key_dialog import KeyScreen
+from tui_agent.tui.dialogs.fields import KeyScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
+from tui_agent.tui.dialogs.questions import TrustScreen
+from tui_agent.tui.dialogs.reading import HelpScreen
 
 ALLOW: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow"))
 ASK: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="ask"))
@@ -161,7 +162,7 @@ async def streaming(stage: Stage) -> None:
 async def queued(stage: Stage) -> None:
     await stage.open()
     await stage.send("run sleep 60")
-    await stage.until(lambda: stage.app.status.status.activity == "running run_command")
+    await stage.until(lambda: stage.app.status.status.activity == "running a command")
     await stage.send("then run the tests once more")
     await stage.send("and read report.py")
     await stage.until(lambda: len(stage.app.entry.waiting.texts) == 2)

@@ -18,8 +18,8 @@ from tui_agent.agent.events import AgentEvent
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.app.turns import TurnView
 from tui_agent.tui.cards.blocks import NoticeBlock, ReasoningBlock
+from tui_agent.tui.session.turns import TurnView
 from tui_agent.version import __version__
 
 SHOWN_VERSION: Final = "1.0"

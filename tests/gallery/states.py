@@ -13,7 +13,7 @@ from tests.gallery.stage import OFFLINE, Stage, staged
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.app.theme import DEFAULT_DARK, DEFAULT_LIGHT
+from tui_agent.tui.painting.themes import DEFAULT_DARK, DEFAULT_LIGHT
 from tui_agent.tui.pane.conversation import ConversationPane
 
 SIZE: Final = (80, 24)

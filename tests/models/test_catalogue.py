@@ -38,6 +38,7 @@ def test_names(name: str, full: str) -> None:
     [
         ("cluade-opus-5-5", "claude-opus-5-5"),
         ("opus", "claude-opus-5-5"),
+        ("Haiku", "did you mean claude-haiku-5-5 or claude-haiku-4-5"),
         ("gpt-9", "offline"),
         ("", "offline"),
         ("ollama:", "did you mean|try"),

@@ -112,8 +112,18 @@ def test_keys_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("<html>\r\n<head><title>502 Bad Gateway</title></head><body>nginx</body></html>", "502 Bad Gateway"),
         ("<!DOCTYPE html><body><script>alert(1)</script>", "a web page instead of an answer"),
+        ("<?xml version='1.0'?><Error><Code>SlowDown</Code></Error>", "SlowDown"),
+        ("expected List<int>", "expected List<int>"),
+        ("\x1b]0;owned\x07\x1b[31mred", "red"),
+        ("".join(map(chr, range(256))).encode("latin-1").decode(errors="replace"), "something that is no text"),
         ("<center><h1>504 Gateway Time-out &amp; so on</h1></center>", "504 Gateway Time-out & so on"),
     ],
 )
 def test_of_a_page_only_its_title_is_told(page: str, said: str) -> None:
     assert failure(ACME, "model-1", Refusal(502, "", page)).message.endswith(f"It said: {said}")
+
+
+@pytest.mark.parametrize("status", [400, 403, 502])
+def test_a_refusal_without_a_word_is_a_whole_sentence(status: int) -> None:
+    message = failure(ACME, "model-1", Refusal(status, "", "")).message
+    assert message.rstrip(".").endswith(("it gives no reason", "try again later"))

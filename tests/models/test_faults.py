@@ -2,6 +2,7 @@
 never a second call for an answer that came.
 """
 
+import re
 from typing import NamedTuple
 
 import pytest
@@ -48,6 +49,17 @@ FAULTS: dict[str, tuple[Fault, Ends]] = {
     "500": (Fault(kind="server_error"), Ends(None, 2)),
     "503": (Fault(kind="unavailable"), Ends(None, 2)),
     "529": (Fault(kind="overloaded"), Ends(None, 2)),
+    **{
+        f"502: {body}": (Fault(kind="gateway", message=body), Ends(None, 2))
+        for body in (
+            "<html><head><title>502 Bad Gateway</title></head></html>",
+            '[{"error": {"message": "a <b>bad</b> gateway"}}]',
+            '{"error": {"message": null}}',
+            "<?xml version='1.0'?><Error><Code>SlowDown</Code></Error>",
+            "null",
+            "",
+        )
+    },
     "slow to begin": (Fault(kind="stall", after=0, seconds=0.2), Ends(None, 1)),
     "400": (Fault(kind="bad_request", times=9), Ends(InvalidRequest, 1)),
     "401": (Fault(kind="unauthorized", times=9), Ends(AuthFailed, 1)),
@@ -83,6 +95,7 @@ async def test_a_fault_ends_in_one_answer_or_one_clear_error(
     for each in told:
         assert each.message.isprintable()
         assert "<" not in each.message
+        assert not re.search(r"None|null|\{|said: *$", each.message)
         assert len(each.message) < 400
     if error is None:
         completed = events[-1]

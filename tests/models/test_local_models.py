@@ -19,8 +19,7 @@ from tui_agent.models.ollama.pulling import pulling
 from tui_agent.models.ollama.record import OLLAMA
 from tui_agent.settings import Settings
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.app.model_commands import pull_text
-from tui_agent.tui.dialogs.options import model_options
+from tui_agent.tui.commands.models import model_options, pull_text
 from tui_agent.tui.dialogs.pickers import PickerScreen
 
 LOCAL = LocalModels(window=32_768)

@@ -252,7 +252,7 @@ def test_what_ends_an_answer() -> None:
         (b'{"detail": "no"}', ("", "no")),
         (b'{"detail": [{"msg": "no"}]}', ("", '[{"msg":"no"}]')),
         (b"upstream gone", ("", "upstream gone")),
-        (b"[]", ("", "[]")),
+        (b"[]", ("", "")),
     ],
 )  # fmt: skip
 def test_errors_in_every_shape(body: bytes, told: tuple[str, str]) -> None:

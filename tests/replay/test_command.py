@@ -186,7 +186,7 @@ def test_malformed_lines_are_counted_and_named(tmp_path: Path) -> None:
         (["s.jsonl", "--model", "gemini-nothing"], "prices of gemini-nothing are not known"),
         (["s.jsonl", "--window", "-3"], "expected a number of tokens"),
         (["s.jsonl", "--set", "compaction.thrft=1"], "compaction.thrift"),
-        ([], "FILE"),
+        ([], "SESSION"),
     ],
 )
 def test_what_cannot_be_replayed_is_said(session: Path, arguments: list[str], said: str) -> None:

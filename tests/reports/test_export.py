@@ -32,7 +32,16 @@ def entries() -> list[AnyEntry]:
 
 def test_markdown_holds_all_of_it_and_no_markup_of_others() -> None:
     text = "".join(markdown("session x", entries()))
-    for held in ("thinking", "I look.", '{"pattern": "x"}', "-a\n+b", "what was done", "it was due", "100"):
+    for held in (
+        "thinking",
+        "I look.",
+        '{"pattern": "x"}',
+        "Result of grep x",
+        "-a\n+b",
+        "what was done",
+        "it was due",
+        "100",
+    ):
         assert held in text
     assert "\x1b" not in text
     assert "````\nfind ```" in text

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import HeadMoved, Message, Summarized, Usage, tool_result, user_message
+from tui_agent.conversation.entries import HeadMoved, Message, Queued, Summarized, Usage, tool_result, user_message
 from tui_agent.conversation.log import Log
 from tui_agent.reports.sessions import ReportError
 from tui_agent.reports.trace import KINDS, event_line, summary_of, trace_lines, trace_page
@@ -38,6 +38,7 @@ SAID = (
         Summarized(first=1, last=2, text="x", before=90_000, after=1200, reason="the window is full"),
         ["summarized · 90k → 1.2k tokens · the window is full"],
     ),
+    (Queued(blocks=(Text("and the tests"),)), ["queued for the next step: and the tests"]),
     (HeadMoved(to=1, reason="rewind"), ["head moved · rewind · to entry 1"]),
 )
 OWN = (

@@ -24,6 +24,7 @@ FaultKind = Literal[
     "truncate",  # the stream ends in good order after `after` events, without its last event
     "stream_error",  # error event (Anthropic) or bare JSON without data: (Gemini) after `after` events
     "empty_stream",  # 200 and a stream with no event
+    "gateway",  # 502 with `message` as its body, whatever that is, as what stands in front of a provider answers
     "html",  # 200 and a page, as a proxy or another server sends it
     "half_json",  # the stream ends in the middle of an event, after `after` events
     "lost_after_end",  # the connection breaks once the last event was sent

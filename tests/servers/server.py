@@ -190,6 +190,10 @@ class ProtocolServer(ABC):
             self._record.answer(Answer(number, 200, "fault", fault.kind))
             await exchange.page("<html><head><title>Sign in</title></head><body><h1>Sign in</h1></body></html>")
             return True
+        if fault.kind == "gateway":
+            self._record.answer(Answer(number, 502, "fault", fault.kind))
+            await exchange.page(fault.message, status=502)
+            return True
         if fault.kind not in STATUS:
             return False
         error = self.fault_error(fault, spec, tokens)

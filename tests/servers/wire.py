@@ -46,10 +46,10 @@ class Exchange:
         fields = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
         await self._write(_head(status, fields) + body)
 
-    async def page(self, text: str, kind: str = "text/html") -> None:
+    async def page(self, text: str, kind: str = "text/html", status: int = 200) -> None:
         """Answer with a page, as what is no API does, or with text of another kind."""
         body = text.encode()
-        await self._write(_head(200, {"content-type": kind, "content-length": str(len(body))}) + body)
+        await self._write(_head(status, {"content-type": kind, "content-length": str(len(body))}) + body)
 
     async def start(self, headers: dict[str, str] | None = None) -> None:
         """Begin a 200 ``text/event-stream`` answer in chunked transfer coding."""

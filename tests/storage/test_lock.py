@@ -9,7 +9,8 @@ import pytest
 
 from tests.storage.children import start_writer
 from tui_agent.storage.errors import SessionBusy, StorageError
-from tui_agent.storage.log import LOCK_NAME, LogStore, SessionLock
+from tui_agent.storage.log import LogStore
+from tui_agent.storage.session_lock import LOCK_NAME, SessionLock
 
 
 def test_the_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_a_lock_that_names_nobody_is_still_a_lock(tmp_path: Path) -> None:
 INHERITED = """
 import os, subprocess, sys
 from pathlib import Path
-from tui_agent.storage.log import SessionLock
+from tui_agent.storage.session_lock import SessionLock
 lock = SessionLock.acquire(Path(sys.argv[1]))
 subprocess.Popen(["cat"], pass_fds=[lock._descriptor])
 os._exit(0)

@@ -14,7 +14,17 @@ import pytest
 
 from tests.storage.entries import conversation, stamped
 from tui_agent.conversation.blocks import Text
-from tui_agent.conversation.entries import AnyEntry, Message, Summarized, UnattributedCall, Usage, user_message
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Delivered,
+    Message,
+    Queued,
+    Summarized,
+    UnattributedCall,
+    Usage,
+    Withdrawn,
+    user_message,
+)
 from tui_agent.conversation.log import Log
 from tui_agent.reports.sessions import sessions_report
 from tui_agent.storage.errors import Damaged
@@ -23,6 +33,7 @@ from tui_agent.storage.sessions import (
     NoSuchSession,
     create_session,
     find_session,
+    last_words,
     list_sessions,
     new_session_id,
     noted_folder,
@@ -85,6 +96,17 @@ def test_ids_sort_by_time() -> None:
 
 def test_new_folders_differ(tmp_path: Path) -> None:
     assert len({create_session(tmp_path) for _ in range(20)}) == 20
+
+
+async def test_what_was_sent_meanwhile_counts_once_it_is_said(tmp_path: Path) -> None:
+    folder = session_folder(tmp_path, "20261120-100000-aaaa")
+    store = await LogStore.open(folder)
+    waits: list[AnyEntry] = [Queued(blocks=(Text("and this"),)), Queued(blocks=(Text("not this"),))]
+    await store.append(stamped([user_message("# A **bold** `word`"), *waits, Delivered(queued=2), Withdrawn(queued=3)]))
+    await store.close()
+    (info,) = await list_sessions(tmp_path)
+    assert info.messages == 2
+    assert await last_words(info.folder) == "A bold word"
 
 
 async def test_the_list_tells_what_a_session_is(tmp_path: Path) -> None:

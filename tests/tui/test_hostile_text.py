@@ -16,10 +16,10 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.settings import Model, Settings
 from tui_agent.tools.base import PermissionQuestion, Preview
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.app.attention import notification
-from tui_agent.tui.app.turns import TurnView
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
+from tui_agent.tui.session.turns import TurnView
+from tui_agent.tui.terminal.attention import notification
 
 HOSTILE: Final = {
     "sequences": "\x1b[2J\x1b[31mred\x1b]0;title\x07\x1b]52;c;AAAA\x1b\\\x9b31m\x90q\x9c\x1bPq\x1b\\ after",

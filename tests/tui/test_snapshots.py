@@ -54,6 +54,7 @@ def test_what_failed_is_on_one_page_kept_beside_now(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name in ("edit", "search"):
         assert text.index(f'src="{name}.kept.svg"') < text.index(f'src="{name}.svg"')
+        assert text.index("<figcaption>kept") < text.index("<figcaption>now")
         assert (tmp_path / f"{name}.kept.svg").read_text() == "<svg>old</svg>"
     assert "+&lt;new&gt;" in text
 

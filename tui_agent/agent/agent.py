@@ -273,10 +273,10 @@ class Agent:
 
     async def own_prompt(self, name: str) -> OwnPrompt | None:
         """The user's own slash command of this name, or a server's; None: there is none."""
-        own = self._extensions
-        if ":" in name and self._offered is not None:
-            return next((prompt for prompt in self._offered.prompts() if prompt.name == name), None)
-        return await asyncio.to_thread(own.prompt, name) if own is not None else None
+        own, offered = self._extensions, self._offered
+        if own is not None and (prompt := await asyncio.to_thread(own.prompt, name)) is not None:
+            return prompt
+        return next((prompt for prompt in offered.prompts() if prompt.name == name), None) if offered else None
 
     async def own_prompts(self) -> tuple[OwnPrompt, ...]:
         """Every slash command of the user's own, and those of servers of tools."""

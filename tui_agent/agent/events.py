@@ -74,7 +74,11 @@ class Retrying(Event, frozen=True, kw_only=True, tag="retrying"):
     def told(self) -> str:
         """What happened and what is done about it, in a sentence without its full stop."""
         count = f" ({self.attempt} of {self.retries})" if self.retries else ""
-        return f"{self.message.rstrip('.')}; trying again in {max(1, round(self.delay_s))} s{count}"
+        # What the message advises is being done.
+        happened = self.message.rstrip(".").removesuffix(", or use another model")
+        for advice in (": try again later", ": wait a while"):
+            happened = happened.replace(advice, "")
+        return f"{happened}; trying again in {max(1, round(self.delay_s))} s{count}"
 
 
 class AssistantMessage(Event, frozen=True, kw_only=True, tag="assistant_message"):

@@ -34,8 +34,8 @@ ITEM_NAMES: Final[dict[Category, str]] = {
     "tools": "tools",
 }
 
-ITEM_CHARS: Final = 48
-"""Characters of an item's beginning on its line."""
+ITEM_CHARS: Final = 40
+"""Characters of an item's beginning on its line, which fits 80 columns then."""
 EXCERPT_CHARS = 200
 """Characters of an item's text that are looked at for its excerpt."""
 
@@ -164,7 +164,7 @@ def switch_outlook(engine: ContextEngine, other: ModelProfile) -> SwitchOutlook:
         window_after=window.tokens,
         marks=marks(limits, window.tokens),
         fires=passed[-1] if passed else "",
-        cost_usd=tokens * max(1.0, rates.write) * rates.input_usd / MILLION if rates else None,
+        cost_usd=0.0 if other.local else tokens * max(1.0, rates.write) * rates.input_usd / MILLION if rates else None,
         call_usd=tokens * rates.read * rates.input_usd / MILLION if rates else None,
         call_usd_before=tokens * rates_before.read * rates_before.input_usd / MILLION if rates_before else None,
         reasoning_dropped=engine.view.reasoning_shown(),

@@ -151,7 +151,7 @@ def plan_pin(view: View, items: Sequence[int], situation: Situation, *, share: f
         return Refusal(f"There is no message {_listed(unknown)} in this conversation.")
     if not items:
         return Refusal("There is nothing to pin.")
-    entry = Pinned(items=tuple(items), reason="The user pinned it.")
+    entry = Pinned(items=tuple(items), reason="by hand")
     then = imagined(view, [entry])
     pinned = situation.mixed_tokens_of(then.pinned_size())
     then.let_go()
@@ -168,7 +168,7 @@ def plan_unpin(view: View, items: Sequence[int], situation: Situation) -> Pinned
     """The entry that takes the pins off `items`; what a boundary covers leaves the view again."""
     if not any(item.pinned for seq in items if (item := view.item(seq)) is not None):
         return Refusal("None of these is pinned.")
-    entry = Pinned(items=tuple(items), pinned=False, reason="The user unpinned it.")
+    entry = Pinned(items=tuple(items), pinned=False, reason="by hand")
     return _fitting(entry, view, situation, "Unpinned")
 
 
@@ -236,7 +236,7 @@ def plan_undo(view: View, situation: Situation, *, target: int | None = None) ->
         return Refusal(f"Entry {target} is no context step of this conversation.")
     if not entries[target][1]:
         return Refusal(f"Step {target} is undone already.")
-    entry = Undone(target=target, reason="The user undid it.")
+    entry = Undone(target=target, reason="by hand")
     return _fitting(entry, view, situation, "Undone")
 
 

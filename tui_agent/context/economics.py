@@ -174,7 +174,7 @@ def cache_state(
     cache lives is still warm, since its first request has the same bytes.
     """
     if last_call is None:
-        return CacheState(True, "nothing was sent yet")
+        return CacheState(True, "nothing was answered yet")
     if not same_model:
         return CacheState(True, "another model answers, whose cache is empty")
     if not same_prefix:
@@ -314,7 +314,7 @@ def choose_summariser(same: Summariser, separate: Summariser | None) -> Choice:
     if not separate.fits:
         return _choice("same_prefix", same, f"what is summarised does not fit {separate.model}")
     if same.usd is None or separate.usd is None:
-        return _choice("same_prefix", same, "prices are not known")
+        return _choice("same_prefix", same, "the conversation's own model writes it")
     how = "reads the cached prefix" if same.cached else "reads the prefix uncached"
     if same.usd <= separate.usd:
         return _choice(

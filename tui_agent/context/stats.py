@@ -11,7 +11,7 @@ from tui_agent.context.economics import Forecast, spoken_time
 from tui_agent.conversation.entries import Checkpointed, Summarized
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.conversation.view import View
-from tui_agent.text import money_text, one_line, price_or_time
+from tui_agent.text import counted, money_text, one_line, price_or_time
 
 LABELS: dict[Category, str] = {
     "system": "System prompt",
@@ -305,7 +305,7 @@ def _activity(stats: ContextStats, now: float) -> list[str]:
         "Context-management activity:",
         f"  Compactions:  {_boundary(stats.last_compaction, stats.compactions, 'focus', now)}",
         f"  Checkpoints:  {_boundary(stats.last_checkpoint, stats.checkpoints, 'note', now)}",
-        f"  Summarized:   {stats.summarised_chars:,} chars{_texts(stats)}",
+        f"  Summarised:   {counted(stats.summarised_chars, 'character')}{_texts(stats)}",
         f"  Results:      {stats.evicted:,} evicted, {stats.cleared:,} cleared, {stats.digested:,} digested",
     ]
     if stats.reasoning_dropped:

@@ -96,7 +96,7 @@ class Summaries:
 
     def plan(self, step: Literal["compact", "checkpoint"], subject: str = "") -> SummaryPlan | Refusal:
         """The summary (its focus is `subject`) or completion record (its note) of this moment, as the user asks."""
-        here, reason = self._state.situation(between_turns=True), "asked for by the user"
+        here, reason = self._state.situation(between_turns=True), "asked for"
         settings = self._state.settings.compaction
         if step == "checkpoint":
             return plan_checkpoint(self._view, here, settings, note=subject, reason=reason)

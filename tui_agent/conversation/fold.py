@@ -78,6 +78,11 @@ class Fold:
         self._pins: list[Pinned] = []
 
     @property
+    def edits_since_call(self) -> int:
+        """How many context decisions came after the newest call."""
+        return self._edits
+
+    @property
     def is_settled(self) -> bool:
         """Whether no result is missing yet that would change the newest message."""
         return not self.states or self.states[-1].seq not in self.open

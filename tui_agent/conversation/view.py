@@ -374,6 +374,11 @@ class View:
         return len(self._fold.context)
 
     @property
+    def edits_since_call(self) -> int:
+        """How many of them came after the newest call."""
+        return self._fold.edits_since_call
+
+    @property
     def prefix(self) -> Prefix | None:
         """The system prompt and tools in force."""
         return self._fold.prefix

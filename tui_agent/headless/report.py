@@ -1,9 +1,14 @@
 """What `--output-format json` prints, and the last line of `stream-json`."""
 
+from typing import Final
+
 import msgspec
 
 from tui_agent.agent import events
 from tui_agent.conversation.entries import Usage
+
+COST_DIGITS: Final = 9
+"""Digits behind the point of a sum in USD: what is behind them is an error of adding."""
 
 
 class ErrorReport(msgspec.Struct, frozen=True):
@@ -73,9 +78,11 @@ def report_json(report: Report) -> bytes:
     told: dict[str, object] = {"type": "result", "subtype": _subtype(report)}
     told |= msgspec.structs.asdict(report)
     told["usage"] = msgspec.structs.asdict(report.usage)
+    cost = None if report.cost_usd is None else round(report.cost_usd, COST_DIGITS)
     told |= {
+        "cost_usd": cost,
         "num_turns": report.turns,
-        "total_cost_usd": report.cost_usd,
+        "total_cost_usd": cost,
         "structured_output": report.structured_result,
     }
     return msgspec.json.encode(told)

@@ -15,6 +15,7 @@ from tui_agent.agent.commands.errands import errand
 from tui_agent.agent.commands.table import own_prompt, run_command
 from tui_agent.agent.extensions.own import OwnPrompt
 from tui_agent.agent.model_choice import default_model
+from tui_agent.agent.turn.hints import IN_TEXT
 from tui_agent.agent.turn.pictures import mentioned_pictures, read_pictures, smaller_text
 from tui_agent.agent.turn.turn import unanswered
 from tui_agent.arguments import Arguments, ExitCode, OutputFormat, UsageError
@@ -62,7 +63,7 @@ async def _run(arguments: Arguments, settings: Settings, schema: ResultSchema | 
             _say(why)
             return ExitCode.BAD_USAGE
         for notice in session.notices:
-            _say(" ".join(part for part in (notice.title + ":", notice.text, notice.hint) if part))
+            _say(_in_a_line(notice))
         await _learn_of_servers(session)
         return await _answered(session, arguments, schema, began)
     finally:
@@ -180,7 +181,7 @@ async def _turn(
                 case events.TurnFinished():
                     finished = event
                 case events.Notice() if not streaming:
-                    _say(" ".join(part for part in (event.title + ":", event.text, event.hint) if part))
+                    _say(_in_a_line(event))
                 case events.Retrying() if not streaming:
                     _say(f"{event.told}.")
                 case events.Alert() if not streaming:
@@ -321,7 +322,7 @@ def _show(outcome: _Outcome, report: Report, form: OutputFormat, *, structured: 
         if asked.kind != "call":
             _say("\n".join((asked.text, *offered)))
     if outcome.failure is not None:
-        message, hint = outcome.failure.message, outcome.failure.hint
+        message, hint = outcome.failure.message, IN_TEXT.get(outcome.failure.kind, outcome.failure.hint)
         _say(f"{sentence(message)} {hint}" if hint and message[-1:].isalnum() else f"{message} {hint}".strip())
 
 
@@ -344,6 +345,13 @@ def _print_json(line: bytes) -> None:
 def _print(text: str) -> None:
     sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
     sys.stdout.buffer.flush()
+
+
+def _in_a_line(notice: events.Notice) -> str:
+    told = f"{notice.title}: {notice.text or notice.hint}"
+    if not notice.text or not notice.hint:
+        return told
+    return f"{told}{';' if told[-1].isalnum() else ''} {notice.hint}"
 
 
 def _say(text: str) -> None:

@@ -166,7 +166,9 @@ class Catalogue:
 
     def _unknown(self, name: str) -> UnknownModel:
         suggested = [each for provider in self.providers for each in provider.suggested]
-        close = get_close_matches(name.lower(), suggested, n=3, cutoff=0.5)
+        word = name.strip().lower()
+        close = [each for each in suggested if word and word in each.lower()][:3]
+        close = close or get_close_matches(word, suggested, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(close)}?" if close else f"try {_examples()}."
         return UnknownModel(f'There is no model "{plain(name)[:80]}": {hint}')
 

@@ -24,10 +24,14 @@ from tui_agent.models.base import (
 )
 from tui_agent.models.overflow import is_too_many_bytes, overflow_in
 from tui_agent.models.provider import Provider
+from tui_agent.text import clean
 
 TEXT_LIMIT = 300
 A_WHILE_S = 60.0
 """Seconds up to which a wait is not worth a number."""
+NO_REASON = "it gives no reason"
+MOST_UNREADABLE = 1 / 3
+"""Share of characters that are none up to which something is taken for a text."""
 SHORTEST_KEY = 8
 """Characters from which on the value of a variable with a key's name is taken for one."""
 
@@ -35,12 +39,16 @@ _SECRETS = re.compile(
     r"sk-ant-[\w-]+|AIza[\w-]{10,}|(?i:bearer)\s+[\w.~+/=-]+|(?<=[?&]key=)[^&\s]+|(?<=://)[^/?#@\s]+(?=@)"
 )
 _PAGE = re.compile(r"<(?:!doctype|html|head|body|title|h1|center)\b", re.IGNORECASE)
+_MARKUP = re.compile(r"</\w|/>|<\?xml\b")
+_TAG = re.compile(r"<[/!?]?\w[^<>]*>")
 _TITLE = re.compile(r"<(?:title|h1)\b[^<>]*>([^<>]+)<", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _BAD_KEY = re.compile(r"api key not valid|(?:incorrect|invalid) api key", re.IGNORECASE)
 """How a wrong key is refused with 400: Gemini, xAI."""
 _PICTURE = re.compile(r"\bimages?\b|image_url|multimodal|inline_?data|mime.?type", re.IGNORECASE)
 _PLACE = re.compile(r"messages\.\d{1,6}\.content\.\d{1,6}(?:\.(?:tool_result\.)?content\.\d{1,6})?")
+_SAID_AS = ("error", "message", "detail", "msg", "title")
+"""The members of a JSON object that hold the words of an error, the first that is there."""
 _STATUS_OF_KIND = {
     "invalid_request_error": 400,
     "content_filter": 400,
@@ -95,15 +103,39 @@ def redact(text: str) -> str:
 def plain(text: str) -> str:
     """A provider's text made safe to show: one line, no control characters, no keys, at most 300 characters.
 
-    Of a page, which a proxy or a gateway sends in the provider's place, its title.
+    Of a page, which a proxy or a gateway sends in the provider's place, its title; of other markup its words; of what
+    is no text, that it is none.
     """
     text = valid_text(text[: 20 * TEXT_LIMIT])
     if _PAGE.search(text):
         title = _TITLE.search(text)
         text = unescape(title[1]) if title else "a web page instead of an answer"
+    elif _MARKUP.search(text):
+        text = unescape(_TAG.sub(" ", text))
+    if sum(c == "\ufffd" or not (c.isprintable() or c.isspace()) for c in text) > MOST_UNREADABLE * len(text):
+        text = "something that is no text"
+    text = clean(text) if "\x1b" in text else text
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     line = redact(line)
     return line if len(line) <= TEXT_LIMIT else line[: TEXT_LIMIT - 1] + "…"
+
+
+def said_in(body: object) -> str:
+    """The words in the body of an error, in whatever shape a server or a proxy has it; empty where it has none."""
+    match body:
+        case str():
+            return body
+        case [first, *_]:
+            return said_in(first)
+        case dict():
+            return next(filter(None, (said_in(body[name]) for name in _SAID_AS if name in body)), "")
+        case _:
+            return ""
+
+
+def it_said(text: str) -> str:
+    """A sentence with what a provider said; empty where it said nothing."""
+    return f" It said: {shown}" if (shown := plain(text)) else ""
 
 
 def parse_retry_after(value: str | None) -> float | None:
@@ -122,7 +154,7 @@ def parse_retry_after(value: str | None) -> float | None:
 
 def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
     """The error of the taxonomy for what the provider answered."""
-    name, text = provider.title, plain(refusal.text)
+    name, text = provider.title, plain(refusal.text) or NO_REASON
     if (found := overflow_in(refusal.text, refusal.kind)) is not None:
         return too_long(model, found.tokens, found.limit)
     if is_too_many_bytes(refusal.text):
@@ -161,7 +193,7 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
             )
         case _ if status >= 500 or status == 408:
             return Unavailable(
-                f"{name} failed on its side ({status}): try again later. It said: {text}",
+                f"{name} failed on its side ({status}): try again later.{it_said(refusal.text)}",
                 retry_after=refusal.retry_after,
             )
         case _:

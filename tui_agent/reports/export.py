@@ -63,15 +63,18 @@ def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
     before all that comes last.
     """
     queued = {entry.seq: entry for entry in entries if isinstance(entry, Queued)}
+    called: dict[str, str] = {}
     yield f"# {_escaped(_first_words(entries) or one_line(name))}\n"
     yield f"\nSession {one_line(name)}{f', {moment(entries[0].time)}' if entries else ''}\n"
     for entry in entries:
         match entry:
             case Message(role="assistant"):
                 yield f"\n## {one_line(entry.model) or 'The model'} · {moment(entry.time)}\n"
+                called |= {block.id: _named(block) for block in entry.blocks if isinstance(block, ToolCall)}
                 yield from map(_answered, entry.blocks)
             case Message(kind="tool_result" | "tool_result_archived"):
-                yield from (_result(block) for block in entry.blocks if isinstance(block, ToolResult))
+                results = (block for block in entry.blocks if isinstance(block, ToolResult))
+                yield from (_result(block, called.get(block.call_id, "a call")) for block in results)
                 yield _fenced(entry.diff, "diff") if entry.diff else ""
             case Message():
                 title = "You" if entry.user_visible and not entry.kind else "Told to the model"
@@ -109,14 +112,18 @@ def _answered(block: object) -> str:
     match block:
         case Reasoning(text=text) if text.strip():
             return _folded("Reasoning", _fenced(text))
-        case ToolCall(name=name, arguments=arguments):
-            return _folded(f"{name} {call_summary(arguments)}", _fenced(arguments, "json"))
+        case ToolCall(arguments=arguments):
+            return _folded(_named(block), _fenced(arguments, "json"))
         case _:
             return _said(block)
 
 
-def _result(block: ToolResult) -> str:
-    return _folded("Failed" if block.is_error else "Result", _fenced(block.text))
+def _named(call: ToolCall) -> str:
+    return f"{call.name} {call_summary(call.arguments)}"
+
+
+def _result(block: ToolResult, called: str) -> str:
+    return _folded(f"{'Failure' if block.is_error else 'Result'} of {called}", _fenced(block.text))
 
 
 def _folded(title: str, body: str) -> str:

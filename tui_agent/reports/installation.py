@@ -168,7 +168,7 @@ def _settings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
         yield Finding(True, "settings file", f"{path} ({'present' if path.exists() else 'absent'})")
     try:
         settings = load_settings(home, project, trusted=trusted, environ=environ)
-        yield Finding(True, "settings", f"valid, {len(settings.sources)} not built-in")
+        yield Finding(True, "settings", f"valid; {len(settings.sources)} of them set, all others built in")
         for notice in settings.notices:
             yield Finding(False, "settings", notice, needed=False)
     except SettingsError as error:

@@ -3,10 +3,13 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
 
 from tui_agent.reports.wording import moment
 from tui_agent.storage.errors import StorageError
-from tui_agent.storage.sessions import SessionInfo, list_sessions, noted_folder
+from tui_agent.storage.sessions import SessionInfo, find_session, list_sessions, noted_folder, session_to_continue
 from tui_agent.text import counted, money_text, short_path
 
 
@@ -14,9 +17,13 @@ class ReportError(Exception):
     """What was asked for cannot be shown; the text says why and what to do."""
 
 
-def sessions_report(home: Path, *, as_json: bool) -> str:
+LEAST_TITLE: Final = 16
+"""Cells of a session's title that are shown, however narrow the terminal is."""
+
+
+def sessions_report(home: Path, *, as_json: bool, width: int = 0) -> str:
     """The sessions kept in `home` in which something was said, newest first: a table, or a JSON object a line. The
-    folder of one that was begun elsewhere is named.
+    folder of one that was begun elsewhere is named. Titles are cut to lines of `width` cells; 0: they are whole.
 
     Raises ReportError.
     """
@@ -27,16 +34,28 @@ def sessions_report(home: Path, *, as_json: bool) -> str:
     if as_json:
         return "\n".join(_session_json(session) for session in sessions)
     here = noted_folder(Path.cwd())
-    return "\n".join(_session_line(session, here) for session in sessions) or "No sessions yet."
+    return "\n".join(_session_line(session, here, width) for session in sessions) or "No sessions yet."
 
 
-def _session_line(session: SessionInfo, here: str) -> str:
+async def folder_of(home: Path, text: str) -> Path:
+    """The folder of the session, or subtask, that `text` names; empty: the newest one of the working folder.
+
+    Raises `StorageError`.
+    """
+    return await (find_session(home, text) if text else session_to_continue(home, Path.cwd()))
+
+
+def _session_line(session: SessionInfo, here: str, width: int) -> str:
     when = moment(session.updated or session.created)
     if session.problem:
         return f"{session.id}  {when}  cannot be read: {session.problem}"
     figures = f"{counted(session.messages, 'message'):<14}  {money_text(session.cost_usd):>9}  {session.model:<28}"
     place = "" if session.cwd == here else f"  (in {short_path(Path(session.cwd))})" if session.cwd else ""
-    return f"{session.id}  {when}  {figures}  {session.title}{place}".rstrip()
+    before = f"{session.id}  {when}  {figures}  "
+    room = max(LEAST_TITLE, width - cell_len(before) - cell_len(place)) if width else 0
+    cut = bool(room) and cell_len(session.title) > room
+    title = f"{set_cell_size(session.title, room - 1)}…" if cut else session.title
+    return f"{before}{title}{place}".rstrip()
 
 
 def _session_json(session: SessionInfo) -> str:

@@ -9,11 +9,10 @@ from typing import Final, get_args
 import msgspec
 
 from tui_agent.reports.pages import Remark, session_page
-from tui_agent.reports.sessions import ReportError, explained
+from tui_agent.reports.sessions import ReportError, explained, folder_of
 from tui_agent.reports.wording import lasting, moment, short_number
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries
-from tui_agent.storage.sessions import find_session
 from tui_agent.storage.store import Kind
 from tui_agent.storage.trace import TraceEvent, entry_of, read_events
 from tui_agent.storage.verify import verify
@@ -32,8 +31,8 @@ _REMARKS: Final = frozenset({"permission", "cache_miss", "alert", "error", "trac
 def trace_lines(
     home: Path, session: str, *, as_json: bool = False, kinds: Collection[str] = (), follow: bool = False
 ) -> Iterator[str]:
-    """The record of a session, an event a line, oldest first: for people, or as JSON objects (seq, time in seconds
-    since 1970, kind, body).
+    """The record of a session (see `folder_of`), an event a line, oldest first: for people, or as JSON objects (seq,
+    time in seconds since 1970, kind, body).
 
     `kinds`: only these; `follow`: goes on with what is added, without end. Raises `ReportError`, first for a kind that
     there is not.
@@ -43,7 +42,7 @@ def trace_lines(
     say = _event_json if as_json else event_line
     last = 0
     try:
-        folder = asyncio.run(find_session(home, session))
+        folder = asyncio.run(folder_of(home, session))
         while True:
             for event in read_events(folder, after=last):
                 last = event.seq
@@ -59,19 +58,22 @@ def trace_lines(
 def trace_page(home: Path, session: str) -> Iterator[str]:
     """The session as a page of HTML, in pieces. Raises `ReportError`."""
     try:
-        folder = asyncio.run(find_session(home, session))
+        folder = asyncio.run(folder_of(home, session))
+    except StorageError as error:
+        raise explained(error) from error
+    try:
         entries = list(read_entries(log_file(folder)))
         yield from session_page(f"session {folder.name}", entries, _remarks(folder))
     except StorageError as error:
         raise explained(error) from error
     except ValueError as error:
-        raise ReportError(f"The log of session {session} is damaged: {error}.") from error
+        raise ReportError(f"The log of session {folder.name} is damaged: {error}.") from error
 
 
 def verification(home: Path, session: str) -> tuple[str, bool]:
     """What a check of a session's record found, and whether all is well. Raises ReportError."""
     try:
-        report = verify(asyncio.run(find_session(home, session)))
+        report = verify(asyncio.run(folder_of(home, session)))
     except StorageError as error:
         raise explained(error) from error
     if report.ok:
@@ -116,6 +118,12 @@ def _session(body: dict[str, object]) -> str:
     if body.get("entry") == "prefix":
         tools = body.get("tools")
         return f"system prompt and {counted(len(tools) if isinstance(tools, list) else 0, 'tool')}"
+    if body.get("entry") == "queued":
+        blocks = body.get("blocks")
+        texts = (
+            [_text(block, "text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+        )
+        return f"queued for the next step: {as_typed(' '.join(filter(None, texts)))}"
     return _of_entry(body)
 
 

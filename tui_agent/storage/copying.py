@@ -11,7 +11,8 @@ import msgspec
 from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall
 from tui_agent.durable import sync_folder
 from tui_agent.storage.errors import explained
-from tui_agent.storage.log import LOCK_NAME, LOG_NAME, LogStore
+from tui_agent.storage.log import LOG_NAME, LogStore
+from tui_agent.storage.session_lock import LOCK_NAME
 from tui_agent.storage.sessions import create_session
 from tui_agent.storage.trace import TRACE_NAME
 

@@ -1,21 +1,12 @@
-"""The log on disk: every entry as it was appended, a few facts about the session, and one writer at a time.
-
-The writer is kept alone by a lock the operating system holds, and releases when its process dies in whatever way.
-"""
+"""The log on disk: every entry as it was appended, a few facts about the session, and one writer at a time."""
 
 import asyncio
-import errno
-import os
-import socket
 import sqlite3
-import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,6 +15,7 @@ from tui_agent.aside import aside
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import (
     AnyEntry,
+    Delivered,
     Message,
     ModelSwitched,
     TraceHead,
@@ -34,7 +26,7 @@ from tui_agent.conversation.entries import (
     model_call,
 )
 from tui_agent.conversation.log import Entries, Log
-from tui_agent.durable import PRIVATE_FILE, make_private_folder, sync_folder, to_completion
+from tui_agent.durable import make_private_folder, sync_folder, to_completion
 from tui_agent.storage.database import (
     Database,
     Schema,
@@ -45,14 +37,12 @@ from tui_agent.storage.database import (
     reading,
     set_aside,
 )
-from tui_agent.storage.errors import Damaged, ReadOnly, SessionBusy, StorageError, explain_os_error, explained
+from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explained
+from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.store import check_numbers
 from tui_agent.text import as_typed, counted
 
 LOG_NAME: Final = "checkpoints.sqlite"
-LOCK_NAME: Final = "lock"
-LEFT_BEHIND_S: Final = 2.0
-"""How long to wait for a lock whose holder is dead."""
 TITLE_LENGTH: Final = 80
 ACCOUNTING: Final = "2"
 """Which sum the costs in `totals` are: this one is that of `conversation.entries.model_call`. The one before it, of
@@ -77,7 +67,6 @@ _ACCOUNTING_KEY: Final = "accounting"
 _READ_CHUNK = 500
 _META: Final = "SELECT key, value FROM meta"
 _NEXT_ENTRIES: Final = "SELECT seq, crc, body FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
-_LOCK_HELD = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
 
 
 class LogStore:
@@ -407,7 +396,7 @@ def _insertion(entries: Sequence[AnyEntry]) -> Step:
 
 
 def _bookkeeping(entries: Sequence[AnyEntry]) -> list[Step]:
-    messages = sum(isinstance(entry, Message) and not entry.kind for entry in entries)
+    messages = sum(isinstance(entry, Delivered) or (isinstance(entry, Message) and not entry.kind) for entry in entries)
     models = [entry.model for entry in entries if isinstance(entry, Message | ModelSwitched) and entry.model]
     steps: list[Step] = [
         (
@@ -503,128 +492,3 @@ def _kind(body: bytes) -> str:
 
 class _Header(msgspec.Struct):
     entry: str
-
-
-class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who holds a lock: its process id, its machine's name, and since when (local time, ISO 8601)."""
-
-    pid: int
-    host: str
-    since: str
-
-
-class SessionLock:
-    """Held from `acquire` until `release` or the end of the process."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    @classmethod
-    def acquire(cls, folder: Path) -> "SessionLock":
-        """Take the lock of the session in `folder`; may block for `LEFT_BEHIND_S`.
-
-        Raises `SessionBusy`, naming the process that holds it, or `StorageError` where no lock file can be made.
-        """
-        path = folder / LOCK_NAME
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
-        except OSError as error:
-            raise explain_os_error(error, path) from error
-        try:
-            _lock_patiently(descriptor, path)
-            _sign(descriptor)
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in _LOCK_HELD:
-                raise _busy(folder, path) from error
-            raise explain_os_error(error, path) from error
-        return cls(descriptor)
-
-    @staticmethod
-    def is_held(folder: Path) -> bool:
-        """Whether some process writes to the session in `folder`; changes nothing there."""
-        try:
-            descriptor = os.open(folder / LOCK_NAME, os.O_RDWR)
-        except OSError:
-            return False
-        try:
-            _lock(descriptor)
-        except OSError as error:
-            return error.errno in _LOCK_HELD
-        finally:
-            os.close(descriptor)
-        return False
-
-    def release(self) -> None:
-        """Give the lock back; a second time does nothing."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-
-def _lock_patiently(descriptor: int, path: Path) -> None:
-    """Lock, also where whoever signed is dead: a child that it was just starting goes too, and the lock with it."""
-    until = monotonic() + LEFT_BEHIND_S
-    while True:
-        try:
-            return _lock(descriptor)
-        except OSError as error:
-            if error.errno not in _LOCK_HELD or monotonic() > until or not _is_left_behind(path):
-                raise
-        sleep(0.02)
-
-
-def _is_left_behind(path: Path) -> bool:
-    """Whether the process that signed is of this machine, and dead."""
-    if sys.platform == "win32":
-        return False
-    try:
-        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
-        if holder.host != socket.gethostname():
-            return False
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError, msgspec.MsgspecError):
-        return False
-    return False
-
-
-def _sign(descriptor: int) -> None:
-    now = datetime.now().astimezone().isoformat(timespec="seconds")
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now)))
-
-
-def _busy(folder: Path, path: Path) -> SessionBusy:
-    hint = "Close it there first, or start a new session here."
-    try:
-        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
-    except (OSError, msgspec.MsgspecError):
-        return SessionBusy(f"Session {folder.name} is open in another process.", hint)
-    elsewhere = f" on {holder.host}" if holder.host != socket.gethostname() else ""
-    since = holder.since.replace("T", " ")[:19]
-    return SessionBusy(
-        f"Session {folder.name} is open in process {holder.pid}{elsewhere} since {since}.",
-        hint,
-        pid=holder.pid,
-        since=holder.since,
-    )
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    # A region locked on Windows cannot be read by others, so the lock lies far behind the holder's name.
-    _LOCK_OFFSET = 1 << 30
-
-    def _lock(descriptor: int) -> None:
-        os.lseek(descriptor, _LOCK_OFFSET, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,16 +19,16 @@ from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, sync_folder
 from tui_agent.storage.artifacts import safe_name
 from tui_agent.storage.errors import Damaged, StorageError, explained
 from tui_agent.storage.log import (
-    LOCK_NAME,
     LOG_NAME,
     LogStore,
-    SessionLock,
     log_file,
     read_damaged_summary,
     read_last,
     read_summary,
 )
+from tui_agent.storage.session_lock import LOCK_NAME, SessionLock
 from tui_agent.storage.trace import TRACE_NAME, read_starting_folder
+from tui_agent.text import as_typed
 
 SESSIONS_FOLDER: Final = "sessions"
 TITLE: Final = "title"
@@ -226,10 +226,12 @@ def _last_words(folder: Path) -> str:
     except StorageError:
         return ""
     for entry in reversed(entries):
-        if isinstance(entry, Message):
-            said = " ".join(block.text for block in entry.blocks if isinstance(block, Text))
+        if isinstance(entry, Message) and not entry.kind:
+            said = as_typed(" ".join(block.text for block in entry.blocks if isinstance(block, Text)))
             if said.strip():
-                return " ".join(said[: 4 * WORDS_SHOWN].split())[:WORDS_SHOWN]
+                # On one line the signs of Markdown mark nothing.
+                words = said[: 4 * WORDS_SHOWN].replace("**", "").replace("`", "").lstrip("# ")
+                return " ".join(words.split())[:WORDS_SHOWN]
     return ""
 
 

@@ -13,8 +13,9 @@ from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.storage.database import reading, schema_problems
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.kept_files import kept_path
-from tui_agent.storage.log import LOG_NAME, SessionLock, read_entries, trace_head
+from tui_agent.storage.log import LOG_NAME, read_entries, trace_head
 from tui_agent.storage.log import SCHEMA as LOG_SCHEMA
+from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.sessions import files_folder
 from tui_agent.storage.trace import (
     ANCHOR_KEY,

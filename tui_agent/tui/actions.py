@@ -14,18 +14,21 @@ from textual.binding import Binding
 from tui_agent.agent.commands.command import Command as AgentCommand
 from tui_agent.agent.commands.errands import ERRANDS
 from tui_agent.agent.commands.table import COMMANDS
+from tui_agent.settings import POLICIES
+from tui_agent.tui.wording import MODES
 
 if TYPE_CHECKING:
     from tui_agent.context.changes import PreviewedStep
 
 Place: TypeAlias = Literal[
-    "everywhere", "prompt", "conversation", "search", "context", "question",
+    "everywhere", "prompt", "completion", "conversation", "search", "context", "question",
     "picker", "sessions", "preview", "draft", "words", "files", "reading", "field",
 ]  # fmt: skip
 
 TITLES: Final[dict[Place, str]] = {
     "everywhere": "Keys everywhere",
     "prompt": "Keys in the prompt",
+    "completion": "Keys in the list over the prompt",
     "conversation": "Keys in the conversation",
     "search": "Keys in the search",
     "context": "Keys in the context panel",
@@ -175,6 +178,15 @@ _PROMPT: Final = (
     ),
 )
 
+_COMPLETION: Final = _at(
+    "completion",
+    ("take", "tab", "", "write what is marked"),
+    ("choose", "enter", "", "write it; a whole command is run"),
+    ("up", "up", "", "mark another one"),
+    ("down", "down", "", "mark another one"),
+    ("close", "escape", "", "close the list"),
+)
+
 _CONVERSATION: Final = _at(
     "conversation",
     ("up", "up,k", "cursor(-1)", "mark another block"),
@@ -194,6 +206,7 @@ _CONVERSATION: Final = _at(
     ("page-down", "pagedown", "page(1)", "turn pages"),
     ("top", "home", "top", "the first line"),
     ("tail", "end", "tail", "the latest line"),
+    ("help", "question_mark", "app.help", "this help"),
 )
 
 _CONTEXT: Final = (
@@ -218,6 +231,7 @@ _CONTEXT: Final = (
         ("restore", "r", "restore", "show an item whole again"),
         ("clear", "c", "clear", "clear a tool result"),
         ("undo", "u", "undo", "undo a step"),
+        ("help", "question_mark", "app.help", "this help"),
         ("close", "escape", "close", "close the panel"),
     ),
 )
@@ -231,6 +245,7 @@ _QUESTION: Final = _at(
     ("up", "up", "mark(-1)", "mark an answer"),
     ("down", "down", "mark(1)", "mark an answer"),
     ("answer", "enter", "choose_marked", "give the marked answer"),
+    ("back", "escape", "", "from writing why back to the answers"),
     ("page-up", "pageup", "scroll_preview(-1)", "more of what is asked about"),
     ("page-down", "pagedown", "scroll_preview(1)", "more of what is asked about"),
 )
@@ -302,14 +317,14 @@ _SLASH: Final = (
         id="mode",
         name="mode",
         argument="[name]",
-        choices=("plan", "ask", "auto", "allow"),
+        choices=tuple(MODES),
         help="choose what may happen without asking",
     ),
     Action(
         id="policy",
         name="policy",
         argument="[name]",
-        choices=("thrifty", "balanced", "careful"),
+        choices=tuple(POLICIES),
         help="choose what staying word for word may cost",
     ),
     Action(id="tools", name="tools", help="what the model can use"),
@@ -331,6 +346,7 @@ _SLASH: Final = (
 ACTIONS: Final[tuple[Action, ...]] = (
     *_EVERYWHERE,
     *_PROMPT,
+    *_COMPLETION,
     *_CONVERSATION,
     *_SEARCH,
     *_CONTEXT,

@@ -12,7 +12,7 @@ SCATTERED: Final = 25.0
 """What fits better holds what was typed in one piece."""
 
 
-def fit(text: str, wanted: str, name_at: int = 0) -> float | None:
+def score(text: str, wanted: str, name_at: int = 0) -> float | None:
     """How well `wanted` fits `text`, both in lower case; None: `text` does not hold its characters in this order.
 
     `name_at`: where in the text the name begins, which counts for more than what stands before it.
@@ -39,14 +39,14 @@ def best(candidates: Iterable[T], typed: str, names: Callable[[T], Iterable[str]
     return ranked(
         (max(fits), candidate)
         for candidate in candidates
-        if (fits := [score for name in names(candidate) if (score := fit(name.lower(), wanted)) is not None])
+        if (fits := [found for name in names(candidate) if (found := score(name.lower(), wanted)) is not None])
     )
 
 
 def ranked(scored: Iterable[tuple[float, T]]) -> tuple[T, ...]:
     """The best first, in the given order where they are alike; scattered letters only where nothing else fits."""
     found = sorted(scored, key=lambda each: -each[0])
-    whole = [candidate for score, candidate in found if score > SCATTERED]
+    whole = [candidate for well, candidate in found if well > SCATTERED]
     return tuple(whole or (candidate for _, candidate in found))
 
 

@@ -13,7 +13,11 @@ from tui_agent.tui.actions import ACTIONS, BY_ID, DIALOGS, SIGNS, SLASH_COMMANDS
 
 _MODIFIERS: Final = frozenset({"ctrl", "shift", "alt", "super", "meta", "hyper"})
 _NAMED: Final = frozenset(key.value for key in KnownKeys)
+_WRITTEN_IN: Final = ("everywhere", "prompt", "completion")
+"""The places where a sign is written, and so no key."""
 _SHORT: Final = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space"}
+_SENT_AS: Final = {"ctrl+i": "Tab", "ctrl+m": "Enter", "ctrl+h": "Backspace", "ctrl+left_square_bracket": "Esc"}
+"""Keys that terminals send as they send another."""
 _SHOWN_KEYS: Final = 2
 """Keys of one action that the help names."""
 
@@ -50,6 +54,10 @@ class Keymap:
     def keys(self, identity: str) -> tuple[str, ...]:
         """The keys of an action, as Textual calls them."""
         return tuple(key for key in self.changes.get(identity, BY_ID[identity].keys).split(",") if key)
+
+    def action_of(self, key: str, place: Place) -> str:
+        """The id of the action that a key has at a place; empty: it has none there."""
+        return next((each.id for each in ACTIONS if each.place == place and key in self.keys(each.id)), "")
 
     def text(self, identity: str) -> str:
         """The first key of an action as a person reads it; empty: it has none."""
@@ -93,6 +101,10 @@ class Keymap:
                 problems.append(f"there is no action {one_line(identity, 80)}; {hint}")
             elif unknown is not None:
                 problems.append(f"{identity}: there is no key {one_line(unknown, 80)}")
+            elif other := next((key for key in normal if key in _SENT_AS), None):
+                problems.append(f"{identity}: {key_text(other)} is {_SENT_AS[other]} for most terminals")
+            elif action.place in _WRITTEN_IN and (sign := _sign_in(normal)) and identity != "prompt.help":
+                problems.append(f"{identity}: {sign} is for writing in the prompt")
             elif action.place == "everywhere" and (own := next((key for key in normal if key in _writing()), None)):
                 problems.append(f"{identity}: {key_text(own)} is for writing in the prompt ({_writing()[own]})")
             else:
@@ -161,6 +173,11 @@ def _named(key: str) -> str:
     """A key with the name of its sign: ``ctrl+_`` is ``ctrl+underscore``."""
     modifiers, plus, last = key.rpartition("+") if len(key) > 1 else ("", "", key)
     return modifiers + plus + next((name for name, sign in _signs().items() if sign == last), last)
+
+
+def _sign_in(keys: Iterable[str]) -> str:
+    """The first key that writes a sign; empty: there is none."""
+    return next((key_text(key) for key in keys if len(key) == 1 or key in _signs() or key == "space"), "")
 
 
 def _is_key(key: str) -> bool:

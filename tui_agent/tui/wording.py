@@ -1,14 +1,41 @@
-"""How paths, sizes, counts, times and refusals are said on the screen."""
+"""How modes, models, context steps, sizes, counts, times and refusals are said on the screen."""
 
 from pathlib import PurePosixPath
 from time import time
-from typing import Final
+from typing import Final, NamedTuple
+
+from tui_agent.settings import PermissionMode
 
 WHILE_A_TURN_RUNS: Final = "not while a turn runs; Esc stops it"
 """Why something cannot be done now."""
 
 PLACEHOLDER: Final = "Ask, or / for commands"
 """What the prompt says where nothing is written."""
+
+MODES: Final[dict[PermissionMode, str]] = {
+    "plan": "read only",
+    "ask": "every change and every command is asked about",
+    "auto": "edits here and looking around pass; all else is asked about",
+    "allow": "nothing is asked",
+}
+"""What each mode means."""
+
+_DOING: Final = {
+    "read_file": "reading",
+    "write_file": "writing a file",
+    "edit_file": "editing",
+    "list_dir": "looking around",
+    "glob": "searching",
+    "grep": "searching",
+    "fetch_url": "fetching",
+    "recall": "searching",
+    "run_command": "running a command",
+    "agentic_read_file": "studying",
+    "agentic_fetch_url": "studying",
+    "agentic_grep": "investigating",
+    "agentic_research": "researching",
+    "run_agent": "running an agent",
+}
 
 _UNITS: Final = ((1024**3, "GB"), (1024**2, "MB"), (1024, "KB"))
 
@@ -18,6 +45,11 @@ def model_label(name: str) -> str:
     provider, separator, model = name.rpartition(":") if ":/" in name else ("", "", name)
     path = PurePosixPath(model)
     return f"{provider}{separator}{path.name}" if path.is_absolute() else name
+
+
+def doing(tool: str) -> str:
+    """What goes on while a tool runs."""
+    return _DOING.get(tool, f"running {tool}")
 
 
 def age(when: float) -> str:
@@ -56,3 +88,34 @@ def compact_count(count: int) -> str:
     if count < 999_500:
         return f"{count / 1000:.1f}k" if count < 9_950 else f"{count / 1000:.0f}k"
     return f"{count / 1_000_000:.1f}M"
+
+
+class StepWords(NamedTuple):
+    """What a context step does, and to what; `counted`: it is said to how many."""
+
+    done: str
+    things: str = ""
+    counted: bool = False
+
+
+STEPS: Final = {
+    "cleared": StepWords("cleared", "results", counted=True),
+    "digest": StepWords("digested", "results", counted=True),
+    "summary": StepWords("summarised", "older turns"),
+    "checkpoint": StepWords("recorded", "task"),
+    "pinned": StepWords("pinned"),
+    "unpinned": StepWords("unpinned"),
+    "restored": StepWords("brought back"),
+    "shortened": StepWords("shortened", "messages", counted=True),
+    "words": StepWords("your words changed"),
+    "undone": StepWords("undone"),
+}
+"""The context steps, by their names in `agent.events`."""
+
+
+def step_text(step: str, count: int | None = None) -> str:
+    """What a context step did, to `count` things: ``3 results cleared``."""
+    words = STEPS.get(step, StepWords(step))
+    if count is None or not words.counted:
+        return f"{words.things} {words.done}".lstrip()
+    return f"{count:,} {words.things if count != 1 else words.things.removesuffix('s')} {words.done}"

@@ -77,6 +77,7 @@ async def test_a_projects_commands_count_under_trust_and_come_first(tmp_path: Pa
     (project / "commands/out.md").symlink_to("/etc/hostname")
     (project / "commands/empty.md").write_text("---\ndescription: x\n---\n")
     async with talking(tmp_path, trusted=trusted) as session:
+        assert (await session.agent.own_prompt("sub:theirs") is not None) == trusted
         assert session.agent.extensions is not None
         found = {prompt.name: prompt for prompt in session.agent.extensions.prompts()}
         assert found["both"].description == ("theirs" if trusted else "mine")

@@ -154,7 +154,7 @@ def test_asked_for_it_clears_all_but_the_newest() -> None:
     found = plan_clearing(made.view, moment, SETTINGS, trigger(), force=True)
     assert found is not None
     assert len(found.results) == 3
-    assert found.reason == "asked for by the user"
+    assert found.reason == "asked for"
 
 
 def test_a_cold_cache_is_used_at_once_but_only_for_a_batch_and_only_where_prices_are_known() -> None:

@@ -496,3 +496,15 @@ def test_any_checkpoint_of_any_conversation(drawn: object) -> None:
         check(view, plan, made, done)
         headings = [line[2:] for line in done.boundary.text.splitlines() if line.startswith("# ")]
         assert headings[: len(CHECKPOINT.sections)] == list(CHECKPOINT.sections)
+
+
+def test_what_a_provider_counts_as_less_than_leaves_becomes_no_less_than_the_summary() -> None:
+    talk = long_talk()
+    here = replace(situation(talk.view, window=20_000), tokens=total(talk.view) // 3)
+    plan = planned(plan_compaction(talk.view, here, COMPACTION, trigger=100))
+    assert plan.before == here.tokens
+    assert plan.after > plan.words_growth
+    moved = rebased(plan, talk.view, replace(here, tokens=here.tokens // 2), COMPACTION)
+    assert isinstance(moved, SummaryPlan)
+    assert moved.after > moved.words_growth
+    assert accepted(moved, talk.view).after > 0

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.settings.effects.probe import Observe, Probe
-from tests.tui.test_terminal_app import Terminal
+from tests.tui.app.test_terminal_app import Terminal
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings, json_text, values_by_key
 from tui_agent.tui.app.app import TuiAgent

@@ -126,8 +126,10 @@ async def test_stopping_ends_all_of_it_and_shows_the_last_words(shell: Shell, tm
     answer = await shell.stop(process)
     assert answer.text == "bye\n[stopped, with everything it had started]"
     assert not answer.is_error
-    assert not alive(process)
-    assert not alive(child)
+    async with asyncio.timeout(60):
+        # Killed is not dead yet where the machine is busy.
+        while alive(process) or alive(child):  # noqa: ASYNC110 (the dead tell nobody)
+            await asyncio.sleep(0.01)
     assert (await shell.stop(process)).text == "[no new output]\n[exit code 0]"
 
 

@@ -13,13 +13,24 @@ from textual.theme import Theme
 
 from tests.examples import examples
 from tui_agent.tools.files.diffs import unified
-from tui_agent.tui.app.theme import ASCII, THEMES, UNICODE
-from tui_agent.tui.cards.block_painting import BlockPainting
 from tui_agent.tui.cards.blocks import Folding, Level, ResultSize, ToolState
-from tui_agent.tui.cards.diffs import counts, paint_rows, read_diff
-from tui_agent.tui.cards.lines import Line, Run, breaks, wrap
-from tui_agent.tui.cards.markdown import paint_markdown
-from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.painting.chunks import CHUNK_CHARACTERS
+from tui_agent.tui.painting.diffs import (
+    MAX_COMPARED,
+    NO_NEWLINE,
+    NOTE,
+    DiffLines,
+    clean_diff,
+    counts,
+    paint_rows,
+    read_diff,
+)
+from tui_agent.tui.painting.glyphs import ASCII, UNICODE
+from tui_agent.tui.painting.lines import Line, Run, breaks, wrap
+from tui_agent.tui.painting.markdown import paint_markdown
+from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.painting.themes import THEMES
+from tui_agent.tui.pane.block_painting import BlockPainting
 from tui_agent.tui.pane.transcript import Transcript
 
 LOOK = Look(Palette.from_theme(THEMES[0].to_color_system().generate()), UNICODE)
@@ -108,7 +119,7 @@ def test_no_line_is_wider_than_the_column(text: str, width: int, glyphs: object)
     transcript.add_prose(f"```\n{text}\n```\n- {text}\n\n| {text} | b |\n|---|---|\n| c | {text} |")
     transcript.add_reasoning(text, seconds=1, tokens=5)
     for state in ToolState:
-        tool = transcript.add_tool(text, text, summary=text, arguments=text, depth=2)
+        tool = transcript.add_tool(text, text, summary=text, arguments=text)
         transcript.finish_tool(tool, state, text, note=text, diff=unified(text, f"{text}x", "a"), seconds=5)
     transcript.add_notice(Level.ERROR, text, text, text)
     transcript.add_boundary(text, before=1, after=2, reason=text, text=text)
@@ -159,6 +170,29 @@ def test_markdown_is_read() -> None:
         "  Last",
         "  broken",
     ]
+
+
+def test_a_list_that_a_paragraph_introduces_stands_right_below_it() -> None:
+    assert prose("These:\n- one\n- two") == ["  These:", "  • one", "  • two"]
+    assert prose("# These\n- one") == ["  These", "", "  • one"]
+
+
+def test_what_follows_a_quote_or_a_list_is_none_of_it() -> None:
+    assert prose("> said\n\nafter") == ["  │ said", "", "  after"]
+    assert prose("- one\n  ```\n  - code\n  ```\n- two\n\nafter") == [
+        "  • one", "     - code", "  • two", "", "  after"
+    ]  # fmt: skip
+
+
+def test_a_line_too_long_to_parse_stands_below_what_came_before_it() -> None:
+    lines = prose("before\n" + "x" * (CHUNK_CHARACTERS + 1) + "\nafter")
+    assert (lines[0], lines[1], lines[-1]) == ("  before", "", "  after")
+
+
+def test_words_of_a_line_too_long_to_compare_are_not_marked() -> None:
+    long = "word " * MAX_COMPARED
+    for old, new in (("word", long), (long, "word")):
+        assert all(row.changed == () for row in read_diff(f"@@ -1 +1 @@\n-{old}\n+{new}"))
 
 
 def test_html_and_markup_are_text() -> None:
@@ -224,10 +258,10 @@ def test_a_header_gives_way_in_order(width: int) -> None:
 def test_a_command_shows_the_newest_of_its_output_while_it_runs_and_when_it_is_done() -> None:
     transcript = Transcript()
     tool = transcript.add_tool("1", "run_command", summary="count", state=ToolState.RUNNING)
-    transcript.show_tool_output(tool, "zero\none\ntwo\n\nthree\nfour\n")
+    transcript.show_progress(tool, "zero\none\ntwo\n\nthree\nfour\n")
     newest = ["    … +2 lines", "    two", "    three", "    four"]
     assert texts(paint(BlockPainting(tool, None, 60, LOOK)))[1:] == newest
-    transcript.show_tool_output(tool, "one\ntwo\n\nthree\nfour\n", above=1_000)
+    transcript.show_progress(tool, "one\ntwo\n\nthree\nfour\n", above=1_000)
     assert texts(paint(BlockPainting(tool, None, 60, LOOK)))[1] == "    … +1,001 lines"
     output = "\n".join(["begin", *(f"line {number}" for number in range(2000)), "", "the end"])
     note = "exit code 1, 0.3 s · the end"
@@ -241,6 +275,16 @@ def test_a_command_shows_the_newest_of_its_output_while_it_runs_and_when_it_is_d
         "    line 1999",
         "    the end",
     ]
+
+
+def test_a_command_left_running_says_so_however_long_its_line_is() -> None:
+    transcript = Transcript()
+    tool = transcript.add_tool("1", "run_command", summary="serve --all " * 20)
+    note = "still running in the background as process 71: command_output(process=71) reads what it prints"
+    transcript.finish_tool(tool, ToolState.OK, f"ready\n[{note}]", note=f"{note} · ready", seconds=1.1)
+    header, *below = texts(paint(BlockPainting(tool, None, 79, LOOK)))
+    assert header.endswith("…  in the background · 1.1s")
+    assert below == ["    ready"]
 
 
 def test_a_search_shows_its_hits_and_how_many_more_there_are() -> None:
@@ -277,6 +321,21 @@ def test_an_error_says_what_was_kept_and_what_to_do() -> None:
     ]
 
 
+def test_what_wraps_in_a_notice_stays_under_its_column() -> None:
+    notice = Transcript().add_notice(
+        Level.INFO,
+        "Found",
+        "Sandbox  what commands may write here\n     3  you said this and then more of it\n        and so on it went",
+    )
+    assert texts(paint(BlockPainting(notice, None, 34, LOOK)))[1:] == [
+        "    Sandbox  what commands may",
+        "             write here",
+        "         3  you said this and then",
+        "            more of it",
+        "            and so on it went",
+    ]
+
+
 def test_a_boundary_is_a_rule_with_tokens_and_reason() -> None:
     boundary = Transcript().add_boundary("Cleared 3 results", before=84_200, after=61_000, reason="cache is cold")
     (line,) = paint(BlockPainting(boundary, None, 70, LOOK))
@@ -306,12 +365,32 @@ def test_a_diff_has_numbers_signs_and_changed_words() -> None:
         ("one two three four", "one 2 3 four", ["2 3"]),
         ("nothing of this is left", "what came instead of it", []),
         ("a\tb\tc", "a\tx\tc", ["x"]),
-        ("word " * 100, "word " * 99 + "end", []),
+        ("word " * 100 + "old1 and one more", "word " * 100 + "new1 and one more", ["new1"]),
+        ("word " * 100, "something else " * 40, []),
     ],
 )
 def test_every_changed_word_of_a_line_is_marked(old: str, new: str, marked: list[str]) -> None:
     row = read_diff(unified(old, new, "a"))[-1]
     assert [row.text[start:end] for start, end in row.changed] == marked
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("a\fb\nold\n", "a\fb\nnew\n", [" a␌b", "-old", "+new"]),
+        ("one\rold\rtwo\n", "one\rnew\rtwo\n", ["-one␍old␍two", "+one␍new␍two"]),
+        ("a\u2028b\nold\n", "a\u2028b\nnew\n", [" a␤b", "-old", "+new"]),
+        ("a\r\nold\r\n", "a\r\nnew\r\n", [" a", "-old", "+new"]),
+        ("a\r\n", "a\n", ["-a␍", "+a"]),
+        ("a", "a\n", ["-a", f"{NOTE}{NO_NEWLINE}", "+a"]),
+        ("a\n", "b", ["-a", "+b", f"{NOTE}{NO_NEWLINE}"]),
+        ("a", "b", ["-a", "+b"]),
+    ],
+)
+def test_a_line_of_a_diff_is_a_line_of_the_file(old: str, new: str, told: list[str]) -> None:
+    rows = read_diff(clean_diff(unified(old, new, "a")))
+    assert [row.sign + row.text for row in rows] == told
+    assert [text for text, _ in DiffLines("@@ -1 +1 @@\n… 3 more lines").broken(40)] == ["    … 3 more lines"]
 
 
 @given(st.text(st.sampled_from("ab  日\u0301👩"), max_size=60), st.integers(2, 20))
@@ -386,7 +465,8 @@ def test_a_diff_can_be_read_in_the_colours_of_its_language(theme: Theme) -> None
 
 def test_ascii_glyphs_are_ascii() -> None:
     assert all(re.fullmatch(r"[ -~]+", getattr(ASCII, name)) for name in ASCII.__struct_fields__)
-    assert all(cell_len(getattr(UNICODE, name)) == 1 for name in UNICODE.__struct_fields__)
+    single = [getattr(UNICODE, name) for name in UNICODE.__struct_fields__ if name != "spinner"]
+    assert all(cell_len(glyph) == 1 for glyph in (*single, *UNICODE.spinner, *ASCII.spinner))
 
 
 def _contrast(ink: tuple[int, int, int], ground: tuple[int, int, int]) -> float:

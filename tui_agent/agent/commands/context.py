@@ -70,7 +70,7 @@ async def recall(agent: "Agent", query: str) -> Reply:
     except ToolFailure as failure:
         return Reply("Nothing can be searched", str(failure), failed=True)
     if not found.hits:
-        return Reply("Nothing of this session has that, nor its words")
+        return Reply("Nothing like that was said in this session")
     total = max(found.total, len(found.hits))
     told = f"{counted(total, 'place')} found"
     return Reply(told, "\n".join(line for hit in found.hits for line in _hit_lines(hit)))

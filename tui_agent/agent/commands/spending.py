@@ -53,7 +53,13 @@ def _next_call(agent: "Agent") -> str:
         return f"The next call sends about {tokens:,} tokens; the prices of {engine.model.name} are not known."
     cold = tokens * max(1.0, rates.write) * rates.input_usd / MILLION
     warm = tokens * rates.read * rates.input_usd / MILLION
-    if cache.cold:
+    if edited := not cache.cold and engine.view.edits_since_call > 0:
+        # What stands before the first edit is read from the cache: at least the system prompt and the tools.
+        kept = min(tokens, engine.meter.fixed(engine.view))
+        warm = (kept * rates.read + (tokens - kept) * max(1.0, rates.write)) * rates.input_usd / MILLION
+    if edited:
+        told = f"at most {money_text(warm)}, beside its answer: a context step has changed what the cache holds"
+    elif cache.cold:
         told = f"{money_text(cold)}, beside its answer: {cache.reason}; from the cache it would be {money_text(warm)}"
     else:
         told = f"{money_text(warm)}, beside its answer: the cache is warm; without it {money_text(cold)}"
@@ -71,13 +77,13 @@ def _calls(totals: "Totals") -> str:
 
 def _cached(totals: "Totals") -> str:
     share = totals.cache_share
-    return "" if not share else f", {100 * share:.0f}% of the input from the cache"
+    return "" if not share else f", {100 * share:.0f}% from the cache"
 
 
 def _waits(waits: int, seconds: float) -> str:
     if not waits:
-        return "Waits for automatic summaries: none, they were written while the conversation went on"
-    return f"Waits for automatic summaries: {waits:,}, {seconds:.0f} s in all"
+        return "No turn had to wait for a summary"
+    return f"Turns that had to wait for a summary: {waits:,}, {seconds:.0f} s in all"
 
 
 def _totals(name: str, totals: "Totals") -> str:

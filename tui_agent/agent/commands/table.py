@@ -5,11 +5,12 @@ completion read the rows before there is an agent, so what only a handler needs 
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.commands import branches, context, servers, session, spending
 from tui_agent.agent.commands.command import AT_ONCE, Command, Reply, command_name
+from tui_agent.agent.commands.elsewhere import instead_of
+from tui_agent.text import sentence
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -38,11 +39,10 @@ async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Repl
             f"With -p the same is: {instead}." if instead else "",
             failed=True,
         )
-    close = get_close_matches(name, [known for command in commands for known in command.names], n=1)
-    nearest = f"Did you mean /{close[0]}?" if close else "/help lists the commands."
+    instead = sentence(instead_of(name, [known for command in commands for known in command.names]))
     return Reply(
         f"There is no command /{word}",
-        f"{nearest} A space before the slash sends it to the model as it is.",
+        f"{instead} A space before the slash sends it to the model as it is.",
         failed=True,
     )
 

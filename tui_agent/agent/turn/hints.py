@@ -3,7 +3,8 @@
 from typing import Final
 
 HINTS: Final = {
-    "auth": "Enter a key with /key in the app, or set it, and send the message again; everything so far is kept.",
+    "auth": "Enter another key with /key, or set the variable anew, and send the message again; "
+    "everything so far is kept.",
     "context_overflow": "Choose a model with a larger window with /model, or start a new session; nothing is lost.",
     "rate_limited": "Wait a little and send the message again; everything so far is kept.",
     "overloaded": "Wait a little and send the message again; everything so far is kept.",
@@ -16,6 +17,9 @@ HINTS: Final = {
     "unknown_model": "Everything so far is kept; /model without a name lists what there is.",
     "invalid_request": "Everything so far is kept; another model (/model) may take it.",
 }
+
+IN_TEXT: Final = {"auth": "Set another key and run it again, with -c; everything so far is kept."}
+"""The same where there is no screen, for the kinds whose hint is about the screen."""
 
 UNASKED: Final = "Allow it with --ask allow or a rule in permissions.allow, or run it in the full-screen app."
 """Where a tool call needs an approval and there is nobody to ask."""

@@ -261,8 +261,19 @@ class Toolbox:
 
     async def _answer(self, call: ToolCall, record: Record, emit: Emit) -> None:
         began = time.monotonic()
+        asking = self._asking(emit)
+
+        async def ask(question: PermissionQuestion) -> PermissionAnswer:
+            # How long the user thinks is no part of how long the call takes.
+            nonlocal began
+            asked = time.monotonic()
+            try:
+                return await asking(question)
+            finally:
+                began += time.monotonic() - asked
+
         try:
-            status, output = await self._attempt(call, record, emit)
+            status, output = await self._attempt(call, record, emit, ask)
         except asyncio.CancelledError:
             await self._finish(call, "interrupted", ToolOutput(INTERRUPTED, is_error=True), began, record, emit)
             raise
@@ -270,7 +281,7 @@ class Toolbox:
             output = bounded_error(output, record.engine.settings.output.error_bytes)
         await self._finish(call, status, output, began, record, emit)
 
-    async def _attempt(self, call: ToolCall, record: Record, emit: Emit) -> tuple[Status, ToolOutput]:
+    async def _attempt(self, call: ToolCall, record: Record, emit: Emit, ask: Ask) -> tuple[Status, ToolOutput]:
         if call.malformed:
             return "error", _refusal(self._taught(call))
         try:
@@ -280,7 +291,7 @@ class Toolbox:
                 return "denied", _refusal(f"{BY_A_HOOK} {said.refused}")
             if said.arguments:
                 call = msgspec.structs.replace(call, arguments=said.arguments)
-            verdict = await self.gate.check(tool, call, self._asking(emit), doubted=said.asked)
+            verdict = await self.gate.check(tool, call, ask, doubted=said.asked)
             record.trace.record(
                 "permission", {"call_id": call.id, "allowed": verdict.allowed, "reason": verdict.reason}
             )
@@ -295,7 +306,7 @@ class Toolbox:
                 verdict.accesses,
                 record.engine.page_bytes,
                 emit,
-                self._asking(emit),
+                ask,
             )
             changes: tuple[Access, ...] = ()
             if isinstance(tool, RunAgent) and await asyncio.to_thread(tool.may_change, call.arguments):

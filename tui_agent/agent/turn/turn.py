@@ -46,13 +46,14 @@ from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.speed import Timings
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.errors import StorageError
-from tui_agent.text import error_text
+from tui_agent.text import call_summary, error_text
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
 PARTIAL_EVERY_S = 1.0
 """How often text that is still streaming is saved."""
 
-NOT_ENTERED = "It did not enter the conversation; Up brings it back. /extensions lists the hooks."
+NOT_ENTERED = "It did not enter the conversation{}. /extensions lists the hooks."
+UP = "; Up brings it back"
 
 INTERRUPTED_NOTICE = "[interrupted by the user]"
 
@@ -159,7 +160,7 @@ class Turn:
         except NobodyToAsk as refusal:
             await to_completion(self._unapproved(refusal))
         except HookBlocked as blocked:
-            self._fail("hook", f"A hook refuses what you sent: {blocked}", retryable=False, hint=NOT_ENTERED)
+            self._fail("hook", f"A hook refuses what you sent: {blocked}", retryable=False, hint=NOT_ENTERED.format(""))
         except StorageError:
             raise
         except Exception:
@@ -285,7 +286,10 @@ class Turn:
             await self._record.append(Withdrawn(queued=queued.seq))
             self._emit(
                 events.Notice(
-                    level="warning", title="A hook refuses what you sent", text=said.refused, hint=NOT_ENTERED
+                    level="warning",
+                    title="A hook refuses what you sent",
+                    text=said.refused,
+                    hint=NOT_ENTERED.format(UP),
                 )
             )
         await self._tell_the_model(said)
@@ -616,8 +620,9 @@ def unanswered(refusal: NobodyToAsk) -> events.TurnFailed:
     else:
         question = refusal.question
         kind, hint = "needs_approval", UNASKED_WATCHDOG if question.tool == WATCHDOG else UNASKED
-        named = ", ".join(dict.fromkeys(each.tool for each in questions))
-        message = f"{named} needs an approval, and there is nobody to ask: {question.reason}"
+        calls = (f"{each.tool} {call_summary(each.arguments)}".rstrip() for each in questions)
+        named = ", ".join(dict.fromkeys(calls))
+        message = f"{named}: this needs an approval, and there is nobody to ask. {question.reason}"
         return events.TurnFailed(kind=kind, message=message, retryable=False, hint=hint, questions=questions)
     message = f"{message}, and there is nobody to ask."
     return events.TurnFailed(kind=kind, message=message, retryable=False, hint=hint, questions=questions)

@@ -171,7 +171,7 @@ def plan_clearing(
         next_look.missed(smallest_batch(settings, situation.budget.window))
         return None
     if force:
-        return _batch(found, situation).entry(situation, "asked for by the user")
+        return _batch(found, situation).entry(situation, "asked for")
     if _is_priced(situation, settings):
         if situation.cold:
             return _large_enough(_batch(found, situation), situation, settings, "cache is cold: clearing is free")

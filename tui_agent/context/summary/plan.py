@@ -178,7 +178,8 @@ def plan_summary(
     if not leaving:
         return Refusal(NOTHING_TO_SUMMARISE)
     tokens_of = situation.mixed_tokens_of
-    replaced = _tokens_replaced([*leaving, *again], tokens_of)
+    # A provider may have counted less than these are estimated at.
+    replaced = min(situation.tokens, _tokens_replaced([*leaving, *again], tokens_of))
     summary = expected_summary(replaced)
     limit = words_limit(settings.user_words_tokens, situation.budget.window)
     hidden = {group.first for group in (*leaving, *again)}
@@ -373,7 +374,7 @@ def rebased(plan: SummaryPlan, view: View, situation: Situation, settings: Compa
     if not same or any(plan.first <= each.first <= plan.last for each in view.boundaries()):
         return Refusal(CHANGED)
     lapsed = tuple(seq for seq in plan.lapsed if seq in view.active_steps())
-    replaced = plan.replaced if lapsed == plan.lapsed else _tokens_replaced(leaving, tokens_of)
+    replaced = min(tokens, plan.replaced if lapsed == plan.lapsed else _tokens_replaced(leaving, tokens_of))
     again = {seq for each in lapsed if isinstance(back := view.context_entry(each), Restored) for seq in back.items}
     hidden = {group.first for group in leaving} | again
     words, growth = _words(view, plan.last, hidden, plan.words_limit, tokens_of)

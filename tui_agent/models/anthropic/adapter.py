@@ -28,6 +28,7 @@ from tui_agent.models.errors import (
     failure,
     no_key,
     parse_retry_after,
+    said_in,
     unreachable,
     unreadable,
 )
@@ -228,7 +229,7 @@ def http_client(idle_timeout_s: float) -> "tuple[DefaultAsyncHttpxClient, Timeou
 
 def _refusal(error: "APIStatusError") -> Refusal:
     retry_after = parse_retry_after(error.response.headers.get("retry-after"))
-    return Refusal(error.status_code, error.type or "", error.api_message or error.message, retry_after)
+    return Refusal(error.status_code, error.type or "", error.api_message or said_in(error.body), retry_after)
 
 
 def _cause(error: BaseException) -> str:

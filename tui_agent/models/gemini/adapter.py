@@ -18,7 +18,16 @@ from tui_agent.conversation.wire import fresh_id
 from tui_agent.models.adapter import IDLE_TIMEOUT_S, Adapter, raised_in
 from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import Refusal, bad_address, failure, no_key, parse_retry_after, unreachable, unreadable
+from tui_agent.models.errors import (
+    Refusal,
+    bad_address,
+    failure,
+    no_key,
+    parse_retry_after,
+    said_in,
+    unreachable,
+    unreadable,
+)
 from tui_agent.models.gemini.reply import GeminiReply
 from tui_agent.models.gemini.request import RequestEncoder
 from tui_agent.models.provider import Provider
@@ -149,4 +158,4 @@ def _refusal(error: "APIError") -> Refusal:
             retry_after = parse_retry_after(str(detail.get("retryDelay", "")))
     if retry_after is None and (headers := getattr(error.response, "headers", None)) is not None:
         retry_after = parse_retry_after(headers.get("retry-after"))
-    return Refusal(error.code or 0, str(error.status or ""), str(error.message or ""), retry_after)
+    return Refusal(error.code or 0, str(error.status or ""), str(error.message or said_in(error.details)), retry_after)

@@ -30,7 +30,7 @@ from tui_agent.models.base import (
 from tui_agent.models.offline.answers import Done, answer, plan_text
 from tui_agent.models.offline.commands import Command, Step, parse
 from tui_agent.models.offline.delay import configured_delay
-from tui_agent.models.offline.summaries import before_asking, left_to_do, requested_sections, summarise
+from tui_agent.models.offline.summaries import before_asking, is_note, left_to_do, requested_sections, summarise
 
 WINDOW: Final = 32_768
 
@@ -39,7 +39,6 @@ _TOKENS_PER_OTHER = 1.5
 _TOKENS_PER_IMAGE = 1_500
 _MAX_OUTPUT = 8_192
 _CHUNK = re.compile(r"\s*\S{1,24}\s?\S{0,8}", re.DOTALL)
-_NOTE = re.compile(r"\[[A-Za-z][\w ,:/-]{3,}\]|<user-command>")
 _DATA = re.compile(r"\n\n<(standard_input\w*)>\n.*\n</\1>", re.DOTALL)
 """Data that was piped in beside a prompt: nothing in it is an order."""
 _INTERRUPTED = "[interrupted"
@@ -204,7 +203,7 @@ def _turn(messages: Sequence[RequestMessage], tools: Sequence[ToolDefinition]) -
 
 def _steps(text: str, tools: Sequence[ToolDefinition]) -> tuple[Step, ...]:
     """What a user's text asks for; of a summary or another note of the program, only what it names as left to do."""
-    return left_to_do(text) if _NOTE.match(text) else parse(_DATA.sub("", text), tools)
+    return left_to_do(text) if is_note(text) else parse(_DATA.sub("", text), tools)
 
 
 def _take(made: "Counter[_Key]", command: Command) -> bool:

@@ -27,6 +27,11 @@ _NUMBERED = re.compile(r"^ *\d+(?:\t|→|│|\||: ?)", re.MULTILINE)
 _MATCH = re.compile(r"\s*\d+:")
 _NOTICE = re.compile(r"\n?\[[^\n]*\]\s*\Z")
 _EXIT = re.compile(r"\[(exit code -?\d+|ended by signal \d+)[^\]]*\]|\b(exit code:? -?\d+)")
+_REFUSALS = {
+    "The user declined": "you said no",
+    "The session is in plan mode": "plan mode only reads and searches",
+}
+"""What is told of a call that was not made, by how its result begins, which speaks to a model."""
 _TIMED_OUT = re.compile(r"timed out[^\n\]]*", re.IGNORECASE)
 
 
@@ -87,8 +92,12 @@ def _about(item: Done) -> str:
             if command.verb == "help"
             else f"About {subject} I can only think with the tools: name a file to read."
         )
+    if refusal := _refusal(result):
+        return f"{_INTENTIONS[command.verb].format(subject)} was not done: {refusal}."
     if result.is_error and command.verb != "run":
-        return f"{_INTENTIONS[command.verb].format(subject)} **failed**: {_first_line(result.text)}"
+        # The sentences behind the first are advice for a model.
+        told = re.split(r"(?<=[.!?])\s+(?=[A-Z])", _first_line(result.text))[0]
+        return f"{_INTENTIONS[command.verb].format(subject)} **failed**: {told}"
     if result.text.startswith("[cleared]") or result.text.startswith("[archived"):
         return f"{_INTENTIONS[command.verb].format(subject)} is done; its result has left the view."
     body = _NUMBERED.sub("", _NOTICE.sub("", result.text)) if command.verb in {"read", "summarise"} else result.text
@@ -115,6 +124,12 @@ def _about(item: Done) -> str:
             return f"{subject}: {_first_line(result.text)}"
         case _:
             return f"{subject}:\n\n{_fence(lines)}"
+
+
+def _refusal(result: ToolResult) -> str:
+    if not result.is_error:
+        return ""
+    return next((told for beginning, told in _REFUSALS.items() if result.text.startswith(beginning)), "")
 
 
 def _about_run(subject: str, result: ToolResult) -> str:

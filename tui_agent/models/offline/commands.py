@@ -1,7 +1,8 @@
 """Plain commands: what the offline model understands of a request.
 
-A request is cut where a separator (a line, a comma, "and", "then", a list's number) stands before a verb. Read-only
-commands joined by "and" belong to one step, so that their calls run side by side; everything else is done in order.
+A request is cut where a separator (a line, a comma, a middle dot, "and", "then", a list's number) stands before a verb.
+Read-only commands joined by "and" belong to one step, so that their calls run side by side; everything else is done in
+order.
 """
 
 import re
@@ -93,7 +94,7 @@ _LOOP = re.compile(
 )
 _CUT = re.compile(
     r"(?P<mark>\s*(?:[.;,]\s+)?(?:\band\s+then|\bthen|\bafter that,?|\band\s+also|\band)\s+"
-    r"|\s*[.;,]\s+|\s*\n\s*(?:[-*•]|\d+[.)])?\s*)"
+    r"|\s*[.;,·]\s+|\s*\n\s*(?:[-*•]|\d+[.)])?\s*)"
     rf"(?=(?:please\s+|now\s+|also\s+)*(?:{_VERB})\b(?![./_=(\-]))",
     re.IGNORECASE,
 )

@@ -18,8 +18,8 @@ _ASKED = (
 """Headings that only a request for a summary has together."""
 _WRITTEN = ("[Previous conversation summary]", "[Completed task]")
 """How a summary begins that was written earlier."""
-_KEPT = (*_WRITTEN, "[What the user said", "[Where things are]")
-"""How texts begin that stand for turns that are gone: no request of the user's."""
+_NOTE = re.compile(r"\[[A-Za-z][^\]\n]{3,}\]|<user-command>")
+"""How texts begin that the program writes in the user's place."""
 _HEADING = re.compile(r"^# +(.+?)(?: +[—–-] .*|:.*)?$", re.MULTILINE)
 _PATH = re.compile(r"(?<![\w/.:])(?:[\w.\-]+/)*[\w\-]+\.[A-Za-z][A-Za-z0-9]{0,5}\b")
 _ERROR = re.compile(r"[^\n]*\b(?:[A-Z]\w*(?:Error|Exception)|FAILED|failed|error:)[^\n]*")
@@ -60,6 +60,11 @@ def requested_sections(system: str, messages: Sequence[RequestMessage]) -> tuple
         if _asks(text):
             return tuple(dict.fromkeys(match[1].strip() for match in _HEADING.finditer(text)))
     return ()
+
+
+def is_note(text: str) -> bool:
+    """Whether the program wrote a text in the user's place, such as a summary: no request of theirs."""
+    return _NOTE.match(text) is not None
 
 
 def before_asking(messages: Sequence[RequestMessage]) -> tuple[RequestMessage, ...]:
@@ -121,7 +126,7 @@ def _facts(messages: Sequence[RequestMessage]) -> _Facts:
         for block in message.blocks:
             match block:
                 case Text(text=text) if message.role == "user":
-                    if not _asks(text) and not text.startswith(_KEPT):
+                    if not _asks(text) and not is_note(text):
                         facts.requests.append(_flat(text))
                     facts.read.extend(_PATH.findall(text))
                 case Text(text=text):

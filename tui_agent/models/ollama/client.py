@@ -12,6 +12,7 @@ import httpx
 import msgspec
 from ollama import AsyncClient, ResponseError
 
+from tui_agent.models.errors import said_in
 from tui_agent.models.ollama.address import Address
 from tui_agent.tls import tls
 
@@ -49,7 +50,7 @@ class StreamingClient(AsyncClient):
         async with self._client.stream("POST", path, content=body) as answer:
             if not answer.is_success:
                 await answer.aread()
-                raise ResponseError(answer.text, answer.status_code)
+                raise _refused(answer)
             rest = b""
             async for piece in answer.aiter_bytes():
                 *lines, rest = (rest + piece).split(b"\n")
@@ -63,7 +64,7 @@ class StreamingClient(AsyncClient):
         method = "GET" if fields is None else "POST"
         answer: httpx.Response = await self._client.request(method, path, json=fields, timeout=timeout_s)
         if not answer.is_success:
-            raise ResponseError(answer.text, answer.status_code)
+            raise _refused(answer)
         value: object = answer.json()
         return value
 
@@ -72,5 +73,18 @@ def _told_in(line: bytes) -> object:
     """Raises `ResponseError` where it tells of a failure, and `json.JSONDecodeError`."""
     told: object = json.loads(line)
     if isinstance(told, dict) and told.get("error"):
-        raise ResponseError(str(told["error"]))
+        raise _error(told["error"])
     return told
+
+
+def _refused(answer: httpx.Response) -> ResponseError:
+    try:
+        told: object = json.loads(answer.text)
+    except ValueError:
+        told = answer.text
+    return _error(told, answer.status_code)
+
+
+def _error(told: object, status: int = -1) -> ResponseError:
+    """The SDK's error takes text apart that is JSON, which must be an object."""
+    return ResponseError(json.dumps({"error": said_in(told)}), status)

@@ -15,7 +15,7 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.errors import plain, refused_picture
+from tui_agent.models.errors import NO_REASON, it_said, plain, refused_picture
 from tui_agent.models.overflow import overflow_in
 
 MOST_NAMES = 8
@@ -55,7 +55,7 @@ def overflow(model: str, tokens: int, window: int) -> ContextOverflow:
 
 def refusal(model: str, status: int, text: str, window: int) -> ModelError:
     """The error for what Ollama answered; `status` is -1 where it came in the middle of a stream."""
-    said = plain(text)
+    said = plain(text) or NO_REASON
     if (found := overflow_in(text)) is not None:
         return overflow(model, found.tokens, found.limit or window)
     if _MEMORY.search(text):
@@ -83,7 +83,9 @@ def refusal(model: str, status: int, text: str, window: int) -> ModelError:
         case 503:
             return Overloaded("Ollama is busy with other requests: try again later.")
         case _ if status < 0 or status >= 500 or status in (408, 499):
-            return Unavailable(f"Ollama failed on its side: try again. It said: {said}")
+            return Unavailable(
+                f"Ollama failed on its side{f' ({status})' if status > 0 else ''}: try again.{it_said(text)}"
+            )
         case _:
             return InvalidRequest(f"Ollama refuses the request: {said}")
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S
 from tui_agent.models.address import host_of, is_local
-from tui_agent.models.errors import Refusal, SomethingElseError, parse_retry_after, status_of
+from tui_agent.models.errors import Refusal, SomethingElseError, parse_retry_after, said_in, status_of
 from tui_agent.tls import tls
 
 LONGEST_REFUSAL = 100_000
@@ -142,10 +142,10 @@ def read_error(body: bytes) -> Refusal:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Refusal(0, "", body.decode(errors="replace"))
     if not isinstance(told, dict):
-        return Refusal(0, "", str(told))
+        return Refusal(0, "", said_in(told))
     error = told.get("error", told)
     if not isinstance(error, dict):
-        return Refusal(0, str(told.get("error_type") or ""), str(error))
+        return Refusal(0, str(told.get("error_type") or ""), said_in(error))
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     parts = [error.get("message") or error.get("detail") or "", raw or ""]

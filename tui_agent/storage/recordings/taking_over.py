@@ -70,7 +70,7 @@ def _read(path: Path) -> Recording:
 
 
 def _account(recording: Recording, program: str) -> str:
-    count = counted(len(recording.messages), "message")
+    count = counted(sum(isinstance(entry, Message) and not entry.kind for entry in recording.log), "message")
     told = f"{recording.name}, recorded by {program}: {count}. This session is new; the file stays as it is."
     if recording.abandoned:
         told += f" What was taken back there is left out ({counted(recording.abandoned, 'line')})."

@@ -16,7 +16,8 @@ _CONTEXT = 3
 def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES) -> str:
     """The unified diff from `old` to `new`, at most `max_lines` lines and a note; empty when they are equal.
 
-    Only newlines end a line. Texts that differ in more than a few thousand lines are not compared line by line.
+    Only newlines end a line; a carriage return before one is left out unless the change brings it or takes it away.
+    Texts that differ in more than a few thousand lines are not compared line by line.
     """
     before, after = _lines(old), _lines(new)
     if before == after:
@@ -34,7 +35,8 @@ def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES) -> str
         ]
     else:
         body = [_moved(line, first) for line in difflib.unified_diff(removed, added, n=_CONTEXT, lineterm="")][2:]
-    shown = [f"--- {name}", f"+++ {name}", *(_clipped(line) for line in body[:max_lines])]
+    ending = "" if old and ("\r\n" in old) != ("\r\n" in new) else "\r"
+    shown = [f"--- {name}", f"+++ {name}", *(_clipped(line, ending) for line in body[:max_lines])]
     if len(body) > max_lines:
         shown.append(f"… {counted(len(body) - max_lines, 'more line')}")
     return "\n".join(shown)
@@ -78,7 +80,7 @@ def _shift(span: str, by: int) -> str:
     return f"{int(start) + by}{comma}{count}"
 
 
-def _clipped(line: str) -> str:
+def _clipped(line: str, ending: str) -> str:
     text, newline, note = line.partition("\n")
-    text = text.removesuffix("\r")
+    text = text.removesuffix(ending)
     return (text if len(text) <= MAX_WIDTH else f"{text[:MAX_WIDTH]}…") + newline + note

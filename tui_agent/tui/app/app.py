@@ -5,10 +5,9 @@ Its parts that the first picture does without are properties here, each imported
 
 import asyncio
 import gc
-import signal
-import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import cached_property
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
@@ -19,39 +18,39 @@ from typing_extensions import override
 
 from tui_agent.agent.commands.command import is_command
 from tui_agent.arguments import Arguments
-from tui_agent.crash_log import in_a_line
 from tui_agent.settings import Settings
 from tui_agent.text import one_line
 from tui_agent.tui.actions import BY_NAME, Place, bindings
-from tui_agent.tui.app.base_app import DONE, FAILED, BaseApp
-from tui_agent.tui.app.leaving import AGAIN_S, PATIENCE_S, Twice, end_soon
+from tui_agent.tui.app.base_app import STOPPING, BaseApp
+from tui_agent.tui.app.leaving import AGAIN_S, INSISTING, PATIENCE_S, Leaving, Twice
 from tui_agent.tui.app.typing_order import TypingOrder
 from tui_agent.tui.app.welcome import Welcome
 from tui_agent.tui.cards.notice import Level
-from tui_agent.tui.textual_internals import version_warning
-from tui_agent.tui.wording import WHILE_A_TURN_RUNS
+from tui_agent.tui.session.ending import end_of
+from tui_agent.tui.terminal.textual_internals import version_warning
+from tui_agent.tui.wording import WHILE_A_TURN_RUNS, doing
 
 if TYPE_CHECKING:
     from textual.driver import Driver
 
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import AgentEvent
+    from tui_agent.agent.history.as_events import Ending
     from tui_agent.conversation.blocks import Image
     from tui_agent.models.base import Model
     from tui_agent.session import Session
     from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
-    from tui_agent.tui.app.branches import Branches
-    from tui_agent.tui.app.conductor import Conductor
-    from tui_agent.tui.app.opening import Glimpse, Past
     from tui_agent.tui.app.prompt_actions import PromptActions
-    from tui_agent.tui.app.sessions import Sessions
-    from tui_agent.tui.app.turns import TurnView
-    from tui_agent.tui.context.context_control import ContextControl
-    from tui_agent.tui.context.context_panel import ContextPanel
+    from tui_agent.tui.commands.table import Commands
+    from tui_agent.tui.context.panel import ContextPanel
+    from tui_agent.tui.context.steering import Steering
     from tui_agent.tui.dialogs.dialog import Dialog
     from tui_agent.tui.dialogs.permission import PermissionPanel
     from tui_agent.tui.pane.conversation import ConversationPane
     from tui_agent.tui.prompt.prompt import Prompt
+    from tui_agent.tui.session.conductor import Conductor
+    from tui_agent.tui.session.past import Glimpse, Past
+    from tui_agent.tui.session.turns import TurnView
 
 APP_ONLY: Final = frozenset(
     ("break", "palette", "edit_draft", "help", "context", "toggle_cards", "next_mode", "search_history", "slash")
@@ -67,10 +66,9 @@ class TuiAgent(BaseApp):
         super().__init__(arguments, settings, driver_class=driver_class)
         self._break = Twice()
         self._order = TypingOrder(self)
-        self._hurried = False
-        self.last_words: Callable[[], None] = lambda: None
+        self.leaving = Leaving(self, self._close)
+        self._ending: asyncio.Task[Ending | None] | None = None
         self.once_shown: Callable[[], None] = lambda: None
-        self.said_goodbye = False
         self._welcome = Welcome(arguments.folder, resuming=arguments.continue_last or arguments.resume is not None)
 
     # The parts
@@ -78,9 +76,16 @@ class TuiAgent(BaseApp):
     @cached_property
     @override
     def conductor(self) -> "Conductor":
-        from tui_agent.tui.app.conductor import Conductor
+        from tui_agent.tui.session.conductor import Conductor
 
         return Conductor(self, self._open)
+
+    @cached_property
+    @override
+    def commands(self) -> "Commands":
+        from tui_agent.tui.commands.table import Commands
+
+        return Commands(self)
 
     @cached_property
     def _actions(self) -> "PromptActions":
@@ -90,31 +95,17 @@ class TuiAgent(BaseApp):
         return PromptActions(self, self.run_command)
 
     @cached_property
-    def steering(self) -> "ContextControl":
+    def steering(self) -> "Steering":
         """The context panel, and what steers the context."""
-        from tui_agent.tui.context.context_control import ContextControl
+        from tui_agent.tui.context.steering import Steering
 
-        return ContextControl(self)
-
-    @cached_property
-    def branches(self) -> "Branches":
-        """Going back, and on from elsewhere."""
-        from tui_agent.tui.app.branches import Branches
-
-        return Branches(self, self._occupied)
-
-    @cached_property
-    def sessions(self) -> "Sessions":
-        """Going on with another session."""
-        from tui_agent.tui.app.sessions import Sessions
-
-        return Sessions(self)
+        return Steering(self)
 
     # The beginning and the end
 
     def on_mount(self) -> None:
         """Show the first picture; everything slow comes after it."""
-        self._leave_on_signals()
+        self.leaving.watch()
         self.app_resume_signal.subscribe(self, self._on_resume)
         self.screen_change_signal.subscribe(self, lambda _screen: self.call_later(self._order.go_on))
         self.status.show(mode=self.settings.permissions.mode, hint="")
@@ -123,7 +114,8 @@ class TuiAgent(BaseApp):
 
     async def on_unmount(self) -> None:
         """However the app ends: the session ends in order, except where the user would not wait for that."""
-        if not self._hurried:
+        self.keep_draft()
+        if not self.leaving.hurried:
             await self._close()
 
     async def _close(self) -> None:
@@ -146,11 +138,14 @@ class TuiAgent(BaseApp):
 
     async def _begin(self) -> None:
         self.once_shown()
+        self._ending = asyncio.create_task(end_of(self.arguments), name="ending")
+        # So that its thread works beside the rest of the screen.
+        await asyncio.sleep(0)
         await self.complete_screen()
         self.on_prompt_area_resized()
+        self.conductor.open(self.arguments)
         if self.arguments.prompt:
             self.conductor.send(self.arguments.prompt)
-        self.conductor.open(self.arguments)
         await self._order.begin()
 
     @override
@@ -161,6 +156,8 @@ class TuiAgent(BaseApp):
             return
         is_new = isinstance(event, events.Key) and not event.is_forwarded
         target, screen = (self.focused or self.screen, self.screen) if is_new else (None, None)
+        if is_new:
+            self.pressed_at = monotonic()
         await super().on_event(event)
         if target is not None and screen is not None:
             self._order.follow(event, target, screen)
@@ -190,7 +187,7 @@ class TuiAgent(BaseApp):
         """Whether this is the second Ctrl+C in a row over a dialog, which makes nothing else of it."""
         if event.is_forwarded or isinstance(event, events.MouseMove):
             return False
-        if isinstance(event, events.Key) and event.key == "ctrl+c":
+        if isinstance(event, events.Key) and event.key in self.keymap.keys(INSISTING):
             if isinstance(self.screen, ModalScreen) and self._break.pressed():
                 self.quit(hurry=True)
                 return True
@@ -208,14 +205,16 @@ class TuiAgent(BaseApp):
             gc.enable()
 
     async def _opened(self, target: Arguments) -> "tuple[Session, TurnView]":
-        from tui_agent.tui.app.opening import glimpse, open_for_screen
-        from tui_agent.tui.app.turns import TurnView
+        from tui_agent.tui.commands.switching import open_for_screen
+        from tui_agent.tui.session.past import glimpse
 
         if self.session_folder is not None:
             self._begin_anew()
             if not target.resume:
                 self.say(Level.INFO, "A new session", hint="/resume goes back to the one before")
-        seen = await glimpse(target, TurnView(self._transcript, self.status, self.conductor), self.pane)
+        reading, self._ending = self._ending, None
+        end = await (reading or end_of(target))
+        seen = None if end is None else await glimpse(end, self.pane, self.status, self.conductor)
         try:
             session, self.arguments, self.settings = await open_for_screen(target, self.settings, self, self.ask)
         except BaseException:
@@ -234,7 +233,7 @@ class TuiAgent(BaseApp):
 
     def _begin_anew(self) -> None:
         """Another session takes this one's place on the screen."""
-        from tui_agent.tui.app.branches import let_go
+        from tui_agent.tui.commands.branches import let_go
 
         for group in ("earlier", "branch", "todo"):
             self.workers.cancel_group(self, group)
@@ -247,14 +246,13 @@ class TuiAgent(BaseApp):
         self.run_worker(let_go(before), name="let go", exit_on_error=True)
 
     async def _shown(self, session: "Session", seen: "Glimpse | None") -> "TurnView":
-        from tui_agent.tui.app.opening import show_newest
-        from tui_agent.tui.cards.subtask import SubtaskSteps
+        from tui_agent.tui.session.past import SubtaskSteps, show_newest
 
         self.run_worker(self._look_at_sandbox(session), name="sandbox", exit_on_error=True)
         self.run_worker(self._welcome.complete(session, self._transcript), name="welcome", exit_on_error=True)
         self.session_folder = session.folder
         view, past = await show_newest(session.agent, seen, self.pane, self.status, self.conductor)
-        SubtaskSteps(view.transcript, session.agent)
+        SubtaskSteps(view.transcript, session.agent.subtask_progress)
         session.agent.listen(view.show)
         showing = self._show_earlier(session.agent, view, past)
         self.run_worker(showing, name="earlier", group="earlier", exit_on_error=True)
@@ -270,16 +268,15 @@ class TuiAgent(BaseApp):
         if not isinstance(self.screen, ModalScreen) and self.focused is None:
             # A dialog that was asked before the first focus took it with it.
             self.entry.prompt.focus()
-        self.run_worker(self.look_at_own_commands(session.agent), name="own", group="own", exclusive=True)
+        self.commands.look_at_own(session.agent)
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return view
 
     async def _show_earlier(self, agent: "Agent", view: "TurnView", past: "Past") -> None:
-        from tui_agent.tui.app.opening import show_earlier
-        from tui_agent.tui.cards.subtask import SubtaskSteps
+        from tui_agent.tui.session.past import SubtaskSteps, show_earlier
 
         await show_earlier(past, view, self.pane)
-        SubtaskSteps(view.transcript, agent)
+        SubtaskSteps(view.transcript, agent.subtask_progress)
         gc.freeze()
         self._show_attention()
 
@@ -287,7 +284,7 @@ class TuiAgent(BaseApp):
         self.status.show(unconfined=bool(await asyncio.to_thread(lambda: session.sandbox.trouble)))
 
     async def _learn(self, agent: "Agent") -> None:
-        from tui_agent.tui.app.opening import learn_model
+        from tui_agent.tui.commands.switching import learn_model
 
         await learn_model(agent, self)
         self._show_agent(agent)
@@ -304,7 +301,7 @@ class TuiAgent(BaseApp):
 
     def on_prompt_sent(self, message: "Prompt.Sent") -> None:
         """Run a command, or give the text to the agent."""
-        from tui_agent.tui.app.own_commands import SIGN, shell_command
+        from tui_agent.tui.commands.shell import SIGN, shell_command
 
         self.pane.scroll_to_tail()
         if is_command(message.written):
@@ -319,6 +316,8 @@ class TuiAgent(BaseApp):
                 # The answer is to be seen, where the panel has taken the conversation's place.
                 self.steering.close()
             self.conductor.send(message.text)
+            if "@" in message.text:
+                self.run_worker(self._actions.tell_missing(message.text), name="mentions", exit_on_error=True)
 
     def on_prompt_begun(self) -> None:
         """Use the time that writing takes for what is due before the next turn."""
@@ -326,7 +325,7 @@ class TuiAgent(BaseApp):
 
     async def run_command(self, text: str) -> None:
         """Do what `/name argument` says."""
-        await self._reporting(self.steering.run(text, lambda text: self._commands.run(self, text)))
+        await self._reporting(self.steering.run(text, self.commands.run))
 
     def on_prompt_recalled(self) -> None:
         """Give back the newest text that waits."""
@@ -352,8 +351,6 @@ class TuiAgent(BaseApp):
         """Stop the turn; when none runs, go back to the prompt."""
         in_prompt = self.entry.prompt.has_focus
         self.entry.prompt.focus()
-        if self.conductor.busy:
-            self.hint("stopping")
         if not self._stop() and in_prompt:
             self.steering.close()
 
@@ -362,6 +359,8 @@ class TuiAgent(BaseApp):
         if self.stop_work() or self.steering.drafting.stop():
             return True
         runs = self.conductor.busy or self.status.status.summarising or bool(self._actions.own.count)
+        if self.conductor.busy or self._actions.own.count:
+            self.hint(STOPPING)
         if self._actions.own.count:
             self.run_worker(self._actions.stop_shell(), name="stop", exit_on_error=True)
         self.conductor.stop()
@@ -377,17 +376,11 @@ class TuiAgent(BaseApp):
         if self.entry.prompt.clear_draft():
             done = "emptied"
         elif self.conductor.busy or self._actions.own.count or self.steering.drafting.writing:
-            done = "stopping"
+            done = STOPPING
             self._stop()
         else:
             done = ""
-        hint = f"{done}; Ctrl+C again to quit" if done else "Ctrl+C again to quit"
-        self.status.show(hint=hint)
-        self.set_timer(AGAIN_S, lambda: self._hint_over(hint))
-
-    def _hint_over(self, hint: str) -> None:
-        if self.status.status.hint == hint:
-            self.status.show(hint="")
+        self.hint(f"{done}; Ctrl+C again to quit" if done else "Ctrl+C again to quit", AGAIN_S)
 
     def _copied_selection(self) -> bool:
         text = self.entry.prompt.selected_text or self.screen.get_selected_text()
@@ -437,7 +430,7 @@ class TuiAgent(BaseApp):
             place = "question"
         elif self.steering.has_focus:
             place = "context"
-        from tui_agent.tui.dialogs.dialogs import HelpScreen
+        from tui_agent.tui.dialogs.reading import HelpScreen
 
         self.push_screen(HelpScreen(self._actions.help_sections(place)))
 
@@ -475,26 +468,26 @@ class TuiAgent(BaseApp):
 
     def on_context_panel_changing(self, message: "ContextPanel.Changing") -> None:
         """The user wants the context changed."""
-        self.run_worker(self.steering.change(message.change), name="change", exit_on_error=True)
+        self._go(self.steering.change(message.change))
 
     def on_conversation_pane_undo_asked(self, message: "ConversationPane.UndoAsked") -> None:
         """The user wants a context step undone."""
-        self.run_worker(self.steering.undo(message.block), name="change", exit_on_error=True)
+        self._go(self.steering.undo(message.block))
 
     def on_conversation_pane_rewind_asked(self, message: "ConversationPane.RewindAsked") -> None:
         """The user wants to go on before a message of theirs."""
-        self._go(self.branches.rewind(str(message.seq)))
+        self._go(self.commands.branches.rewind(str(message.seq)))
 
     def on_conversation_pane_fork_asked(self, message: "ConversationPane.ForkAsked") -> None:
         """The user wants to go on after a message of theirs, in another branch."""
-        self._go(self.branches.fork(str(message.seq)))
+        self._go(self.commands.branches.fork(str(message.seq)))
 
     def _go(self, going: Coroutine[None, None, None]) -> None:
         self.run_worker(self._reporting(going), name="branch", exit_on_error=True)
 
     async def _reporting(self, doing: Awaitable[None]) -> None:
         """Do something the user wants, and show what prevents it."""
-        from tui_agent.tui.app.conductor import SessionUnavailable
+        from tui_agent.tui.session.conductor import SessionUnavailable
 
         try:
             await doing
@@ -503,7 +496,7 @@ class TuiAgent(BaseApp):
         except Exception as error:
             self.report(error)
 
-    def _occupied(self) -> str:
+    def occupied(self) -> str:
         """Why the conversation cannot go on elsewhere now; empty: it can."""
         if self.conductor.busy:
             return WHILE_A_TURN_RUNS
@@ -526,9 +519,9 @@ class TuiAgent(BaseApp):
 
     async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
         """Put a question to the user."""
-        from tui_agent.tui.cards.tool import ToolState
+        from tui_agent.tui.cards.tool import NAMES, ToolState
 
-        self._attention.question(question.tool, focused=self.app_focus)
+        self._attention.question(NAMES.get(question.tool, question.tool), focused=self.app_focus)
         try:
             answer = await self.permission.ask(question)
         finally:
@@ -536,13 +529,17 @@ class TuiAgent(BaseApp):
         block = self._transcript.tool(question.call_id)
         if answer.allowed and block is not None:
             self._transcript.set_tool_state(block, ToolState.RUNNING)
-            self.status.show(activity=f"running {question.tool}")
+            self.status.show(activity=doing(question.tool))
         return answer
 
     def on_permission_panel_typed(self, message: "PermissionPanel.Typed") -> None:
         """A letter that was no answer belongs to the prompt."""
         self.entry.prompt.focus()
         self.entry.prompt.type(message.character)
+
+    def on_permission_panel_unsaid(self, message: "PermissionPanel.Unsaid") -> None:
+        """What was written to a question that is gone is not lost."""
+        self.give_back(message.words)
 
     def on_permission_panel_edit_asked(self, message: "PermissionPanel.EditAsked") -> None:
         """A plan is to be changed before it is approved."""
@@ -564,33 +561,11 @@ class TuiAgent(BaseApp):
 
     def quit(self, *, hurry: bool = False) -> None:
         """Close the session, then leave. `hurry`: in a second, whatever still runs; what was said is kept."""
-        self.run_worker(self._leave(PATIENCE_S if hurry else None), name="leave", exclusive=True, group="leave")
+        self.leaving.begin(PATIENCE_S if hurry else None)
 
-    def _leave_on_signals(self) -> None:
-        """When the terminal is closed or the process is told to end: in order too, with every command that runs."""
-        if sys.platform != "win32":
-            for number in (signal.SIGHUP, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, self.quit)
-
-    async def _leave(self, patience: float | None) -> None:
-        self.status.show(hint="closing")
-        try:
-            async with asyncio.timeout(patience):
-                await asyncio.shield(asyncio.ensure_future(self._close()))
-        except TimeoutError:
-            self._hurried = True
-        except Exception as error:
-            self.crash = self.crash or f"the session was not closed in order ({in_a_line(error)})"
-        # What stands in the prompt can be had back from the history.
-        self.entry.prompt.clear_draft()
-        self.exit()
-        if patience is not None and not self.is_headless:
-            # A thread that still reads pictures would keep the program from its end.
-            end_soon(self._give_terminal_back, FAILED if self.crash else DONE)
-
-    def _give_terminal_back(self) -> None:
-        self.release_terminal()
-        self.last_words()
+    @override
+    def key_read(self, key: str) -> None:
+        self.leaving.key_read(key)
 
     @override
     def _show_agent(self, agent: "Agent") -> None:
@@ -603,7 +578,7 @@ class TuiAgent(BaseApp):
         from tui_agent.conversation.todo import TODO
 
         if isinstance(event, HeadMoved):
-            self.branches.moved(agent, view, event)
+            self.commands.branches.moved(agent, view, event)
         if isinstance(event, HeadMoved) or (isinstance(event, ToolFinished) and event.name == TODO):
             self._show_todo(agent)
         if isinstance(event, ContextStep | HeadMoved | ModelChanged):

@@ -4,52 +4,53 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from textual.app import ComposeResult
 from textual.filter import LineFilter
 from textual.screen import Screen
+from textual.timer import Timer
 from typing_extensions import override
 
-from tui_agent.arguments import Arguments
+from tui_agent.arguments import Arguments, ExitCode
 from tui_agent.crash_log import in_a_line, write_crash_log
 from tui_agent.resources import styles_folder
 from tui_agent.settings import Settings
 from tui_agent.text import short_path
 from tui_agent.tui.actions import BY_ID
-from tui_agent.tui.app.attention import Attention
 from tui_agent.tui.app.first_picture import DrawnPane, DrawnPrompt
-from tui_agent.tui.app.lifetime import appearance, name_of, own_filters, terminal_encoding, without_greys
-from tui_agent.tui.app.status_bar import StatusBar, Thresholds
-from tui_agent.tui.app.theme import ANSI, ASCII, glyphs_for
 from tui_agent.tui.cards.notice import Level, NoticeBlock, notice
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.textual_internals import TerminalApp
+from tui_agent.tui.painting.glyphs import ASCII, glyphs_for
+from tui_agent.tui.painting.themes import ANSI, appearance
+from tui_agent.tui.pane.status_bar import StatusBar, Thresholds
+from tui_agent.tui.terminal.attention import Attention
+from tui_agent.tui.terminal.filters import NO_COLORS, own_filters, terminal_encoding, without_greys
+from tui_agent.tui.terminal.textual_internals import TerminalApp
 
 if TYPE_CHECKING:
     from textual.driver import Driver
 
     from tui_agent.agent.agent import Agent
-    from tui_agent.tools.shell.background import BackgroundCommands
-    from tui_agent.tui.actions import Action
-    from tui_agent.tui.app.commands import Commands
-    from tui_agent.tui.app.conductor import Conductor
+    from tui_agent.session import Session
+    from tui_agent.tui.commands.table import Commands
     from tui_agent.tui.dialogs.permission import PermissionPanel
     from tui_agent.tui.dialogs.pickers import Option
     from tui_agent.tui.pane.conversation import ConversationPane
     from tui_agent.tui.pane.transcript import Transcript
-    from tui_agent.tui.prompt.completion import Choice
     from tui_agent.tui.prompt.mentions import ProjectFiles
     from tui_agent.tui.prompt.prompt import PromptArea
+    from tui_agent.tui.session.conductor import Conductor
+
+Answer = TypeVar("Answer")
 
 HINT_S: Final = 2.0
 """Seconds for which a hint stands in the status bar."""
-DONE: Final = 0
-FAILED: Final = 1
-BAD_USAGE: Final = 2
+STOPPING: Final = "stopping"
+"""What is said from Esc until it has come to its end."""
 AT_ONCE: Final = ("app", "first_picture", "status_bar")
 """The style sheets of what is seen first."""
 
@@ -76,12 +77,14 @@ class BaseApp(TerminalApp):
         self.session_folder: Path | None = None
         self.completed = False
         """Whether all that belongs on the screen is there."""
+        self.pressed_at = 0.0
+        """When a key was last pressed, wherever that went; on the monotonic clock."""
         self.crash = ""
         self.refusal = ""
         self._told_kept: set[str] = set()
         self._stoppable: asyncio.Task[None] | None = None
+        self._hint_timer: Timer | None = None
         self.glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
-        self._models: tuple[Choice, ...] | None = None
         self.keymap = Keymap(settings.ui.keymap)
         self.alt_keys = self.keymap.with_alt
         self._first_words: list[NoticeBlock] = []
@@ -91,6 +94,7 @@ class BaseApp(TerminalApp):
         self._appearance = appearance(self, ANSI if few_colors else settings.ui.theme, arguments.home)
         self.begin_with_theme(self._appearance.theme)
         self._own_filters = own_filters(self.glyphs, terminal_encoding(), os.environ)
+        self.set_class(bool(os.environ.get("NO_COLOR")), NO_COLORS)
         self._attention = Attention(
             self.write_control, os.environ, place=arguments.folder.name, notifications=settings.ui.notifications
         )
@@ -126,7 +130,7 @@ class BaseApp(TerminalApp):
         from tui_agent.tui.prompt.prompt import PromptArea
 
         history = PromptHistory(self.arguments.home / "history.jsonl")
-        return PromptArea(history, self._commands.complete, self._files, glyphs=self.glyphs, keymap=self.keymap)
+        return PromptArea(history, self.commands.complete, self._files, glyphs=self.glyphs, keymap=self.keymap)
 
     @cached_property
     def _files(self) -> "ProjectFiles":
@@ -139,7 +143,7 @@ class BaseApp(TerminalApp):
         """Asks whether a tool call may happen."""
         from tui_agent.tui.dialogs.permission import PermissionPanel
 
-        return PermissionPanel(lambda: self.entry.prompt.last_key, self.glyphs)
+        return PermissionPanel(lambda: max(self.pressed_at, self.entry.prompt.last_key), self.glyphs, self.keymap)
 
     async def complete_screen(self) -> None:
         """Bring in what the first picture does without, and what it only shows a drawing of."""
@@ -158,13 +162,28 @@ class BaseApp(TerminalApp):
         """The session behind the screen."""
         raise NotImplementedError
 
-    @cached_property
-    def _commands(self) -> "Commands":
-        from tui_agent.tui.app.commands import Commands
+    @property
+    def commands(self) -> "Commands":
+        """The slash commands."""
+        raise NotImplementedError
 
-        commands = Commands()
-        commands.choices = {"theme": self._theme_choices, "mode": _mode_choices, "model": self._model_choices}
-        return commands
+    @property
+    def session(self) -> "Session | None":
+        """The session that is open."""
+        return self.conductor.session
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs or is about to."""
+        return self.conductor.busy
+
+    def switch(self, target: Arguments) -> None:
+        """Close this session in order, and go on in another one."""
+        self.conductor.switch(target)
+
+    def forget_waiting(self) -> None:
+        """The conversation goes on elsewhere: what waited for a step there goes back to the prompt."""
+        self.conductor.forget_waiting()
 
     async def agent(self) -> "Agent":
         """The agent, once the session is open. Raises SessionUnavailable."""
@@ -217,19 +236,23 @@ class BaseApp(TerminalApp):
         """Stop what `until_stopped` does; whether there is something."""
         return self._stoppable is not None and self._stoppable.cancel()
 
-    def hint(self, text: str) -> None:
-        """Show a few words in the status bar for a moment."""
+    def hint(self, text: str, seconds: float = HINT_S) -> None:
+        """Show a few words in the status bar for a moment, which ends none that are shown later."""
+        if self._hint_timer is not None:
+            self._hint_timer.stop()
         self.status.show(hint=text)
-        self.set_timer(HINT_S, self._clear_hint)
+        self._hint_timer = self.set_timer(seconds, partial(self.hint_over, text))
 
-    def _clear_hint(self) -> None:
-        self.status.show(hint="")
+    def hint_over(self, text: str) -> None:
+        """Take a hint away, unless there is another one by now."""
+        if self.status.status.hint == text:
+            self.status.show(hint="")
 
-    async def question(self, screen: "Screen[str | None]") -> str | None:
+    async def question(self, screen: Screen[Answer]) -> Answer | None:
         """Show a dialog and wait for its result. Never from a handler: no key would be read meanwhile."""
-        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
 
-        def answered(result: str | None) -> None:
+        def answered(result: Answer | None) -> None:
             if not answer.done():
                 answer.set_result(result)
 
@@ -255,30 +278,29 @@ class BaseApp(TerminalApp):
 
         return await self.question(PickerScreen(title, options, current, search=search, preview=preview))
 
-    async def read(self, title: str, text: str) -> None:
-        """Show a text over the screen."""
-        from tui_agent.tui.dialogs.text_screen import TextScreen
+    async def read(self, title: str, text: str, again: "Callable[[], str | None] | None" = None) -> None:
+        """Show a text over the screen; `again`: see `TextScreen`."""
+        from tui_agent.tui.dialogs.reading import TextScreen
 
-        await self.push_screen(TextScreen(title, text, self.glyphs))
+        await self.push_screen(TextScreen(title, text, self.glyphs, again))
 
     def ask_model(self, text: str) -> None:
         """Send a text as if the user had written it."""
         self.conductor.send(text)
 
-    @property
-    def background(self) -> "BackgroundCommands | None":
-        """The commands that run in the background; None: there is no session yet."""
-        session = self.conductor.session
-        return None if session is None else session.background
-
     def refuse(self, reason: str) -> None:
         """Leave the program: the settings do not allow what was asked for."""
         self.refusal = reason
-        self.exit(return_code=BAD_USAGE)
+        self.exit(return_code=ExitCode.BAD_USAGE)
 
     def give_back(self, text: str) -> None:
         """Put a text that was not sent back into the prompt."""
         self.entry.prompt.put(text)
+
+    def keep_draft(self) -> None:
+        """Have what stands in the prompt in the history too, for the next start."""
+        if "entry" in vars(self):
+            self.entry.prompt.keep_draft()
 
     def show_waiting(self, texts: tuple[str, ...], *, held: bool) -> None:
         """Show the texts that wait."""
@@ -287,18 +309,21 @@ class BaseApp(TerminalApp):
 
     def report(self, error: Exception) -> None:
         """Show an error as a card; one that nobody expected leaves its details in a log."""
-        from tui_agent.tui.app.errors import explain
+        from tui_agent.models.base import ModelError
+        from tui_agent.session import SessionError
+        from tui_agent.storage.errors import StorageError
 
-        told = explain(error)
-        if told is not None:
-            self.say(Level.ERROR, *told)
-            return
-        self.say(
-            Level.ERROR,
-            "Something went wrong inside the program",
-            f"{in_a_line(error)}\nEverything up to here is kept.",
-            write_crash_log(error, os.environ),
-        )
+        match error:
+            case ModelError():
+                self.say(Level.ERROR, "The model cannot be used", error.message, "choose another one with /model")
+            case StorageError():
+                self.say(Level.ERROR, "The conversation could not be saved", error.message, error.hint)
+            case SessionError():
+                self.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
+            case _:
+                told = f"{in_a_line(error)}\nEverything up to here is kept."
+                hint = write_crash_log(error, os.environ)
+                self.say(Level.ERROR, "Something went wrong inside the program", told, hint)
 
     # Themes
 
@@ -330,58 +355,16 @@ class BaseApp(TerminalApp):
             what = key.split(".")[0 if key.endswith(".id") else -1]
             self.say(Level.INFO, f"The {what} is kept for the next starts in every project: {short_path(path)}")
 
-    def _theme_choices(self) -> "Iterable[Choice]":
-        from tui_agent.tui.app.theme import KINDS
-        from tui_agent.tui.prompt.completion import Choice
-
-        return (Choice(name, name, KINDS.get(name, "yours")) for name in self.theme_names())
-
-    def _model_choices(self) -> "Iterable[Choice]":
-        if self._models is None:
-            self._models = ()
-            self.run_worker(self._look_at_models(), name="models", exit_on_error=False)
-        return self._models
-
-    async def _look_at_models(self) -> None:
-        """Know which models there are, once somebody types for one; what is typed by then is completed."""
-        from tui_agent.models.catalogue import catalogue_of
-        from tui_agent.tui.dialogs.options import model_options
-        from tui_agent.tui.prompt.completion import Choice
-
-        short_name = catalogue_of(self.settings).short_name
-        options = await asyncio.to_thread(model_options, self.status.status.model, self.settings)
-        named = sorted((option for option in options if not option.heading), key=lambda option: option.folded)
-        self._models = tuple(Choice(short_name(option.value), option.label, option.description) for option in named)
-        self.entry.prompt.offer_anew()
-
     # The status bar, the title, the terminal
 
-    def commands_text(self) -> str:
-        """Every slash command on a line."""
-        return self._commands.text()
-
-    @property
-    def own_commands(self) -> "tuple[Action, ...]":
-        """The user's own commands, as rows beside those of the table of actions."""
-        return self._commands.own
-
-    async def look_at_own_commands(self, agent: "Agent") -> None:
-        """Bring the user's own commands, as they are now, to the completion and the help."""
-        from tui_agent.tui.app.commands import own_actions
-
-        self._commands.own = own_actions(await agent.own_prompts())
-
-    def turn_changed(self) -> None:
-        """A turn began or ended."""
+    def refresh_status(self) -> None:
+        """Bring what the agent is now to the status bar; a turn may have begun or ended."""
+        self.hint_over(STOPPING)
         if self.conductor.session is not None:
             agent = self.conductor.session.agent
             self._show_agent(agent)
-            self.run_worker(self.look_at_own_commands(agent), name="own", group="own", exclusive=True)
+            self.commands.look_at_own(agent)
         self._show_attention()
-
-    def refresh_status(self) -> None:
-        """Bring what the agent is now to the status bar."""
-        self.turn_changed()
 
     def _show_agent(self, agent: "Agent") -> None:
         full, spent = agent.fullness(), agent.tracker
@@ -409,7 +392,7 @@ class BaseApp(TerminalApp):
         self.entry.todo.show(todo.progress, todo.current.text if todo.current is not None else "")
 
     def _show_attention(self) -> None:
-        self._attention.name = name_of(self._transcript) or self._attention.name
+        self._attention.name = self._transcript.topic or self._attention.name
         self._attention.show(working=bool(self.status.status.activity), focused=self.app_focus)
 
     @override
@@ -421,11 +404,4 @@ class BaseApp(TerminalApp):
         if not self.crash:
             kept = write_crash_log(error, os.environ)
             self.crash = f"stopped by an unexpected error ({type(error).__name__}); {kept}"
-        return FAILED
-
-
-def _mode_choices() -> "Iterable[Choice]":
-    from tui_agent.tui.app.commands import MODES
-    from tui_agent.tui.prompt.completion import Choice
-
-    return (Choice(mode, mode, meaning) for mode, meaning in MODES.items())
+        return ExitCode.FAILED

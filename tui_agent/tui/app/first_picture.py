@@ -13,11 +13,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 from typing_extensions import override
 
-from tui_agent.tui.app.theme import Glyphs
 from tui_agent.tui.cards.base import Block
-from tui_agent.tui.cards.block_painting import BlockPainting
-from tui_agent.tui.cards.lines import MAX_MEASURE, Line
-from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.painting.glyphs import Glyphs
+from tui_agent.tui.painting.lines import MAX_MEASURE
+from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.pane.block_painting import all_lines
 from tui_agent.tui.wording import PLACEHOLDER
 
 _BESIDE: Final = 2
@@ -43,18 +43,12 @@ class DrawnPane(Drawn):
     def render_lines(self, crop: Region) -> list[Strip]:
         look = Look(Palette.from_theme(self.app.theme_variables), self._glyphs)
         width, height = self.size
-        lines = _painted(self._blocks, max(1, min(width - _BESIDE, MAX_MEASURE)), look)[-height:]
+        lines = all_lines(self._blocks, max(1, min(width - _BESIDE, MAX_MEASURE)), look)[-height:]
         strips = [Strip(line.segments, line.width).adjust_cell_length(width, look.palette.base) for line in lines]
         strips += [Strip.blank(width, look.palette.base)] * (height - len(strips))
         for line_filter in self.get_line_filters():
             strips = [strip.apply_filter(line_filter, self.background_colors[1]) for strip in strips]
         return [strips[y].crop(*crop.column_span) for y in crop.line_range]
-
-
-def _painted(blocks: Sequence[Block], width: int, look: Look) -> list[Line]:
-    before = (None, *blocks)
-    paintings = [BlockPainting(block, above, width, look) for above, block in zip(before, blocks, strict=False)]
-    return [line for each in paintings for section in range(len(each.heights)) for line in each.lines(section)]
 
 
 class DrawnPrompt(Drawn):

@@ -7,14 +7,15 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from tui_agent.settings import PermissionMode
 from tui_agent.text import one_line, short_path
 from tui_agent.tui.actions import ACTIONS, BY_ID, DIALOGS, TITLES, Action, Place
-from tui_agent.tui.app.commands import CYCLE, MODES
-from tui_agent.tui.app.conductor import SessionUnavailable
-from tui_agent.tui.app.own_commands import OwnCommands, needs_terminal, only_changes_folder
-from tui_agent.tui.app.status_bar import gauge_words
 from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.commands.shell import OwnCommands, needs_terminal, only_changes_folder
 from tui_agent.tui.keys import lines
+from tui_agent.tui.pane.status_bar import gauge_words
+from tui_agent.tui.session.conductor import SessionUnavailable
+from tui_agent.tui.wording import MODES
 
 if TYPE_CHECKING:
     from tui_agent.agent.turn.pictures import Picture
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 MAX_SHOWN: Final = 160
 """Characters of a text that was sent, in the list of all."""
 ACTIVITY: Final = "running your command"
+CYCLE: Final[tuple[PermissionMode, ...]] = ("plan", "ask", "auto")
+"""The modes that one key goes through."""
 
 
 class PromptActions:
@@ -51,7 +54,7 @@ class PromptActions:
             self.own.start(self._run_shell(command))
 
     async def _run_outside(self, command: str) -> None:
-        from tui_agent.tui.prompt.editor import EditorFailure, run_outside
+        from tui_agent.tui.terminal.editor import EditorFailure, run_outside
 
         try:
             status = await run_outside(self._app, command, self._app.arguments.folder)
@@ -95,13 +98,20 @@ class PromptActions:
 
     async def edit_draft(self) -> None:
         """Let the user write in their own editor, which has the terminal until it ends. A running turn goes on."""
-        from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
+        from tui_agent.tui.terminal.editor import EditorFailure, edited_outside
 
         prompt = self._app.entry.prompt
+        hint = ""
+
+        def keep(left: str) -> None:
+            nonlocal hint
+            prompt.sent.add(left)
+            hint = f"{self._app.keymap.text('history')} finds what was written there"
+
         try:
-            text = await edited_outside(self._app, prompt.draft())
+            text = await edited_outside(self._app, prompt.draft(), keep)
         except EditorFailure as failure:
-            self._app.say(Level.WARNING, "The draft stays as it was", str(failure))
+            self._app.say(Level.WARNING, "The draft stays as it was", str(failure), hint)
         else:
             prompt.replace_draft(text)
             prompt.focus()
@@ -112,7 +122,7 @@ class PromptActions:
 
         offered = [action for action in ACTIONS if action.name or action.in_palette]
         key = self._app.keymap.text
-        own = {action.id: action for action in self._app.own_commands}
+        own = {action.id: action for action in self._app.commands.own}
         options = [
             Option(each.id, each.usage or key(each.id), self._meaning(each)) for each in (*offered, *own.values())
         ]
@@ -146,6 +156,14 @@ class PromptActions:
         self._app.refresh_status()
         self._app.hint(f"mode {agent.mode}: {MODES[agent.mode]}")
 
+    async def tell_missing(self, text: str) -> None:
+        """Say that a file which a text mentions is not there: the text goes to the model as it stands."""
+        from tui_agent.tui.prompt.mentions import missing_files
+
+        missing = await asyncio.to_thread(missing_files, text, self._app.arguments.folder)
+        if missing:
+            self._app.hint(f"there is no {one_line(missing[0], 40)} here")
+
     async def search_history(self) -> None:
         """Let the user choose among all they have sent, the newest first; it comes to the prompt."""
         from tui_agent.tui.dialogs.pickers import Option
@@ -167,7 +185,7 @@ class PromptActions:
         more = ("search", *DIALOGS) if place == "conversation" else DIALOGS
         return {
             TITLES[place]: keymap.help_text(place),
-            "Commands": self._app.commands_text(),
+            "Commands": self._app.commands.text(),
             "The line at the bottom": gauge_words(self._app.status.status),
             **{TITLES[other]: lines(keymap.rows(other)) for other in more},
         }
@@ -200,7 +218,7 @@ class PromptActions:
         app = self._app
         try:
             agent = await app.agent()
-            if not app.conductor.busy:
+            if not app.busy:
                 app.status.show(activity=ACTIVITY, since=monotonic())
             await agent.run_shell(command)
         except SessionUnavailable:

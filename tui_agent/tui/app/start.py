@@ -1,20 +1,21 @@
 """From the command line to the app and back."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tui_agent.arguments import Arguments
+from tui_agent.arguments import Arguments, ExitCode
 from tui_agent.aside import share_often
 from tui_agent.settings import Settings
 
 if TYPE_CHECKING:
     from tui_agent.tui.app.app import TuiAgent
 
-DONE, FAILED = 0, 1
+MARKED_PASTES, UNMARKED_PASTES = "\x1b[?2004h", "\x1b[?2004l"
 _INPUT, _LOCAL = 0, 3
 """Places of the input and the local flags in what `termios.tcgetattr` gives."""
 
@@ -22,11 +23,26 @@ _INPUT, _LOCAL = 0, 3
 def run(arguments: Arguments, settings: Settings, *, once_shown: Callable[[], None] = lambda: None) -> int:
     """Show the app until the user leaves; the exit code. `once_shown` is called when there is a first picture."""
     trust_the_terminal()
+    _on_signals(_end_at_once)
     give_back = take_keys()
     try:
+        _mark_pastes(True)
         return _run(arguments, settings, give_back, once_shown)
     finally:
         give_back()
+        _mark_pastes(False)
+
+
+def _on_signals(act: Callable[[], None]) -> None:
+    """Have this done when the terminal is closed, or the process is told to end."""
+    if sys.platform != "win32":
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, lambda _number, _frame: act())
+
+
+def _end_at_once() -> None:
+    # What was done to the terminal by then is undone on the way out.
+    raise SystemExit(ExitCode.INTERRUPTED)
 
 
 def trust_the_terminal() -> None:
@@ -65,31 +81,40 @@ def take_keys() -> Callable[[], None]:
     return give_back
 
 
+def _mark_pastes(marked: bool) -> None:
+    """Have the terminal say where a paste begins and ends, from the start on: else its lines would be sent one by one
+    where it comes before the app asks for that.
+    """
+    # Where the terminal was closed there is nobody left to tell.
+    with suppress(OSError, ValueError):
+        if sys.stdout.isatty():
+            sys.stdout.write(MARKED_PASTES if marked else UNMARKED_PASTES)
+            sys.stdout.flush()
+
+
 def _run(
     arguments: Arguments, settings: Settings, give_back: Callable[[], None], once_shown: Callable[[], None]
 ) -> int:
     share_often()
     from tui_agent.models.offline.delay import DELAY_VARIABLE, SHOWN_DELAY_S
     from tui_agent.tui.app.app import TuiAgent
-    from tui_agent.tui.textual_internals import terminal_driver
+    from tui_agent.tui.terminal.textual_internals import terminal_driver
 
     os.environ.setdefault(DELAY_VARIABLE, str(SHOWN_DELAY_S))
     driver = terminal_driver(give_back)
     if driver is None:
         give_back()
     app = TuiAgent(arguments, settings, driver_class=driver)
-    app.last_words = partial(say_goodbye, app)
+    app.leaving.last_words = partial(say_goodbye, app)
     app.once_shown = once_shown
+    _on_signals(app.leaving.told_to_end)
     app.run(mouse=settings.ui.mouse)
-    say_goodbye(app)
-    return FAILED if app.crash else app.return_code or DONE
+    app.leaving.say_last_words()
+    return ExitCode.FAILED if app.crash else app.return_code or ExitCode.DONE
 
 
 def say_goodbye(app: "TuiAgent") -> None:
-    """Say why the program ended, and how to go on; once, whoever comes to its end first."""
-    if app.said_goodbye:
-        return
-    app.said_goodbye = True
+    """Say why the program ended, and how to go on."""
     # Where the terminal was closed there is nobody left to tell.
     with suppress(OSError):
         if why := app.crash or app.refusal:

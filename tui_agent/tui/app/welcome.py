@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.text import one_line, short_path
 from tui_agent.tui.cards.notice import Level, NoticeBlock
-from tui_agent.tui.wording import model_label
+from tui_agent.tui.wording import MODES, model_label
 from tui_agent.version import __version__
 
 if TYPE_CHECKING:
@@ -19,12 +19,25 @@ if TYPE_CHECKING:
 
 HINT: Final = "shows keys and commands"
 ASK: Final = "Say what you would like done here, in your own words."
-MAX_NAMES: Final = 200
+MAX_NAMES: Final = 1000
 """Files of the folder that are looked at for an example."""
 MAX_LOCAL: Final = 2
 """Local models that are named."""
 _CODE: Final = (".py", ".ts", ".js", ".go", ".rs", ".java", ".rb", ".c", ".cpp", ".cs", ".swift", ".kt", ".sh")
+_TEXT: Final = (*_CODE, ".md", ".rst", ".txt", ".toml", ".json", ".yaml", ".yml", ".xml", ".mod", ".html")
 _TESTS: Final = ("tests", "test", "spec", "__tests__")
+_PROJECTS: Final = {
+    "Cargo.toml": "Run cargo test and explain the first thing that fails.",
+    "package.json": "What can be run here with npm, and what does each script do?",
+    "go.mod": "Run go vet ./... and explain what it finds.",
+    "pom.xml": "Build this with Maven and explain the first warning.",
+    "build.gradle": "Build this with Gradle and explain the first warning.",
+    "build.gradle.kts": "Build this with Gradle and explain the first warning.",
+    "CMakeLists.txt": "Build this with CMake and explain the first warning.",
+    "pyproject.toml": "What does this package offer, and what is not tested yet?",
+    "Makefile": "What can make do here, and what should I call first?",
+}
+"""What to ask where the file stands that a kind of project has at its root; the first that is there counts."""
 
 
 class Facts(NamedTuple):
@@ -96,6 +109,9 @@ def example(names: Iterable[str]) -> str:
     found = sorted(names)
     if any(name.lower() in _TESTS or name.lower().startswith("test_") for name in found):
         return "Run the tests and explain the first thing that fails."
+    for name, asked in _PROJECTS.items():
+        if name in found:
+            return asked
     code = next((name for name in found if name.endswith(_CODE)), "")
     if code:
         return f"What does {one_line(code, 40)} do, and what could go wrong in it?"
@@ -109,8 +125,10 @@ def example(names: Iterable[str]) -> str:
 def command_example(names: Iterable[str]) -> str:
     """The same for the offline model, which knows a few commands."""
     found = sorted(names)
+    if not found:
+        return 'write "hello" to notes.txt · read notes.txt · run ls -la'
     readable = next((name for name in found if name.lower().startswith("readme")), "")
-    readable = readable or next((name for name in found if "." in name), "")
+    readable = readable or next((name for name in found if name.lower().endswith(_TEXT)), "")
     return " · ".join([*([f"summarise {one_line(readable, 40)}"] if readable else []), "find TODO in .", "run ls -la"])
 
 
@@ -133,7 +151,6 @@ def known(session: "Session") -> Facts:
     """What is set, as far as nobody has to be asked for it. Imports the providers' records."""
     from tui_agent.models.catalogue import OFFLINE, catalogue_of
     from tui_agent.settings.kept_keys import kept_variables
-    from tui_agent.tui.app.commands import MODES
 
     name, agent = session.agent.profile.name, session.agent
     catalogue = catalogue_of(agent.settings)

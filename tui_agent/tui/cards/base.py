@@ -13,7 +13,7 @@ from msgspec import Struct, StructMeta
 from typing_extensions import override
 
 from tui_agent.text import StreamCleaner
-from tui_agent.tui.cards.sections import Section
+from tui_agent.tui.painting.sections import Section
 
 
 class Folding(Struct):

@@ -1,19 +1,19 @@
 """Every kind of card there is, and which one a tool's calls have."""
 
-from typing import TypeAlias
+from typing import Final
 
-from tui_agent.tui.cards import command, search, subtask, todo
 from tui_agent.tui.cards.base import Block, Card, Folding, StreamedText
 from tui_agent.tui.cards.boundary import BoundaryBlock
 from tui_agent.tui.cards.command import CommandBlock
 from tui_agent.tui.cards.notice import Level, NoticeBlock
-from tui_agent.tui.cards.prompt import UserBlock
+from tui_agent.tui.cards.plan import PlanBlock
 from tui_agent.tui.cards.prose import ProseBlock
 from tui_agent.tui.cards.reasoning import ReasoningBlock
 from tui_agent.tui.cards.search import SearchBlock
 from tui_agent.tui.cards.subtask import SubtaskBlock
 from tui_agent.tui.cards.todo import TodoBlock
 from tui_agent.tui.cards.tool import ResultSize, ToolBlock, ToolState
+from tui_agent.tui.cards.user import UserBlock
 
 __all__ = [
     "Block",
@@ -23,6 +23,7 @@ __all__ = [
     "Folding",
     "Level",
     "NoticeBlock",
+    "PlanBlock",
     "ProseBlock",
     "ReasoningBlock",
     "ResultSize",
@@ -36,17 +37,10 @@ __all__ = [
     "block_for",
 ]
 
-ToolKind: TypeAlias = type[ToolBlock] | type[CommandBlock] | type[SearchBlock] | type[TodoBlock] | type[SubtaskBlock]
+TOOL_CARDS: Final[tuple[type[ToolBlock], ...]] = (CommandBlock, SearchBlock, TodoBlock, PlanBlock, SubtaskBlock)
+"""The cards of tools that have one of their own."""
 
 
-def block_for(tool: str) -> ToolKind:
+def block_for(tool: str) -> type[ToolBlock]:
     """The card of a tool's calls."""
-    if tool in command.TOOLS:
-        return CommandBlock
-    if tool in search.TOOLS:
-        return SearchBlock
-    if tool in todo.TOOLS:
-        return TodoBlock
-    if tool.startswith(subtask.PREFIX) or tool in subtask.TOOLS:
-        return SubtaskBlock
-    return ToolBlock
+    return next((card for card in TOOL_CARDS if card.is_for(tool)), ToolBlock)

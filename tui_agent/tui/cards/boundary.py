@@ -7,9 +7,9 @@ from rich.cells import cell_len
 from typing_extensions import override
 
 from tui_agent.tui.cards.base import Card
-from tui_agent.tui.cards.lines import GUTTER, Line, Run, fit, make_line
-from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.cards.sections import Section, draw_hint, estimate_lines, muted, text_sections
+from tui_agent.tui.painting.lines import GUTTER, Line, Run, fit, make_line
+from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.sections import Section, draw_hint, estimate_lines, muted, text_sections
 from tui_agent.tui.wording import compact_count
 
 _TEXT_INDENT: Final = GUTTER + 2

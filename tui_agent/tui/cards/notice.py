@@ -9,9 +9,9 @@ from typing_extensions import override
 
 from tui_agent.text import clean, one_line
 from tui_agent.tui.cards.base import Block
-from tui_agent.tui.cards.lines import GUTTER, Line, Run, wrap
-from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.cards.sections import Section, draw_hint, muted, text_sections
+from tui_agent.tui.painting.lines import GUTTER, Line, Run, wrap
+from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.sections import Section, draw_hint, muted, text_sections
 
 _TEXT_INDENT: Final = GUTTER + 2
 

@@ -9,12 +9,12 @@ from rich.segment import Segment
 from typing_extensions import override
 
 from tui_agent.tui.cards.base import Block, StreamedText
-from tui_agent.tui.cards.chunks import Chunk, ChunkScanner, Kind
-from tui_agent.tui.cards.code import paint_code
-from tui_agent.tui.cards.lines import GUTTER, Line, Run, blank_line, wrap
-from tui_agent.tui.cards.markdown import paint_markdown
-from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.cards.sections import Section, estimate_lines
+from tui_agent.tui.painting.chunks import Chunk, ChunkScanner, Kind
+from tui_agent.tui.painting.code import paint_code
+from tui_agent.tui.painting.lines import GUTTER, Line, Run, blank_line, wrap
+from tui_agent.tui.painting.markdown import paint_markdown
+from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.sections import Section, estimate_lines
 
 _QUIET_INDENT: Final = 2
 _FENCE: Final = re.compile(

@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 from typing_extensions import override
 
 from tui_agent.text import counted
-from tui_agent.tui.cards.lines import Line, Run, fit, make_line
-from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.cards.tool import PREVIEW_LINES, ToolBlock, ToolState
+from tui_agent.tui.cards.tool import BODY_INDENT, PREVIEW_LINES, ToolBlock, ToolState
+from tui_agent.tui.painting.lines import Line, Run, fit, make_line
+from tui_agent.tui.painting.palette import Look
 
-TOOLS: Final = frozenset(("grep",))
 _HIT: Final = re.compile(r"^(\d+): ?(.*)$", re.MULTILINE)
 """A line with a match below the name of its file, as `grep` tells it."""
 _OF_A_FILE: Final = re.compile(r"\d+[:-]|--$|\[")
@@ -26,6 +25,8 @@ class _Hits(NamedTuple):
 
 class SearchBlock(ToolBlock, eq=False, kw_only=True):
     """Its result names each file on a line of its own, then the lines of it."""
+
+    TOOLS = frozenset(("grep",))
 
     @override
     def estimate(self, width: int, *, collapsed: bool) -> int:
@@ -43,7 +44,7 @@ class SearchBlock(ToolBlock, eq=False, kw_only=True):
         hits, palette, ellipsis = self._hits(), look.palette, look.glyphs.ellipsis
         if not hits.first:
             return ToolBlock.draw_preview(self, width, look)
-        margin, room = Run(" " * self.indent, palette.base), max(1, width - self.indent)
+        margin, room = Run(" " * BODY_INDENT, palette.base), max(1, width - BODY_INDENT)
         drawn: list[list[Run]] = []
         for place, line in hits.first:
             where = fit(place, room, ellipsis)
@@ -52,7 +53,7 @@ class SearchBlock(ToolBlock, eq=False, kw_only=True):
             drawn.append([Run(where, palette.muted), Run(shown, palette.faint)])
         if hits.more:
             drawn.append([Run(fit(f"{ellipsis} +{counted(hits.more, 'line')}", room, ellipsis), palette.muted)])
-        return [make_line([margin, *runs], gutter=self.indent) for runs in drawn]
+        return [make_line([margin, *runs], gutter=BODY_INDENT) for runs in drawn]
 
     def _hits(self) -> _Hits:
         if self.state is not ToolState.OK:

@@ -1,23 +1,20 @@
 """A call that a model of its own works on: where it stands, and its calls nested under it."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from rich.cells import cell_len
 from typing_extensions import override
 
 from tui_agent.text import call_summary
-from tui_agent.tui.cards.base import Block
-from tui_agent.tui.cards.lines import Line, Run, fit, make_line
-from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.cards.sections import Section, blank_section, faint, muted, text_sections
-from tui_agent.tui.cards.tool import NAMES, ToolBlock
+from tui_agent.tui.cards.tool import BODY_INDENT, NAMES, ToolBlock
+from tui_agent.tui.painting.lines import Line, Run, fit, make_line
+from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.sections import Section, blank_section, faint, muted, text_sections
 
 PREFIX: Final = "agentic_"
-TOOLS: Final = frozenset(("run_agent",))
-"""How the names of these tools begin."""
+"""How the names of tools begin that have a subtask of their own; `run_agent` is one more."""
 STEPS: Final = 4
 """Calls of a subtask that are shown under its collapsed card."""
 _EARLIER: Final = "…"
@@ -26,7 +23,18 @@ _EARLIER: Final = "…"
 class SubtaskBlock(ToolBlock, eq=False, kw_only=True):
     """`steps`: where it stands, then what it calls, a line each; kept when it is over."""
 
+    TOOLS = frozenset(("run_agent",))
+
     steps: str = ""
+
+    @classmethod
+    @override
+    def is_for(cls, tool: str) -> bool:
+        return tool.startswith(PREFIX) or tool in cls.TOOLS
+
+    @override
+    def show_progress(self, text: str, above: int) -> None:
+        self.steps = text
 
     @override
     def told(self) -> tuple[str, ...]:
@@ -41,19 +49,19 @@ class SubtaskBlock(ToolBlock, eq=False, kw_only=True):
     def draw_preview(self, width: int, look: Look) -> list[Line]:
         if not self._runs:
             return ToolBlock.draw_preview(self, width, look)
-        return _draw(self._lines(), self.indent, width, look)
+        return _draw(self._lines(), BODY_INDENT, width, look)
 
     @override
     def opened(self) -> list[Section]:
         if not self.steps.strip():
             return ToolBlock.opened(self)
         lines = self._lines()
-        sections = text_sections(arguments, faint, indent=self.indent) if (arguments := self.told_arguments()) else []
+        sections = text_sections(arguments, faint, indent=BODY_INDENT) if (arguments := self.told_arguments()) else []
         if sections:
             sections.append(blank_section())
-        sections.append(Section(partial(_draw, lines, self.indent), breaks=len(lines) - 1))
+        sections.append(Section(partial(_draw, lines, BODY_INDENT), breaks=len(lines) - 1))
         if self.result:
-            sections += [blank_section(), *text_sections(self.result, muted, indent=self.indent)]
+            sections += [blank_section(), *text_sections(self.result, muted, indent=BODY_INDENT)]
         return sections
 
     @override
@@ -69,55 +77,6 @@ class SubtaskBlock(ToolBlock, eq=False, kw_only=True):
         """The line of figures, then the steps; of a collapsed card the newest."""
         figures, *steps = [line for line in self.steps.split("\n") if line.strip()]
         return [figures, *(steps[-STEPS:] if self.collapsed else steps)]
-
-
-class Records(Protocol):
-    """Who knows what subtasks did; `agent.agent.Agent` is one."""
-
-    async def subtask_progress(self, call_id: str) -> str:
-        """What was told last of the subtask that worked for a call; empty where nothing is known."""
-        ...
-
-
-class Cards(Protocol):
-    """Where the cards stand; `pane.transcript.Transcript` is one."""
-
-    def when_opened(self, told: Callable[[SubtaskBlock], None]) -> None:
-        """Tell `told` of each subtask's card when it is opened, or where it stands open."""
-        ...
-
-    def get(self, block_id: int) -> Block | None:
-        """The block with an id."""
-        ...
-
-    def show_steps(self, block: SubtaskBlock, steps: str) -> None:
-        """Show where a subtask stands."""
-        ...
-
-
-class SubtaskSteps:
-    """Fills in the steps of cards from an earlier session, read from the subtasks' own records when a card is opened,
-    one card at a time.
-    """
-
-    def __init__(self, cards: Cards, records: Records) -> None:
-        self._cards = cards
-        self._records = records
-        self._one_at_a_time = asyncio.Lock()
-        self._reading: set[asyncio.Task[None]] = set()
-        cards.when_opened(self._look_up)
-
-    def _look_up(self, block: SubtaskBlock) -> None:
-        if block.state.finished and not block.steps:
-            task = asyncio.ensure_future(self._fill(block))
-            self._reading.add(task)
-            task.add_done_callback(self._reading.discard)
-
-    async def _fill(self, block: SubtaskBlock) -> None:
-        async with self._one_at_a_time:
-            steps = await self._records.subtask_progress(block.call_id)
-        if steps and not block.steps and self._cards.get(block.id) is block:
-            self._cards.show_steps(block, steps)
 
 
 def _draw(lines: Sequence[str], indent: int, width: int, look: Look) -> list[Line]:

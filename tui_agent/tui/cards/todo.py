@@ -2,19 +2,17 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from typing_extensions import override
 
-from tui_agent.tui.cards.lines import Line, Run, fit, make_line, wrap
-from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.cards.sections import Section
-from tui_agent.tui.cards.tool import ToolBlock, ToolState
+from tui_agent.conversation.todo import TodoItem, read_todo
+from tui_agent.text import one_line
+from tui_agent.tui.cards.tool import BODY_INDENT, ToolBlock, ToolState
+from tui_agent.tui.painting.lines import Line, Run, fit, make_line, wrap
+from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.sections import Section
 
-if TYPE_CHECKING:
-    from tui_agent.conversation.todo import TodoItem
-
-TOOLS: Final = frozenset(("todo",))
 PREVIEW_ITEMS: Final = 3
 """Items under a collapsed card."""
 
@@ -22,7 +20,14 @@ PREVIEW_ITEMS: Final = 3
 class TodoBlock(ToolBlock, eq=False, kw_only=True):
     """Its items; one that was refused, or that ends the list, is shown as any other call."""
 
+    TOOLS = frozenset(("todo",))
+
     todo: "tuple[TodoItem, ...]" = ()
+
+    def __post_init__(self) -> None:
+        if (written := read_todo(self.arguments)) is not None:
+            self.todo = tuple(TodoItem(one_line(item.text), item.state) for item in written.items)
+            self.summary = ""
 
     @override
     def told(self) -> tuple[str, ...]:
@@ -44,13 +49,13 @@ class TodoBlock(ToolBlock, eq=False, kw_only=True):
     def draw_preview(self, width: int, look: Look) -> list[Line]:
         if not self._shown:
             return ToolBlock.draw_preview(self, width, look)
-        return _draw(self._previewed, self.indent, False, width, look)
+        return _draw(self._previewed, BODY_INDENT, False, width, look)
 
     @override
     def opened(self) -> list[Section]:
         if not self._shown:
             return ToolBlock.opened(self)
-        return [Section(partial(_draw, self.todo, self.indent, True), breaks=len(self.todo) - 1)]
+        return [Section(partial(_draw, self.todo, BODY_INDENT, True), breaks=len(self.todo) - 1)]
 
     @override
     def figures(self, look: Look) -> list[Run]:

@@ -5,7 +5,7 @@ on this one.
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 from rich.cells import cell_len
@@ -14,10 +14,10 @@ from typing_extensions import override
 
 from tui_agent.text import clean
 from tui_agent.tui.cards.base import Block, Card, packed, unpacked
-from tui_agent.tui.cards.diffs import counts, diff_sections, draw_diff_start
-from tui_agent.tui.cards.lines import GUTTER, Line, Run, fit, make_line
-from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.cards.sections import Section, blank_section, estimate_lines, faint, muted, text_sections
+from tui_agent.tui.painting.diffs import counts, diff_sections, draw_diff_start
+from tui_agent.tui.painting.lines import GUTTER, Line, Run, fit, make_line
+from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.sections import Section, blank_section, estimate_lines, faint, muted, text_sections
 from tui_agent.tui.wording import compact_count, duration
 
 PREVIEW_LINES: Final = 3
@@ -27,11 +27,12 @@ DIFF_LINES: Final = 10
 LARGE_TOKENS: Final = 5_000
 """A result of more tokens says so without being opened."""
 BODY_INDENT: Final = GUTTER + 2
+"""Cells before what stands under a header."""
+NOTHING_CAME: Final = "[interrupted:"
+"""How the model is told that nothing came of a call, which says no more than the header does."""
 NOTE_PARTS: Final = " · "
 """Between what a tool's summary says."""
 _PREVIEW_SEARCH: Final = 2000
-_NEST_INDENT: Final = 2
-_MAX_DEPTH: Final = 6
 _MAX_NAME: Final = 32
 _MAX_NOTE: Final = 48
 _LEAST_ARGUMENT: Final = 24
@@ -81,6 +82,15 @@ class ToolState(StrEnum):
         return self not in (ToolState.PENDING, ToolState.ASKING, ToolState.RUNNING)
 
 
+_WORDS: Final = {
+    ToolState.ASKING: "needs your answer",
+    ToolState.RUNNING: "running",
+    ToolState.ERROR: "failed",
+    ToolState.DENIED: "denied",
+    ToolState.INTERRUPTED: "interrupted",
+}
+
+
 class ResultSize(Struct, frozen=True, gc=False):
     """How large a tool result is. `tokens` may be an estimate."""
 
@@ -104,6 +114,9 @@ class ToolBlock(Card, eq=False, kw_only=True):
     seconds: how long it ran. seq: of a command of the user's own, the number of the message it became; else 0.
     """
 
+    TOOLS: ClassVar[frozenset[str]] = frozenset()
+    """The tools that have this card."""
+
     call_id: str
     name: str
     summary: str = ""
@@ -117,8 +130,12 @@ class ToolBlock(Card, eq=False, kw_only=True):
     diff: str = ""
     note: str = ""
     seconds: float | None = None
-    depth: int = 0
     seq: int = 0
+
+    @classmethod
+    def is_for(cls, tool: str) -> bool:
+        """Whether calls of a tool have this card; one without a card of its own has the plain one."""
+        return tool in cls.TOOLS
 
     @property
     def result(self) -> str:
@@ -163,6 +180,10 @@ class ToolBlock(Card, eq=False, kw_only=True):
     def plain_text(self) -> str:
         return "\n".join(part for part in self.told() if part)
 
+    def show_progress(self, text: str, above: int) -> None:
+        """Take in what it tells while it runs, clean: the last lines, and how many came before them."""
+        self.tail, self.above = text, above
+
     def told(self) -> tuple[str, ...]:
         """The parts of its plain text: the call, then what came of it."""
         call = f"{self.called} {self.arguments or self.summary}".rstrip()
@@ -174,10 +195,9 @@ class ToolBlock(Card, eq=False, kw_only=True):
         code = self.diff or self.result or self.tail
         return [code] if code else []
 
-    @property
-    def indent(self) -> int:
-        """Cells before what stands under its header."""
-        return BODY_INDENT + _NEST_INDENT * min(self.depth, _MAX_DEPTH)
+    def word(self) -> str:
+        """Where the call is, as far as its sign does not tell; the argument leaves it room."""
+        return _WORDS.get(self.state, "")
 
     # Sections
 
@@ -212,11 +232,11 @@ class ToolBlock(Card, eq=False, kw_only=True):
     def draw_preview(self, width: int, look: Look) -> list[Line]:
         """What stands under the header while it is collapsed."""
         if self.shows_diff:
-            return draw_diff_start(self.diff, DIFF_LINES, width, look, indent=self.indent)
-        margin = Run(" " * self.indent, look.palette.base)
-        room = max(1, width - self.indent)
+            return draw_diff_start(self.diff, DIFF_LINES, width, look, indent=BODY_INDENT)
+        margin = Run(" " * BODY_INDENT, look.palette.base)
+        room = max(1, width - BODY_INDENT)
         return [
-            make_line([margin, Run(fit(line, room, look.glyphs.ellipsis), look.palette.faint)], gutter=self.indent)
+            make_line([margin, Run(fit(line, room, look.glyphs.ellipsis), look.palette.faint)], gutter=BODY_INDENT)
             for line in self.preview_lines()
         ]
 
@@ -228,6 +248,8 @@ class ToolBlock(Card, eq=False, kw_only=True):
         if self.state is ToolState.OK:
             in_header = self.note.split(NOTE_PARTS)
             return [line for line in lines if line.strip(" []") not in in_header][:PREVIEW_LINES]
+        if self.state is ToolState.INTERRUPTED:
+            lines = [line for line in lines if not line.startswith(NOTHING_CAME)]
         reason = [self.note] if self.note and self.note not in lines[:PREVIEW_LINES] else []
         return [*reason, *lines][:PREVIEW_LINES]
 
@@ -235,16 +257,16 @@ class ToolBlock(Card, eq=False, kw_only=True):
         """What stands under the header of an open card."""
         sections: list[Section] = []
         if self.note and self.state is not ToolState.OK:
-            sections += text_sections(self.note, muted, indent=self.indent)
+            sections += text_sections(self.note, muted, indent=BODY_INDENT)
         if arguments := "" if self.diff else self.told_arguments():
-            sections += text_sections(arguments, faint, indent=self.indent)
+            sections += text_sections(arguments, faint, indent=BODY_INDENT)
             if self.length or self.tail:
                 sections.append(blank_section())
         if self.diff:
-            sections += diff_sections(self.diff, indent=self.indent)
+            sections += diff_sections(self.diff, indent=BODY_INDENT)
         body = self.result or self.tail
         if body and not (self.diff and self.state is ToolState.OK):
-            sections += text_sections(body, muted, indent=self.indent)
+            sections += text_sections(body, muted, indent=BODY_INDENT)
         return sections
 
     def outcome(self, look: Look) -> list[Run]:
@@ -257,7 +279,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
         elif self.state is ToolState.OK and self.note:
             note = f" {look.glyphs.dot} ".join(self.note.split(NOTE_PARTS))
             told.append(Run(fit(note, _MAX_NOTE, look.glyphs.ellipsis), quiet))
-        elif self.state.finished and self.size.lines:
+        elif self.state is ToolState.OK and self.size.lines:
             told.append(Run(f"{self.size.lines:,} line{'s' if self.size.lines != 1 else ''}", quiet))
         return [*told, *self.figures(look)]
 
@@ -297,10 +319,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
 def _draw_header(block: ToolBlock, width: int, look: Look) -> list[Line]:
     palette, glyphs = look.palette, look.glyphs
     sign, colour = _sign(block.state, look)
-    nesting = " " * (_NEST_INDENT * min(block.depth, _MAX_DEPTH))
-    if block.depth:
-        nesting = nesting[:-2] + f"{glyphs.nested} "
-    start = [Run(" " * GUTTER + nesting, palette.faint), Run(f"{sign} ", colour)]
+    start = [Run(" " * GUTTER, palette.faint), Run(f"{sign} ", colour)]
     room = width - cell_len(start[0].text) - 2
     name = fit(block.called, max(1, min(_MAX_NAME, room)), glyphs.ellipsis)
     room -= cell_len(name)
@@ -332,15 +351,8 @@ def _status(block: ToolBlock, room: int, look: Look) -> list[Run]:
 
 
 def _word(block: ToolBlock, look: Look) -> Iterator[Run]:
-    words = {
-        ToolState.ASKING: "needs your answer",
-        ToolState.RUNNING: "running",
-        ToolState.ERROR: "failed",
-        ToolState.DENIED: "denied",
-        ToolState.INTERRUPTED: "interrupted",
-    }
     colours = {ToolState.ASKING: look.palette.warning, ToolState.ERROR: look.palette.error}
-    if word := words.get(block.state):
+    if word := block.word():
         yield Run(word, colours.get(block.state, look.palette.faint))
 
 

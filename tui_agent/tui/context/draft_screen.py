@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.geometry import Offset
 from textual.timer import Timer
 from textual.widgets import Static
@@ -17,14 +16,14 @@ from tui_agent.context.effects import Refusal
 from tui_agent.context.summary.writing import Draft
 from tui_agent.text import clean, money_text, one_line, price_or_time
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.app.theme import Glyphs
-from tui_agent.tui.context.context_drawing import before_after_line
-from tui_agent.tui.context.context_rows import plain_row
+from tui_agent.tui.context.drawing import before_after_line
+from tui_agent.tui.context.rows import plain_row
 from tui_agent.tui.context.what_if import fact_row, payback_row
-from tui_agent.tui.dialogs.dialog import Dialog
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
 from tui_agent.tui.dialogs.row_list import Row, RowList
-from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
-from tui_agent.tui.textual_writing import SteadyTextArea
+from tui_agent.tui.painting.glyphs import Glyphs
+from tui_agent.tui.prompt.prompt import SteadyTextArea
+from tui_agent.tui.terminal.editor import EditorFailure, edited_outside
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -82,7 +81,7 @@ class DraftScreen(Dialog[Draft | None]):
     @override
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static(Content.styled(TITLES[self._written.step], "$accent bold"), classes="dialog-title")
+            yield dialog_title(TITLES[self._written.step])
             yield self._rows
             yield self._area
             yield self._why

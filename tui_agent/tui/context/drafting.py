@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tui_agent.context.changes import PreviewedStep
     from tui_agent.context.effects import Refusal
     from tui_agent.context.summary.writing import Draft
-    from tui_agent.tui.app.base_app import BaseApp
+    from tui_agent.tui.host import Host
 
 UNCHANGED = "The context stays as it is"
 
@@ -21,8 +21,8 @@ UNCHANGED = "The context stays as it is"
 class Drafting:
     """Has summaries written for one app. Only the writing can be stopped; what is shown is left with a key."""
 
-    def __init__(self, app: "BaseApp") -> None:
-        self._app = app
+    def __init__(self, host: "Host") -> None:
+        self._host = host
         self._writer: Worker[object] | None = None
 
     @property
@@ -36,7 +36,7 @@ class Drafting:
         if writer is None:
             return False
         writer.cancel()
-        self._app.hint("stopped; the context is as it was")
+        self._host.hint("stopped; the context is as it was")
         return True
 
     async def run(self, agent: "Agent", step: "PreviewedStep", focus: str) -> None:
@@ -49,22 +49,22 @@ class Drafting:
         async with agent.held():
             draft = await self._written(agent, step, focus)
             if isinstance(draft, Refusal):
-                self._app.say(Level.WARNING, UNCHANGED, draft.reason)
+                self._host.say(Level.WARNING, UNCHANGED, draft.reason)
             else:
                 await self._decided(agent, draft)
-        self._app.refresh_status()
+        self._host.refresh_status()
 
     async def _written(self, agent: "Agent", step: "PreviewedStep", focus: str) -> "Draft | Refusal":
         self._writer = get_current_worker()
-        status = self._app.status
+        status = self._host.status
         status.show(activity="preparing", since=monotonic())
         try:
             return await (agent.draft_checkpoint(focus) if step == "checkpoint" else agent.draft_compaction(focus))
         finally:
             self._writer = None
             # A turn that waits goes on being shown as one.
-            status.show(activity="sending" if self._app.conductor.busy else "")
-            self._app.refresh_status()
+            status.show(activity="sending" if self._host.busy else "")
+            self._host.refresh_status()
 
     async def _decided(self, agent: "Agent", draft: "Draft") -> None:
         """Show the draft until it is used or dropped: whatever prevents it is shown there, and no edit is lost."""
@@ -74,10 +74,10 @@ class Drafting:
         await self._nobody_types()
         problem = ""
         while True:
-            screen = DraftScreen(draft, await agent.outlook(draft), agent, self._app.glyphs, problem=problem)
-            accepted = await self._app.push_screen_wait(screen)
+            screen = DraftScreen(draft, await agent.outlook(draft), agent, self._host.glyphs, problem=problem)
+            accepted = await self._host.question(screen)
             if accepted is None:
-                self._app.hint("dropped; the context is as it was")
+                self._host.hint("dropped; the context is as it was")
                 return
             draft = accepted
             try:
@@ -89,9 +89,9 @@ class Drafting:
 
     async def _nobody_types(self) -> None:
         """Wait until a key meant for the prompt can no longer be taken for an answer."""
-        from tui_agent.tui.dialogs.permission import QUIET_S
+        from tui_agent.tui.dialogs.dialog import QUIET_S
 
-        prompt = self._app.entry.prompt
+        prompt = self._host.entry.prompt
         quiet_at = prompt.last_key + QUIET_S
         while quiet_at > monotonic():
             await asyncio.sleep(quiet_at - monotonic())

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.widgets import Input, Static
 from typing_extensions import override
 
@@ -20,11 +18,11 @@ from tui_agent.context.economics import Payback
 from tui_agent.context.effects import Refusal
 from tui_agent.text import counted, money_text, price_or_time
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.app.theme import Glyphs
-from tui_agent.tui.context.context_drawing import before_after_line
-from tui_agent.tui.context.context_rows import LAYERS, ItemKey, item_rows, plain_row, titled_rows
-from tui_agent.tui.dialogs.dialog import Dialog
+from tui_agent.tui.context.drawing import before_after_line
+from tui_agent.tui.context.rows import LAYERS, ItemKey, item_rows, plain_row, titled_rows
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
 from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.painting.glyphs import Glyphs
 
 TITLES: Final[dict[PreviewedStep, str]] = {
     "compact": "Summarise the older turns?",
@@ -53,6 +51,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("preview")]
+    CLICK_BESIDE_CLOSES = True
 
     def __init__(
         self,
@@ -68,6 +67,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
         self._seen = seen
         self._excerpt = excerpt
         self._pin = pin
+        self._pinning = self._accepts = False
         self._focus = focus
         self._free = free
         self._rows = RowList(glyphs, in_dialog=True)
@@ -76,7 +76,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
     @override
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
+            yield dialog_title(self._title)
             yield self._rows
             if self._step in ASKED_FOR:
                 yield Input(self._focus, placeholder=ASKED_FOR[self._step], compact=True, select_on_focus=False)
@@ -97,15 +97,12 @@ class WhatIfScreen(Dialog[Accepted | None]):
         event.stop()
         self.action_accept()
 
-    def on_click(self, event: events.Click) -> None:
-        """A click beside the dialog leaves everything as it is."""
-        if event.widget is self:
-            self.dismiss(None)
-
     def action_accept(self) -> None:
-        """Do it."""
-        asked = self.query(Input)
-        self.dismiss(Accepted(asked.first().value.strip() if asked else self._focus))
+        """Do it, with what is being pinned."""
+        self._accepts = self._pinning
+        if not self._pinning:
+            asked = self.query(Input)
+            self.dismiss(Accepted(asked.first().value.strip() if asked else self._focus))
 
     def action_leave(self) -> None:
         """Back to the list from the focus; from the list: leave everything as it is."""
@@ -120,17 +117,24 @@ class WhatIfScreen(Dialog[Accepted | None]):
         if asked:
             asked.first().focus()
 
-    async def action_pin(self) -> None:
+    def action_pin(self) -> None:
         """Keep the item under the cursor."""
         key = self._rows.key
-        if self._pin is None or not isinstance(key, ItemKey):
-            return
-        seen = await self._pin(key.seq)
+        if self._pin is not None and isinstance(key, ItemKey) and not self._pinning:
+            self._pinning = True
+            self.run_worker(self._pinned(self._pin(key.seq)), name="pin", exit_on_error=True)
+
+    async def _pinned(self, pinning: Awaitable[Outlook | Refusal]) -> None:
+        seen = await pinning
+        self._pinning = False
         if isinstance(seen, Refusal):
+            self._accepts = False
             self._tell(seen.reason)
-        else:
-            self._seen = seen
-            self._draw()
+            return
+        self._seen = seen
+        self._draw()
+        if self._accepts:
+            self.action_accept()
 
     @property
     def _step(self) -> PreviewedStep | None:
@@ -175,7 +179,7 @@ def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str], *, fr
         fact_row("Frees", f"{about}{preview.freed:,} tokens"),
         *price_rows("Costs now", seen.payback, free=free),
     ]
-    if preview.rewritten:
+    if preview.rewritten and not (free and seen.payback is None):
         price = "" if free else ", once at full price"
         rows.append(fact_row("Leaves the cache", f"{preview.rewritten:,} tokens{price}"))
     if preview.reasoning_dropped:
@@ -197,9 +201,12 @@ def switch_rows(seen: SwitchOutlook) -> list[Row]:
     if seen.fires:
         told = "it does not fit: room is made" if seen.fires == "limit" else LAYERS[seen.fires].lower()
         rows.append(fact_row("Fires", f"{told}, before the next call"))
-    rows.append(fact_row("Next call", f"{money_text(seen.cost_usd)}, nothing of it is cached yet"))
-    reading = f"{money_text(seen.call_usd)} to read (now {money_text(seen.call_usd_before)})"
-    rows.append(fact_row("Calls after it", reading))
+    if seen.cost_usd:
+        rows.append(fact_row("Next call", f"{money_text(seen.cost_usd)}, nothing of it is cached yet"))
+        reading = f"{money_text(seen.call_usd)} to read (now {money_text(seen.call_usd_before)})"
+        rows.append(fact_row("Calls after it", reading))
+    else:
+        rows.append(fact_row("Next call", "its price is not known" if seen.cost_usd is None else "costs no money"))
     if seen.reasoning_dropped:
         rows.append(fact_row("Reasoning dropped", f"{seen.reasoning_dropped:,} blocks"))
     return rows

@@ -5,15 +5,14 @@ from typing import ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.text import clean, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.draft_screen import WHY_CELLS, EditedText
-from tui_agent.tui.dialogs.dialog import Dialog
-from tui_agent.tui.prompt.editor import EditorFailure, edited_outside
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
+from tui_agent.tui.terminal.editor import EditorFailure, edited_outside
 
 EMPTY: Final = "Nothing is left of it: Ctrl+S keeps none of this message"
 
@@ -37,7 +36,7 @@ class WordsScreen(Dialog[str | None]):
     @override
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
+            yield dialog_title(self._title)
             yield self._area
             yield self._problem
             keep, editor, cancel = map(self.key, ("words.keep", "words.editor", "words.cancel"))

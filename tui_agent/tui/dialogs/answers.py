@@ -6,7 +6,7 @@ from tui_agent.text import one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
 QUESTION: Final = "The agent asks"
-PLAN: Final = "Shall it be done so?"
+PLAN: Final = "Carry out this plan?"
 OWN_WORDS: Final = "In my own words"
 EDIT: Final = "Edit it first"
 SEND_BACK: Final = "No, and say what to change"

@@ -5,7 +5,6 @@ from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
 from rich.cells import cell_len
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -16,13 +15,12 @@ from typing_extensions import override
 from tui_agent.agent.history.branches import Branch, Prompt
 from tui_agent.text import as_typed, one_line
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.app.theme import Glyphs
-from tui_agent.tui.cards.lines import Line, Run, fit, make_line
-from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.dialogs.dialog import Dialog
-from tui_agent.tui.dialogs.permission import LOW_SCREEN
+from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_title
 from tui_agent.tui.dialogs.row_list import Row, RowList, Rows
 from tui_agent.tui.fuzzy import holds
+from tui_agent.tui.painting.glyphs import Glyphs
+from tui_agent.tui.painting.lines import Line, Run, fit, make_line
+from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.wording import age
 
 SEARCHED_CHARS: Final = 400
@@ -75,6 +73,7 @@ class PlacePicker(Dialog[str | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("picker")]
+    CLICK_BESIDE_CLOSES = True
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class PlacePicker(Dialog[str | None]):
         field.cursor_blink = False
         keys = f"{self.key('picker.choose')} {self._does}, {self.key('picker.cancel')} cancels"
         with Vertical(classes="dialog"):
-            yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
+            yield dialog_title(self._title)
             yield field
             yield self._rows
             yield Static(Content(f"Type to search, {keys}"), classes="dialog-keys")
@@ -130,11 +129,6 @@ class PlacePicker(Dialog[str | None]):
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
         """A second click goes to the place."""
         self._choose(message.key)
-
-    def on_click(self, event: events.Click) -> None:
-        """A click beside the dialog leaves everything as it is."""
-        if event.widget is self:
-            self.dismiss(None)
 
     def action_choose(self) -> None:
         """Go to the marked place."""

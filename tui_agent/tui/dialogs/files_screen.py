@@ -4,11 +4,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.widgets import Static
 from typing_extensions import override
 
@@ -16,13 +14,12 @@ from tui_agent.agent.history.file_texts import DOES, plan_title
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.files.put_back import FileStep, PutBack
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.app.theme import Glyphs
-from tui_agent.tui.cards.diffs import DiffLines
-from tui_agent.tui.cards.lines import Line, Run, breaks, make_line
-from tui_agent.tui.cards.palette import Look
-from tui_agent.tui.dialogs.dialog import Dialog
-from tui_agent.tui.dialogs.permission import LOW_SCREEN
+from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_title
 from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.painting.diffs import DiffLines, clean_diff
+from tui_agent.tui.painting.glyphs import Glyphs
+from tui_agent.tui.painting.lines import Line, Run, breaks, make_line
+from tui_agent.tui.painting.palette import Look
 
 OVERWRITING: Final = "!"
 """Behind an answer: what somebody else has changed is put back as well."""
@@ -70,6 +67,7 @@ class FilesScreen(Dialog[str | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("files")]
+    CLICK_BESIDE_CLOSES = True
 
     def __init__(self, title: str, planned: PutBack, shown: Shown, glyphs: Glyphs, *, rewinds: bool) -> None:
         super().__init__()
@@ -85,7 +83,7 @@ class FilesScreen(Dialog[str | None]):
     @override
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
+            yield dialog_title(self._title)
             yield self._rows
             yield self._told
 
@@ -97,11 +95,6 @@ class FilesScreen(Dialog[str | None]):
     def on_resize(self) -> None:
         """Break the lines anew."""
         self.call_after_refresh(self._draw)
-
-    def on_click(self, event: events.Click) -> None:
-        """A click beside the dialog leaves everything as it is."""
-        if event.widget is self:
-            self.dismiss(None)
 
     def action_leave(self) -> None:
         """Leave everything as it is."""
@@ -145,8 +138,8 @@ class FilesScreen(Dialog[str | None]):
         key = self.key
         done = f"{key('files.both')} puts them back"
         if self._rewinds:
-            alone = f"{key('files.files')} files alone, {key('files.conversation')} conversation alone"
-            done = f"{key('files.both')} both, {alone}"
+            alone = f"{key('files.files')} the files, {key('files.conversation')} the conversation"
+            done = f"{key('files.both')} takes both back, {alone}"
         return f"{done}, {key('files.cancel')} cancels"
 
     def _theirs_text(self) -> str:
@@ -176,7 +169,7 @@ def _diffs(steps: Sequence[FileStep]) -> Iterator[Piece]:
         yield Piece(f"{step.name}: {DOES[step.does]}{theirs}", "accent")
         if shown >= MAX_ROWS:
             continue
-        diff = DiffLines(clean(step.diff), at_most=MAX_ROWS - shown)
+        diff = DiffLines(clean_diff(step.diff), at_most=MAX_ROWS - shown)
         if diff.rows:
             yield Piece("", diff=diff)
         else:

@@ -19,15 +19,15 @@ from typing_extensions import override
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.app.theme import Glyphs
-from tui_agent.tui.cards.diffs import DiffLines
-from tui_agent.tui.cards.lines import Line, Run, breaks, fit, make_line
-from tui_agent.tui.cards.palette import Look
 from tui_agent.tui.dialogs.answers import Answers, answers_to
+from tui_agent.tui.dialogs.dialog import LOW_SCREEN, QUIET_S
 from tui_agent.tui.dialogs.row_list import Draw, Row, RowList
-
-QUIET_S: Final = 0.3
-"""Seconds without a key press before the question takes the keyboard."""
+from tui_agent.tui.keys import Keymap
+from tui_agent.tui.painting.diffs import DiffLines, clean_diff
+from tui_agent.tui.painting.glyphs import Glyphs
+from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
+from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.terminal.filters import marked_style
 
 MAX_CHOICE_LINES: Final = 4
 """Lines that the choice "always" may take for its rules; more of them stand below what is asked about."""
@@ -37,9 +37,6 @@ MAX_RULE: Final = 10_000
 
 TINY_SCREEN: Final = 7
 """A screen with fewer lines gets title and choices only; a command then stands in the title."""
-
-LOW_SCREEN: Final = 14
-"""A screen with fewer lines gets the question in three of them."""
 
 OTHER_LINES: Final = 12
 """Lines of the panel beside the preview: padding, margins, title, what is hidden, four choices, the keys or a field for
@@ -76,6 +73,7 @@ _OUTSIDE_CHOICES: Final = (
     "No, and say why",
 )
 WHY: Final = "What should be done instead?"
+HOW: Final = "(Enter sends it, {back} goes back)"
 _NO_RULE: Final = "Yes, always (not for this one)"
 
 Kind = Literal["command", "text", "rule"]
@@ -92,9 +90,9 @@ class Shown(NamedTuple):
 class PermissionPanel(Vertical, can_focus=True):
     """Asks one question at a time, over the prompt.
 
-    It takes the keyboard only once nobody has typed for `QUIET_S`; until then every key belongs to the prompt, and a
-    letter that answers nothing goes back there. Nothing is allowed before the last line of it was in view: until then
-    what would say yes shows the next page.
+    It takes the keyboard only once it is seen and nobody has typed for `QUIET_S`. Until then every key belongs to the
+    prompt, and a letter that answers nothing goes back there. Nothing is allowed before the last line of it was in
+    view: until then what would say yes shows the next page.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("question")]
@@ -113,6 +111,13 @@ class PermissionPanel(Vertical, can_focus=True):
             super().__init__()
             self.character = character
 
+    class Unsaid(Message):
+        """The question is gone, and with it whom these words were written for."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
+
     class EditAsked(Message):
         """The user wants to change the plan they are asked about; `PermissionPanel.use_edited` takes it."""
 
@@ -120,11 +125,12 @@ class PermissionPanel(Vertical, can_focus=True):
             super().__init__()
             self.text = text
 
-    def __init__(self, typed_at: Callable[[], float], glyphs: Glyphs) -> None:
-        """`typed_at`: when a key last went to the prompt, on the monotonic clock."""
+    def __init__(self, typed_at: Callable[[], float], glyphs: Glyphs, keymap: Keymap) -> None:
+        """`typed_at`: when a key was last pressed, on the monotonic clock."""
         super().__init__()
         self.display = False
         self._typed_at = typed_at
+        self._keymap = keymap
         self._one_at_a_time = asyncio.Lock()
         self._answer: asyncio.Future[PermissionAnswer] | None = None
         self._rows = RowList(glyphs, in_dialog=True, keys_elsewhere=True, id="permission-preview")
@@ -180,6 +186,10 @@ class PermissionPanel(Vertical, can_focus=True):
             self._show(question, lines)
             try:
                 return await self._answer
+            except asyncio.CancelledError:
+                if self.is_attached and (words := self.query_one(Input).value).strip():
+                    self.post_message(self.Unsaid(words))
+                raise
             finally:
                 self._answer = None
                 had_focus = self.has_focus_within
@@ -279,7 +289,7 @@ class PermissionPanel(Vertical, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         """Let what answers nothing go where it was meant to go."""
         if isinstance(self.app.focused, Input):
-            if event.key == "escape":
+            if event.key in self._keymap.keys("question.back"):
                 event.stop()
                 self.query_one(Input).display = False
                 self.focus()
@@ -287,7 +297,7 @@ class PermissionPanel(Vertical, can_focus=True):
         if event.key.isdecimal() and 4 < int(event.key) <= len(self._labels):
             event.stop()
             self.action_choose(int(event.key) - 1)
-        elif event.is_printable and event.character is not None and event.key not in {"1", "2", "3", "4"}:
+        elif event.is_printable and event.character is not None and event.key not in self.screen.active_bindings:
             event.stop()
             self.post_message(self.Typed(event.character))
 
@@ -305,7 +315,8 @@ class PermissionPanel(Vertical, can_focus=True):
         self._rows.scroll_home(animate=False)
         field = self.query_one(Input)
         field.value = ""
-        field.placeholder = self._answers.placeholder if self._answers is not None else WHY
+        asked = self._answers.placeholder if self._answers is not None else WHY
+        field.placeholder = f"{asked} {HOW.format(back=self._keymap.text('question.back'))}"
         field.display = False
         self._paint()
         self._set_open(True)
@@ -323,6 +334,9 @@ class PermissionPanel(Vertical, can_focus=True):
         if asked is not self._answer or self.has_focus_within:
             return
         remaining = self._typed_at() + QUIET_S - monotonic()
+        if self.app.screen is not self.screen:
+            # Behind a dialog nobody has seen it.
+            remaining = QUIET_S
         if remaining > 0:
             self._take_keyboard_after(remaining, asked)
         else:
@@ -357,9 +371,7 @@ class PermissionPanel(Vertical, can_focus=True):
         if self._reason and not self._low:
             title += Content.styled(f"\n{self._reason}", "$foreground 68%")
         self.query_one("#permission-title", Static).update(title)
-        keys = "Enter or a number answers, Esc stops the turn" if self.has_focus_within else "Tab to answer"
         told = self.query_one("#permission-keys", Static)
-        told.update(Content(keys))
         told.display = not self._low and not self.query_one(Input).display and not self._is_told
         self._paint_choices()
         self._bound_preview()
@@ -446,6 +458,9 @@ class PermissionPanel(Vertical, can_focus=True):
         must = self.hidden and (self._answers is None or self._answers.is_plan)
         unseen = f"{lines}, PgDn or Enter shows them" + (" before you can say yes" if must else "")
         more.update(Content(unseen if self._label_width() > len(unseen) else f"{lines}: PgDn"))
+        answers = "" if must else "Enter or a number answers, "
+        keys = f"{answers}Esc stops the turn" if self.has_focus_within else "Tab to answer"
+        self.query_one("#permission-keys", Static).update(Content(keys))
 
     def _paint_choices(self) -> None:
         choices = self.query_one("#permission-choices", Static)
@@ -501,10 +516,11 @@ class PermissionPanel(Vertical, can_focus=True):
     def _choice(self, index: int, lines: list[str]) -> Content:
         possible = index != 1 or bool(self._rules) or self._answers is not None
         marked = index == self._marked
-        color = "$accent bold" if marked else "$foreground" if possible else "$foreground 40%"
+        marked_so = marked_style(self.app)
+        color = marked_so if marked else "$foreground" if possible else "$foreground 40%"
         number = f"{index + 1} " if self._low else f"{index + 1}  "
         shown = Content(f"\n{' ' * len(number)}").join(Content.styled(line, color) for line in lines)
-        return Content.assemble((number, "$accent bold" if marked else "$foreground 68%"), shown)
+        return Content.assemble((number, marked_so if marked else "$foreground 68%"), shown)
 
     def _label_width(self) -> int:
         # The padding and border of the panel, and the number before each choice.
@@ -532,7 +548,7 @@ def _lines_of(question: PermissionQuestion, *, from_change: bool) -> tuple[tuple
     """All lines of what is asked about, however many. `from_change`: there may be room for three lines only."""
     preview = question.preview
     if preview.diff:
-        return (), DiffLines(clean(preview.diff), from_change=from_change)
+        return (), DiffLines(clean_diff(preview.diff), from_change=from_change)
     kind: Kind = "command" if preview.command else "text"
     return _text_lines(preview.command or preview.text or question.arguments, kind), None
 

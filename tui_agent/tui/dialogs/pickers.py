@@ -17,9 +17,9 @@ from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.cards.lines import fit as cut
-from tui_agent.tui.dialogs.dialog import Dialog
-from tui_agent.tui.fuzzy import SCATTERED, fit, ranked
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
+from tui_agent.tui.fuzzy import SCATTERED, ranked, score
+from tui_agent.tui.painting.lines import fit
 
 MAX_SHOWN: Final = 200
 """Characters of a title, a label or a description."""
@@ -52,14 +52,16 @@ class Option:
     heading: bool = False
     folded: bool = False
 
-    def fit(self, words: Sequence[str]) -> float | None:
+    def score(self, words: Sequence[str]) -> float | None:
         """How well what is shown fits these words, in lower case; None: one of them stands nowhere.
 
         In the label letters may be scattered; a description holds a word in one piece, and counts for less.
         """
         label, description = self.label.lower().lstrip("/"), self.description.lower()
-        fits = [WHOLE if word in description and word not in label else fit(label, word.lstrip("/")) for word in words]
-        known = [score for score in fits if score is not None]
+        fits = [
+            WHOLE if word in description and word not in label else score(label, word.lstrip("/")) for word in words
+        ]
+        known = [each for each in fits if each is not None]
         return min(known, default=0.0) if len(known) == len(fits) else None
 
 
@@ -85,8 +87,9 @@ class Choices(OptionList):
 class PickerScreen(Dialog[str | None]):
     """A list over the screen; it ends with the value chosen, or None.
 
-    `search`: typing narrows the list. `preview` is told each value that is marked. `told` is what the list says over
-    itself where keys are named in it, and is given the way to name one.
+    It begins at the value `marked`, else at the `current` one. `search`: typing narrows the list. `preview` is told
+    each value that is marked. `told` is what the list says over itself where keys are named in it, and is given the way
+    to name one.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("picker")]
@@ -99,6 +102,7 @@ class PickerScreen(Dialog[str | None]):
         *,
         text: str = "",
         told: Callable[[Callable[[str], str]], str] | None = None,
+        marked: str = "",
         search: bool = False,
         preview: Callable[[str], None] | None = None,
     ) -> None:
@@ -111,6 +115,7 @@ class PickerScreen(Dialog[str | None]):
         )
         self._shown = self._at_rest = tuple(option for option in self._options if not option.folded)
         self._current = current
+        self._first = marked or current
         self._search = search
         self._typed = ""
         self._preview = preview
@@ -120,7 +125,7 @@ class PickerScreen(Dialog[str | None]):
         if self._says is not None:
             self._text = self._says(self.key)
         with Vertical(classes="dialog"):
-            yield Static(Content.styled(self._title, "$accent bold"), classes="dialog-title")
+            yield dialog_title(self._title)
             if self._text:
                 yield Static(Content(self._text), classes="dialog-text")
             if self._search:
@@ -134,8 +139,8 @@ class PickerScreen(Dialog[str | None]):
             yield Static(Content(search + keys if self._search else keys), classes="dialog-keys")
 
     def on_mount(self) -> None:
-        """Begin at what holds now."""
-        self._fill([option.value for option in self._shown].index(self._current) if self._is_here() else 0)
+        """Begin at what was marked before, or holds now."""
+        self._fill(next((place for place, option in enumerate(self._shown) if option.value == self._first), 0))
         self.query_one(Input if self._search else OptionList).focus()
 
     def on_resize(self) -> None:
@@ -147,9 +152,6 @@ class PickerScreen(Dialog[str | None]):
                 self._fill(choices.highlighted or 0)
             shown = map(choices.get_option_at_index, range(choices.option_count))
             choices.styles.height = min(sum(str(option.prompt).count("\n") + 1 for option in shown), room)
-
-    def _is_here(self) -> bool:
-        return any(option.value == self._current for option in self._shown)
 
     def _fill(self, marked: int) -> None:
         """Show what is to be shown now, with one of it marked: the next that is no heading."""
@@ -175,7 +177,7 @@ class PickerScreen(Dialog[str | None]):
         self._typed = typed
         words = typed.lower().split()
         named = (option for option in self._options if not option.heading)
-        fitting = ((score, option) for option in named if (score := option.fit(words)) is not None)
+        fitting = ((well, option) for option in named if (well := option.score(words)) is not None)
         self._shown = ranked(fitting) if words else self._at_rest
         self._fill(0)
 
@@ -240,12 +242,20 @@ class PickerScreen(Dialog[str | None]):
 
     def _row(self, option: Option, width: int) -> Content:
         here, told = "• " if option.value == self._current else "  ", _flat(option.description)
-        room = min(WIDTH, self.app.size.width * 96 // 100) - AROUND - len(here) - width
-        if not self._search and room >= LEAST_SENTENCE:
+        list_width = max(LEAST_SENTENCE, min(WIDTH, self.app.size.width * 96 // 100) - AROUND) - len(here)
+        room = list_width - width
+        label = option.label
+        if told and room < LEAST_SENTENCE:
+            # There is no room beside the label: it stands below.
+            width, room = 2, list_width - 2
+            label = f"{fit(label, list_width)}\n" + " " * (len(here) + width)
+        elif told:
+            label = fit(label, width - 2) if cell_len(label) > width - 2 else label
+            label += " " * (width - cell_len(label))
+        if told and not self._search:
             # What is said of a few choices is said whole; a long list keeps to a line for each.
             told = ("\n" + " " * (len(here) + width)).join(wrap(told, room)) if cell_len(told) > room else told
-        label = cut(option.label, width - 2) if cell_len(option.label) > width - 2 else option.label
-        return Content.assemble((here, "$accent"), label + " " * (width - cell_len(label)), (told, "$foreground 68%"))
+        return Content.assemble((here, "$accent"), label, (told, "$foreground 68%"))
 
 
 def _flat(text: str) -> str:

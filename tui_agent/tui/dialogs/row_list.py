@@ -14,9 +14,9 @@ from textual.strip import Strip
 from typing_extensions import override
 
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.app.theme import Glyphs
-from tui_agent.tui.cards.lines import Line, crop
-from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.painting.glyphs import Glyphs
+from tui_agent.tui.painting.lines import Line, crop
+from tui_agent.tui.painting.palette import Look, Palette
 
 Draw = Callable[[int, Look], Line]
 """Paints a row at a width in cells."""

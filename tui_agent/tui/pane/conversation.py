@@ -19,11 +19,11 @@ from textual.timer import Timer
 from typing_extensions import override
 
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.app.theme import ASCII, UNICODE, Glyphs
-from tui_agent.tui.beat import SPIN_S
 from tui_agent.tui.cards.blocks import Block, BoundaryBlock
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.pane.overlays import SPINNER, SPINNER_ASCII, with_hint, with_label, with_spinner
+from tui_agent.tui.painting.beat import SPIN_S, spinner
+from tui_agent.tui.painting.glyphs import UNICODE, Glyphs
+from tui_agent.tui.pane.overlays import with_hint, with_label, with_spinner
 from tui_agent.tui.pane.search import Search, Typed, with_words
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.transcript_view import TranscriptView
@@ -357,8 +357,8 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
     def _decorated(self, row: Row) -> Sequence[Segment]:
         segments: Sequence[Segment] = row.line.segments
         if row.line.header and self._spinner is not None and self._spins(row):
-            frames = SPINNER_ASCII if self.look.glyphs is ASCII else SPINNER
-            segments = with_spinner(segments, self.look.glyphs.running, frames[int(monotonic() / SPIN_S) % len(frames)])
+            glyphs = self.look.glyphs
+            segments = with_spinner(segments, glyphs.running, spinner(glyphs, monotonic()))
         if self._search.words:
             here = row.position == self._search.at
             style = self.look.palette.accent + Style(reverse=here, underline=not here, bold=True)

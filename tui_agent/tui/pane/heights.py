@@ -5,7 +5,7 @@ and with all closed, so that turning all of them costs what is in view.
 from collections.abc import Sequence
 
 from tui_agent.tui.cards.base import Block, Card
-from tui_agent.tui.cards.block_painting import estimate_height
+from tui_agent.tui.pane.block_painting import estimate_height
 from tui_agent.tui.pane.transcript import Transcript
 
 

@@ -9,11 +9,9 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from tui_agent.tui.cards.lines import GUTTER, fit
-from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.painting.lines import GUTTER, fit
+from tui_agent.tui.painting.palette import Look
 
-SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-SPINNER_ASCII: Final = "-\\|/"
 _FAR: Final = 1 << 30
 
 

@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 
-from tui_agent.tui.app.theme import Glyphs
+from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.viewport import Position, Viewport
 
@@ -141,7 +141,7 @@ class _Hits:
         blocks = transcript.blocks
         while len(self._sums) < len(blocks) and monotonic() - began < SLICE_S:
             text = blocks[len(self._sums)].plain_text
-            found = sum(1 for _ in pattern.finditer(text)) if holds(text, self._words) else 0
+            found = sum(1 for _ in pattern.finditer(text)) if occurs(text, self._words) else 0
             self._sums.append(self.total + found)
         self.whole = len(self._sums) >= len(blocks)
         return not self.whole
@@ -165,7 +165,7 @@ def with_words(segments: Sequence[Segment], gutter: int, words: str, style: Styl
     return marked
 
 
-def holds(text: str, words: str) -> bool:
+def occurs(text: str, words: str) -> bool:
     """Whether `words` occur, letter case ignored."""
     if text.isascii() and words.isascii():
         return words.lower() in text.lower()
@@ -181,7 +181,7 @@ def _places(viewport: Viewport, words: str, start: Position, *, forward: bool, i
     count = len(viewport.transcript)
     for step in range(count + 1):
         index = (start.block + (step if forward else -step)) % count
-        if not holds(viewport.transcript.blocks[index].plain_text, words):
+        if not occurs(viewport.transcript.blocks[index].plain_text, words):
             continue
         lines = _lines_in(viewport, index, words)
         for place in lines if forward else reversed(lines):

@@ -4,10 +4,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from sys import intern
-from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from tui_agent.text import clean, one_line
 from tui_agent.tui.cards.blocks import (
@@ -22,16 +21,13 @@ from tui_agent.tui.cards.blocks import (
     ResultSize,
     StreamedText,
     SubtaskBlock,
-    TodoBlock,
     ToolBlock,
     ToolState,
     UserBlock,
     block_for,
 )
 from tui_agent.tui.cards.notice import notice
-
-if TYPE_CHECKING:
-    from tui_agent.conversation.todo import TodoItem
+from tui_agent.tui.painting.diffs import clean_diff
 
 ALL_CARDS: Final = -1
 Listener = Callable[[int | None], None]
@@ -97,11 +93,18 @@ class Transcript(Struct, eq=False):
     def __iter__(self) -> Iterator[Block]:
         return iter(self.blocks)
 
+    @property
+    def topic(self) -> str:
+        """What the conversation is about: its first prompt, on one line; empty: nothing was asked yet."""
+        return one_line(next((block.text for block in self.blocks if isinstance(block, UserBlock)), ""), 60)
+
     # What was said
 
-    def add_user(self, text: str, *, seq: int = 0) -> UserBlock:
-        """Append what the user asked; `seq` is the number of that message."""
-        return self.add(UserBlock(**self.place(), text=clean(text), seq=seq))
+    def add_user(self, text: str, *, seq: int = 0, lines: int = 0) -> UserBlock:
+        """Append what the user asked; `seq` is the number of that message, `lines` how many it has, where some are left
+        out of `text`.
+        """
+        return self.add(UserBlock(**self.place(), folding=self.folding, text=clean(text), seq=seq, lines=lines))
 
     def start_prose(self, text: str = "") -> ProseBlock:
         """Append an answer that will stream."""
@@ -156,9 +159,7 @@ class Transcript(Struct, eq=False):
         *,
         summary: str = "",
         arguments: str = "",
-        todo: "Iterable[TodoItem]" = (),
         state: ToolState = ToolState.PENDING,
-        depth: int = 0,
     ) -> ToolBlock:
         """Append a tool call; its later changes find it by `call_id`."""
         name = intern(one_line(name, 80))
@@ -170,10 +171,7 @@ class Transcript(Struct, eq=False):
             summary=one_line(summary),
             arguments=clean(arguments),
             state=state,
-            depth=depth,
         )
-        if isinstance(block, TodoBlock):
-            block.todo = tuple(replace(item, text=one_line(item.text)) for item in todo)
         self._keep_call(block)
         return self.add(block)
 
@@ -185,20 +183,16 @@ class Transcript(Struct, eq=False):
         """The user's own command became the message with this number."""
         block.seq = seq
 
-    def set_tool_state(self, block: ToolBlock, state: ToolState, note: str = "") -> None:
-        """Move a call to another state; `note` says why it was denied or interrupted."""
-        block.state = state
-        block.note = one_line(note)
+    def set_tool_state(self, block: ToolBlock, state: ToolState) -> None:
+        """Move a call to another state."""
+        block.state, block.note = state, ""
         self._changed(block)
 
-    def show_tool_output(self, block: ToolBlock, tail: str, above: int = 0) -> None:
-        """Show the last lines that a running tool printed, and how many came before them."""
-        block.tail, block.above = clean(tail), above
-        self._changed(block)
-
-    def show_steps(self, block: SubtaskBlock, steps: str) -> None:
-        """Show where a subtask stands, and its calls."""
-        block.steps = clean(steps)
+    def show_progress(self, block: ToolBlock, text: str, above: int = 0) -> None:
+        """Show what a call tells while it runs: the last lines it printed, and how many came before them; of a subtask
+        where it stands, and its calls.
+        """
+        block.show_progress(clean(text), above)
         self._changed(block)
 
     def finish_tool(
@@ -216,7 +210,7 @@ class Transcript(Struct, eq=False):
         block.state = state
         block.result = clean(result)
         block.size = size or ResultSize.of(block.result)
-        block.diff = clean(diff) or block.diff
+        block.diff = clean_diff(diff) or block.diff
         block.note = one_line(note)
         block.seconds = seconds
         block.tail = ""
@@ -266,13 +260,6 @@ class Transcript(Struct, eq=False):
                 block.undone = undone
                 self._changed(block)
                 return
-
-    def clear(self) -> None:
-        """Forget every block."""
-        self.blocks.clear()
-        self._by_call.clear()
-        self._subtasks.clear()
-        self._notify(None)
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` blocks, as a rewind does."""

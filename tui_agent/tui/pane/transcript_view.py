@@ -8,23 +8,22 @@ from typing import Final
 
 from rich.segment import Segment
 from textual.geometry import Region, Size
-from textual.message import Message
 from textual.reactive import Reactive
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 from typing_extensions import override
 
-from tui_agent.tui.app.theme import UNICODE, Glyphs
-from tui_agent.tui.beat import BEAT_S, until_beat
 from tui_agent.tui.cards.base import Block
-from tui_agent.tui.cards.lines import MAX_MEASURE, Line
-from tui_agent.tui.cards.palette import Look, Palette
+from tui_agent.tui.painting.beat import BEAT_S, until_beat
+from tui_agent.tui.painting.glyphs import UNICODE, Glyphs
+from tui_agent.tui.painting.lines import MAX_MEASURE, Line
+from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.pane.overlays import with_cursor, with_selection
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.viewport import Follower, Position, Row, Viewport, encode_line
+from tui_agent.tui.terminal.textual_internals import SteadyScrollView
 
 _EIGHTHS: Final = 8
 """The finest steps in which a scrollbar is drawn."""
@@ -32,18 +31,11 @@ KEPT_SCREENS: Final = 4
 """Screens of strips that are kept at most."""
 
 
-class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
+class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
     """A transcript in one line-API widget, with a block cursor while it has the focus.
 
     It stays at the end until it is scrolled up.
     """
-
-    class FollowingChanged(Message):
-        """The pane left the end of the transcript, or came back to it."""
-
-        def __init__(self, *, following: bool) -> None:
-            super().__init__()
-            self.following = following
 
     def __init__(self, transcript: Transcript, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -55,7 +47,6 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         self._held = False
         self._shown: list[Row] = []
         self._strips: dict[Position, tuple[Line, Strip]] = {}
-        self._was_following = True
         self._kept_free = 0
         self._thumb = (0, 0), 0
 
@@ -68,11 +59,6 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
     def following(self) -> bool:
         """Whether the pane stays at the end as the transcript grows."""
         return self._viewport.following
-
-    @property
-    def lines_below(self) -> int:
-        """How many lines are below the view, as far as heights are known."""
-        return max(0, self._viewport.heights.total - self._viewport.top_line - self._viewport.height)
 
     @property
     def cursor_block(self) -> Block | None:
@@ -89,11 +75,6 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
     def look(self) -> Look:
         """Colours and symbols."""
         return self._viewport.look
-
-    @property
-    def painted_lines(self) -> int:
-        """Painted lines held in memory."""
-        return self._viewport.painted_lines
 
     def follower(self, transcript: Transcript) -> Follower:
         """Measures another transcript while it is filled, so that showing it then costs what is in view."""
@@ -134,11 +115,6 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             block, position = rows[number]
             self._view.place(position._replace(block=block.index), at_row=number)
         self.flush()
-
-    def set_glyphs(self, glyphs: Glyphs) -> None:
-        """Draw with other symbols."""
-        self._glyphs = glyphs
-        self._restyle()
 
     # Moving
 
@@ -334,9 +310,6 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         if changed:
             self.refresh(Region(0, changed[0], self.size.width, changed[-1] - changed[0] + 1))
         self._after_show()
-        if viewport.following != self._was_following:
-            self._was_following = viewport.following
-            self.post_message(self.FollowingChanged(following=viewport.following))
 
     def _place_scrollbar(self, size: Size, top: int) -> None:
         # The reactive attributes would lay out the whole screen and call back into this pane.

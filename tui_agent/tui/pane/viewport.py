@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from textual.selection import Selection
 
-from tui_agent.tui.cards.block_painting import BlockPainting, has_gap
-from tui_agent.tui.cards.lines import Line
-from tui_agent.tui.cards.palette import Look
+from tui_agent.tui.painting.lines import Line
+from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.pane.block_painting import BlockPainting, has_gap
 from tui_agent.tui.pane.heights import CardHeights, Heights
 from tui_agent.tui.pane.transcript import ALL_CARDS, Transcript
 

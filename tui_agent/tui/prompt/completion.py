@@ -1,7 +1,7 @@
 """What could be typed next: a short list over the prompt."""
 
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from textual.content import Content
@@ -10,7 +10,8 @@ from textual.widget import Widget
 from typing_extensions import override
 
 from tui_agent.text import one_line
-from tui_agent.tui.cards.lines import fit
+from tui_agent.tui.painting.lines import fit
+from tui_agent.tui.terminal.filters import marked_style
 
 MAX_ROWS: Final = 8
 _LABEL_CELLS: Final = 28
@@ -53,42 +54,6 @@ Completer: TypeAlias = Callable[[str], Completion | None]
 """Given the text before the cursor: what could stand there instead, or None."""
 
 
-class PathFinder(Protocol):
-    """Where the paths come from that a prompt may mention."""
-
-    def wanted(self, before_cursor: str) -> bool:
-        """Whether a path is being written."""
-        ...
-
-    async def complete(self, before_cursor: str) -> Completion | None:
-        """The paths that could stand there."""
-        ...
-
-    def dropped(self, text: str) -> str:
-        """What to insert for pasted paths of pictures of the project; empty: it is something else."""
-        ...
-
-    def holds_pictures(self, text: str) -> bool:
-        """Whether a pasted text is nothing but pictures."""
-        ...
-
-
-class NoFiles:
-    """Offers nothing."""
-
-    def wanted(self, before_cursor: str) -> bool:
-        return False
-
-    async def complete(self, before_cursor: str) -> Completion | None:
-        return None
-
-    def dropped(self, text: str) -> str:
-        return ""
-
-    def holds_pictures(self, text: str) -> bool:
-        return False
-
-
 class CompletionList(Widget):
     """Shows a completion, with one choice marked; hidden while there is none."""
 
@@ -102,13 +67,17 @@ class CompletionList(Widget):
 
     def show(self, completion: Completion | None) -> None:
         """Show these choices, or hide."""
-        if completion is not None and not completion.choices:
-            completion = None
-        self.completion = completion
+        before = self._count
+        self.completion = completion if completion is not None and completion.choices else None
         self._marked = 0
         self.moved = False
-        self.display = completion is not None
-        self.refresh(layout=True)
+        self.display = self.completion is not None
+        # To lay the whole screen out takes longer than all else a key press does.
+        self.refresh(layout=self._count != before)
+
+    @property
+    def _count(self) -> int:
+        return len(self.completion.choices) if self.completion is not None else 0
 
     def move(self, step: int) -> None:
         """Mark another choice; the ends meet."""
@@ -142,7 +111,7 @@ class CompletionList(Widget):
         longest = max(len(choice.label) for choice in self.completion.choices) + 2
         label_width = min(longest, _LABEL_CELLS) if described else width
         lines = [
-            _row(choice, width, label_width, marked=index == self._marked)
+            _row(choice, width, label_width, marked_style(self.app) if index == self._marked else "")
             for index, choice in enumerate(visible, first)
         ]
         below = len(self.completion.choices) - first - len(visible)
@@ -153,11 +122,12 @@ class CompletionList(Widget):
         return Content("\n").join(lines)
 
 
-def _row(choice: Choice, width: int, label_width: int, *, marked: bool) -> Content:
+def _row(choice: Choice, width: int, label_width: int, marked: str) -> Content:
+    """A line of the list; `marked`: how the label is written where it is the marked one."""
     label = fit(one_line(choice.label), max(1, min(width, label_width - 2))).ljust(label_width)
     room = width - label_width
     description = fit(one_line(choice.description), room) if room >= _LEAST_DESCRIPTION else ""
     return Content.assemble(
-        (label, "$accent bold" if marked else "$foreground"),
+        (label, marked or "$foreground"),
         (description, "$foreground" if marked else "$foreground 68%"),
     )

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tui.fuzzy import fit
+from tui_agent.tui.fuzzy import score
 
 MAX_PATHS: Final = 200_000
 """Files kept of a project; more are not offered."""
@@ -51,7 +51,7 @@ class FileIndex:
         entries = self._entries
         matching: list[tuple[float, Entry]] = []
         for piece in _slices(candidates):
-            matching += [(score, entry) for entry in piece if (score := _score(entry, wanted)) is not None]
+            matching += [(well, entry) for entry in piece if (well := _score(entry, wanted)) is not None]
             await asyncio.sleep(0)
         if entries is self._entries:
             self._narrowed = (wanted, [entry for _, entry in matching])
@@ -120,4 +120,4 @@ def _slices(entries: list[Entry]) -> Iterator[list[Entry]]:
 
 def _score(entry: Entry, wanted: str) -> float | None:
     """How well a path fits: the name counts for more than the folders above it."""
-    return fit(entry.lower, wanted, entry.lower.rfind("/", 0, -1) + 1)
+    return score(entry.lower, wanted, entry.lower.rfind("/", 0, -1) + 1)

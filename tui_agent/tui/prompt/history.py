@@ -8,10 +8,11 @@ from typing import Final
 MAX_ENTRIES: Final = 1_000
 """Entries read from the file; when it has grown to twice as many it is rewritten."""
 
-MAX_SAVED_CHARACTERS: Final = 32_768
-"""Longer texts are remembered until the program ends, but not written to the file."""
+MAX_SAVED_CHARACTERS: Final = 250_000
+"""Of a longer text the file gets what was written, without what was pasted."""
 
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
+"""Bytes read from the file, its newest; when it has grown to twice as many it is rewritten."""
 
 
 class PromptHistory:
@@ -28,15 +29,14 @@ class PromptHistory:
         self._draft = ""
 
     def add(self, text: str, *, saved: str | None = None) -> None:
-        """Remember a text that was sent; `saved` is what the file gets instead of it."""
+        """Remember a text that was sent; `saved` is what the file gets instead of it, where that is not too long."""
         entries = self._loaded()
         self.reset()
         if not text.strip() or (entries and entries[-1] == text):
             return
         entries.append(text)
-        saved = text if saved is None else saved
-        if len(saved) <= MAX_SAVED_CHARACTERS:
-            self._save(saved)
+        whole = text if saved is None else saved
+        self._save(whole if len(whole) <= MAX_SAVED_CHARACTERS else text[:MAX_SAVED_CHARACTERS])
 
     def older(self, current: str) -> str | None:
         """The nearest older text that starts with what was typed before looking back; None: there is none."""
@@ -75,7 +75,7 @@ class PromptHistory:
     def _loaded(self) -> list[str]:
         if self._entries is None:
             self._entries = _read(self._path) if self._path is not None else []
-            if self._path is not None and len(self._entries) > 2 * MAX_ENTRIES:
+            if self._path is not None and (len(self._entries) > 2 * MAX_ENTRIES or _is_too_large(self._path)):
                 self._entries = self._entries[-MAX_ENTRIES:]
                 _rewrite(self._path, self._entries)
         return self._entries
@@ -100,6 +100,13 @@ def _read(path: Path) -> list[str]:
     except OSError:
         return []
     return [text for line in lines if (text := _parsed(line)) is not None]
+
+
+def _is_too_large(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 2 * MAX_FILE_BYTES
+    except OSError:
+        return False
 
 
 def _parsed(line: bytes) -> str | None:

@@ -16,6 +16,8 @@ PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 _BEING_WRITTEN: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"]*)|([^\s\"]*))$")
 _MAX_PATH: Final = 4_096
+MOST_LOOKED_UP: Final = 20
+"""Mentions of one text that are looked up."""
 _MAX_DROPPED: Final = 8 * _MAX_PATH
 
 
@@ -83,6 +85,15 @@ def mentioned(text: str) -> list[str]:
     return [name for _, name in mentions_in(text)]
 
 
+def missing_files(text: str, folder: Path) -> list[str]:
+    """The files that a text mentions and that are not there: what has an ending, since a name alone may be anybody's.
+    Of a picture it is told when it is read. Looks at the disk.
+    """
+    named = [name for name in dict.fromkeys(mentioned(text)) if ":" not in name][:MOST_LOOKED_UP]
+    files = [name for name in named if Path(name).suffix and not name.lower().endswith(PICTURES)]
+    return [name for name in files if not _is_there(folder, name)]
+
+
 def dropped_files(text: str) -> tuple[Path, ...]:
     """The pictures whose paths a pasted text consists of, as terminals do when files are dragged in; else none."""
     if len(text) > _MAX_DROPPED:
@@ -145,6 +156,13 @@ def _paths(text: str) -> tuple[Path, ...]:
         return tuple(Path(unquote(urlsplit(word).path) if word.startswith("file://") else word) for word in words)
     except ValueError:
         return ()
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    try:
+        return (folder / Path(name).expanduser()).exists()
+    except (OSError, RuntimeError, ValueError):
+        return True
 
 
 def _is_file(path: str) -> bool:

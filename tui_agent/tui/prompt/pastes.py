@@ -22,7 +22,7 @@ class Pastes:
     def fold(self, text: str) -> str:
         """What to insert for a paste: the text, or a chip when it is long or holds what no terminal should show."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.count("\n") + 1
+        lines = text.removesuffix("\n").count("\n") + 1
         if lines <= MAX_LINES and len(text) <= MAX_CHARACTERS and clean(text) == text:
             return text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
@@ -45,6 +45,12 @@ class Pastes:
             place, chip = min(found)
             parts += (rest[:place], self._texts[chip])
             rest = rest[place + len(chip) :]
+
+    def fold_again(self, text: str) -> str:
+        """`text` with each text that was folded before as its chip again."""
+        for chip, folded in sorted(self._texts.items(), key=lambda kept: -len(kept[1])):
+            text = text.replace(folded, chip)
+        return text
 
     def chips_in(self, line: str) -> Iterator[tuple[int, int]]:
         """Where chips stand in a line, pictures' too: first character, and the one after the last."""

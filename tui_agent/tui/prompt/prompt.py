@@ -12,22 +12,24 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import TextArea
 from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.app.theme import UNICODE, Glyphs
-from tui_agent.tui.cards.lines import fit
-from tui_agent.tui.cards.palette import Palette
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.prompt.completion import Choice, Completer, CompletionList, NoFiles, PathFinder
+from tui_agent.tui.painting.glyphs import UNICODE, Glyphs
+from tui_agent.tui.painting.lines import fit
+from tui_agent.tui.painting.palette import Palette
+from tui_agent.tui.prompt.completion import Choice, Completer, CompletionList
 from tui_agent.tui.prompt.history import PromptHistory
+from tui_agent.tui.prompt.mentions import ProjectFiles
 from tui_agent.tui.prompt.pastes import Pastes
-from tui_agent.tui.textual_writing import SteadyTextArea, write_as_typed
+from tui_agent.tui.terminal.textual_internals import delete_as_typed, write_as_typed
 from tui_agent.tui.wording import PLACEHOLDER
 
 MAX_QUEUED_ROWS = 3
@@ -36,6 +38,17 @@ MAX_EDITED = 20_000
 
 PRIVATE = "/key "
 """What begins so is not remembered: somebody may have typed a key after it."""
+
+
+class SteadyTextArea(TextArea):
+    """A place to write whose text may become shorter by an undo."""
+
+    @override
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        # Textual 8.2.8 follows the cursor in the middle of an undo, where it can stand on a line that is gone already.
+        if self.cursor_location[0] >= self.document.line_count:
+            return Offset()
+        return super().scroll_cursor_visible(center, animate)
 
 
 class Prompt(SteadyTextArea):
@@ -72,7 +85,7 @@ class Prompt(SteadyTextArea):
         history: PromptHistory,
         completer: Completer,
         completions: CompletionList,
-        files: PathFinder,
+        files: ProjectFiles,
         keymap: Keymap,
     ) -> None:
         super().__init__(
@@ -99,6 +112,7 @@ class Prompt(SteadyTextArea):
 
     def replace_draft(self, text: str) -> None:
         """Let another text stand here; one that is too long, or not fit for a terminal, as a chip."""
+        text = self._pastes.fold_again(text)
         shown = len(text) <= MAX_EDITED and clean(text) == text
         self._replace_all(text if shown else self._pastes.fold(text))
         self._completions.show(None)
@@ -122,12 +136,17 @@ class Prompt(SteadyTextArea):
 
     def clear_draft(self) -> bool:
         """Empty the prompt; what stood in it can be had back from the history. False: it was empty."""
+        self._send_then = False
         if not self.text:
             return False
-        if self.text.strip() and not self.text.startswith(PRIVATE):
-            self.sent.add(self.text, saved=self._pastes.unfold(self.text))
+        self.keep_draft()
         self._replace_all("")
         return True
+
+    def keep_draft(self) -> None:
+        """Have what stands here in the history too, for the next start."""
+        if self.text.strip() and not self.text.startswith(PRIVATE):
+            self.sent.add(self.text, saved=self._pastes.unfold(self.text))
 
     def type(self, text: str) -> None:
         """Insert text at the cursor, as if it had been typed here."""
@@ -158,6 +177,8 @@ class Prompt(SteadyTextArea):
     @override
     async def _on_key(self, event: events.Key) -> None:
         self.last_key = monotonic()
+        if event.key == "escape":
+            self._send_then = False
         if event.character == "/" and self._given_back and self.text == self._given_back:
             self.clear_draft()
         if self._for_completions(event.key) or self._for_history(event.key) or self._for_writing(event.key):
@@ -260,11 +281,23 @@ class Prompt(SteadyTextArea):
     def _for_writing(self, key: str) -> bool:
         # Done at once: on the way to the bindings it would come after the keys that were pressed behind it.
         if key in self._keymap.keys("prompt.send"):
-            self._send()
+            if not self._continued():
+                self._send()
         elif key in self._keymap.keys("prompt.newline"):
             self.action_newline()
         else:
             return False
+        return True
+
+    def _continued(self) -> bool:
+        """Begin another line in place of a backslash that was left at the end, as shells and other agents do."""
+        before, after = self._around_cursor()
+        backslashes = len(before) - len(before.rstrip("\\"))
+        if after or not backslashes % 2:
+            return False
+        if not self.text.startswith("!"):  # a shell reads it itself
+            super().action_delete_left()
+        self.action_newline()
         return True
 
     def _send(self) -> None:
@@ -283,27 +316,30 @@ class Prompt(SteadyTextArea):
 
     def _for_completions(self, key: str) -> bool:
         before = self._around_cursor()[0]
-        if key in {"enter", "tab"} and before != self._offered and not self._files.wanted(before):
+        takes = self._keymap.action_of(key, "completion") in {"completion.take", "completion.choose"}
+        if takes and before != self._offered and not self._files.wanted(before):
             # Keys can come faster than the news of what they changed: never take what was offered for less.
             self._offer(before)
         choice = self._completions.marked
         if choice is None:
             return False
-        match key:
-            case "up" | "down":
-                self._completions.move(-1 if key == "up" else 1)
-            case "tab":
+        match self._keymap.action_of(key, "completion"):
+            case "completion.up":
+                self._completions.move(-1)
+            case "completion.down":
+                self._completions.move(1)
+            case "completion.take":
                 self._take(choice)
-            case "enter" if self._is_written(choice):
+            case "completion.choose" if self._is_written(choice):
                 self._completions.show(None)
                 return False
-            case "enter":
+            case "completion.choose":
                 # What was only guessed at is shown first: the next Enter does it.
                 is_meant = self._is_meant(choice)
                 self._take(choice)
                 if choice.final and is_meant:
                     self._send()
-            case "escape":
+            case "completion.close":
                 self._completions.show(None)
             case _:
                 return False
@@ -361,7 +397,7 @@ class Prompt(SteadyTextArea):
     def _delete_chip(self, length: int) -> None:
         row, column = self.cursor_location
         start, end = sorted((column, column + length))
-        self._delete_via_keyboard((row, start), (row, end))
+        delete_as_typed(self, (row, start), (row, end))
 
 
 def _as_wide(strip: Strip) -> Strip:
@@ -455,7 +491,7 @@ class PromptArea(Vertical):
         self,
         history: PromptHistory,
         completer: Completer,
-        files: PathFinder | None = None,
+        files: ProjectFiles,
         *,
         glyphs: Glyphs = UNICODE,
         keymap: Keymap | None = None,
@@ -464,7 +500,7 @@ class PromptArea(Vertical):
         self.todo = TodoLine(glyphs)
         self.waiting = WaitingTexts()
         self.completions = CompletionList()
-        self.prompt = Prompt(history, completer, self.completions, files or NoFiles(), keymap or Keymap())
+        self.prompt = Prompt(history, completer, self.completions, files, keymap or Keymap())
 
     @override
     def compose(self) -> ComposeResult:

@@ -1,0 +1,517 @@
+"""The app with a real session and the offline model, driven by keys."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.pilot import Pilot
+from textual.screen import ModalScreen
+
+from tests.bench.long_session import write_session
+from tests.tui.app_of_parts import until
+from tui_agent.arguments import Arguments
+from tui_agent.settings import Model, Permissions, Settings
+from tui_agent.settings.trust import is_refused, is_trusted
+from tui_agent.storage.log import LogStore
+from tui_agent.storage.sessions import session_to_resume
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import Block, Level, NoticeBlock, ProseBlock, ToolBlock, ToolState, UserBlock
+from tui_agent.tui.context.steering import SLOW_S
+from tui_agent.tui.dialogs.fields import KeyScreen
+from tui_agent.tui.dialogs.pickers import PickerScreen
+from tui_agent.tui.dialogs.questions import TrustScreen
+from tui_agent.tui.dialogs.reading import HelpScreen
+from tui_agent.tui.session.states import Phase
+
+SIZES = [(20, 5), (40, 12), (80, 24), (120, 40)]
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST")
+OFFLINE = Settings(model=Model(id="offline"))
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "hello.txt").write_text("hello from the file\n")
+    monkeypatch.chdir(folder)
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> Arguments:
+    folder = tmp_path / "project"
+    return Arguments(folder=folder, home=tmp_path / "home", project=folder)
+
+
+def blocks(app: TuiAgent) -> list[Block]:
+    return app.pane.transcript.blocks
+
+
+def said(app: TuiAgent) -> str:
+    return "\n".join(block.plain_text for block in blocks(app))
+
+
+async def opened(app: TuiAgent, pilot: Pilot[object]) -> None:
+    await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+
+
+async def write(pilot: Pilot[object], text: str) -> None:
+    await pilot.press(*("space" if character == " " else character for character in text))
+
+
+async def send(pilot: Pilot[object], text: str) -> None:
+    await write(pilot, text)
+    await pilot.press("enter")
+
+
+async def idle(app: TuiAgent, pilot: Pilot[object]) -> None:
+    await until(pilot, lambda: not app.conductor.busy and not app.status.ticking)
+
+
+async def test_a_question_is_answered_with_a_tool_card(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "read hello.txt")
+        await until(pilot, lambda: any(isinstance(block, ProseBlock) for block in blocks(app)))
+        await idle(app, pilot)
+        (tool,) = (block for block in blocks(app) if isinstance(block, ToolBlock))
+        assert (tool.name, tool.state, tool.summary) == ("read_file", ToolState.OK, "hello.txt")
+        assert "hello from the file" in tool.result
+        assert app.status.status.tokens > 0
+        assert app.status.status.measured
+
+
+async def test_the_first_frame_takes_keys_before_there_is_a_session(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await send(pilot, "read hello.txt")
+        await until(pilot, lambda: any(isinstance(block, ToolBlock) for block in blocks(app)))
+        await idle(app, pilot)
+        assert [block.text for block in blocks(app) if isinstance(block, UserBlock)] == ["read hello.txt"]
+
+
+async def test_a_prompt_of_the_command_line_is_sent(arguments: Arguments) -> None:
+    app = TuiAgent(arguments._replace(prompt="read hello.txt"), OFFLINE)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: "hello from the file" in said(app))
+        await idle(app, pilot)
+
+
+async def test_a_command_asks_and_always_is_remembered(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run seq 3")
+        await until(pilot, lambda: app.permission.has_focus)
+        (tool,) = (block for block in blocks(app) if isinstance(block, ToolBlock))
+        assert tool.state is ToolState.ASKING
+        await pilot.press("2")
+        await until(pilot, lambda: tool.state is ToolState.OK)
+        await idle(app, pilot)
+        assert app.focused is app.entry.prompt
+        await send(pilot, "run seq 3")
+        await until(pilot, lambda: [b.state for b in blocks(app) if isinstance(b, ToolBlock)] == [ToolState.OK] * 2)
+        assert not app.permission.display
+        await idle(app, pilot)
+
+
+async def test_a_remembered_rule_is_seen_and_taken_back(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run seq 3")
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.press("2")
+        await idle(app, pilot)
+        await send(pilot, "/permissions")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press("enter")
+        titles = ("You will be asked again",)
+        await until(pilot, lambda: any(b.title in titles for b in blocks(app) if isinstance(b, NoticeBlock)))
+        await send(pilot, "run seq 3")
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.press("3")
+        await idle(app, pilot)
+
+
+async def test_a_refusal_is_shown_on_its_card(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run seq 1")
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.press("3")
+        await idle(app, pilot)
+        (tool,) = (block for block in blocks(app) if isinstance(block, ToolBlock))
+        assert tool.state is ToolState.DENIED
+
+
+async def test_escape_stops_the_turn_and_leaves_nothing_open(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings(model=Model(id="offline"), permissions=Permissions(mode="allow")))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run sleep 60")
+        await until(pilot, lambda: any(isinstance(block, ToolBlock) for block in blocks(app)))
+        assert app.status.ticking
+        await pilot.press("escape")
+        await idle(app, pilot)
+        (tool,) = (block for block in blocks(app) if isinstance(block, ToolBlock))
+        assert tool.state is ToolState.INTERRUPTED
+        assert "Stopped" in said(app)
+        await send(pilot, "read hello.txt")
+        await until(pilot, lambda: "hello from the file" in said(app))
+        await idle(app, pilot)
+
+
+async def test_a_text_sent_during_a_turn_waits_and_comes_back_when_it_is_stopped(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings(model=Model(id="offline"), permissions=Permissions(mode="allow")))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run sleep 60")
+        await until(pilot, lambda: any(isinstance(block, ToolBlock) for block in blocks(app)))
+        await send(pilot, "and then this")
+        await until(pilot, lambda: app.entry.waiting.texts == ("and then this",))
+        await pilot.press("up")
+        await until(pilot, lambda: app.entry.prompt.text == "and then this")
+        assert app.entry.waiting.texts == ()
+        await pilot.press("enter")
+        await until(pilot, lambda: app.entry.waiting.texts == ("and then this",))
+        await pilot.press("escape")
+        await idle(app, pilot)
+        await until(pilot, lambda: app.entry.prompt.text == "and then this")
+        assert app.entry.waiting.texts == ()
+
+
+async def test_a_text_sent_during_a_turn_is_delivered(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings(model=Model(id="offline"), permissions=Permissions(mode="allow")))
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run sleep 1")
+        await until(pilot, lambda: any(isinstance(block, ToolBlock) for block in blocks(app)))
+        await send(pilot, "read hello.txt")
+        await until(pilot, lambda: "hello from the file" in said(app))
+        await idle(app, pilot)
+        assert app.entry.waiting.texts == ()
+
+
+async def test_ctrl_c_empties_first_and_quits_when_pressed_again(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await write(pilot, "draft")
+        await pilot.press("ctrl+c")
+        assert app.entry.prompt.text == ""
+        assert "again to quit" in app.status.status.hint
+        assert app.is_running
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not app.is_running)
+    assert app.return_code == 0
+
+
+async def test_a_hint_stands_its_time_whatever_was_said_before_it(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test():
+        over = asyncio.Event()
+        app.hint("the first", 0.01)
+        app.hint("the second", 60)
+        app.set_timer(0.03, over.set)
+        await over.wait()
+        assert app.status.status.hint == "the second"
+        app.hint("the second", 0.01)
+        app.set_timer(0.03, over.set)
+        over.clear()
+        await over.wait()
+        assert not app.status.status.hint
+
+
+async def test_a_resumed_session_shows_what_was_said(arguments: Arguments) -> None:
+    first = TuiAgent(arguments._replace(prompt="read hello.txt"), OFFLINE)
+    async with first.run_test() as pilot:
+        await until(pilot, lambda: "hello from the file" in said(first))
+        await idle(first, pilot)
+        folder = first.session_folder
+        assert folder is not None
+        await pilot.press("ctrl+c", "ctrl+c")
+        await until(pilot, lambda: not first.is_running)
+    again = TuiAgent(arguments._replace(resume=folder.name), OFFLINE)
+    async with again.run_test() as pilot:
+        await opened(again, pilot)
+        kinds = [type(block) for block in blocks(again)]
+        assert UserBlock in kinds
+        assert ToolBlock in kinds
+        assert ProseBlock in kinds
+        assert "hello from the file" in said(again)
+
+
+async def test_an_unused_session_leaves_nothing_behind(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: not app.is_running)
+    assert app.session_folder is not None
+    assert not app.session_folder.exists()
+
+
+async def test_a_session_that_cannot_be_opened_is_a_card_and_nothing_is_lost(arguments: Arguments) -> None:
+    app = TuiAgent(arguments._replace(resume="20200101-000000-dead"), OFFLINE)
+    async with app.run_test() as pilot:
+        await send(pilot, "hello")
+        await until(pilot, lambda: "could not be opened" in said(app))
+        await until(pilot, lambda: app.entry.prompt.text == "hello")
+        await send(pilot, " again")
+        await until(pilot, lambda: "no session" in said(app))
+        assert app.entry.prompt.text == "hello again"
+
+
+async def test_of_a_session_that_cannot_be_opened_nothing_stays_on_the_screen(arguments: Arguments) -> None:
+    session = await write_session(arguments.home, 3)
+    held = await LogStore.open(await session_to_resume(arguments.home, session))
+    app = TuiAgent(arguments._replace(resume=session), OFFLINE)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: isinstance(app.screen, ModalScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: "could not be opened" in said(app))
+        await until(pilot, lambda: not any(isinstance(block, UserBlock) for block in blocks(app)))
+    await held.close()
+
+
+async def test_an_unknown_model_is_a_card(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings(model=Model(id="nonsense:1")))
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: "could not be opened" in said(app))
+
+
+async def test_without_a_key_the_welcome_says_how_to_set_one(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings())
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await until(pilot, lambda: "/key" in said(app))
+        assert app.status.status.model.startswith("offline")
+
+
+async def test_help_tools_and_mistakes(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "/help")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("escape")
+        await send(pilot, "/tools ")
+        await until(pilot, lambda: "run_command" in said(app))
+        await send(pilot, "/modle ")
+        await until(pilot, lambda: "did you mean /mode" in said(app))
+        await send(pilot, "/settings ")
+        await until(pilot, lambda: "/config lists every setting" in said(app))
+        assert not any(isinstance(block, UserBlock) for block in blocks(app))
+
+
+async def test_the_mode_can_be_changed(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "/mode plan")
+        await until(pilot, lambda: app.status.status.mode == "plan")
+        await send(pilot, "/mode nonsense")
+        await until(pilot, lambda: "no mode nonsense" in said(app))
+
+
+async def test_a_part_of_a_models_name_is_enough(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "/model haiku ")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, KeyScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: "There is no key for anthropic:claude-haiku-" in said(app))
+
+
+async def test_the_model_picker_keeps_a_model_without_a_key(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(pilot, "/model ")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, PickerScreen))
+        await send(pilot, "/model claude-sonnet-5-5")
+        await until(pilot, lambda: isinstance(app.screen, KeyScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: "There is no key for claude-sonnet-5-5" in said(app))
+        assert app.status.status.model.startswith("offline")
+
+
+async def test_a_paste_into_the_conversation_is_for_the_prompt(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        app.pane.focus()
+        await pilot.pause()
+        app.post_message(events.Paste("pasted"))
+        await until(pilot, lambda: app.entry.prompt.text == "pasted")
+        assert app.focused is app.entry.prompt
+
+
+async def test_the_theme_can_be_changed(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await send(pilot, "/theme paper")
+        await until(pilot, lambda: app.theme == "paper")
+
+
+async def test_the_badge_over_the_conversation_works_from_the_prompt(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=(60, 12)) as pilot:
+        app.pane.transcript.add_prose("\n".join(f"- {number}" for number in range(40)))
+        await pilot.press("pageup")
+        app.pane.transcript.add_prose("the newest")
+        app.pane.flush()
+        assert "new lines · End" in app.pane.render_line(app.pane.size.height - 1).text
+        await write(pilot, "ab")
+        await pilot.press("home", "end")
+        assert (app.entry.prompt.cursor_location, app.pane.following) == ((0, 2), False)
+        await pilot.press("backspace", "backspace", "end")
+        assert app.pane.following
+        assert app.entry.prompt.has_focus
+
+
+async def test_ctrl_o_opens_every_card(arguments: Arguments) -> None:
+    app = TuiAgent(arguments._replace(prompt="read hello.txt"), OFFLINE)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: "hello from the file" in said(app))
+        await idle(app, pilot)
+        cards = [block for block in blocks(app) if isinstance(block, ToolBlock)]
+        assert all(card.collapsed for card in cards)
+        await pilot.press("ctrl+o")
+        assert not any(card.collapsed for card in cards)
+
+
+async def test_help_takes_keys_from_the_app_while_it_is_open(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await write(pilot, "draft")
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not isinstance(app.screen, HelpScreen))
+        assert app.entry.prompt.text == "draft"
+        assert app.status.status.hint == ""
+
+
+@pytest.mark.parametrize(("keys", "trusted"), [(("down", "enter"), True), (("enter",), False), (("escape",), False)])
+async def test_trust_is_asked_before_the_session_opens(
+    arguments: Arguments, keys: tuple[str, ...], trusted: bool
+) -> None:
+    app = TuiAgent(arguments._replace(ask_trust=True), OFFLINE)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: isinstance(app.screen, TrustScreen))
+        assert app.session_folder is None
+        await pilot.press(*keys)
+        await opened(app, pilot)
+        assert is_trusted(arguments.folder, arguments.home) is trusted
+        assert is_refused(arguments.folder, arguments.home) is (keys == ("enter",))
+
+
+async def test_trust_is_asked_once_though_the_session_cannot_be_opened(arguments: Arguments) -> None:
+    app = TuiAgent(arguments._replace(ask_trust=True, resume="no-such-session"), OFFLINE)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: isinstance(app.screen, TrustScreen))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: app.conductor.phase is Phase.VACANT)
+        assert (app.arguments.trusted, app.arguments.ask_trust) == (True, False)
+        await send(pilot, "/new")
+        await opened(app, pilot)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_every_part_fits_on_every_screen(arguments: Arguments, size: tuple[int, int]) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=size) as pilot:
+        await opened(app, pilot)
+        await send(pilot, "run seq 5")
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.pause()
+        for part in (app.permission, app.entry.prompt, app.status):
+            assert app.screen.region.contains_region(part.region)
+            assert part.region.height >= 1
+        assert app.status.region.bottom == size[1]
+        await pilot.press("3")
+        await idle(app, pilot)
+        await write(pilot, "/")
+        await pilot.pause()
+        assert app.screen.region.contains_region(app.entry.prompt.region)
+        assert app.entry.prompt.region.height >= 1
+
+
+async def test_resizing_at_any_moment(arguments: Arguments) -> None:
+    app = TuiAgent(arguments._replace(prompt="read hello.txt"), OFFLINE)
+    async with app.run_test() as pilot:
+        for size in [(1, 1), (20, 5), (200, 60), (7, 3), (2, 30), (80, 24)] * 2:
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        await until(pilot, lambda: "hello from the file" in said(app))
+        await idle(app, pilot)
+        await write(pilot, "still here")
+        assert app.entry.prompt.text == "still here"
+
+
+async def test_an_error_nobody_expected_is_a_card_with_a_log(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        app.report(ZeroDivisionError("division by zero with sk-ant-api03-abcdef"))
+        (card,) = (block for block in blocks(app) if isinstance(block, NoticeBlock) and "wrong" in block.title)
+        assert "Traceback" not in card.plain_text
+        assert "division by zero with [key]" in card.plain_text
+        (log,) = (arguments.home / "logs").iterdir()
+        assert "ZeroDivisionError" in log.read_text()
+
+
+async def test_a_key_press_lays_nothing_out_and_a_layout_leaves_the_scrollbar_alone(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(app, pilot)
+        app.say(Level.INFO, "long", "\n".join(map(str, range(100))))
+        await write(pilot, "a")
+        await until(pilot, lambda: app.pane.max_scroll_y and not app.status.ticking)
+        layouts: list[object] = []
+        app.screen.screen_layout_refresh_signal.subscribe(app, layouts.append)
+        await write(pilot, "bc d")
+        await pilot.pause()
+        assert app.entry.prompt.text == "abc d"
+        assert not layouts
+        app.screen.refresh(layout=True)
+        await until(pilot, lambda: layouts)
+        painted: list[object] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(app.pane.vertical_scrollbar, "refresh", lambda *parts, **how: painted.append(parts))
+            app.screen.refresh(layout=True)
+            await until(pilot, lambda: len(layouts) > 1)
+        assert not painted
+
+
+def activity(app: TuiAgent) -> str:
+    return app.status.status.activity
+
+
+async def test_a_long_look_is_told_of_until_something_else_goes_on(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(app, pilot)
+        with app.steering.told_if_slow("looking"):
+            await until(pilot, lambda: activity(app) == "looking")
+        assert activity(app) == ""
+        with app.steering.told_if_slow("looking"):
+            await until(pilot, lambda: activity(app) == "looking")
+            app.working("reading")
+        assert activity(app) == "reading"
+        app.working("")
+        with app.steering.told_if_slow("looking"):
+            pass
+        await pilot.pause(2 * SLOW_S)
+        assert activity(app) == ""

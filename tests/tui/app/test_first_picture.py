@@ -1,0 +1,93 @@
+"""The first picture is drawn, and looks like what takes its place; what does not belong to it is loaded after it."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+from typing_extensions import override
+
+from tests.tui.app.test_prompt_actions import _environment, arguments
+from tests.tui.app_of_parts import until
+from tui_agent.arguments import Arguments
+from tui_agent.session import Session
+from tui_agent.settings import Model, Settings, Ui
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.session.turns import TurnView
+
+__all__ = ["_environment", "arguments"]
+
+
+class Looking(TuiAgent):
+    """Keeps the first picture, and opens no session until the next one was looked at."""
+
+    first: Sequence[str] = ()
+
+    def __init__(self, arguments: Arguments, settings: Settings) -> None:
+        super().__init__(arguments, settings)
+        self.looked_at = asyncio.Event()
+
+    @override
+    async def complete_screen(self) -> None:
+        self.first = _picture(self)
+        await super().complete_screen()
+
+    @override
+    async def _open(self, target: Arguments) -> "tuple[Session, TurnView]":
+        await self.looked_at.wait()
+        return await super()._open(target)
+
+
+def _picture(app: TuiAgent) -> list[str]:
+    """What is on the screen, a piece of a line each, without the name that Rich makes of it."""
+    return re.sub(r"terminal-\d+", "terminal", app.export_screenshot()).split("><")
+
+
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [
+        ((120, 40), "dusk"),
+        ((80, 24), "paper"),
+        ((60, 20), "terminal"),
+        ((130, 13), "contrast"),
+        ((72, 13), "mist"),
+    ],
+)
+async def test_what_takes_its_place_looks_the_same(arguments: Arguments, size: tuple[int, int], theme: str) -> None:
+    settings = Settings(model=Model(id="offline"), ui=Ui(theme=theme, keymap=("nothing=x",)))
+    app = Looking(arguments, settings)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.completed)
+        await pilot.pause()
+        assert _picture(app) == app.first
+        app.looked_at.set()
+        await until(pilot, lambda: app.conductor.session)
+
+
+def test_the_first_picture_waits_for_nothing_that_it_does_not_show() -> None:
+    code = (
+        "import sys, tui_agent.cli, tui_agent.tui.app.start, tui_agent.tui.app.app\n"
+        "from tui_agent.tui.terminal.textual_internals import is_known\n"
+        "is_known()\nprint(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    later = {
+        "ctypes",
+        "importlib.metadata",
+        "json",
+        "markdown_it",
+        "pygments",
+        "sqlite3",
+        "textual.widgets._text_area",
+        "tui_agent.session",
+        "tui_agent.tui.commands.table",
+        "tui_agent.tui.session.conductor",
+        "tui_agent.tui.cards.blocks",
+        "tui_agent.tui.dialogs.dialog",
+        "tui_agent.tui.dialogs.permission",
+        "tui_agent.tui.pane.conversation",
+        "tui_agent.tui.prompt.prompt",
+    }
+    assert not later & set(done.stdout.split())

@@ -1,0 +1,190 @@
+"""The real command in a pseudo-terminal of 80 by 24."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pexpect
+import pyte
+import pytest
+
+from tests.e2e.starter import STARTER, OnTerminal
+
+ROWS, COLUMNS = 24, 80
+
+
+class Terminal:
+    """The command, and what its screen looks like."""
+
+    def __init__(
+        self,
+        folder: Path,
+        home: Path,
+        *arguments: str,
+        rows: int = ROWS,
+        columns: int = COLUMNS,
+        environment: Mapping[str, str] | None = None,
+        imports: bool = False,
+        in_shell: bool = False,
+    ) -> None:
+        """imports: it is started as a user starts it; else in a process forked from one in which all is imported.
+        in_shell: the user has a shell instead, to start it in.
+        """
+        keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST")
+        environ = {name: value for name, value in os.environ.items() if name not in keys}
+        environ |= {"TUI_AGENT_HOME": str(home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+        environ["PYTHONPATH"] = str(Path(__file__).parents[3])
+        environ |= environment or {}
+        self.screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self.screen)
+        self.raw = b""
+        size = (rows, columns)
+        if in_shell:
+            self.process = pexpect.spawn("/bin/sh", cwd=str(folder), env=environ, dimensions=size)
+        else:
+            self.process = STARTER.open(arguments, folder=folder, environ=environ, size=size, imports=imports)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def read(self, *, looks: bool = True) -> bool:
+        """Take in what was printed; False when the program has ended. `looks`: the screen shows it then, which costs
+        more than all else.
+        """
+        try:
+            data = self.process.read_nonblocking(65_536, timeout=0.1)
+        except pexpect.TIMEOUT:
+            return True
+        except pexpect.EOF:
+            return False
+        self.raw += data
+        if not looks:
+            return True
+        # Private modes with intermediate bytes are beyond the emulator.
+        self._stream.feed(re.sub(rb"\x1b\[[<>=?][0-9;]*[uq$][a-z]?", b"", data))
+        return True
+
+    def until(self, true: Callable[[], bool], *, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while not true():
+            alive = self.read()
+            assert time.monotonic() < deadline, self.text
+            assert alive or true(), self.text
+
+    def shows(self, words: str) -> None:
+        self.until(lambda: words in self.text)
+
+    def ends(self) -> int:
+        while self.read():
+            pass
+        self.process.wait()
+        return int(self.process.exitstatus or 0)
+
+    def close(self) -> None:
+        """End it, however long that takes."""
+        if isinstance(self.process, OnTerminal):
+            self.process.kill()
+            self.process.wait()
+        self.process.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "hello.txt").write_text("hello from the file\n")
+    return folder
+
+
+@pytest.fixture
+def terminal(folder: Path, tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(folder, tmp_path / "home", "--model", "offline")
+    yield terminal
+    terminal.close()
+
+
+@pytest.fixture
+def from_the_shell(folder: Path, tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(folder, tmp_path / "home", "--model", "offline", imports=True)
+    yield terminal
+    terminal.close()
+
+
+def after_the_screen(terminal: Terminal) -> str:
+    """What was printed once the alternate screen was left, without control sequences."""
+    rest = terminal.raw.rpartition(b"\x1b[?1049l")[2].decode()
+    return re.sub(r"\x1b\[[0-9;?<>=]*[a-zA-Z]", "", rest).strip()
+
+
+def test_type_send_answer_quit(from_the_shell: Terminal, folder: Path, tmp_path: Path) -> None:
+    terminal = from_the_shell
+    terminal.shows("Ask, or / for commands"[1:])
+    terminal.process.send("read hello.txt\r")
+    terminal.shows("hello from the file")
+    terminal.shows("ready")
+    terminal.process.send("\x04")
+    assert terminal.ends() == 0
+    for mode in (b"\x1b[?1000l", b"\x1b[?2004l", b"\x1b[?25h", b"\x1b[?1049l"):
+        assert mode in terminal.raw
+    told = after_the_screen(terminal)
+    assert re.fullmatch(r"To go on with this conversation: tui-agent -r \S+", told)
+    again = Terminal(folder, tmp_path / "home", "-r", told.split()[-1])
+    again.shows("hello from the file")
+    again.process.send("\x03")
+    again.shows("again to quit")
+    again.process.send("\x03")
+    assert again.ends() == 0
+
+
+def test_a_permission_is_given_with_a_key(terminal: Terminal, folder: Path) -> None:
+    terminal.shows("ready")
+    terminal.process.send("run touch made\r")
+    terminal.shows("Esc stops the turn")
+    assert not (folder / "made").exists()
+    terminal.process.send("1")
+    terminal.until((folder / "made").exists)
+    terminal.shows("ready")
+
+
+def test_a_large_paste_is_a_chip_and_the_keys_go_on(terminal: Terminal) -> None:
+    terminal.shows("ready")
+    terminal.process.send("\x1b[200~" + "some text\r\n" * 20_000 + "\x1b[201~")
+    terminal.shows("[pasted 20,000 lines]")
+    terminal.process.send(" and more")
+    terminal.shows("lines] and more")
+
+
+def test_bytes_that_are_no_text_do_not_end_it(terminal: Terminal) -> None:
+    terminal.shows("ready")
+    terminal.process.send(b"a\xff\xfe\xc3(b")
+    terminal.shows("(b")
+
+
+@pytest.mark.parametrize("size", [(5, 20), (2, 8), (60, 200)])
+def test_another_size_at_any_moment(terminal: Terminal, size: tuple[int, int]) -> None:
+    terminal.shows("ready")
+    terminal.process.send("read hello.txt\r")
+    terminal.screen.resize(*size)
+    terminal.process.setwinsize(*size)
+    terminal.read()
+    terminal.screen.resize(ROWS, COLUMNS)
+    terminal.process.setwinsize(ROWS, COLUMNS)
+    terminal.shows("hello from the file")
+    terminal.process.send("still here")
+    terminal.shows("still here")
+
+
+def test_what_is_typed_before_the_first_picture_stands_in_the_prompt(from_the_shell: Terminal) -> None:
+    terminal = from_the_shell
+    terminal.process.send("typed early")
+    # From here on the terminal marks what is pasted.
+    terminal.until(lambda: b"\x1b[?2004h" in terminal.raw)
+    terminal.process.send("\x1b[200~ and\rpasted\x1b[201~")
+    terminal.shows("│ typed early and")
+    terminal.shows("│ pasted")
+    assert terminal.raw.index(b"\x1b[?2004h") < terminal.raw.index(b"\x1b[?1049h")
+    terminal.process.send("\x03")
+    terminal.until(lambda: "│ typed early" not in terminal.text)

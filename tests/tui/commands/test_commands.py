@@ -1,0 +1,281 @@
+"""The one table of what a user can do: each row has an id, stands in the help, and does what it says by any key."""
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from textual.binding import ActiveBinding
+from textual.pilot import Pilot
+
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.dialogs.test_dialogs_end_once import EVERY
+from tui_agent.agent.commands.command import is_command
+from tui_agent.agent.commands.errands import ERRANDS
+from tui_agent.agent.commands.table import COMMANDS, IN_TEXT, ON_SCREEN
+from tui_agent.settings import Ui
+from tui_agent.tui.actions import ACTIONS, DIALOGS, SLASH_COMMANDS, TITLES, Action, Place
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.commands.table import complete
+from tui_agent.tui.dialogs.dialog import Dialog
+from tui_agent.tui.dialogs.pickers import PickerScreen
+from tui_agent.tui.dialogs.reading import HelpScreen, explained
+from tui_agent.tui.keys import Keymap, commands_text, key_text
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("/help", True),
+        ("  /help  ", True),
+        ("/model claude", True),
+        ("/nonsense", True),
+        ("/etc/hosts has what", False),
+        ("/help\nand more", False),
+        ("no /help here", False),
+        ("", False),
+    ],
+)
+def test_what_is_a_command(text: str, asks: bool) -> None:
+    assert is_command(text) is asks
+
+
+def test_every_action_has_an_id_of_its_own_and_stands_in_the_help() -> None:
+    assert len({action.id for action in ACTIONS}) == len(ACTIONS)
+    told = "\n".join([*map(Keymap().help_text, TITLES), commands_text()])
+    for action in ACTIONS:
+        assert action.keys or action.name, action.id
+        assert action.help in told, action.id
+        assert not action.name or all(f"/{name}" in told for name in action.names), action.id
+
+
+def test_what_only_the_screen_has_is_known_without_it() -> None:
+    known = {name for command in (*COMMANDS, *IN_TEXT) for name in command.names} | {name for name, *_ in ERRANDS}
+    assert {name for action in SLASH_COMMANDS for name in action.names} - known == set(ON_SCREEN)
+
+
+def test_no_name_is_used_twice() -> None:
+    names = [name for action in SLASH_COMMANDS for name in action.names]
+    assert len(names) == len(set(names))
+
+
+def test_help_fits_eighty_columns() -> None:
+    texts = [commands_text(), *map(Keymap().help_text, TITLES)]
+    assert [line for text in texts for line in text.splitlines() if len(line) > 72] == []
+
+
+def test_the_keys_of_the_table_do_not_clash() -> None:
+    assert Keymap([f"{action.id}={action.keys}" for action in ACTIONS if action.keys]).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("cards=ctrl+p", "cards: Ctrl+P is the key of palette (all commands, searchable)"),
+        ("conversation.open=f1", "conversation.open: F1 is the key of help"),
+        ("card=ctrl+t", "there is no action card; did you mean cards?"),
+        ("cards=ctrl+nonsense", "cards: there is no key ctrl+nonsense"),
+        ("cards=f7", "cards: F7 is for writing in the prompt (select all)"),
+        ("cards=a", "cards: a is for writing in the prompt"),
+        ("prompt.send=space", "prompt.send: Space is for writing in the prompt"),
+        ("cards=ctrl+i", "cards: Ctrl+I is Tab for most terminals"),
+        ("cards", "an action and its keys are wanted"),
+        ("cards=", "an action and its keys are wanted"),
+        ("\x1b[31m=x", "there is no action"),
+    ],
+)
+def test_what_cannot_be_used_is_named_and_the_key_stays(entry: str, problem: str) -> None:
+    keymap = Keymap([entry])
+    assert [problem in told for told in keymap.problems] == [True]
+    assert keymap.text("cards") == "Ctrl+O"
+    assert not any("\x1b" in told for told in keymap.problems)
+
+
+def test_two_actions_can_change_their_keys_with_each_other() -> None:
+    keymap = Keymap(["cards=ctrl+p", "palette=ctrl+o"])
+    assert (keymap.problems, keymap.text("cards"), keymap.text("palette")) == ((), "Ctrl+P", "Ctrl+O")
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("ctrl+o", "Ctrl+O"),
+        ("pageup", "PgUp"),
+        ("left_square_bracket", "["),
+        ("f1", "F1"),
+        ("shift+enter", "Shift+Enter"),
+    ],
+)
+def test_how_a_key_is_told(key: str, text: str) -> None:
+    assert key_text(key) == text
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("/", [f"/{action.name}" for action in SLASH_COMMANDS]),
+        ("/mode", ["/mode", "/model"]),
+        ("/MODE", ["/mode", "/model"]),
+        ("/model", ["/model"]),
+        ("/ex", ["/quit", "/export", "/extensions", "/context"]),
+        ("/prms", ["/permissions"]),
+        ("/zzz", []),
+        ("/model x", []),
+        ("/mode a", ["ask", "auto", "allow", "plan"]),
+        ("/mode al", ["allow"]),
+        ("/policy ", ["thrifty", "balanced", "careful"]),
+        ("word", []),
+    ],
+)
+def test_completion(typed: str, offered: list[str]) -> None:
+    completion = complete(typed)
+    found = [choice.insert.strip() for choice in completion.choices] if completion else []
+    assert found == offered
+
+
+OTHER_KEYS = {
+    action.id: f"{modifiers}+f{number}"
+    for action, (modifiers, number) in zip(
+        ACTIONS, product(("ctrl", "alt", "shift", "ctrl+shift", "alt+shift", "super"), range(1, 25)), strict=False
+    )
+}
+
+
+@pytest.mark.parametrize("keymap", [{}, OTHER_KEYS], ids=["own keys", "other keys"])
+async def test_at_its_place_each_key_runs_what_the_table_says(
+    keymap: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    arguments = project_of_parts(monkeypatch, tmp_path, 1)
+    settings = replace(OFFLINE, ui=Ui(keymap=tuple(f"{name}={key}" for name, key in keymap.items())))
+    app = TuiAgent(arguments, settings)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.status.status.model)
+        assert app.keymap.problems == ()
+        await pilot.press(keymap.get("context", "f2"))
+        await until(pilot, lambda: app.steering.panel is not None)
+        await pilot.press(keymap.get("focus", "tab"))
+        await until(pilot, lambda: app.steering.has_focus)
+        app.permission.display = True
+        focus: dict[Place, Callable[[], object]] = {
+            "context": lambda: None,
+            "prompt": app.entry.prompt.focus,
+            "conversation": app.pane.focus,
+            "question": app.permission.focus,
+        }
+        for place, go in focus.items():
+            go()
+            await pilot.pause()
+            active = app.screen.active_bindings
+            for action in ACTIONS:
+                if action.place == place or action.place == "everywhere":
+                    for key in app.keymap.keys(action.id):
+                        self_made = not action.does and not action.name
+                        assert self_made or does(active[key], action) or key in keys_at(place, action), (action, key)
+
+
+@pytest.mark.parametrize("keymap", [{}, OTHER_KEYS], ids=["own keys", "other keys"])
+async def test_in_each_dialog_too(keymap: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = replace(OFFLINE, ui=Ui(keymap=tuple(f"{name}={key}" for name, key in keymap.items())))
+    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), settings)
+    shown: set[Place] = set()
+    async with app.run_test(size=(100, 30)) as pilot:
+        for make in EVERY:
+            dialog = make()
+            app.push_screen(dialog)
+            await stands(pilot, dialog)
+            active = dialog.active_bindings
+            own = {each.binding.id for each in active.values() if each.node is dialog}
+            for action in (action for action in ACTIONS if action.id in own):
+                shown.add(action.place)
+                for key in app.keymap.keys(action.id):
+                    # What the field or the list with the keyboard does with a key comes first, and means the same.
+                    assert active[key].node is not dialog or does(active[key], action), (action, key)
+            dialog.dismiss(None)
+    # A draft is of a session: `test_drafting` shows it.
+    assert shown == set(DIALOGS) - {"draft"}
+
+
+async def stands(pilot: Pilot[object], dialog: Dialog[Any]) -> None:
+    await until(pilot, lambda: dialog.stands)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"), [("/theme contr", "contrast"), ("/mode al", "allow"), ("/model opus", "claude-opus-4-8")]
+)
+async def test_what_follows_a_command_is_completed(
+    typed: str, offered: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), OFFLINE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.entry.prompt.type(typed)
+        await until(pilot, lambda: offered in inserted(app))
+        assert app.entry.completions.marked is not None
+        assert app.entry.completions.marked.description
+
+
+def inserted(app: TuiAgent) -> list[str]:
+    completion = app.entry.completions.completion
+    return [choice.insert for choice in completion.choices] if completion is not None else []
+
+
+def does(active: ActiveBinding, action: Action) -> bool:
+    """Whether a binding runs an action, by a method that is there."""
+    namespace, _, method = active.binding.action.partition("(")[0].rpartition(".")
+    node = active.node.app if namespace == "app" else active.node
+    return active.binding.action.removeprefix("app.") == action.done.removeprefix("app.") and hasattr(
+        node, f"action_{method}"
+    )
+
+
+def keys_at(place: Place, action: Action) -> set[str]:
+    """The keys that something of the place itself has, which comes before what works everywhere."""
+    own = (other for other in ACTIONS if other.place == place and action.place == "everywhere")
+    return {key for other in own for key in other.keys.split(",")}
+
+
+async def test_help_history_and_modes_are_a_key_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), OFFLINE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.status.status.model)
+        prompt = app.entry.prompt
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("escape", *"a?b")
+        assert prompt.text == "a?b"
+        seen = []
+        for _ in range(4):
+            await pilot.press("shift+tab")
+            await pilot.pause()
+            seen.append(app.status.status.mode)
+        assert seen == ["plan", "ask", "auto", "plan"]
+        for text in ("first thing", "second thing"):
+            prompt.sent.add(text)
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press(*"frst", "enter")
+        await until(pilot, lambda: prompt.text == "first thing")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        # What stood in the prompt before is the newest text now.
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: prompt.text == "second thing")
+        prompt.clear_draft()
+        await send(app, pilot, "/mode")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press(*["down"] * 3, "enter")
+        await until(pilot, lambda: app.status.status.mode == "allow")
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (40, ["Ctrl+O, F7    open or close all cards,", "              again and again"]),
+        (24, ["Ctrl+O, F7    open or", "    close all cards,", "    again and again"]),
+    ],
+)
+def test_help_goes_on_in_its_column(width: int, lines: list[str]) -> None:
+    text = "Ctrl+O, F7    open or close all cards, again and again"
+    assert explained(text, width).plain.splitlines() == lines
+    assert explained(text, 3).plain.replace(" ", "").replace("\n", "") == text.replace(" ", "")

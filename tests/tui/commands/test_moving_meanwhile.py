@@ -1,0 +1,145 @@
+"""What happens while a conversation is being brought to the screen from another place: nothing of it is lost."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.bench.long_session import prompt, write_session
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tui_agent.agent.agent import Agent
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import Level, NoticeBlock, ProseBlock, UserBlock
+from tui_agent.tui.dialogs.branch_pickers import PlacePicker
+from tui_agent.tui.session import past
+
+TURNS, KEPT = 24, 10
+
+
+@asynccontextmanager
+async def resumed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> AsyncIterator[tuple[TuiAgent, Pilot[object], Agent]]:
+    """An app on a long session, which looks for keys after each event it shows."""
+    monkeypatch.setattr(past, "SLICE_S", -1.0)
+    arguments = project_of_parts(monkeypatch, tmp_path, parts=1)
+    session = await write_session(arguments.home, TURNS, cwd=arguments.folder)
+    app = TuiAgent(arguments._replace(resume=session), OFFLINE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+        await app.workers.wait_for_complete()
+        assert app.conductor.session is not None
+        yield app, pilot, app.conductor.session.agent
+
+
+def prompts(app: TuiAgent) -> list[str]:
+    return [block.text for block in app.pane.transcript if isinstance(block, UserBlock)]
+
+
+def notices(app: TuiAgent) -> list[str]:
+    return [block.title for block in app.pane.transcript if isinstance(block, NoticeBlock)]
+
+
+def first(count: int) -> list[str]:
+    return [prompt(turn) for turn in range(count)]
+
+
+async def test_a_turn_and_a_notice_stand_below_what_was_said_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
+        before = app.pane.transcript
+        await agent.rewind(agent.prompts()[KEPT].seq)
+        assert app.pane.transcript is before
+        app.say(Level.INFO, "a word meanwhile")
+        app.conductor.send("read part0.txt")
+        await until(pilot, lambda: app.pane.transcript is not before and not app.conductor.busy)
+        assert prompts(app) == [*first(KEPT), "read part0.txt"]
+        assert notices(app) == [f"Rewound to before “{prompt(KEPT)[:39]}…”", "a word meanwhile"]
+        blocks = app.pane.transcript.blocks
+        assert [block.index for block in blocks] == list(range(len(blocks)))
+        assert [block.id for block in blocks] == sorted({block.id for block in blocks})
+        asked = next(block for block in blocks if isinstance(block, UserBlock) and block.text == "read part0.txt")
+        below = blocks[asked.index + 1 :]
+        (answer,) = (block for block in below if isinstance(block, ProseBlock))
+        assert "part0.txt" in answer.text
+        assert not answer.streaming
+        assert app.pane.following
+        app.pane.flush()
+        assert app.pane.viewport.rows[-1].position.block == len(blocks) - 1
+
+
+async def test_of_two_moves_the_last_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
+        tip = agent.branches()[0].tip
+        await agent.rewind(agent.prompts()[KEPT].seq)
+        await agent.rewind(agent.prompts()[3].seq)
+        await agent.switch_branch(tip)
+        # What the last move ended is no failure: so not `wait_for_complete`, which raises for it.
+        await until(pilot, lambda: all(worker.is_finished for worker in app.workers))
+        assert prompts(app) == first(TURNS)
+        assert len(notices(app)) == 1
+
+
+async def test_keys_sizes_and_themes_change_meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
+        before = app.pane.transcript
+        await agent.rewind(agent.prompts()[KEPT].seq)
+        app.entry.prompt.type("a draft")
+        app.use_theme("paper")
+        app.pane.action_toggle_card()
+        app.action_toggle_cards()
+        await pilot.resize_terminal(50, 12)
+        await pilot.press("escape", "ctrl+o", "pageup", "tab", "up", "y", "tab")
+        await until(pilot, lambda: app.pane.transcript is not before)
+        await pilot.resize_terminal(100, 30)
+        await app.workers.wait_for_complete()
+        assert prompts(app) == first(KEPT)
+        assert app.entry.prompt.text == "a draft"
+        app.pane.action_tail()
+        await pilot.pause()
+        rows = [app.pane.render_line(y).text.strip() for y in range(app.pane.size.height)]
+        assert [row for row in rows if row][-1].endswith("/tree leads back")
+        ground = app.pane.render_line(0)._segments[-1].style
+        assert ground is not None
+        assert ground.bgcolor is not None
+        assert ground.bgcolor.name == app.theme_variables["background"].lower()
+
+
+async def test_the_keys_of_a_message_work_once_however_often_pressed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
+        app.pane.focus()
+        wanted = next(b for b in app.pane.transcript if isinstance(b, UserBlock) and b.text == prompt(KEPT))
+        app.pane.reveal(wanted.id)
+        await pilot.pause()
+        for key in "rrfr":
+            app.simulate_key(key)
+        await until(pilot, lambda: len(prompts(app)) == KEPT)
+        await app.workers.wait_for_complete()
+        assert len(notices(app)) == 1
+        assert len(agent.branches()) == 2
+        assert app.entry.prompt.text == prompt(KEPT)
+
+
+async def test_enter_twice_in_a_picker_chooses_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
+        await send(app, pilot, "/rewind")
+        await until(pilot, lambda: isinstance(app.screen, PlacePicker))
+        for _ in range(3):
+            app.simulate_key("enter")
+        await until(pilot, lambda: len(prompts(app)) == TURNS - 1)
+        await app.workers.wait_for_complete()
+        assert len(agent.branches()) == 2
+
+
+async def test_the_old_conversation_is_let_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with resumed(monkeypatch, tmp_path) as (app, _, agent):
+        before = app.pane.transcript
+        await agent.fork()
+        await app.workers.wait_for_complete()
+        assert not len(before)
+        assert prompts(app) == first(TURNS)

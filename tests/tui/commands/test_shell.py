@@ -1,0 +1,75 @@
+"""Which shell commands of the user's are given the terminal, and which have no effect."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.tui.app.test_terminal_app import Terminal
+from tui_agent.tui.commands.shell import needs_terminal, only_changes_folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vim",
+        "vim notes.txt",
+        "/usr/bin/top",
+        "TERM=xterm htop -d 5",
+        "python3",
+        "python3 -i",
+        "less big.log",
+        "git commit",
+        "git commit --amend",
+        "git rebase -i HEAD~3",
+        "git add -p",
+        "ssh host uptime",
+    ],
+)
+def test_programs_that_need_the_terminal(command: str) -> None:
+    assert needs_terminal(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "",
+        "ls -la",
+        "python3 -c 'print(1)'",
+        "python3 script.py",
+        "bash build.sh",
+        "echo vim",
+        "git commit -m done",
+        "git commit -am done",
+        "git log -p",
+        "vim | cat",
+        "cat big.log | less; echo done",
+        "$(which vim)",
+        "'unclosed",
+    ],
+)
+def test_programs_that_are_watched(command: str) -> None:
+    assert not needs_terminal(command)
+
+
+def test_a_change_of_folder_alone_has_no_effect() -> None:
+    assert all(map(only_changes_folder, ("cd", "cd /tmp", "pushd src")))
+    assert not any(map(only_changes_folder, ("cd /tmp && ls", "cdrecord", "ls", "(cd src; make)")))
+
+
+def test_a_program_has_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    terminal = Terminal(folder, tmp_path / "home", "--model", "offline")
+    try:
+        terminal.shows("ready")
+        terminal.process.send("!cd /\r")
+        terminal.shows("cd / has no effect on what follows")
+        terminal.process.send("!PS1=in''side sh\r")
+        terminal.shows("inside")
+        terminal.process.send("test -t 0 && echo it-is-a-terminal > seen; exit 3\r")
+        terminal.shows("ended with 3")
+        assert (folder / "seen").read_text() == "it-is-a-terminal\n"
+        terminal.process.send("hello again")
+        terminal.shows("hello again")
+    finally:
+        terminal.close()

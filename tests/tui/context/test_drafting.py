@@ -1,0 +1,306 @@
+"""A summary that is asked for: previewed, written, shown with its exact size, edited, and used or dropped."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TypeVar
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.agent.talking import put
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tui_agent.agent import events
+from tui_agent.agent.agent import Agent
+from tui_agent.arguments import Arguments
+from tui_agent.context.summary.plan import CHANGED
+from tui_agent.context.summary.writing import Draft
+from tui_agent.conversation.entries import Checkpointed, Pinned, Summarized, UnattributedCall
+from tui_agent.models.offline.adapter import OfflineModel
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
+from tui_agent.tui.context.draft_screen import DraftScreen, EditedText
+from tui_agent.tui.context.what_if import WhatIfScreen
+from tui_agent.tui.dialogs.dialog import QUIET_S
+from tui_agent.tui.dialogs.row_list import RowList
+
+B = TypeVar("B")
+WIDE, NARROW = (120, 40), (80, 24)
+
+
+@pytest.fixture
+def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
+    return project_of_parts(monkeypatch, tmp_path, parts=4)
+
+
+@asynccontextmanager
+async def talked(arguments: Arguments, size: tuple[int, int] = WIDE) -> AsyncIterator[tuple[TuiAgent, Pilot[object]]]:
+    """An app whose model has read four files."""
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+        for number in range(4):
+            await send(app, pilot, f"read part{number}.txt")
+            await until(pilot, lambda count=number: len(blocks(app, ToolBlock)) > count and not app.conductor.busy)  # type: ignore[misc]
+        yield app, pilot
+
+
+async def looked(app: TuiAgent, pilot: Pilot[object], command: str = "/compact ") -> None:
+    await send(app, pilot, command)
+    await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+    await pilot.pause()
+
+
+async def written(app: TuiAgent, pilot: Pilot[object], command: str = "/compact ") -> None:
+    await looked(app, pilot, command)
+    await pilot.press("enter")
+    await until(pilot, lambda: isinstance(app.screen, DraftScreen))
+    await pilot.pause()
+
+
+def blocks(app: TuiAgent, kind: type[B]) -> list[B]:
+    return [block for block in app.pane.transcript if isinstance(block, kind)]
+
+
+def agent_of(app: TuiAgent) -> Agent:
+    assert app.conductor.session is not None
+    return app.conductor.session.agent
+
+
+def log_of(app: TuiAgent) -> list[object]:
+    """The entries of the conversation, without those that only tell what a call has cost."""
+    assert app.conductor.session is not None
+    return [entry for entry in app.conductor.session.agent.engine.view.log if not isinstance(entry, UnattributedCall)]
+
+
+def rows_of(app: TuiAgent) -> str:
+    rows = app.screen.query_one(RowList)
+    return "\n".join(rows.render_line(y).text for y in range(rows.size.height))
+
+
+def area_of(app: TuiAgent) -> EditedText:
+    return app.screen.query_one(EditedText)
+
+
+async def test_what_is_shown_is_what_happens(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        length = len(log_of(app))
+        await written(app, pilot)
+        assert len(log_of(app)) == length
+        assert app.status.status.activity == ""
+        shown, text = rows_of(app), area_of(app).text
+        await pilot.press("enter")
+        await until(pilot, lambda: blocks(app, BoundaryBlock))
+        (boundary,) = blocks(app, BoundaryBlock)
+        assert boundary.before is not None
+        assert boundary.after is not None
+        assert f"{boundary.before:,}" in shown
+        assert f"{boundary.after:,}" in shown
+        assert f"{boundary.before - boundary.after:,} tokens" in shown
+        assert text in boundary.text
+        await app.workers.wait_for_complete()
+        assert app.focused is app.entry.prompt
+
+
+async def test_an_edited_text_is_counted_and_used(arguments: Arguments) -> None:
+    async with talked(arguments, NARROW) as (app, pilot):
+        await written(app, pilot)
+        before = rows_of(app)
+        await pilot.press("e", *"Mind_the_gap", "enter")
+        await pilot.press("escape")
+        assert isinstance(app.screen, DraftScreen)
+        assert area_of(app).text.startswith("Mind_the_gap\n")
+        assert rows_of(app) != before
+        shown = rows_of(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: blocks(app, BoundaryBlock))
+        (boundary,) = blocks(app, BoundaryBlock)
+        assert "\nMind_the_gap\n" in boundary.text
+        assert "edited" in boundary.reason
+        assert f"{boundary.after:,}" in shown
+        (entry,) = (entry for entry in log_of(app) if isinstance(entry, Summarized))
+        assert "Mind_the_gap" in entry.text
+        app.pane.focus()
+        app.pane.reveal(boundary.id)
+        await pilot.press("u")
+        await until(pilot, lambda: boundary.undone)
+
+
+async def test_it_is_counted_while_it_is_edited_and_used_from_there(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await written(app, pilot)
+        before = rows_of(app)
+        await pilot.press("e", *"abc")
+        await until(pilot, lambda: rows_of(app) != before)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: blocks(app, BoundaryBlock))
+        assert "\nabc#" in blocks(app, BoundaryBlock)[0].text
+
+
+async def test_a_draft_can_be_dropped(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        length, calls = len(log_of(app)), agent_of(app).tracker.session.calls
+        await written(app, pilot)
+        await pilot.press("escape")
+        await app.workers.wait_for_complete()
+        assert len(log_of(app)) == length
+        assert agent_of(app).tracker.session.calls == calls + 1
+        assert not blocks(app, BoundaryBlock)
+        await send(app, pilot, "read part0.txt")
+        await until(pilot, lambda: len(blocks(app, ToolBlock)) == 5 and not app.conductor.busy)
+
+
+async def test_escape_stops_the_writing(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        length = len(log_of(app))
+        await agent_of(app).swap_model(OfflineModel(delay_s=5))
+        await looked(app, pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.status.status.activity == "summarising older turns")
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.status.status.activity)
+        await app.workers.wait_for_complete()
+        assert not isinstance(app.screen, DraftScreen)
+        assert len(log_of(app)) == length
+        await agent_of(app).swap_model(OfflineModel())
+        await send(app, pilot, "/compact!")
+        await until(pilot, lambda: blocks(app, BoundaryBlock))
+
+
+async def test_a_text_that_cannot_be_used_says_why(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await written(app, pilot)
+        await pilot.press("e")
+        area_of(app).text = "much more " * 5_000
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        assert isinstance(app.screen, DraftScreen)
+        assert "the turns it replaces only" in str(app.screen.query_one(".dialog-problem").render())
+        assert not blocks(app, BoundaryBlock)
+        area_of(app).text = "Short."
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: blocks(app, BoundaryBlock))
+
+
+async def test_what_prevents_it_is_shown_and_no_edit_is_lost(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await written(app, pilot)
+        await pilot.press("e", *"abc", "escape")
+        assert app.conductor.session is not None
+        first = next(item.seq for item in agent_of(app).items() if item.category == "results")
+        first_screen = app.screen
+        # As nothing in the app can while the dialog is open.
+        draft = first_screen._draft  # type: ignore[attr-defined]
+        assert isinstance(draft, Draft)
+        await put(app.conductor.session, Pinned(items=(first,)))
+        first_screen.dismiss(draft)
+        await until(pilot, lambda: isinstance(app.screen, DraftScreen) and app.screen is not first_screen)
+        await pilot.pause()
+        assert CHANGED[:40] in str(app.screen.query_one(".dialog-problem").render())
+        assert area_of(app).text.startswith("abc")
+        await pilot.press("escape")
+        await app.workers.wait_for_complete()
+        assert not [entry for entry in log_of(app) if isinstance(entry, Summarized)]
+
+
+async def test_a_prompt_sent_meanwhile_waits_for_the_decision(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await agent_of(app).swap_model(OfflineModel(delay_s=0.02))
+        await looked(app, pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.status.status.activity == "summarising older turns")
+        await send(app, pilot, "read part1.txt")
+        await until(pilot, lambda: isinstance(app.screen, DraftScreen))
+        await until(pilot, lambda: agent_of(app).queued())
+        assert len(blocks(app, ToolBlock)) == 4
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: len(blocks(app, ToolBlock)) == 5 and not app.conductor.busy)
+        kinds = [type(block) for block in app.pane.transcript if isinstance(block, BoundaryBlock | ToolBlock)]
+        assert kinds == [*[ToolBlock] * 4, BoundaryBlock, ToolBlock]
+
+
+async def test_a_prompt_stopped_while_it_waits_is_given_back_and_not_sent_twice(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await agent_of(app).swap_model(OfflineModel(delay_s=0.02))
+        told: list[events.AgentEvent] = []
+        agent_of(app).listen(told.append)
+        await send(app, pilot, "/compact!")
+        await until(pilot, lambda: told)
+        await send(app, pilot, "read part1.txt")
+        await until(pilot, lambda: agent_of(app).queued())
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.conductor.busy and app.entry.prompt.text)
+        assert app.entry.prompt.text == "read part1.txt"
+        assert agent_of(app).queued() == ()
+        app.entry.prompt.focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: len(blocks(app, ToolBlock)) == 5 and not app.conductor.busy)
+        heard = [event.text for event in agent_of(app).history() if isinstance(event, events.UserMessage)]
+        assert heard[4:] == ["read part1.txt"]
+
+
+async def test_a_record_goes_the_same_way(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await written(app, pilot, "/done all is read")
+        await pilot.press("enter")
+        await until(pilot, lambda: blocks(app, BoundaryBlock))
+        (entry,) = (entry for entry in log_of(app) if isinstance(entry, Checkpointed))
+        assert entry.note == "all is read"
+
+
+async def test_the_exclamation_mark_skips_both_screens(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await send(app, pilot, "/compact!")
+        await until(pilot, lambda: blocks(app, BoundaryBlock))
+        assert not isinstance(app.screen, WhatIfScreen | DraftScreen)
+
+
+async def test_hostile_text_is_shown_safely_and_used_as_it_was_written(arguments: Arguments) -> None:
+    hostile = "# Current state\n\x1b[31mred\x1b]0;title\x07 and \u202eturned \x9b2J[/] \x00"
+    async with talked(arguments) as (app, pilot):
+        agent = agent_of(app)
+        draft = await agent.draft_compaction()
+        assert isinstance(draft, Draft)
+        draft = agent.revise(draft, hostile)
+        assert isinstance(draft, Draft)
+        used: list[Draft | None] = []
+        app.push_screen(DraftScreen(draft, await agent.outlook(draft), agent, app.glyphs), used.append)
+        await until(pilot, lambda: isinstance(app.screen, DraftScreen) and app.screen.is_mounted)
+        assert area_of(app).text == "# Current state\nred and turned [/] "
+        await pilot.press("enter")
+        assert used == [draft]
+
+
+async def test_no_editor_without_a_terminal(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITOR", "true")
+    async with talked(arguments) as (app, pilot):
+        await written(app, pilot)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: "cannot be handed" in str(app.screen.query_one(".dialog-problem").render()))
+        assert isinstance(app.screen, DraftScreen)
+
+
+@pytest.mark.parametrize("size", [(20, 5), (40, 12), (200, 60)])
+async def test_it_fits_every_screen(arguments: Arguments, size: tuple[int, int]) -> None:
+    async with talked(arguments) as (app, pilot):
+        await written(app, pilot)
+        await pilot.resize_terminal(1, 1)
+        await pilot.resize_terminal(*size)
+        await pilot.pause()
+        assert area_of(app).region.height >= 1
+        assert area_of(app).region.right <= size[0]
+        assert area_of(app).region.bottom <= size[1]
+        await pilot.press("e", *"abc", "ctrl+s")
+        await until(pilot, lambda: blocks(app, BoundaryBlock))
+        assert not blocks(app, NoticeBlock)[1:]
+
+
+async def test_it_takes_no_key_that_was_meant_for_the_prompt(arguments: Arguments) -> None:
+    async with talked(arguments) as (app, pilot):
+        await looked(app, pilot)
+        typed = app.entry.prompt.last_key = monotonic() + 0.5
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, DraftScreen))
+        assert monotonic() >= typed + QUIET_S

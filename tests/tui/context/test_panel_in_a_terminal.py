@@ -1,0 +1,69 @@
+"""The context panel, a preview and a draft in a pseudo-terminal of 80 by 24."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tui.app.test_terminal_app import Terminal
+
+F2 = "\x1bOQ"
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for number in range(5):
+        (folder / f"part{number}.txt").write_text(f"line of part {number}\n" * 60)
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i "1i Written in the editor." "$1"\n')
+    editor.chmod(0o700)
+    environment = {"TUI_AGENT_OFFLINE_DELAY_S": "0", "EDITOR": str(editor)}
+    terminal = Terminal(folder, tmp_path / "home", "--model", "offline", environment=environment)
+    yield terminal
+    terminal.close()
+
+
+def test_panel_and_preview(terminal: Terminal) -> None:
+    terminal.shows("ready")
+    terminal.process.send("read part0.txt, part1.txt, part2.txt, part3.txt and part4.txt\r")
+    terminal.shows("part4.txt")
+    terminal.until(lambda: "ready" in terminal.text and "line of part 4" in terminal.text)
+    terminal.process.send(F2)
+    terminal.shows("Protected tail")
+    assert "line of part 4" not in terminal.text
+    terminal.process.send("\ti\r")
+    terminal.shows("as it was")
+    terminal.process.send("\x1b")
+    terminal.until(lambda: "as it was" not in terminal.text)
+    terminal.process.send(F2)
+    terminal.until(lambda: "Esc closes" not in terminal.text)
+    terminal.process.send("/clear-results\r")
+    terminal.shows("Leaves the view: 2")
+    terminal.process.send("\r")
+    terminal.shows("2 results cleared")
+    terminal.process.send("/compact!\r")
+    terminal.shows("older turns summarised")
+    terminal.process.send("\x04")
+    assert terminal.ends() == 0
+
+
+def test_a_summary_is_edited_in_both_ways_and_used(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.shows("ready")
+    terminal.process.send("read part0.txt, part1.txt, part2.txt, part3.txt and part4.txt\r")
+    terminal.until(lambda: "ready" in terminal.text and "line of part 4" in terminal.text)
+    terminal.process.send("/compact\r")
+    terminal.shows("Summarise the older turns?")
+    terminal.process.send("\r")
+    terminal.shows("Use this summary?")
+    terminal.process.send("\x07")
+    terminal.shows("Written in the editor.")
+    terminal.process.send("e")
+    terminal.shows("Esc stops editing")
+    terminal.process.send("Typed here. \x13")
+    terminal.shows("older turns summarised")
+    terminal.process.send("\x04")
+    assert terminal.ends() == 0
+    (log,) = (tmp_path / "home" / "sessions").glob("*/checkpoints.sqlite")
+    assert b"Typed here. Written in the editor." in log.read_bytes()

@@ -1,0 +1,278 @@
+"""The rows of the context panel: aligned at any width, safe with any text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec import structs
+from rich.cells import cell_len
+from typing_extensions import override
+
+from tui_agent.agent import events
+from tui_agent.agent.overview import Overview, Step, SwitchOutlook
+from tui_agent.context.changes import Outlook, Preview
+from tui_agent.context.economics import Payback
+from tui_agent.context.stats import Activity, ContextStats, Mark, ModelUse, ServerUse, Subtasks, Upcoming
+from tui_agent.conversation.entries import Words
+from tui_agent.conversation.fold import Point
+from tui_agent.conversation.items import Item
+from tui_agent.conversation.sizes import Category, Size
+from tui_agent.conversation.states import ItemState
+from tui_agent.tui.context.drawing import Bar, bar_line, before_after_line, course_lines, ticks_line
+from tui_agent.tui.context.rows import ItemKey, StepKey, WordsKey, panel_rows, short_age
+from tui_agent.tui.context.what_if import outlook_rows, switch_rows
+from tui_agent.tui.dialogs.row_list import Row
+from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
+from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.painting.themes import THEMES
+
+HOSTILE = "\x1b[31mred\x1b]0;x\x07 [/b] \u202eevil\u200b 漢字 e\u0301\U0001f468\u200d\U0001f469 \t tab\nnext"
+NOW = 10_000.0
+STATES: tuple[ItemState, ...] = ("verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored")
+CATEGORIES: dict[Category, int] = {"system": 2_000, "tools": 3_000, "user": 500, "results": 40_000, "summaries": 900}
+
+
+def look(glyphs: Glyphs = UNICODE) -> Look:
+    return Look(Palette.from_theme({}), glyphs)
+
+
+def items(name: str = HOSTILE) -> tuple[Item, ...]:
+    return tuple(
+        Item(number, number, "results", state, number == 2, Size(10), Size(5_000), NOW - 90, name)
+        for number, state in enumerate(STATES, start=1)
+    )
+
+
+def seen(window: int = 200_000) -> Overview:
+    stats = ContextStats(
+        model="m",
+        tokens=46_400,
+        window=window,
+        reserve=16_384,
+        measured=False,
+        categories=CATEGORIES,
+        cache_share=0.84,
+        evicted=1,
+        cleared=2,
+        digested=3,
+        compactions=1,
+        last_compaction=Activity(count=1, last=NOW - 60, note=HOSTILE),
+        reasoning_dropped=2,
+        marks=(
+            Mark(layer="clear", tokens=120_000, percent=60, source="threshold"),
+            Mark(layer="compact", tokens=130_000, percent=65, warning=HOSTILE),
+            Mark(layer="limit", tokens=183_616, percent=92),
+        ),
+        upcoming=Upcoming(layer="clear", distance=73_600, frees=12_000, cost_usd=0.0312, saving_usd=0.0044, calls=8),
+        subtasks=Subtasks(count=2, input_tokens=5_000, output_tokens=200, cost_usd=None),
+        models=(
+            ModelUse(model=HOSTILE, calls=1, input_tokens=1, output_tokens=1, cost_usd=1.0),
+            ModelUse(model="b", calls=2, input_tokens=1, output_tokens=1, cost_usd=None),
+        ),
+    )
+    step = events.ContextStep(step="cleared", seq=9, before=50_000, after=46_400, items=3, reason=HOSTILE)
+    points = (Point(40_000, 0), Point(50_000, 0), Point(46_400, 1))
+    steps = (Step(step, NOW - 3_700, counts=True), Step(step, NOW - 90_000, counts=False))
+    words = (Words(2, HOSTILE), Words(5, f"{HOSTILE} again"), Words(999, "Never touch `main`."))
+    return Overview(stats, items(), steps, points, 40_000, words)
+
+
+def texts(rows: Sequence[Row], width: int, glyphs: Glyphs = UNICODE) -> list[str]:
+    return [row.draw(width, look(glyphs)).text for row in rows]
+
+
+@pytest.mark.parametrize("width", [50, 58, 79, 120])
+@pytest.mark.parametrize("window", [0, 200_000])
+def test_no_row_is_wider_than_the_panel(width: int, window: int) -> None:
+    for line in texts(panel_rows(seen(window), NOW, lambda _: HOSTILE, width), width):
+        assert cell_len(line) <= width, line
+
+
+class Counted(Sequence[Item]):
+    """Items that count how many of them were looked at."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.looked = 0
+
+    @override
+    def __len__(self) -> int:
+        return self.length
+
+    @override
+    def __getitem__(self, index: Any) -> Any:
+        self.looked += 1
+        return items("read_file")[0]._replace(seq=range(self.length)[index] + 1)
+
+
+def test_of_a_long_conversation_only_the_items_in_view_are_looked_at() -> None:
+    many = Counted(30_000)
+    rows = panel_rows(seen()._replace(items=many), NOW, lambda _: "text", 80)
+    first = len(rows) - 30_000
+    assert many.looked == 0
+    assert rows[first].key == ItemKey(30_000)
+    assert rows[-1].key == ItemKey(1)
+    texts(rows[first : first + 40], 80)
+    assert many.looked < 100
+    assert rows.place_of(ItemKey(29_999)) == first + 1
+    assert rows.place_of(ItemKey(40_000)) is None
+    assert rows.place_of(StepKey(9)) is not None
+
+
+def test_hostile_text_is_shown_safely() -> None:
+    shown = "\n".join(texts(panel_rows(seen(), NOW, lambda _: HOSTILE, 100), 100))
+    for character in "\x1b\x07\u202e\u200b\u200d\t":
+        assert character not in shown
+    assert "[/b]" in shown
+
+
+def test_the_users_words_stand_newest_first_with_what_became_of_their_message() -> None:
+    rows = panel_rows(seen(), NOW, lambda _: HOSTILE, 60)
+    place = rows.place_of(WordsKey(999))
+    assert place is not None
+    title, *shown = texts(rows[place - 1 : place + 3], 60)
+    assert "Your own words: 3" in title
+    assert "Never touch `main`." in shown[0]
+    assert "pinned" not in shown[0] + shown[1]
+    assert "in view" not in shown[0] + shown[1]
+    assert "pinned" in shown[2]
+    assert rows.place_of(WordsKey(3)) is None
+
+
+def test_every_fact_is_there() -> None:
+    shown = "\n".join(texts(panel_rows(seen(), NOW, lambda _: "the text", 100), 100))
+    for fact in (
+        *("~46,400 of 200,000", "23%", "Tool results", "40,000", "Protected tail", "Reserve", "16,384"),
+        *(
+            "120,000",
+            "in 73,600 tokens; would free about 12,000 now",
+            "costs $0.031, saves $0.0044 a call",
+            "rests:",
+            "3 calls, largest 50,000",
+        ),
+        *("1h  cleared 3", "undone", "50k → 46k", "Compactions", "last 1m00s ago", "From the cache", "84%"),
+        *("Results evicted", "Subtasks", "pinned", "cleared", "digested", "summarised", "recorded", "restored"),
+        *("In the conversation: 7", "the text"),
+    ):
+        assert fact in shown, fact
+
+
+def test_the_panel_of_an_ascii_terminal_is_ascii() -> None:
+    plain = seen()._replace(items=items("read_file"), steps=())
+    rows = panel_rows(plain, NOW, lambda _: "text", 100)
+    assert "".join(line for line in texts(rows, 100, ASCII) if "\u6f22" not in line and "evil" not in line).isascii()
+
+
+def test_the_bar_is_as_long_as_the_window_and_each_category_as_its_share() -> None:
+    bar = Bar(categories={"system": 250, "results": 250}, tokens=500, window=1_000, reserve=100, tail=250)
+    line = bar_line(bar, 102, look(ASCII)).text
+    assert line[2:] == "S" * 25 + "R" * 25 + "." * 40 + "=" * 10
+    assert ticks_line(bar, 102, look(ASCII)).text[2:].rstrip() == " " * 25 + "~" * 25
+
+
+def test_ticks_stand_where_the_layers_start() -> None:
+    marks = (
+        Mark(layer="clear", tokens=600, percent=60),
+        Mark(layer="compact", tokens=850, percent=85, warning="rests"),
+    )
+    bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
+    assert ticks_line(bar, 102, look(ASCII)).text[2:].rstrip() == " " * 60 + "^"
+
+
+def test_a_request_larger_than_the_window_fills_the_bar() -> None:
+    bar = Bar(categories={"user": 2_000}, tokens=2_000, window=1_000, reserve=100)
+    assert bar_line(bar, 22, look(ASCII)).text[2:] == "u" * 20
+
+
+def test_the_course_shows_the_newest_calls_and_marks_edits() -> None:
+    points = [(number, int(number == 99)) for number in range(1, 101)]
+    sizes, edits = course_lines(points, 12, look(ASCII))
+    assert len(sizes.text) == 12
+    assert sizes.text[-1] == "@"
+    assert edits.text == "  " + " " * 8 + "^"
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(-1, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (1e9, "999d")])
+def test_ages(seconds: float, shown: str) -> None:
+    assert short_age(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("payback", "told"),
+    [
+        (None, "Costs now not known, no price is"),
+        (Payback(0.5, 0.1, 5), "Costs now $0.500 Pays back after 5 calls"),
+        (Payback(0.5, 0.1, 1), "Pays back after 1 call"),
+        (Payback(0.0, 0.1, 0), "Costs now $0 Pays back at once"),
+        (Payback(0.5, 0.0, None), "Pays back never"),
+    ],
+)
+def test_a_preview_says_what_it_costs(payback: Payback | None, told: str) -> None:
+    preview = Preview(50_000, 20_000, items(), (), 4_000, 2)
+    rows = texts(outlook_rows(Outlook("clear", preview, True, payback, ""), NOW, lambda _: HOSTILE), 90)
+    shown = " ".join(" ".join(rows).split())
+    for fact in (told, "30,000 tokens", "4,000 tokens, once at full price", "2 blocks", "Leaves the view: 7"):
+        assert fact in shown
+
+
+def test_a_step_costs_nothing_where_the_model_is_free() -> None:
+    seen = Outlook("clear", Preview(50_000, 20_000, items(), (), 4_000, 2), True, None, "")
+    shown = "\n".join(texts(outlook_rows(seen, NOW, lambda _: "", free=True), 90))
+    assert "nothing, the model is free" in shown
+    assert "price" not in shown
+
+
+def test_a_switch_says_what_fires_and_what_it_costs() -> None:
+    outlook = SwitchOutlook(HOSTILE, "b", 150_000, 1_000_000, 200_000, (), "compact", 0.6, 0.02, None, 3)
+    shown = "\n".join(texts(switch_rows(outlook), 90))
+    for fact in ("15% of 1,000,000", "75% of 200,000", "compaction, before", "$0.600", "$0.020", "$?", "3 blocks"):
+        assert fact in shown
+    assert "\x1b" not in shown
+    for usd, told in ((None, "its price is not known"), (0.0, "costs no money")):
+        shown = "\n".join(texts(switch_rows(outlook._replace(cost_usd=usd, call_usd=usd)), 90))
+        assert told in shown
+        assert "$" not in shown
+
+
+@pytest.mark.parametrize(("messages", "told"), [(39, "older turns become a summary"), (40, "passed: it comes before")])
+def test_a_threshold_in_messages_is_told_in_messages(messages: int, told: str) -> None:
+    mark = Mark(layer="compact", tokens=0, percent=0, messages=40, source="max_messages")
+    stats = structs.replace(seen().stats, marks=(mark,), upcoming=None, messages=messages)
+    shown = "\n".join(texts(panel_rows(seen()._replace(stats=stats), NOW, lambda _: "", 100), 100))
+    assert "40  messages" in shown
+    assert told in shown
+
+
+def test_an_activity_is_told_with_its_note_where_it_has_one() -> None:
+    told = "\n".join(texts(panel_rows(seen(), NOW, lambda _: "", 80), 80))
+    quiet = seen()
+    stats = structs.replace(quiet.stats, last_compaction=Activity(count=1, last=NOW - 60, note=" "))
+    silent = "\n".join(texts(panel_rows(quiet._replace(stats=stats), NOW, lambda _: "", 80), 80))
+    assert ("focus: " in told, "focus: " in silent) == (True, False)
+
+
+def test_the_pinned_words_stand_out() -> None:
+    rows = panel_rows(seen(), NOW, lambda _: "", 80)
+    colors = Look(Palette.from_theme(THEMES[0].to_color_system().generate()), UNICODE)
+    styles = {row.key.seq: row.draw(80, colors).segments[1].style for row in rows if isinstance(row.key, WordsKey)}
+    assert styles == {2: colors.palette.accent, 5: colors.palette.base, 999: colors.palette.base}
+
+
+def test_each_server_of_tools_is_told_with_what_it_takes_and_saves() -> None:
+    seen_ = seen()
+    use = ServerUse(name="docs", told=1_200, saved=3_400, told_usd=0.01, saved_usd=0.02)
+    rows = panel_rows(seen_._replace(stats=structs.replace(seen_.stats, servers=(use,))), NOW, lambda _: "", 100)
+    (line,) = [text for text in texts(rows, 100) if "docs" in text]
+    assert "1,200" in line
+    assert "saves 3,400" in line
+
+
+def test_the_course_is_as_high_as_the_largest_request() -> None:
+    (line, *_) = course_lines([(10, 0), (500, 0), (1_000, 0)], 40, look())
+    assert line.text.strip() == "▁▄█"
+
+
+@pytest.mark.parametrize(("tokens", "cells"), [(0, 0), (1, 1), (50, 27), (100, 54)])
+def test_a_comparison_is_as_long_as_its_share(tokens: int, cells: int) -> None:
+    line = before_after_line("now", tokens, 100, f"{tokens}", 80, look())
+    assert line.text.count("━") == cells

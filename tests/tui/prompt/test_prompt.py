@@ -1,0 +1,310 @@
+"""The prompt under real key presses."""
+
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+from typing_extensions import override
+
+from tui_agent.resources import styles_folder
+from tui_agent.tui.keys import Keymap
+from tui_agent.tui.prompt.completion import Choice, Completion
+from tui_agent.tui.prompt.history import PromptHistory
+from tui_agent.tui.prompt.mentions import ProjectFiles
+from tui_agent.tui.prompt.prompt import Prompt, PromptArea
+from tui_agent.tui.terminal import textual_internals
+
+
+def complete(before: str) -> Completion | None:
+    choices = (Choice("/help", "/help", "all commands"), Choice("/model ", "/model <name>", "who answers", final=False))
+    found = tuple(choice for choice in choices if before and choice.label.split()[0].startswith(before))
+    return Completion(0, found) if found else None
+
+
+class PromptApp(App[None]):
+    CSS_PATH = styles_folder() / "prompt.tcss"
+
+    def __init__(self, home: Path, keymap: Keymap | None = None) -> None:
+        super().__init__()
+        history = PromptHistory(home / "history.jsonl")
+        self.area = PromptArea(history, complete, ProjectFiles(home), keymap=keymap or Keymap())
+        self.sent: list[tuple[str, str]] = []
+        self.left = 0
+
+    @override
+    def compose(self) -> ComposeResult:
+        yield self.area
+
+    def on_mount(self) -> None:
+        self.area.prompt.focus()
+
+    def on_prompt_sent(self, message: Prompt.Sent) -> None:
+        self.sent.append((message.text, message.written))
+
+    def on_prompt_left(self) -> None:
+        self.left += 1
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> PromptApp:
+    return PromptApp(tmp_path)
+
+
+async def write(pilot: Pilot[None], text: str) -> None:
+    await pilot.press(*("space" if character == " " else character for character in text))
+
+
+async def paste(app: PromptApp, pilot: Pilot[None], text: str) -> None:
+    app.area.prompt.post_message(events.Paste(text))
+    await pilot.pause()
+
+
+async def test_enter_sends_and_empties(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "hi there")
+        await pilot.press("enter")
+        assert app.sent == [("hi there", "hi there")]
+        assert app.area.prompt.text == ""
+
+
+@pytest.mark.parametrize("called_off", ["escape", "emptied"])
+async def test_what_waited_for_its_pictures_is_not_sent_once_it_is_called_off(app: PromptApp, called_off: str) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "look")
+        app.area.prompt.action_paste_picture()
+        await pilot.press("enter")
+        if called_off == "escape":
+            await pilot.press("escape")
+        else:
+            app.area.prompt.clear_draft()
+        app.area.prompt.pictures_pasted("here")
+        await pilot.pause()
+        assert app.sent == []
+
+
+async def test_nothing_but_space_is_not_sent(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await pilot.press("space", "enter")
+        assert app.sent == []
+        assert app.area.prompt.text == " "
+
+
+async def test_ctrl_j_begins_a_line_and_the_prompt_grows_to_a_third_of_the_screen(app: PromptApp) -> None:
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert app.area.prompt.size.height == 1
+        await pilot.press("a", "ctrl+j", "b")
+        await pilot.pause()
+        assert app.area.prompt.text == "a\nb"
+        assert app.area.prompt.size.height == 2
+        for _ in range(20):
+            await pilot.press("ctrl+j")
+        await pilot.pause()
+        assert 6 <= app.area.prompt.size.height <= 8
+
+
+async def test_up_and_down_at_the_edges_walk_through_what_was_sent(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        for text in ("one", "two"):
+            await write(pilot, text)
+            await pilot.press("enter")
+        await pilot.press("up")
+        assert app.area.prompt.text == "two"
+        await pilot.press("up")
+        assert app.area.prompt.text == "one"
+        await pilot.press("down", "down")
+        assert app.area.prompt.text == ""
+
+
+async def test_up_inside_several_lines_moves_the_cursor(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "sent")
+        await pilot.press("enter", "a", "ctrl+j", "b", "up")
+        assert app.area.prompt.text == "a\nb"
+        assert app.area.prompt.cursor_location[0] == 0
+        await pilot.press("up")
+        assert app.area.prompt.text == "a\nb"
+
+
+async def test_a_large_paste_is_a_chip_and_sent_whole(app: PromptApp) -> None:
+    text = "\n".join(f"line {number}" for number in range(3_412))
+    async with app.run_test() as pilot:
+        await write(pilot, "see ")
+        await paste(app, pilot, text)
+        assert app.area.prompt.text == "see [pasted 3,412 lines]"
+        await pilot.press("enter")
+        assert app.sent == [(f"see {text}", "see [pasted 3,412 lines]")]
+        await pilot.press("up", "enter")
+        assert app.sent[1] == app.sent[0]
+
+
+async def test_ten_megabytes_are_sent_as_they_are(app: PromptApp) -> None:
+    text = ("x" * 99 + "\n") * 100_000
+    async with app.run_test() as pilot:
+        await paste(app, pilot, text)
+        assert app.area.prompt.text == "[pasted 100,000 lines]"
+        await pilot.press("enter")
+        assert app.sent[0][0] == text
+
+
+async def test_a_backslash_at_the_end_begins_another_line(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await pilot.press("a", "backslash", "enter", "b", "backslash", "backslash", "enter")
+        assert app.sent == [("a\nb\\\\", "a\nb\\\\")]
+        await pilot.press("!", "l", "s", "backslash", "enter")
+        assert app.area.prompt.text == "!ls\\\n"
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["a known Textual", "another Textual"])
+async def test_backspace_takes_a_chip_as_one(app: PromptApp, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    monkeypatch.setattr(textual_internals, "is_known", lambda _version="": known)
+    async with app.run_test() as pilot:
+        await write(pilot, "a")
+        await paste(app, pilot, "x" * 5_000)
+        await pilot.press("backspace")
+        assert app.area.prompt.text == "a"
+
+
+async def test_tab_completes_a_command(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "/")
+        shown = [app.area.completions.display]
+        await pilot.press("down", "tab")
+        assert app.area.prompt.text == "/model "
+        assert [*shown, app.area.completions.display] == [True, False]
+        assert app.sent == []
+
+
+async def test_the_keys_of_the_list_can_be_others(tmp_path: Path) -> None:
+    keys = ("take=f5", "choose=f6", "up=ctrl+t", "down=ctrl+n", "close=f7")
+    keymap = Keymap([f"completion.{key}" for key in keys])
+    assert keymap.problems == ()
+    app = PromptApp(tmp_path, keymap)
+    async with app.run_test() as pilot:
+        await write(pilot, "/")
+        await pilot.press("ctrl+n", "ctrl+n", "ctrl+t", "f5")
+        assert app.area.prompt.text == "/model "
+        await pilot.press("ctrl+u", "/", "f7")
+        assert not app.area.completions.display
+        await pilot.press("backspace", "/", "h", "e", "f6")
+        assert app.sent == [("/help", "/help")]
+
+
+async def test_enter_takes_a_whole_command_and_sends_it(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "/he")
+        await pilot.press("enter")
+        assert app.sent == [("/help", "/help")]
+
+
+async def test_keys_in_one_go_take_nothing_that_was_offered_before_them(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "/")
+        assert app.area.completions.display
+        for key in (*"model", "enter"):
+            app.area.prompt.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        assert app.sent == [("/model", "/model")]
+
+
+async def test_enter_on_a_command_that_needs_more_only_completes_it(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "/m")
+        await pilot.press("enter")
+        assert app.area.prompt.text == "/model "
+        assert app.sent == []
+
+
+async def test_what_was_only_guessed_at_is_completed_first_and_run_by_the_next_enter(app: PromptApp) -> None:
+    def guess(before: str) -> Completion:
+        return Completion(0, (Choice("/compact", "/compact", names=("/summarize",)), Choice("/config", "/config")))
+
+    app.area.prompt._completer = guess
+    async with app.run_test() as pilot:
+        for typed in ("/cmpact", "/co", "/"):
+            await write(pilot, typed)
+            await pilot.press("enter")
+            assert (app.area.prompt.text, app.sent) == ("/compact", [])
+            await pilot.press("enter")
+            assert app.sent.pop() == ("/compact", "/compact")
+        for typed in ("/summ", "/summarize", "/comp", "/COMPACT"):
+            await write(pilot, typed)
+            await pilot.press("enter")
+            assert app.sent.pop() == ("/compact", "/compact")
+        await write(pilot, "/co")
+        await pilot.press("down", "enter")
+        assert app.sent.pop() == ("/config", "/config")
+
+
+async def test_a_command_takes_the_place_of_a_text_that_was_given_back(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        prompt = app.area.prompt
+        prompt.begin("say it again", given_back=True)
+        await write(pilot, "/he")
+        assert prompt.text == "/he"
+        await pilot.press("ctrl+u", "up")
+        assert prompt.text == "say it again"
+        # Once it was worked on, it is the user's own.
+        prompt.begin("look in src", given_back=True)
+        await write(pilot, " ")
+        await pilot.press("backspace")
+        await write(pilot, "x/")
+        assert prompt.text == "look in srcx/"
+
+
+async def test_escape_closes_the_list_and_keeps_the_text(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "/h")
+        await pilot.press("escape")
+        assert not app.area.completions.display
+        assert app.area.prompt.text == "/h"
+
+
+async def test_ctrl_d_leaves_only_an_empty_prompt(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await pilot.press("a", "left", "ctrl+d")
+        assert (app.area.prompt.text, app.left) == ("", 0)
+        await pilot.press("ctrl+d")
+        assert app.left == 1
+
+
+async def test_a_text_given_back_stands_before_what_was_written_since(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "new")
+        app.area.prompt.put("old")
+        await pilot.pause()
+        assert app.area.prompt.text == "old\nnew"
+
+
+async def test_a_cleared_draft_can_be_had_back(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        await write(pilot, "draft")
+        assert app.area.prompt.clear_draft()
+        assert app.area.prompt.text == ""
+        await pilot.press("up")
+        assert app.area.prompt.text == "draft"
+        assert not PromptApp(Path("/nowhere")).area.prompt.clear_draft()
+
+
+async def test_waiting_texts_are_listed(app: PromptApp) -> None:
+    async with app.run_test() as pilot:
+        assert not app.area.waiting.display
+        app.area.waiting.show(("one", "two", "three", "four"))
+        await pilot.pause()
+        shown = app.area.waiting.render().plain.splitlines()
+        assert shown == ["waits (+1): two", "waits: three", "waits: four"]
+        app.area.waiting.show(())
+        await pilot.pause()
+        assert not app.area.waiting.display
+
+
+async def test_an_undo_that_needs_no_scrollbar_any_more(app: PromptApp) -> None:
+    async with app.run_test(size=(40, 8)) as pilot:
+        prompt = app.area.prompt
+        await paste(app, pilot, "line\n" * 11)
+        assert prompt.show_vertical_scrollbar
+        await pilot.press("ctrl+underscore")
+        assert (prompt.text, prompt.cursor_location) == ("", (0, 0))
+        await pilot.press("ctrl+y")
+        assert prompt.text == "line\n" * 11

@@ -1,0 +1,147 @@
+"""The lock of a session: held by the operating system for one writer, and released when its process dies in whatever
+way.
+"""
+
+import errno
+import os
+import socket
+import sys
+from datetime import datetime
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final
+
+import msgspec
+
+from tui_agent.durable import PRIVATE_FILE
+from tui_agent.storage.errors import SessionBusy, explain_os_error
+
+LOCK_NAME: Final = "lock"
+LEFT_BEHIND_S: Final = 2.0
+"""How long to wait for a lock whose holder is dead."""
+_LOCK_HELD = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
+
+
+class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who holds a lock: its process id, its machine's name, and since when (local time, ISO 8601)."""
+
+    pid: int
+    host: str
+    since: str
+
+
+class SessionLock:
+    """Held from `acquire` until `release` or the end of the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def acquire(cls, folder: Path) -> "SessionLock":
+        """Take the lock of the session in `folder`; may block for `LEFT_BEHIND_S`.
+
+        Raises `SessionBusy`, naming the process that holds it, or `StorageError` where no lock file can be made.
+        """
+        path = folder / LOCK_NAME
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+        except OSError as error:
+            raise explain_os_error(error, path) from error
+        try:
+            _lock_patiently(descriptor, path)
+            _sign(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in _LOCK_HELD:
+                raise _busy(folder, path) from error
+            raise explain_os_error(error, path) from error
+        return cls(descriptor)
+
+    @staticmethod
+    def is_held(folder: Path) -> bool:
+        """Whether some process writes to the session in `folder`; changes nothing there."""
+        try:
+            descriptor = os.open(folder / LOCK_NAME, os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            _lock(descriptor)
+        except OSError as error:
+            return error.errno in _LOCK_HELD
+        finally:
+            os.close(descriptor)
+        return False
+
+    def release(self) -> None:
+        """Give the lock back; a second time does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _lock_patiently(descriptor: int, path: Path) -> None:
+    """Lock, also where whoever signed is dead: a child that it was just starting goes too, and the lock with it."""
+    until = monotonic() + LEFT_BEHIND_S
+    while True:
+        try:
+            return _lock(descriptor)
+        except OSError as error:
+            if error.errno not in _LOCK_HELD or monotonic() > until or not _is_left_behind(path):
+                raise
+        sleep(0.02)
+
+
+def _is_left_behind(path: Path) -> bool:
+    """Whether the process that signed is of this machine, and dead."""
+    if sys.platform == "win32":
+        return False
+    try:
+        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
+        if holder.host != socket.gethostname():
+            return False
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError, msgspec.MsgspecError):
+        return False
+    return False
+
+
+def _sign(descriptor: int) -> None:
+    now = datetime.now().astimezone().isoformat(timespec="seconds")
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now)))
+
+
+def _busy(folder: Path, path: Path) -> SessionBusy:
+    hint = "Close it there first, or start a new session here."
+    try:
+        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
+    except (OSError, msgspec.MsgspecError):
+        return SessionBusy(f"Session {folder.name} is open in another process.", hint)
+    elsewhere = f" on {holder.host}" if holder.host != socket.gethostname() else ""
+    since = holder.since.replace("T", " ")[:19]
+    return SessionBusy(
+        f"Session {folder.name} is open in process {holder.pid}{elsewhere} since {since}.",
+        hint,
+        pid=holder.pid,
+        since=holder.since,
+    )
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    # A region locked on Windows cannot be read by others, so the lock lies far behind the holder's name.
+    _LOCK_OFFSET = 1 << 30
+
+    def _lock(descriptor: int) -> None:
+        os.lseek(descriptor, _LOCK_OFFSET, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

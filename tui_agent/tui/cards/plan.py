@@ -1,0 +1,30 @@
+"""A plan that the model submitted: once it is approved, its steps."""
+
+from typing import Final
+
+from typing_extensions import override
+
+from tui_agent.conversation.plan import PLAN, approved_steps
+from tui_agent.text import counted
+from tui_agent.tui.cards.tool import ToolBlock
+
+PREVIEW_STEPS: Final = 6
+"""Steps under a collapsed card."""
+
+
+class PlanBlock(ToolBlock, eq=False, kw_only=True):
+    """Its summary is how the plan begins."""
+
+    TOOLS = frozenset((PLAN,))
+
+    def __post_init__(self) -> None:
+        self.summary = self.summary.lstrip("# ")
+
+    @override
+    def preview_lines(self) -> list[str]:
+        steps = approved_steps(self.result)
+        if not steps:
+            return ToolBlock.preview_lines(self)
+        left = len(steps) - PREVIEW_STEPS
+        more = [f"… {counted(left, 'more step')}"] if left > 0 else []
+        return [*(f"{place}. {step}" for place, step in enumerate(steps[:PREVIEW_STEPS], 1)), *more]

@@ -1,0 +1,343 @@
+"""The branches of the conversation: going to another place of it, and showing it as it is there."""
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tui_agent.agent.commands.branches import REWOUND, UNDONE
+from tui_agent.aside import aside
+from tui_agent.text import as_typed, counted, one_line, sentence
+from tui_agent.tui.cards.blocks import Block, Level, ProseBlock, ToolBlock
+from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.session.past import SubtaskSteps, in_slices
+from tui_agent.tui.wording import WHILE_A_TURN_RUNS
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.agent.events import AgentEvent, HeadMoved
+    from tui_agent.tools.files.put_back import PutBack
+    from tui_agent.tui.host import Host
+    from tui_agent.tui.session.turns import TurnView
+
+WORDS: Final = 40
+"""Characters of a message by which a notice names it."""
+LOT: Final = 500
+"""Blocks of a conversation that are freed at once; freeing all of a long one would hold up a key."""
+ON_THE_WAY: Final = "changing the branch"
+UNDO_ASKED: Final = "Put these files back as they were?"
+REDO_ASKED: Final = "Change these files again?"
+BACK_AGAIN: Final = "/undo-edits redo changes them again"
+
+
+class FilesTold(NamedTuple):
+    """What the user is told of files that were put back."""
+
+    level: Level
+    title: str
+    text: str
+    hint: str
+
+
+class Branches:
+    """How the user of one app goes about the branches."""
+
+    def __init__(self, host: "Host") -> None:
+        self._host = host
+        self._moving = False
+        self._at_work = 0
+        self._of_files: FilesTold | None = None
+        self._undoing = False
+
+    # What the user asks for
+
+    async def rewind(self, number: str = "") -> None:
+        """Take a message of the user back, with all that came after it; its text goes to the prompt.
+
+        Without a number the user chooses among their messages. Raises `SessionUnavailable`, `StorageError`.
+        """
+        agent = await self._host.agent()
+        if self._refused():
+            return
+        if not number:
+            from tui_agent.tui.dialogs.branch_pickers import rewind_picker
+
+            prompts = await asyncio.to_thread(agent.prompts)
+            if not prompts:
+                self._host.say(Level.INFO, "There is nothing to take back")
+                return
+            chosen = await self._host.question(rewind_picker(prompts, self._host.glyphs))
+            if chosen is None:
+                return
+            number = chosen
+        # What is rewound is chosen once the diff was seen.
+        word, _, what = number.partition(" ")
+        seq = _number(word) if what.strip() in REWOUND else None
+        if seq is None:
+            self._host.say(
+                Level.WARNING, "/rewind takes the number of a message of yours", hint="/rewind alone lists them"
+            )
+            return
+
+        planned: PutBack | None = None
+
+        async def look() -> None:
+            nonlocal planned
+            agent.check_prompt(seq)
+            planned = await agent.file_changes(seq)
+
+        async def move() -> None:
+            if planned and not wanted.startswith("conversation"):
+                self._of_files = await self._put_back(agent, planned, wanted, tell=wanted.startswith("files"))
+            if wanted.startswith("files"):
+                self._tell_of_files(self._host.say)
+                return
+            # Of the files is told in the conversation as it is then.
+            whole = await _as_written(agent, seq)
+            text = await agent.rewind(seq)
+            self._host.entry.prompt.begin(as_typed(whole or text), given_back=True)
+
+        unchanged, hint = "Nothing was taken back", "/rewind alone lists your messages"
+        if not await self._move(look, unchanged, hint):
+            return
+        asked = "Take this message back, and all after it?"
+        wanted = await self._files_asked(asked, planned, rewinds=True) if planned else "conversation"
+        if wanted:
+            await self._move(move, unchanged, hint)
+
+    async def undo(self, what: str = "") -> None:
+        """Take the newest turn back; where it changed files, the user says what of it. Raises as `rewind`."""
+        agent = await self._host.agent()
+        if what not in UNDONE:
+            wanted = ", ".join(filter(None, UNDONE))
+            self._host.say(Level.WARNING, f"/undo takes nothing, or one of {wanted}")
+            return
+        prompts = await asyncio.to_thread(agent.prompts)
+        if prompts:
+            self._undoing = True
+            try:
+                await self.rewind(str(prompts[-1].seq))
+            finally:
+                self._undoing = False
+        else:
+            self._host.say(Level.INFO, "There is nothing to undo")
+
+    async def undo_edits(self, argument: str = "") -> None:
+        """Put back the files that the newest turn changed; ``redo``: change those again that were put back last.
+
+        Raises as `rewind`.
+        """
+        agent = await self._host.agent()
+        if self._refused():
+            return
+        if argument not in ("", "diff", "redo"):
+            self._host.say(Level.WARNING, "/undo-edits takes nothing, or diff, or redo")
+            return
+
+        redo, planned = argument == "redo", None
+
+        async def look() -> None:
+            nonlocal planned
+            planned = await agent.newest_file_changes(redo=redo)
+
+        async def put_back() -> None:
+            if planned:
+                self._of_files = await self._put_back(agent, planned, wanted, tell=True)
+                self._tell_of_files(self._host.say)
+
+        if not await self._move(look, "Nothing was put back", ""):
+            return
+        if not planned:
+            from tui_agent.agent.history.file_texts import NOTHING, NOTHING_TO_REDO
+
+            self._host.say(Level.INFO, NOTHING_TO_REDO if redo else NOTHING)
+            return
+        wanted = await self._files_asked(REDO_ASKED if redo else UNDO_ASKED, planned, rewinds=False)
+        if wanted:
+            await self._move(put_back, "Nothing was put back", "")
+
+    async def _files_asked(self, title: str, planned: "PutBack", *, rewinds: bool) -> str:
+        """What of it is wanted, once the user has seen it; empty: nothing."""
+        from tui_agent.tui.dialogs.files_screen import FilesScreen, Shown
+
+        shown = await aside(lambda: Shown.of(planned))
+        return await self._host.question(FilesScreen(title, planned, shown, self._host.glyphs, rewinds=rewinds)) or ""
+
+    async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> FilesTold:
+        from tui_agent.agent.history.file_texts import done_text, title_of_done
+        from tui_agent.tui.dialogs.files_screen import OVERWRITING
+
+        done = await agent.put_back(planned, overwrite=wanted.endswith(OVERWRITING), tell=tell)
+        level = Level.WARNING if done.failed or not done.done else Level.INFO
+        return FilesTold(level, title_of_done(done), done_text(planned, done), BACK_AGAIN if done.done else "")
+
+    def _tell_of_files(self, say: Callable[..., object]) -> None:
+        if self._of_files is not None:
+            told, self._of_files = self._of_files, None
+            say(told.level, told.title, told.text, hint=told.hint)
+
+    async def fork(self, number: str = "") -> None:
+        """Begin another branch after a message, without a number after the newest. Raises as `rewind`."""
+        agent = await self._host.agent()
+        if self._refused():
+            return
+        seq = _number(number)
+        if number and seq is None:
+            self._host.say(Level.WARNING, "/fork takes the number of a message, or nothing for the newest")
+            return
+
+        async def move() -> None:
+            await agent.fork(seq)
+
+        await self._move(move, "No branch was begun", "/items lists the messages")
+
+    async def tree(self, number: str = "") -> None:
+        """Go on with another branch, without a number the one the user chooses. Raises as `rewind`."""
+        agent = await self._host.agent()
+        if self._refused():
+            return
+        if not number:
+            from tui_agent.tui.dialogs.branch_pickers import tree_picker
+
+            branches = await asyncio.to_thread(agent.branches)
+            if len(branches) < 2:
+                self._host.say(
+                    Level.INFO, "There is one branch so far", hint="what is said after /fork or /rewind begins another"
+                )
+                return
+            chosen = await self._host.question(tree_picker(branches, self._host.glyphs))
+            if chosen is None or chosen == str(branches[0].tip):
+                return
+            number = chosen
+
+        async def move() -> None:
+            await agent.switch_branch(_number(number) or 0)
+
+        await self._move(move, "The conversation stays on its branch", "/tree alone lists them")
+
+    def _refused(self) -> bool:
+        why = self._host.occupied()
+        if why:
+            self._host.hint(why)
+        return bool(why)
+
+    async def _move(self, move: Callable[[], Awaitable[None]], unchanged: str, hint: str) -> bool:
+        """Go there, once however often a key was pressed; where that cannot be, say why. Whether it was done."""
+        from tui_agent.agent.turn.turns import AgentBusy
+
+        if self._moving:
+            return False
+        self._moving = True
+        try:
+            with self._on_the_way():
+                await move()
+            return True
+        except AgentBusy:
+            self._host.hint(WHILE_A_TURN_RUNS)
+        except ValueError as error:
+            self._host.say(Level.WARNING, unchanged, sentence(str(error)), hint)
+        finally:
+            self._moving = False
+        return False
+
+    # What is shown
+
+    def moved(self, agent: "Agent", view: "TurnView", event: "HeadMoved") -> None:
+        """The conversation goes on elsewhere, whoever wanted that: show it as it is there."""
+        self._host.forget_waiting()
+        # What is said from now on is shown as it comes, and is no part of the past.
+        shown = self._show(agent, view, event, agent.history(), undone=self._undoing)
+        self._host.run_worker(shown, name="branch", group="branch", exclusive=True, exit_on_error=True)
+
+    async def _show(
+        self, agent: "Agent", view: "TurnView", event: "HeadMoved", past: "Iterable[AgentEvent]", *, undone: bool
+    ) -> None:
+        """Fill another transcript beside the one on the screen, and show it when it is whole."""
+        with self._on_the_way():
+            before, filling = view.transcript, view.aside()
+            follower = self._host.pane.follower(filling.transcript)
+            await in_slices(past, filling, follower.take_in)
+            follower.take_in()
+            await asyncio.sleep(0)
+            title, hint = _told(event, before, filling.transcript, undone=undone)
+            filling.transcript.add_notice(Level.INFO, title, hint=hint)
+            self._tell_of_files(filling.transcript.add_notice)
+            await asyncio.sleep(0)
+            view.go_on_with(filling)
+            self._host.pane.show(follower)
+            self._host.refresh_status()
+            await asyncio.sleep(0)
+            SubtaskSteps(view.transcript, agent.subtask_progress)
+            await let_go(before)
+
+    @contextmanager
+    def _on_the_way(self) -> Iterator[None]:
+        """Say so while it lasts; what a long conversation is made of meanwhile is not looked through for garbage."""
+        self._at_work += 1
+        gc.disable()
+        self._host.status.show(hint=ON_THE_WAY)
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+            if not self._at_work:
+                gc.freeze()
+                gc.enable()
+                if self._host.status.status.hint == ON_THE_WAY:
+                    self._host.status.show(hint="")
+
+
+async def let_go(transcript: Transcript) -> None:
+    """Free a conversation that is no longer shown, a lot at a time."""
+    while len(transcript):
+        transcript.truncate(max(0, len(transcript) - LOT))
+        await asyncio.sleep(0)
+
+
+def _number(word: str) -> int | None:
+    """The number of an entry; no log has one of more than 18 digits."""
+    return int(word) if word.isdecimal() and len(word) <= 18 else None
+
+
+async def _as_written(agent: "Agent", seq: int) -> str:
+    """All of a message, also where it entered the conversation as a preview; empty where its file is gone."""
+    from tui_agent.storage.errors import StorageError
+
+    with suppress(StorageError):
+        return await agent.original(seq)
+    return ""
+
+
+def _told(event: "HeadMoved", before: Transcript, now: Transcript, *, undone: bool) -> tuple[str, str]:
+    """What happened, and what leads back. `undone`: it was the newest turn that the user wanted undone."""
+    match event.reason:
+        case "rewind":
+            taken = before.said_after(event.to)
+            words = _words(taken)
+            hint = "its text is in the prompt: send it anew, or type a command over it; /tree leads back"
+            if undone and taken is not None:
+                return f"Undone: {words}{_came_of(before.blocks[taken.index + 1 :])}", hint
+            return f"Rewound to before {words}" if words else "Rewound", hint if words else "/tree leads back"
+        case "fork":
+            words = _words(before.said_up_to(event.to))
+            told = f"Another branch begins after {words}" if words else "Another branch begins here"
+            return told, "/tree leads back to the other one"
+        case "switch":
+            known = {block.message for block in before}
+            own = (block for block in now if block.message not in known)
+            words = _words(next(own, None) or now.said_up_to(event.to))
+            return f"Back on the branch with {words}" if words else "Back on the other branch", "/tree leads back"
+
+
+def _words(block: Block | None) -> str:
+    said = one_line(block.said if block is not None else "", WORDS)
+    return f"“{said}”" if said else ""
+
+
+def _came_of(blocks: Sequence[Block]) -> str:
+    """What a message led to."""
+    calls = sum(isinstance(block, ToolBlock) for block in blocks)
+    answer = any(isinstance(block, ProseBlock) for block in blocks)
+    parts = ["its answer"] * answer + [counted(calls, "tool call")] * bool(calls)
+    return f", {' and '.join(parts)}" if parts else ""

@@ -1,0 +1,146 @@
+"""The commands that choose how the program works: what may happen unasked, which colours it has, and what staying word
+for word may cost.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tui_agent.settings import POLICIES
+from tui_agent.text import money_text
+from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.host import Host
+from tui_agent.tui.prompt.completion import Choice
+from tui_agent.tui.wording import MODES
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.replay.simulation import Outcome
+
+POLICY_TITLE: Final = "Policy: what this session would have cost, and kept word for word"
+POLICY_ALONE: Final = "Policy: what is spent on keeping the conversation word for word"
+
+
+class Stopped(Exception):
+    """Nobody waits for the replay any more."""
+
+
+async def choose_mode(host: Host, argument: str) -> None:
+    """Let another mode hold; it is kept for the next starts, but for the one that asks nothing."""
+    from tui_agent.tui.dialogs.pickers import Option
+
+    agent = await host.agent()
+    options = [Option(mode, mode, meaning) for mode, meaning in MODES.items()]
+    name = argument or await host.pick("What may happen without asking", options, agent.mode)
+    if name is None:
+        return
+    mode = next((known for known in MODES if known == name), None)
+    if mode is None:
+        host.say(Level.WARNING, f"There is no mode {name}", hint=f"one of {', '.join(MODES)}")
+        return
+    agent.mode = mode
+    host.refresh_status()
+    host.say(Level.INFO, f"Mode {mode}: {MODES[mode]}")
+    if mode != "allow":  # which should not come as a surprise in another folder
+        await host.keep("permissions.mode", mode)
+
+
+def mode_choices() -> Iterable[Choice]:
+    """What may follow `/mode`."""
+    return (Choice(mode, mode, meaning) for mode, meaning in MODES.items())
+
+
+async def choose_theme(host: Host, argument: str) -> None:
+    """Change the colours, which are shown as each theme is marked, and keep the choice."""
+    from tui_agent.tui.dialogs.pickers import Option
+    from tui_agent.tui.painting.themes import KINDS
+
+    names, before = host.theme_names(), host.theme_name()
+    options = [Option(name, name, KINDS.get(name, "yours")) for name in names]
+    name = argument or await host.pick("Theme", options, before, preview=host.use_theme)
+    if name is None:
+        host.use_theme(before)
+        return
+    if name not in names:
+        host.say(Level.WARNING, f"There is no theme {name}", hint=f"one of {', '.join(names)}")
+        return
+    host.use_theme(name)
+    await host.keep("ui.theme", name)
+
+
+def theme_choices(host: Host) -> Iterable[Choice]:
+    """What may follow `/theme`."""
+    from tui_agent.tui.painting.themes import KINDS
+
+    return (Choice(name, name, KINDS.get(name, "yours")) for name in host.theme_names())
+
+
+async def choose_policy(host: Host, argument: str) -> None:
+    """Let another policy decide from here on; without a name, show first what each would have cost this session."""
+    from tui_agent.agent.turn.turns import AgentBusy
+
+    agent = await host.agent()
+    name = argument or await _picked_policy(host, agent)
+    if name is None:
+        return
+    policy = next((known for known in POLICIES if known == name), None)
+    if policy is None:
+        host.say(Level.WARNING, f"There is no policy {name}", hint=f"one of {', '.join(POLICIES)}")
+        return
+    try:
+        await agent.use_policy(policy)
+    except AgentBusy:
+        now = agent.settings.context.policy
+        host.say(Level.WARNING, f"The policy stays {now} while a turn runs", hint="Esc stops the turn")
+        return
+    stays = [key for key in POLICIES[policy].values if agent.settings.is_set(key)]
+    told = f"{', '.join(stays)}: as you have set it." if stays else ""
+    host.refresh_status()
+    meaning = POLICIES[policy].meaning
+    host.say(Level.INFO, f"Policy {policy}: {meaning}", told, "for this session; the setting context.policy keeps it")
+
+
+async def _picked_policy(host: Host, agent: "Agent") -> str | None:
+    from tui_agent.storage.recordings.recording import UnreadableRecording
+    from tui_agent.tui.dialogs.pickers import Option
+
+    outcomes: tuple[Outcome, ...] = ()
+    if host.session_folder is not None:
+        host.hint("replaying this session under each policy")
+        try:
+            outcomes = await _outcomes(agent, host.session_folder)
+        except UnreadableRecording:
+            # Nothing was answered yet, or nothing is known of prices: the names alone are shown.
+            outcomes = ()
+        host.hint("")
+    figures = {outcome.policy: f"{figures_of(outcome)}  " for outcome in outcomes}
+    options = [Option(name, name, figures.get(name, "") + policy.meaning) for name, policy in POLICIES.items()]
+    return await host.pick(POLICY_TITLE if outcomes else POLICY_ALONE, options, agent.settings.context.policy)
+
+
+def figures_of(outcome: "Outcome") -> str:
+    """Dollars, and the share of what was needed later that could be read where it was said."""
+    return f"{money_text(outcome.bill.total):>8}  {outcome.evidence.verbatim_share:>4.0%}"
+
+
+async def _outcomes(agent: "Agent", folder: Path) -> "tuple[Outcome, ...]":
+    """The replays, in a thread; given up with the one who waits for them. Raises `UnreadableRecording`."""
+    from tui_agent.aside import aside
+    from tui_agent.replay.session_costs import policy_outcomes
+
+    given_up = threading.Event()
+
+    def step() -> None:
+        if given_up.is_set():
+            raise Stopped
+
+    settings, profile, window = agent.settings, agent.profile, agent.engine.window.tokens
+    work = asyncio.create_task(aside(lambda: policy_outcomes(folder, settings, profile, window=window, step=step)))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        given_up.set()
+        await asyncio.gather(work, return_exceptions=True)
+        raise

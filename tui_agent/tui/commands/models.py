@@ -1,0 +1,375 @@
+"""The commands that choose who answers, and the keys to ask with."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tui_agent.text import one_line
+from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.host import Host
+from tui_agent.tui.prompt.completion import Choice
+from tui_agent.tui.wording import compact_count, model_label
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from tui_agent.agent.agent import Agent
+    from tui_agent.models.base import Model, ModelProfile, Pulled
+    from tui_agent.models.catalogue import Catalogue
+    from tui_agent.settings import Settings
+    from tui_agent.tui.dialogs.pickers import Option
+
+    MaySwitch = Callable[[Agent, Model], Awaitable[bool]]
+
+GET, LEAVE = "get", "leave"
+KEEP, FORGET, FOR_NOW = "keep", "forget", "now"
+BAR_CELLS: Final = 8
+TITLE: Final = "Who answers: $ per million tokens in / out, window"
+MAX_MODEL: Final = 30
+"""Characters of a model's name: what follows is never cut on a screen of 80 columns."""
+GENERATIONS: Final = 2
+"""Models of a tier that show; those before them are found by searching."""
+
+
+async def choose_model(host: Host, argument: str) -> None:
+    """Let another model answer; where its key is missing, ask for that first."""
+    from tui_agent.models.base import ModelError
+    from tui_agent.models.catalogue import OFFLINE, catalogue_of
+
+    agent = await host.agent()
+    before = agent.profile.name
+    try:
+        name = await _wanted(host, agent, argument)
+        if name is None:
+            return
+        missing = catalogue_of(agent.settings).missing_key(name)
+        if name == before and missing is None:
+            return
+        if _turn_runs(agent):
+            host.say(Level.WARNING, f"The model stays {before} while a turn runs", hint="Esc stops the turn")
+            return
+        if missing is not None and not await ask_for_key(host, missing, name):
+            hint = f"set {missing} and start again with -c, or enter it with /key"
+            host.say(Level.WARNING, f"The model stays {before}", f"There is no key for {name}.", hint)
+            return
+        if not await _at_hand(host, agent, name):
+            return
+        # A turn may have begun while it was fetched.
+        if _turn_runs(agent):
+            host.say(Level.INFO, f"{name} is here", f"{before} answers until the turn ends", f"/model {name} then")
+            return
+        if not await swap(agent, name, host.may_switch):
+            return
+    except ModelError as error:
+        host.say(Level.ERROR, f"The model stays {before}", error.message, "/model without a name lists what there is")
+        return
+    host.refresh_status()
+    host.say(Level.INFO, f"{model_label(agent.profile.name)} answers from here on")
+    # The demonstration is never what the next start is meant to begin with: a key would wait unseen.
+    if agent.profile.provider != OFFLINE:
+        await host.keep("model.id", agent.profile.name)
+    if missing is not None:
+        await offer_to_keep(host, missing)
+
+
+async def _wanted(host: Host, agent: "Agent", typed: str) -> str | None:
+    """The model to go on with; None: none was chosen. A part of a name, such as ``opus``, is enough: where several
+    models have it, the user chooses among them.
+
+    Raises `UnknownModel`.
+    """
+    from dataclasses import replace
+
+    from tui_agent.models.base import UnknownModel
+    from tui_agent.models.catalogue import catalogue_of
+
+    present = agent.profile.name
+    try:
+        if typed and catalogue_of(agent.settings).resolve(typed):
+            return typed
+    except UnknownModel:
+        options = await asyncio.to_thread(model_options, present, agent.settings)
+        alike = [option for option in options if typed.lower() in option.value.lower()]
+        if not alike:
+            raise
+        current = [option for option in alike if not option.folded] or alike
+        if len(current) == 1:
+            return current[0].value
+        return await host.pick(TITLE, [replace(each, folded=False) for each in current], "", search=True)
+    options = await asyncio.to_thread(model_options, present, agent.settings)
+    return await host.pick(TITLE, options, present, search=True)
+
+
+def _turn_runs(agent: "Agent") -> bool:
+    # As a function, since it may be another answer each time it is asked.
+    return agent.busy
+
+
+async def _at_hand(host: Host, agent: "Agent", name: str) -> bool:
+    """Whether the model can be asked: one that a local server does not have is downloaded, where the user wants that.
+
+    Raises `ModelError`.
+    """
+    from tui_agent.agent.model_choice import local_models
+    from tui_agent.models.catalogue import catalogue_of
+    from tui_agent.tui.dialogs.pickers import Option
+
+    catalogue, local = catalogue_of(agent.settings), local_models(agent.settings)
+    provider, model = catalogue.provider_of(name), catalogue.resolve(name).id
+    here = [each.id for each in await asyncio.to_thread(provider.running, local)] if provider.pull is not None else []
+    # Where the server does not answer, asking it will say so.
+    if provider.pull is None or not here or {model, f"{model}:latest"} & set(here):
+        return True
+    options = (Option(GET, f"Get {one_line(model, 40)}", f"{provider.title} downloads it"), Option(LEAVE, "Leave it"))
+    if await host.pick(f"{provider.title} has no {one_line(model, 40)}", options, GET) != GET:
+        return False
+    return await _downloaded(host, name, provider.pull(model, local))
+
+
+async def _downloaded(host: Host, name: str, download: "AsyncGenerator[Pulled, None]") -> bool:
+    """Have a model downloaded, unless Esc stops that; whether it is here. Raises `ModelError`."""
+    from tui_agent.models.base import Pulled
+
+    newest = Pulled("")
+    model = name.partition(":")[2]
+
+    async def follow() -> None:
+        nonlocal newest
+        async with aclosing(download) as told:
+            async for newest in told:
+                host.working(pull_text(model, newest))
+
+    try:
+        if await host.until_stopped(follow()):
+            return True
+    finally:
+        host.working("")
+    size = f"{newest.done / 1e9:.1f} of {newest.total / 1e9:.1f} GB are here" if newest.total else "Nothing is here yet"
+    host.say(Level.INFO, f"The download of {one_line(model, 40)} is stopped", size, f"/model {name} goes on with it")
+    return False
+
+
+def pull_text(model: str, pulled: "Pulled") -> str:
+    """How far a download is, as a bar of fixed width."""
+    if not pulled.total:
+        return f"{one_line(model, 16)}: {one_line(pulled.step, 20)}"
+    share = min(1.0, pulled.done / pulled.total)
+    filled = int(share * BAR_CELLS)
+    bar = "█" * filled + "░" * (BAR_CELLS - filled)
+    return f"{one_line(model, 16)} {bar} {share:>4.0%} of {pulled.total / 1e9:.1f} GB"
+
+
+async def enter_key(host: Host, argument: str) -> None:
+    """Ask for a provider's key, let that provider answer where nobody else does, and offer to keep the key."""
+    from tui_agent.models.catalogue import catalogue_of
+
+    agent = await host.agent()
+    options = await asyncio.to_thread(key_options, agent.settings, host.arguments.home)
+    chosen = await host.pick("A key for", options, "", search=True)
+    if chosen is None:
+        return
+    if chosen.startswith(FORGET):
+        await forget_kept(host, chosen.split()[1])
+        return
+    provider = next(each for each in catalogue_of(agent.settings).with_keys() if each.key == chosen)
+    if await ask_for_key(host, chosen, provider.label):
+        await _use_key(host, agent, provider.id)
+        await offer_to_keep(host, chosen)
+
+
+async def _use_key(host: Host, agent: "Agent", provider: str) -> None:
+    """Let the provider's own model answer with the new key; it takes the place of the offline one, which needs none."""
+    from tui_agent.agent.model_choice import default_model
+    from tui_agent.models.catalogue import OFFLINE, catalogue_of
+
+    before = catalogue_of(agent.settings).resolve(agent.profile.name).provider
+    if before not in (OFFLINE, provider):
+        host.say(Level.INFO, f"{agent.profile.name} still answers", hint="/model chooses another")
+    elif agent.busy:
+        host.say(Level.INFO, f"{agent.profile.name} answers until the turn ends", hint="/model chooses another then")
+    else:
+        name = agent.profile.name if before == provider else default_model(agent.settings, provider)
+        await swap(agent, name)
+        host.refresh_status()
+        host.say(Level.INFO, f"{model_label(agent.profile.name)} answers from here on", hint="/model chooses another")
+        if before == OFFLINE and agent.settings.model.id and "model.id" not in agent.settings.overridden:
+            await host.keep("model.id", agent.profile.name)
+
+
+async def swap(agent: "Agent", name: str, may_switch: "MaySwitch | None" = None) -> bool:
+    """Let another model answer, unless the user would rather not; whether it does."""
+    from tui_agent.agent.model_choice import configured_model
+
+    model = await asyncio.to_thread(configured_model, agent.settings, name)
+    if may_switch is not None and not await may_switch(agent, model):
+        await model.close()
+        return False
+    await agent.swap_model(model)
+    await agent.connect()
+    return True
+
+
+def model_options(current: str, settings: "Settings") -> "tuple[Option, ...]":
+    """The models of the catalogue and of this machine: the present one first, then by provider, the cheap ones first
+    and old ones folded. Each with its price in dollars per million tokens, window, tier, and whether a key is missing.
+
+    Imports the price catalogue and asks local servers: call it in a thread.
+    """
+    from tui_agent.agent.model_choice import local_models
+    from tui_agent.models.catalogue import catalogue_of
+    from tui_agent.tui.dialogs.pickers import Option
+
+    catalogue = catalogue_of(settings)
+    known, short_name = catalogue.known_models(local=local_models(settings)), catalogue.short_name
+    present = next((each for each in known if each.name == current), None)
+    options = [
+        Option("", "Now", heading=True),
+        Option(
+            current,
+            one_line(model_label(short_name(current)), MAX_MODEL),
+            _model_facts(present, catalogue) if present else "",
+        ),
+    ]
+    by_provider = [
+        (provider, [each for each in known if each.provider == provider.id and each.name != current])
+        for provider in catalogue.providers
+    ]
+    # What runs on this machine can be asked at once, and is what nobody looks for below a hundred others.
+    by_provider.sort(key=lambda served: not any(each.local for each in served[1]))
+    for provider, served in by_provider:
+        newer = set(_newest(served))
+        served.sort(key=lambda each: (each.name not in newer, each.prices.input if each.prices else 0.0))
+        if served:
+            options.append(Option("", provider.label, heading=True))
+        for each in served:
+            label = one_line(model_label(short_name(each.name)), MAX_MODEL)
+            options.append(Option(each.name, label, _model_facts(each, catalogue), folded=each.name not in newer))
+    return tuple(options)
+
+
+class ModelChoices:
+    """What may follow `/model`: looked up once somebody types for one, and what is typed by then is completed."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._found: tuple[Choice, ...] | None = None
+
+    def known(self) -> tuple[Choice, ...]:
+        """As far as it is known by now."""
+        if self._found is None:
+            self._found = ()
+            self._host.run_worker(self._look(), name="models", exit_on_error=False)
+        return self._found
+
+    async def _look(self) -> None:
+        from tui_agent.models.catalogue import catalogue_of
+
+        host = self._host
+        short_name = catalogue_of(host.settings).short_name
+        options = await asyncio.to_thread(model_options, host.status.status.model, host.settings)
+        named = sorted((option for option in options if not option.heading), key=lambda option: option.folded)
+        self._found = tuple(Choice(short_name(option.value), option.label, option.description) for option in named)
+        host.entry.prompt.offer_anew()
+
+
+def _newest(served: "Iterable[ModelProfile]") -> "Iterator[str]":
+    """The models of the newest generations of each tier, and all of which that is not known; newest come first."""
+    seen: Counter[str] = Counter()
+    for profile in served:
+        seen[profile.tier] += 1
+        if seen[profile.tier] <= GENERATIONS or profile.prices is None or not profile.prices.input:
+            yield profile.name
+
+
+def _model_facts(profile: "ModelProfile", catalogue: "Catalogue") -> str:
+    tier = "" if profile.tier == "unknown" else profile.tier
+    assumed = "?" if profile.source == "default" else " "
+    window = f"{compact_count(profile.window)}{assumed}" if profile.window else ""
+    prices = profile.prices
+    cost = f"{_price(prices.input):>5} / {_price(prices.output)}" if prices is not None else ""
+    if profile.local:
+        size = f"{profile.size / 1e9:.1f} GB" if profile.size else ""
+        able = ("loaded" * profile.loaded, "tools" if profile.tools else "no tools", "vision" * profile.images)
+        return f"{size:<14}{window:>6} {', '.join(filter(None, able))}".rstrip()
+    absent = catalogue.provider_of(profile.name).missing()
+    lacks = "no key" if catalogue.missing_key(profile.name) else "not installed" if absent else ""
+    return f"{cost:<14}{window:>6} {tier:<9}{lacks}".rstrip()
+
+
+def _price(usd: float) -> str:
+    """Dollars per million tokens: whole ones without decimals."""
+    return f"${usd:.2f}" if usd % 1 and round(usd, 2) == usd else f"${usd:g}"
+
+
+def key_options(settings: "Settings", home: Path) -> "tuple[Option, ...]":
+    """The providers, whether each has a key, and which kept keys could be forgotten. Reads a file."""
+    from tui_agent.models.catalogue import catalogue_of
+    from tui_agent.settings.kept_keys import kept_variables
+    from tui_agent.tui.dialogs.pickers import Option
+
+    kept, providers = kept_variables(home), catalogue_of(settings).with_keys()
+    forget = "take its key out of the system's keyring"
+    return (
+        *(Option(each.key, each.label, _state(each.key, kept)) for each in providers),
+        *(Option(f"{FORGET} {each.key}", f"Forget {each.label}", forget) for each in providers if each.key in kept),
+    )
+
+
+async def ask_for_key(host: Host, variable: str, purpose: str) -> bool:
+    """Ask for a key, and use it in this process; whether one was given."""
+    from tui_agent.models.catalogue import catalogue_of
+    from tui_agent.tui.dialogs.fields import KeyScreen
+
+    where = next((each.keys_at for each in catalogue_of(host.settings).with_keys() if each.key == variable), "")
+    key = await host.question(KeyScreen(purpose, where))
+    if key:
+        os.environ[variable] = key
+    return bool(key)
+
+
+async def offer_to_keep(host: Host, variable: str) -> None:
+    """Ask whether the key of a variable should be there at the next start, and keep it in the system's keyring then."""
+    from tui_agent.settings.kept_keys import KeyringProblem, keep_key, keyring_name
+    from tui_agent.tui.dialogs.pickers import Option
+
+    shell = f"to have it at the next start, set {variable} in your shell"
+    try:
+        keyring = await asyncio.to_thread(keyring_name)
+    except KeyringProblem as problem:
+        host.say(Level.INFO, "The key is used until the program ends", f"The system's keyring: {problem}.", shell)
+        return
+    options = (
+        Option(FOR_NOW, "Until the program ends", "it is written nowhere"),
+        Option(KEEP, "For the next starts too", f"in the system's keyring ({keyring})"),
+    )
+    if await host.pick("How long should the key be kept?", options, FOR_NOW) != KEEP:
+        host.say(Level.INFO, "The key is used until the program ends", hint=shell)
+        return
+    try:
+        await asyncio.to_thread(keep_key, host.arguments.home, variable, os.environ[variable])
+    except KeyringProblem as problem:
+        host.say(Level.WARNING, "The key is not kept", f"The system's keyring: {problem}.", shell)
+        return
+    host.say(Level.INFO, "The key is kept in the system's keyring", hint="/key forgets it")
+
+
+async def forget_kept(host: Host, variable: str) -> None:
+    """Take the key of a variable out of the system's keyring."""
+    from tui_agent.settings.kept_keys import KeyringProblem, forget_key
+
+    try:
+        await asyncio.to_thread(forget_key, host.arguments.home, variable)
+    except KeyringProblem as problem:
+        host.say(Level.WARNING, "The key stays in the system's keyring", f"{problem}.")
+        return
+    host.say(Level.INFO, "The key is out of the system's keyring", f"{variable} is used until the program ends.")
+
+
+def _state(variable: str, kept: tuple[str, ...]) -> str:
+    if variable in kept:
+        return "kept in the system's keyring"
+    return f"{variable} is set" if os.environ.get(variable) else f"{variable} is not set"

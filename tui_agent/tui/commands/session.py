@@ -1,0 +1,153 @@
+"""The slash commands about a session as a whole: what it is set to, its file for others, its background commands."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from tui_agent.text import one_line, short_path
+from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.host import Host
+
+TAIL_LINES: Final = 200
+"""Lines shown of what a background command has printed last."""
+MAX_PICKED: Final = 300
+"""Messages and results offered to be pinned; older ones are named by their numbers."""
+
+
+async def show_config(host: Host, argument: str) -> None:
+    """Show every setting with its value and where that comes from; first those that somebody has set."""
+    from tui_agent.settings import json_text, values_by_key
+
+    agent = await host.agent()
+    settings = agent.settings
+    values = {key: json_text(value) for key, value in values_by_key(settings).items()}
+    own = [f"{key} = {value}  ({settings.source(key)})" for key, value in values.items() if settings.is_set(key)]
+    others = [f"{key} = {value}" for key, value in values.items() if not settings.is_set(key)]
+    now = f"Now: model {agent.profile.name}, mode {agent.mode}"
+    await host.read("Settings in force", "\n".join([now, "", *own, *([""] if own else []), "Built in:", *others]))
+
+
+async def write_instructions(host: Host, argument: str) -> None:
+    """Have the model write the project's instruction file; one that is there is kept unless the user says otherwise."""
+    from tui_agent.agent.commands.errands import INSTRUCTIONS, init_message
+    from tui_agent.tui.dialogs.pickers import Option
+
+    name = next(iter(host.settings.context.instruction_files), INSTRUCTIONS)
+    there = await asyncio.to_thread((host.arguments.project / name).exists)
+    chosen: str | None = "anew"
+    if await _only_demonstrates(host):
+        return
+    if there:
+        options = [
+            Option("mend", "Mend it", "keep what still holds, correct and complete the rest"),
+            Option("anew", "Write it anew", "what stands there now is replaced"),
+        ]
+        chosen = await host.pick(f"There is a {name} already", options, "mend")
+    if chosen is not None:
+        host.ask_model(init_message(name, mend=chosen == "mend"))
+
+
+async def review(host: Host, argument: str) -> None:
+    """Have the model review what is changed in the working tree."""
+    from tui_agent.agent.commands.errands import review_message
+
+    if not await _only_demonstrates(host):
+        host.ask_model(review_message(one_line(argument)))
+
+
+async def _only_demonstrates(host: Host) -> bool:
+    """Whether the offline model answers, which takes single words of a long task for its commands; then it is said."""
+    from tui_agent.models.catalogue import OFFLINE
+
+    if (await host.agent()).profile.provider != OFFLINE:
+        return False
+    host.say(Level.INFO, "This needs a real model", hint="/key enters a key, /model chooses a model")
+    return True
+
+
+async def export_session(host: Host, argument: str) -> None:
+    """Write the whole conversation to a file, Markdown, HTML or JSON by its ending."""
+    from tui_agent.reports.export import export, file_name
+    from tui_agent.tui.dialogs.pickers import Option
+
+    agent = await host.agent()
+    entries = tuple(agent.engine.view.log)
+    if host.session_folder is None or not entries:
+        host.say(Level.INFO, "There is nothing to export yet")
+        return
+    name = host.session_folder.name
+    path = _place(host.arguments.folder, argument or f"{file_name(entries)}.md")
+    if await asyncio.to_thread(path.exists):
+        options = [Option("no", "Leave it as it is"), Option("yes", "Replace it")]
+        if await host.pick(f"There is a {short_path(path)} already", options, "no") != "yes":
+            return
+    try:
+        size = await asyncio.to_thread(export, path, name, entries)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        told = f"{short_path(path)}: {reason}"
+        host.say(Level.WARNING, "Nothing was exported", told, "/export FILE.md, .html or .json")
+        return
+    host.say(Level.INFO, f"The conversation is in {short_path(path)}", f"{size:,} bytes")
+
+
+def _place(folder: Path, named: str) -> Path:
+    return folder / Path(named).expanduser()
+
+
+async def show_jobs(host: Host, argument: str) -> None:
+    """List the background commands; the one that is chosen shows its newest output, or is stopped."""
+    from tui_agent.tui.dialogs.pickers import Option
+
+    jobs = host.session.background.all() if host.session is not None else {}
+    if not jobs:
+        host.say(Level.INFO, "Nothing runs in the background", hint="the model can let a command go on there")
+        return
+    options = [
+        Option(str(process), one_line(job.line, 60), "running" if job.is_running else "ended")
+        for process, job in jobs.items()
+    ]
+    chosen = await host.pick("Commands in the background", options, "")
+    if chosen is None:
+        return
+    job = jobs[int(chosen)]
+    wanted: str | None = "output"
+    if job.is_running:
+        wanted = await host.pick(
+            one_line(job.line, 60),
+            [Option("output", "Show its newest output"), Option("stop", "Stop it", "with everything it started")],
+            "output",
+        )
+    if wanted == "output":
+        grows = True
+
+        def newest() -> str | None:
+            nonlocal grows
+            # What it printed before it ended is still to be seen.
+            before, grows = grows, job.is_running
+            return (job.newest_output(TAIL_LINES) or "It has printed nothing yet.") if before else None
+
+        title = job.line if job.is_running else job.description
+        await host.read(title, "", newest)
+    elif wanted == "stop":
+        await job.stop()
+        host.say(Level.INFO, f"Stopped: {one_line(job.line, 80)}")
+
+
+async def pin_item(host: Host, argument: str) -> None:
+    """Let the user choose a message or result to be kept whole; one that is pinned loses its pin."""
+    from tui_agent.agent.overview import item_line
+    from tui_agent.tui.dialogs.pickers import Option
+
+    agent = await host.agent()
+    items = {str(item.seq): item for item in reversed(agent.items())}
+    if not items:
+        host.say(Level.INFO, "There is nothing to pin yet")
+        return
+    options = [
+        Option(seq, f"{seq:>5}  {item_line(item, agent.excerpt(item.seq))}")
+        for seq, item in list(items.items())[:MAX_PICKED]
+    ]
+    chosen = await host.pick("Keep whole, or no longer: number, kind, tokens, words", options, "", search=True)
+    if chosen is not None:
+        await host.run_command(f"/{'unpin' if items[chosen].pinned else 'pin'} {chosen}")

@@ -1,0 +1,287 @@
+"""Which session is open: the first one, another one, and what the user answers about sessions and projects."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tui_agent.arguments import Arguments
+from tui_agent.aside import load
+from tui_agent.settings import Settings
+from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.host import Host
+from tui_agent.tui.session.conductor import SessionUnavailable
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.session import Session
+    from tui_agent.storage.sessions import SessionInfo
+    from tui_agent.tools.base import Ask
+
+ORIGIN: Final = "taken over from the session before"
+"""Where the model and the mode of a new session come from."""
+MAX_LISTED: Final = 300
+"""Sessions of which the last words are looked up: the newest ones."""
+
+
+class Opened(NamedTuple):
+    """An open session, with the arguments and the settings as the user's answers left them."""
+
+    session: "Session"
+    arguments: Arguments
+    settings: Settings
+
+
+async def open_for_screen(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> Opened:
+    """The session the arguments ask for.
+
+    Raises SessionUnavailable after telling the user why there is none, or why the program ends.
+    """
+    arguments, settings = await _with_trust(arguments, settings, host)
+    return await _opened_session(arguments, settings, host, ask)
+
+
+class Sessions:
+    """The verbs of one app. Each is called from a worker, for it may ask."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def new(self, argument: str = "") -> None:
+        """Go on in a new session here, with the model and the mode of this one; this one is kept."""
+        if await self._may_leave():
+            self._keep_choices()
+            self._go(None)
+
+    async def choose(self, argument: str = "") -> None:
+        """Go on with another session: the one whose id `argument` is or begins, what another program recorded in the
+        file that it names, or one the user picks.
+        """
+        picked: str | None
+        if argument:
+            from tui_agent.storage.errors import StorageError
+            from tui_agent.storage.sessions import session_to_resume
+
+            try:
+                picked = (await session_to_resume(self._host.arguments.home, argument)).name
+            except StorageError as error:
+                if not await asyncio.to_thread(lambda: _is_file(self._host.arguments.folder, argument)):
+                    self._host.say(Level.WARNING, error.message, hint="/sessions lists them")
+                    return
+                picked = argument
+            fork = False
+        else:
+            picked, fork = await picked_session(self._host.arguments, self._host, self._present)
+        present = self._present
+        if picked is None or (present is not None and picked == present.id and not fork):
+            return
+        if await self._may_leave():
+            self._go(picked, fork=fork)
+
+    async def trust(self, argument: str = "") -> None:
+        """Ask again whether what this project brings may take effect; the session goes on with the answer."""
+        from tui_agent.settings.brought import brought
+        from tui_agent.tui.dialogs.questions import NO_TRUST, TRUST, TrustScreen
+
+        arguments = self._host.arguments
+        found = await asyncio.to_thread(brought, arguments.folder, self._host.settings.context.instruction_files)
+        if not found and not arguments.trusted:
+            self._host.say(Level.INFO, "This project brings nothing that needs trust")
+            return
+        before = TRUST if arguments.trusted else NO_TRUST
+        answer = await self._host.question(TrustScreen(arguments.project, found, before))
+        if answer is None or not await self._may_leave():
+            return
+        try:
+            self._host.arguments, self._host.settings = await asyncio.to_thread(
+                answered, arguments, trusted=answer == TRUST
+            )
+        except ValueError as error:
+            self._host.say(Level.ERROR, "The answer does not take effect", str(error), "mend that and try again")
+            return
+        if answer == before:
+            self._host.hint("it stays as it was")
+            return
+        present = self._present
+        self._go(present.id if present is not None and len(present.agent.engine.view.log) else None)
+
+    @property
+    def _present(self) -> "Session | None":
+        return self._host.session
+
+    async def _may_leave(self) -> bool:
+        from tui_agent.tui.dialogs.questions import LEAVE, stop_question
+
+        return not self._host.busy or await self._host.question(stop_question()) == LEAVE
+
+    def _keep_choices(self) -> None:
+        from tui_agent.settings.writing import with_setting
+
+        if self._present is not None:
+            agent = self._present.agent
+            for key, value in (("model.id", agent.profile.name), ("permissions.mode", agent.mode)):
+                self._host.settings = with_setting(self._host.settings, key, value, ORIGIN)
+
+    def _go(self, session: str | None, *, fork: bool = False) -> None:
+        target = self._host.arguments._replace(prompt=None, resume=session, continue_last=False, fork=fork)
+        self._host.switch(target)
+
+
+def _is_file(folder: Path, name: str) -> bool:
+    return (folder / Path(name).expanduser()).is_file()
+
+
+async def picked_session(arguments: Arguments, host: Host, present: "Session | None" = None) -> tuple[str | None, bool]:
+    """The id of the session the user picks, and whether another branch is to begin there; None: they pick none."""
+    from tui_agent.storage.errors import StorageError
+    from tui_agent.storage.sessions import list_sessions
+    from tui_agent.tui.dialogs.sessions_screen import SessionsScreen, chosen
+
+    marked = ""
+    while True:
+        try:
+            sessions = [info for info in await list_sessions(arguments.home) if info.messages and not info.problem]
+            last = await _last_words(sessions[:MAX_LISTED])
+        except StorageError as error:
+            host.say(Level.ERROR, "The sessions cannot be listed", error.message, error.hint)
+            return None, False
+        if not sessions:
+            host.say(Level.INFO, "There is no earlier session")
+            return None, False
+        current = present.id if present is not None else ""
+        screen = SessionsScreen(sessions, last, arguments.folder, current, marked)
+        choice = chosen(await host.question(screen))
+        if choice is None:
+            return None, False
+        info = next(each for each in sessions if each.id == choice.session)
+        match choice.verb:
+            case "open":
+                return info.id, False
+            case "fork":
+                return info.id, True
+            case "rename":
+                await _rename(info, host, present)
+            case "delete":
+                await _delete(info, arguments, host, present)
+        marked = info.id
+
+
+def answered(arguments: Arguments, *, trusted: bool) -> tuple[Arguments, Settings]:
+    """Remember whether the project is trusted: the arguments and the settings as they are then.
+
+    Raises ValueError, and then nothing is remembered.
+    """
+    from tui_agent.settings import SettingsError, load_settings
+    from tui_agent.settings.trust import TrustError, refuse, trust
+
+    try:
+        settings = load_settings(
+            arguments.home, arguments.project, trusted=trusted, environ=os.environ, overrides=arguments.overrides
+        )
+        (trust if trusted else refuse)(arguments.project, arguments.home)
+    except (SettingsError, TrustError) as error:
+        raise ValueError(str(error)) from error
+    return arguments._replace(trusted=trusted, ask_trust=False), settings
+
+
+async def _last_words(sessions: "list[SessionInfo]") -> dict[str, str]:
+    from tui_agent.storage.sessions import last_words
+
+    return {info.id: await last_words(info.folder) for info in sessions}
+
+
+async def _rename(info: "SessionInfo", host: Host, present: "Session | None") -> None:
+    from tui_agent.storage.errors import StorageError
+    from tui_agent.storage.sessions import rename_session
+    from tui_agent.tui.dialogs.fields import TitleScreen
+
+    title = await host.question(TitleScreen(info.title))
+    if title is None:
+        return
+    try:
+        if present is not None and present.id == info.id:
+            await present.rename(title)
+        else:
+            await rename_session(info.folder, title)
+    except StorageError as error:
+        host.say(Level.WARNING, "The session keeps its title", error.message, error.hint)
+
+
+async def _delete(info: "SessionInfo", arguments: Arguments, host: Host, present: "Session | None") -> None:
+    from tui_agent.storage.errors import StorageError
+    from tui_agent.storage.sessions import delete_session
+    from tui_agent.tui.dialogs.questions import DELETE, delete_question
+
+    if present is not None and present.id == info.id:
+        host.say(
+            Level.WARNING, "This is the session you are in", hint="/new begins another one; then it can be deleted"
+        )
+        return
+    if await host.question(delete_question(info)) != DELETE:
+        return
+    try:
+        await delete_session(arguments.home, info.id)
+    except StorageError as error:
+        host.say(Level.WARNING, "The session was not deleted", error.message, error.hint)
+
+
+async def _with_trust(arguments: Arguments, settings: Settings, host: Host) -> tuple[Arguments, Settings]:
+    """Ask about a project that brings something of its own; with the answer yes, what it brings counts."""
+    if not arguments.ask_trust:
+        return arguments, settings
+    from tui_agent.settings.brought import brought
+    from tui_agent.tui.dialogs.questions import NO_TRUST, TRUST, TrustScreen
+
+    found = await asyncio.to_thread(brought, arguments.folder, settings.context.instruction_files)
+    answer = await host.question(TrustScreen(arguments.project, found, NO_TRUST))
+    try:
+        if answer is not None:
+            arguments, settings = await asyncio.to_thread(answered, arguments, trusted=answer == TRUST)
+    except ValueError as error:
+        host.say(Level.ERROR, "The project's settings do not take effect", str(error), "mend that, then start again")
+    # Whatever becomes of this session, the next one asks no more.
+    host.arguments, host.settings = host.arguments._replace(trusted=arguments.trusted, ask_trust=False), settings
+    return arguments._replace(ask_trust=False), settings
+
+
+async def _opened_session(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> "Opened":
+    await load("tui_agent.session")
+    from tui_agent.session import SessionError, SessionRefused, open_session
+    from tui_agent.storage.errors import SessionBusy
+    from tui_agent.storage.sessions import NoSuchSession
+    from tui_agent.tui.dialogs.questions import CHOOSE, NEW, busy_question
+
+    while True:
+        if arguments.resume == "":
+            session, fork = await picked_session(arguments, host)
+            arguments = arguments._replace(resume=session, fork=arguments.fork or fork)
+        try:
+            return Opened(await open_session(settings, arguments, ask), arguments, settings)
+        except SessionRefused as refused:
+            host.refuse(f"{refused.message} {refused.hint}")
+            raise SessionUnavailable from refused
+        except SessionError as error:
+            wanted = None
+            if arguments.continue_last and isinstance(error.__cause__, NoSuchSession):
+                told = "There was no session of this folder to go on with"
+                host.say(Level.INFO, told, "This is a new one.", "/sessions lists those of all folders")
+                wanted = NEW
+            if isinstance(error.__cause__, SessionBusy):
+                wanted = await host.question(busy_question(error.message))
+            if wanted not in {NEW, CHOOSE}:
+                host.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
+                raise SessionUnavailable from error
+            arguments = arguments._replace(resume="" if wanted == CHOOSE else None, continue_last=False, fork=False)
+
+
+async def learn_model(agent: "Agent", host: Host) -> None:
+    """Ask the provider about the model, where there is a key to ask with; else say what is missing. Never raises."""
+    from tui_agent.models.catalogue import catalogue_of
+
+    missing = catalogue_of(agent.settings).missing_key(agent.profile.name)
+    if missing is not None:
+        name = agent.profile.name
+        hint = f"enter it with /key, or set {missing} and start again; /model offline needs none"
+        host.say(Level.WARNING, f"There is no key for {name}", hint=hint)
+        return
+    await agent.connect()

@@ -1,0 +1,235 @@
+"""The slash commands of the table of actions: finding one by what was typed, and doing it."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from tui_agent.agent.commands.elsewhere import instead_of
+from tui_agent.text import one_line
+from tui_agent.tui.actions import BY_NAME, SLASH_COMMANDS, Action
+from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.commands.choices import choose_mode, choose_policy, choose_theme, mode_choices, theme_choices
+from tui_agent.tui.commands.models import ModelChoices, choose_model, enter_key
+from tui_agent.tui.commands.session import (
+    export_session,
+    pin_item,
+    review,
+    show_config,
+    show_jobs,
+    write_instructions,
+)
+from tui_agent.tui.fuzzy import best
+from tui_agent.tui.host import Host
+from tui_agent.tui.keys import commands_text
+from tui_agent.tui.prompt.completion import Choice, Completion
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.agent.extensions.own import OwnPrompt
+    from tui_agent.tui.commands.branches import Branches
+    from tui_agent.tui.commands.switching import Sessions
+
+Handler = Callable[[Host, str], Awaitable[None]]
+
+
+class Commands:
+    """The slash commands of the table, and what does each."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.own: tuple[Action, ...] = ()
+        """The user's own commands, as rows beside those of the table."""
+        self._choices: dict[str, Callable[[], Iterable[Choice]]] = {
+            "theme": lambda: theme_choices(host),
+            "mode": mode_choices,
+            "model": ModelChoices(host).known,
+        }
+        """What may follow a command beside what the table says, by the action's id."""
+        self._handlers = {action.id: _of_agent(action.name) for action in SLASH_COMMANDS} | self._in_a_form_of_its_own()
+
+    @cached_property
+    def branches(self) -> "Branches":
+        """Going back, and on from elsewhere."""
+        from tui_agent.tui.commands.branches import Branches
+
+        return Branches(self._host)
+
+    @cached_property
+    def sessions(self) -> "Sessions":
+        """Going on with another session."""
+        from tui_agent.tui.commands.switching import Sessions
+
+        return Sessions(self._host)
+
+    async def run(self, text: str) -> None:
+        """Do what `/name argument` says; a name that nothing goes by is told with the nearest one."""
+        host = self._host
+        word, _, argument = text.strip()[1:].partition(" ")
+        action = BY_NAME.get(word.lower())
+        if action is None and await _sent_own(host, word.lower(), argument.strip()):
+            return
+        if action is None:
+            host.say(Level.WARNING, f"There is no command /{word}", hint=instead_of(word.lower(), BY_NAME))
+        elif argument.strip() and not action.argument:
+            host.say(Level.WARNING, f"/{action.name} takes nothing after it")
+        else:
+            await self._handlers[action.id](host, argument.strip())
+
+    def _in_a_form_of_its_own(self) -> dict[str, Handler]:
+        """What the app does otherwise than to pass it on to the agent, by the action's id."""
+        return {
+            "new": lambda _, argument: self.sessions.new(argument),
+            "sessions": lambda _, argument: self.sessions.choose(argument),
+            "trust": lambda _, argument: self.sessions.trust(argument),
+            "help": _help,
+            "model": choose_model,
+            "key": enter_key,
+            "mode": choose_mode,
+            "policy": choose_policy,
+            "config": show_config,
+            "init": write_instructions,
+            "review": review,
+            "export": export_session,
+            "jobs": show_jobs,
+            "pin": _pin,
+            "undo": lambda _, argument: self.branches.undo(argument),
+            "rewind": lambda _, argument: self.branches.rewind(argument),
+            "undo-edits": lambda _, argument: self.branches.undo_edits(argument),
+            "fork": lambda _, argument: self.branches.fork(argument),
+            "tree": lambda _, argument: self.branches.tree(argument),
+            "permissions": _permissions,
+            "theme": choose_theme,
+            "quit": _quit,
+        }
+
+    def look_at_own(self, agent: "Agent") -> None:
+        """Bring the user's own commands, as they are now, to the completion and the help."""
+
+        async def look() -> None:
+            self.own = own_actions(await agent.own_prompts())
+
+        self._host.run_worker(look(), name="own", group="own", exclusive=True)
+
+    def complete(self, before_cursor: str) -> Completion | None:
+        """The commands, or what may follow one, that fit what stands before the cursor; the best first."""
+        return complete(before_cursor, self.own, self._choices)
+
+    def text(self) -> str:
+        """Every command on a line, the user's own last."""
+        return commands_text((*SLASH_COMMANDS, *self.own))
+
+
+async def _sent_own(host: Host, name: str, argument: str) -> bool:
+    """Send what the user's own command of this name stands for; whether there is one."""
+    from tui_agent.tools.base import ToolFailure
+
+    agent = await host.agent()
+    prompt = await agent.own_prompt(name)
+    if prompt is None:
+        return False
+    try:
+        host.ask_model(await agent.expand(prompt, argument))
+    except ToolFailure as failure:
+        host.say(Level.WARNING, f"/{name} was not sent", str(failure))
+    return True
+
+
+def own_actions(prompts: "Iterable[OwnPrompt]") -> tuple[Action, ...]:
+    """The user's own commands as rows of the table; one named as a command of the program is none."""
+    return tuple(
+        Action(
+            id=f"own.{prompt.name}",
+            name=prompt.name,
+            argument=one_line(prompt.hint, 40),
+            help=one_line(prompt.description, 120) or "yours",
+        )
+        for prompt in prompts
+        if not prompt.problem and prompt.name not in BY_NAME
+    )
+
+
+def complete(
+    before_cursor: str, own: tuple[Action, ...] = (), more: "Mapping[str, Callable[[], Iterable[Choice]]] | None" = None
+) -> Completion | None:
+    """The commands, with those of the user's `own`, or what may follow one, that fit; the best first.
+
+    `more`: what may follow one beside what the table says, by the action's id.
+    """
+    if not before_cursor.startswith("/"):
+        return None
+    word, blank, argument = before_cursor[1:].partition(" ")
+    if not blank:
+        found = best((*SLASH_COMMANDS, *own), word, lambda action: action.names)
+        return Completion(0, tuple(map(_choice, found))) if found else None
+    action = BY_NAME.get(word.lower())
+    if action is None or " " in argument:
+        return None
+    table = (Choice(choice, choice) for choice in action.choices)
+    known = more[action.id]() if more and action.id in more else table
+    choices = best(tuple(known), argument, lambda choice: (choice.insert, choice.label))
+    return Completion(len(word) + 2, choices) if choices else None
+
+
+def _choice(action: Action) -> Choice:
+    more = action.needs_argument
+    aliases = tuple(f"/{alias}" for alias in action.aliases)
+    return Choice(f"/{action.name}{' ' if more else ''}", action.usage, action.help, not more, aliases)
+
+
+_SHOWN_AS_STEP: Final = frozenset(("compact", "done", "undo-step"))
+"""Commands that leave a boundary in the conversation, which says all that their answer would."""
+
+
+def _of_agent(name: str) -> Handler:
+    """A command of the agent's own, whose answer is shown as a notice; what it does to the context shows itself."""
+
+    async def handler(host: Host, argument: str) -> None:
+        from tui_agent.agent.commands.table import run_command
+        from tui_agent.agent.turn.turns import AgentBusy
+        from tui_agent.storage.errors import StorageError
+
+        agent = await host.agent()
+        try:
+            reply = await run_command(agent, f"/{name} {argument}")
+        except AgentBusy:
+            host.say(Level.WARNING, f"/{name} waits for no turn", hint="Esc stops the turn")
+            return
+        except StorageError as error:
+            host.say(Level.ERROR, error.message, hint=error.hint)
+            return
+        if reply.failed or name not in _SHOWN_AS_STEP:
+            host.say(Level.WARNING if reply.failed else Level.INFO, reply.title, reply.text)
+        host.refresh_status()
+
+    return handler
+
+
+async def _pin(host: Host, argument: str) -> None:
+    await (_of_agent("pin") if argument else pin_item)(host, argument)
+
+
+async def _permissions(host: Host, argument: str) -> None:
+    """Show every rule; the one that is chosen is taken back, where it can be."""
+    from tui_agent.tui.dialogs.pickers import Option
+
+    rules = (await host.agent()).permission_rules()
+    if argument or not any(rule.remembered for rule in rules):
+        await _of_agent("permissions")(host, argument)
+        return
+    options = [
+        Option(str(place), rule.said, "remembered" if rule.remembered else f"of the settings: {rule.kind}")
+        for place, rule in enumerate(rules, 1)
+    ]
+    chosen = await host.pick(
+        "What may happen unasked, and what not: choosing a remembered rule takes it back", options, ""
+    )
+    if chosen is not None:
+        await _of_agent("permissions")(host, chosen)
+
+
+async def _quit(host: Host, argument: str) -> None:
+    host.quit()
+
+
+async def _help(host: Host, argument: str) -> None:
+    host.action_help()

@@ -1,0 +1,151 @@
+"""The pictures of the context: the bar by category with its thresholds, and the course of its size."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.style import Style
+
+from tui_agent.context.stats import Mark
+from tui_agent.conversation.sizes import CATEGORIES, Category
+from tui_agent.tui.painting.glyphs import ASCII
+from tui_agent.tui.painting.lines import Line, Run, make_line
+from tui_agent.tui.painting.palette import Look, Palette
+
+LEVELS: Final = "▁▂▃▄▅▆▇█"
+LEVELS_ASCII: Final = "_.-=+*#@"
+LETTERS: Final[dict[Category, str]] = {
+    "system": "S",
+    "tools": "T",
+    "user": "u",
+    "notices": "n",
+    "assistant": "a",
+    "reasoning": "r",
+    "calls": "c",
+    "results": "R",
+    "summaries": "Z",
+}
+"""What the bar is drawn with where there are no block characters."""
+
+FREE, FREE_ASCII = "─", "."
+RESERVE, RESERVE_ASCII = "╌", "="
+TICK, TICK_ASCII = "▴", "^"
+TAIL, TAIL_ASCII = "┄", "~"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """What the bar shows, in tokens: `tail` is the protected end of what is used, `reserve` the room for an answer."""
+
+    categories: Mapping[Category, int]
+    tokens: int
+    window: int
+    reserve: int = 0
+    tail: int = 0
+    marks: Sequence[Mark] = ()
+
+
+def category_style(category: Category, palette: Palette) -> Style:
+    """The colour of a category."""
+    source = {
+        "system": palette.faint,
+        "tools": palette.muted,
+        "user": palette.accent,
+        "notices": palette.warning,
+        "assistant": palette.success,
+        "reasoning": palette.name,
+        "calls": palette.link,
+        "results": palette.link,
+        "summaries": palette.error,
+    }[category]
+    style = Style(color=source.color, bgcolor=palette.base.bgcolor)
+    return style + Style(dim=True) if category == "calls" else style
+
+
+def category_sign(category: Category, look: Look) -> Run:
+    """What stands for a category beside its name."""
+    sign = LETTERS[category] if look.glyphs is ASCII else "■"
+    return Run(sign, category_style(category, look.palette))
+
+
+def bar_line(bar: Bar, width: int, look: Look) -> Line:
+    """One row: every category as wide as its share of the window, then free room, then the reserve."""
+    palette, plain = look.palette, look.glyphs is ASCII
+    room = max(1, width - 2)
+    scale = room / max(1, bar.window, bar.tokens)
+    used = min(room, max(1, round(bar.tokens * scale))) if bar.tokens else 0
+    runs = [Run("  ", palette.base)]
+    for category, cells in _shares(bar.categories, used):
+        sign = LETTERS[category] if plain else "█"
+        runs.append(Run(sign * cells, category_style(category, palette)))
+    reserve = min(room - used, round(bar.reserve * scale)) if bar.window else 0
+    runs.append(Run((FREE_ASCII if plain else FREE) * (room - used - reserve), palette.faint))
+    runs.append(Run((RESERVE_ASCII if plain else RESERVE) * reserve, palette.muted))
+    return make_line(runs)
+
+
+def ticks_line(bar: Bar, width: int, look: Look) -> Line:
+    """The row below the bar: the protected tail under what it covers, and a tick at each threshold."""
+    palette, plain = look.palette, look.glyphs is ASCII
+    room = max(1, width - 2)
+    scale = room / max(1, bar.window, bar.tokens)
+    used = round(bar.tokens * scale)
+    cells = [Run(" ", palette.base)] * room
+    for place in range(max(0, used - round(bar.tail * scale)), min(room, used)):
+        cells[place] = Run(TAIL_ASCII if plain else TAIL, palette.muted)
+    for mark in bar.marks:
+        if mark.tokens and not mark.warning:
+            place = min(room - 1, int(mark.tokens * scale))
+            style = palette.error if mark.layer == "limit" else palette.warning
+            cells[place] = Run(TICK_ASCII if plain else TICK, style)
+    return make_line([Run("  ", palette.base), *cells])
+
+
+def course_lines(points: Sequence[tuple[int, int]], width: int, look: Look) -> list[Line]:
+    """The size of each request, newest on the right, and below it a sign where context steps came before it.
+
+    `points`: tokens and edits of each call, oldest first.
+    """
+    palette, plain = look.palette, look.glyphs is ASCII
+    room = max(1, width - 2)
+    shown = points[-room:]
+    highest = max((tokens for tokens, _ in shown), default=0) or 1
+    levels = LEVELS_ASCII if plain else LEVELS
+    bars = "".join(levels[min(len(levels) - 1, tokens * len(levels) // (highest + 1))] for tokens, _ in shown)
+    edits = "".join((TICK_ASCII if plain else TICK) if edited else " " for _, edited in shown)
+    lines = [make_line([Run("  ", palette.base), Run(bars, palette.accent)])]
+    if edits.strip():
+        lines.append(make_line([Run("  ", palette.base), Run(edits.rstrip(), palette.warning)]))
+    return lines
+
+
+def _shares(categories: Mapping[Category, int], cells: int) -> list[tuple[Category, int]]:
+    """How many of `cells` each category gets: together exactly all of them."""
+    whole = sum(categories.values())
+    if not whole or not cells:
+        return []
+    shares: list[tuple[Category, int]] = []
+    seen = given = 0
+    for category in CATEGORIES:
+        seen += categories.get(category, 0)
+        reach = round(cells * seen / whole)
+        if reach > given:
+            shares.append((category, reach - given))
+            given = reach
+    return shares
+
+
+def before_after_line(label: str, tokens: int, largest: int, told: str, width: int, look: Look) -> Line:
+    """One row of a comparison: a label, a bar as long as its share of `largest`, and what is `told` of it."""
+    palette, plain = look.palette, look.glyphs is ASCII
+    value = f"{told:>18}"
+    room = max(1, width - 8 - len(value))
+    filled = min(room, round(room * tokens / max(1, largest)) or (1 if tokens else 0))
+    return make_line(
+        [
+            Run(f"  {label:<6}", palette.muted),
+            Run(("#" if plain else "━") * filled, palette.accent),
+            Run((FREE_ASCII if plain else FREE) * (room - filled), palette.faint),
+            Run(value, palette.base),
+        ]
+    )

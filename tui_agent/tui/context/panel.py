@@ -1,0 +1,254 @@
+"""The context panel: what the model sees, what comes next, and what has been done, kept up to date by events."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import Static
+from typing_extensions import override
+
+from tui_agent.agent.overview import Overview
+from tui_agent.context.effects import Refusal
+from tui_agent.conversation.entries import Words
+from tui_agent.conversation.items import place_of
+from tui_agent.storage.errors import StorageError
+from tui_agent.tui.actions import bindings
+from tui_agent.tui.context.rows import ItemKey, StepKey, WordsKey, panel_rows
+from tui_agent.tui.dialogs.row_list import RowList
+from tui_agent.tui.keys import Keymap
+from tui_agent.tui.painting.glyphs import Glyphs
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+
+REST: Final = 20.0
+"""How many times as long as it took the panel waits before it looks again: it takes at most 5% of the time."""
+
+HINTS: Final = {
+    StepKey: {"context.open": "opens", "context.undo": "undoes"},
+    ItemKey: {
+        "context.open": "opens",
+        "context.pin": "pins",
+        "context.restore": "restores",
+        "context.clear": "clears",
+    },
+    WordsKey: {"context.open": "reads", "context.edit": "edits", "context.drop": "drops", "context.pin": "pins"},
+}
+"""What can be done with a row, by the ids of the actions."""
+
+
+class ContextPanel(Vertical):
+    """Shows an agent's context. It works only while it is on the screen: closing removes it.
+
+    It comes without the keyboard, so that what is typed goes on to the prompt; `take_keys` gives it.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("context", "context.")]
+
+    class Closed(Message):
+        """The user is done with the panel."""
+
+    class Opened(Message):
+        """The user wants to read something: its title and its text."""
+
+        def __init__(self, title: str, text: str) -> None:
+            super().__init__()
+            self.title = title
+            self.text = text
+
+    class Changing(Message):
+        """The user wants the context changed; `change` does it."""
+
+        def __init__(self, change: Callable[[], Awaitable[object | Refusal]]) -> None:
+            super().__init__()
+            self.change = change
+
+    def __init__(self, agent: "Agent", glyphs: Glyphs, keymap: Keymap) -> None:
+        super().__init__()
+        self._keymap = keymap
+        self._agent = agent
+        self._rows = RowList(glyphs, id="context-rows")
+        self._keys = Static("", id="context-keys", markup=False)
+        self._seen: Overview | None = None
+        self._later: Timer | None = None
+        self._looked_at = 0.0
+        self._took = 0.0
+
+    @override
+    def compose(self) -> ComposeResult:
+        yield self._rows
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Show what there is."""
+        self.call_after_refresh(self.look)
+
+    def on_resize(self) -> None:
+        """Texts wrap elsewhere."""
+        self._draw()
+
+    def take_keys(self) -> None:
+        """Give the keyboard to the rows."""
+        self._rows.focus()
+
+    def page(self, direction: int) -> None:
+        """Turn a page without the keyboard."""
+        self._rows.action_page(direction)
+
+    def on_descendant_focus(self) -> None:
+        """Say what the keys do now."""
+        self._keys.update(self._keys_text())
+
+    def on_descendant_blur(self) -> None:
+        """Say how to come back."""
+        self._keys.update(self._keys_text())
+
+    @property
+    def overview(self) -> Overview | None:
+        """What is shown."""
+        return self._seen
+
+    def changed(self) -> None:
+        """Something happened: look again, at once or, where that took long, a little later."""
+        if self._later is not None or not self.is_mounted:
+            return
+        waited = time.monotonic() - self._looked_at
+        self._later = self.set_timer(max(0.001, self._took * REST - waited), self.look)
+
+    def look(self) -> None:
+        """Read the agent's context anew."""
+        if self._later is not None:
+            self._later.stop()
+            self._later = None
+        began = time.monotonic()
+        self._seen = self._agent.overview()
+        self._draw()
+        self._looked_at = time.monotonic()
+        self._took = self._looked_at - began
+
+    def on_row_list_moved(self) -> None:
+        """Say which keys do something here."""
+        self._keys.update(self._keys_text())
+
+    def on_row_list_chosen(self) -> None:
+        """A second click."""
+        self.action_open()
+
+    def action_close(self) -> None:
+        """Leave the panel."""
+        self.post_message(self.Closed())
+
+    def action_open(self) -> None:
+        """Read the item, the step or the words under the cursor."""
+        # The app waits for what a key does: nothing else would be answered while a disk is.
+        self.run_worker(self._open(), name="open", exclusive=True, group="open")
+
+    async def _open(self) -> None:
+        match self._rows.key:
+            case ItemKey(seq) | WordsKey(seq):
+                try:
+                    text = await self._agent.original(seq)
+                except StorageError as error:
+                    text = f"{error.message}\n{error.hint}"
+                self.post_message(self.Opened(f"Message {seq}, as it was", text))
+            case StepKey(seq) if self._seen is not None:
+                step = next((step for step in self._seen.steps if step.event.seq == seq), None)
+                if step is not None:
+                    text = f"{step.event.reason}\n\n{step.event.text}".strip()
+                    self.post_message(self.Opened(f"Step {seq}: {step.event.step}", text or "Nothing more is known."))
+            case _:
+                pass
+
+    def action_pin(self) -> None:
+        """Pin the item under the cursor, or the message of these words, or take its pin off."""
+        if (seq := self._item()) is not None or (seq := self._words()) is not None:
+            self._change(lambda: self._agent.pin([seq], pinned=not self._is_pinned(seq)))
+
+    def action_restore(self) -> None:
+        """Show the item under the cursor whole again."""
+        if (seq := self._item()) is not None:
+            self._change(lambda: self._agent.restore([seq]))
+
+    def action_clear(self) -> None:
+        """Clear the result under the cursor."""
+        if (seq := self._item()) is not None:
+            self._change(lambda: self._agent.clear_items([seq]))
+
+    def action_undo(self) -> None:
+        """Undo the step under the cursor."""
+        match self._rows.key:
+            case StepKey(seq):
+                self._change(lambda: self._agent.undo(seq))
+            case _:
+                pass
+
+    def action_edit(self) -> None:
+        """Change what is kept of the user's words under the cursor."""
+        seq = self._words()
+        kept = next((each.text for each in self._seen.words if each.seq == seq), "") if self._seen is not None else ""
+        if seq is None or not kept:
+            return
+        from tui_agent.tui.context.words_screen import EMPTY, WordsScreen
+
+        def edited(text: str | None) -> None:
+            if text is not None:
+                self._keep(seq, text)
+
+        self.app.push_screen(WordsScreen(f"What is kept of message {seq}", kept, EMPTY), edited)
+
+    def action_drop(self) -> None:
+        """Keep none of the user's words under the cursor; the step can be undone."""
+        if (seq := self._words()) is not None:
+            self._keep(seq, "")
+
+    def action_jump_to_words(self) -> None:
+        """Go to the newest of the user's own words."""
+        if self._seen is not None and self._seen.words:
+            self._rows.go_to(WordsKey(self._seen.words[-1].seq))
+
+    def action_jump_to_items(self) -> None:
+        """Go to the newest item, past all the figures."""
+        if self._seen is not None and self._seen.items:
+            self._rows.go_to(ItemKey(self._seen.items[-1].seq))
+
+    def _keep(self, seq: int, text: str) -> None:
+        self._change(lambda: self._agent.edit_words([Words(seq, text)]))
+
+    def _change(self, change: Callable[[], Awaitable[object | Refusal]]) -> None:
+        self.post_message(self.Changing(change))
+
+    def _item(self) -> int | None:
+        key = self._rows.key
+        return key.seq if isinstance(key, ItemKey) else None
+
+    def _words(self) -> int | None:
+        key = self._rows.key
+        return key.seq if isinstance(key, WordsKey) else None
+
+    def _is_pinned(self, seq: int) -> bool:
+        items = self._seen.items if self._seen is not None else ()
+        place = place_of(items, seq)
+        return place is not None and items[place].pinned
+
+    def _draw(self) -> None:
+        if self._seen is not None:
+            self._rows.show(panel_rows(self._seen, time.time(), self._agent.excerpt, self._rows.measure))
+            self._keys.update(self._keys_text())
+
+    def _keys_text(self) -> str:
+        key = self._keymap.text
+        if not self.has_focus_within:
+            return f"{key('focus')} goes to these rows, {key('stop')} closes"
+        here = next((hints for kind, hints in HINTS.items() if isinstance(self._rows.key, kind)), None)
+        if here is not None:
+            told = [f"{key(name)} {does}" for name, does in here.items()]
+        else:
+            told = [f"{key('list.up')}/{key('list.down')} move", f"{key('context.items')} jumps to the items"]
+            if self._seen is not None and self._seen.words:
+                told.append(f"{key('context.words')} to your words")
+        return ", ".join([f"{key('context.close')} closes", *told])

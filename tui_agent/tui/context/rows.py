@@ -1,0 +1,376 @@
+"""The rows of the context panel, made from an `Overview`: what fills the window, what comes next, what happened."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from rich.cells import cell_len
+from rich.style import Style
+from typing_extensions import override
+
+from tui_agent.agent.overview import ITEM_NAMES, Overview, Step
+from tui_agent.context.counting import estimate
+from tui_agent.context.economics import spoken_time
+from tui_agent.context.stats import LABELS, Activity, ContextStats, Mark, price_text
+from tui_agent.conversation.entries import Words
+from tui_agent.conversation.items import Item, place_of
+from tui_agent.conversation.sizes import CATEGORIES, Category, size_of_text
+from tui_agent.conversation.states import ItemState
+from tui_agent.text import clean, counted, displayed, money_text, one_line
+from tui_agent.tui.context.drawing import Bar, bar_line, category_sign, course_lines, ticks_line
+from tui_agent.tui.dialogs.row_list import Row, Rows
+from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
+from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.wording import STEPS, StepWords, compact_count
+
+LAYERS: Final = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}
+STATES: Final[dict[ItemState, str]] = {
+    "verbatim": "",
+    "preview": "preview",
+    "cleared": "cleared",
+    "digested": "digested",
+    "summarized": "summarised",
+    "checkpointed": "recorded",
+    "restored": "restored",
+    "shortened": "shortened",
+}
+_IN_VIEW: Final[dict[ItemState, str]] = {"summarized": "", "checkpointed": ""}
+NAME_CELLS: Final = 13
+SIZE_CELLS: Final = 6
+AGE_CELLS: Final = 4
+
+
+class ItemKey(NamedTuple):
+    """An item of the view, by its number."""
+
+    seq: int
+
+
+class StepKey(NamedTuple):
+    """A context step of the past, by its entry's number."""
+
+    seq: int
+
+
+class WordsKey(NamedTuple):
+    """What is kept of a message of the user, by the message's number."""
+
+    seq: int
+
+
+class PanelRows(Rows):
+    """The figures, then a row for each item, newest first, made when it is looked at."""
+
+    def __init__(
+        self, figures: Sequence[Row], items: Sequence[Item], now: float, excerpt: Callable[[int], str]
+    ) -> None:
+        super().__init__(figures)
+        self._items = items
+        self._now = now
+        self._excerpt = excerpt
+
+    @override
+    def place_of(self, key: object) -> int | None:
+        if not isinstance(key, ItemKey):
+            return super().place_of(key)
+        place = place_of(self._items, key.seq)
+        return None if place is None else len(self) - 1 - place
+
+    @override
+    def __len__(self) -> int:
+        return len(self._made) + len(self._items)
+
+    @override
+    def row(self, place: int) -> Row:
+        if place < len(self._made):
+            return super().row(place)
+        return _item_row(self._items[len(self) - 1 - place], self._now, self._excerpt)
+
+
+def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width: int) -> Rows:
+    """All rows for a panel of `width` cells; `now` in seconds since the epoch, `excerpt` begins an item's text."""
+    figures = [
+        *_window(seen),
+        *titled_rows("Next", _next(seen.stats, width)),
+        *titled_rows("Size, call by call", _course(seen)),
+        *titled_rows("Steps", [_step_row(step, now) for step in reversed(seen.steps)]),
+        *titled_rows("Servers of tools, in each call", _servers(seen.stats)),
+        *titled_rows("Activity", _activity(seen.stats, now, width)),
+    ]
+    if seen.words:
+        figures += title_rows(f"Your own words: {len(seen.words):,}", "tokens")
+        figures += [_words_row(each, seen.items) for each in reversed(seen.words)]
+    if seen.items:
+        figures += title_rows(f"In the conversation: {len(seen.items):,}", "tokens  age")
+    return PanelRows(figures, seen.items, now, excerpt)
+
+
+def item_rows(items: Sequence[Item], now: float, excerpt: Callable[[int], str]) -> list[Row]:
+    """A row for each item, newest first."""
+    return [_item_row(item, now, excerpt) for item in reversed(items)]
+
+
+def _item_row(item: Item, now: float, excerpt: Callable[[int], str]) -> Row:
+    return Row(partial(_draw_item, item, now, excerpt), ItemKey(item.seq))
+
+
+def plain_row(*pieces: tuple[str, str]) -> Row:
+    """A row of texts, each in the style that a `Palette` has under its name."""
+    return Row(partial(_draw_pieces, pieces))
+
+
+def wrapped(text: str, width: int, style: str = "muted") -> list[Row]:
+    """A text on as many rows as it takes."""
+    flat = displayed(one_line(text))
+    cuts = breaks(flat, max(8, width - 6))
+    return [plain_row(("    " + flat[start:end], style)) for start, end, _ in cuts]
+
+
+def titled_rows(title: str, rows: Sequence[Row], columns: str = "") -> Iterator[Row]:
+    """Rows under a title, with what their columns on the right are; nothing where there are none."""
+    if rows:
+        yield from title_rows(title, columns)
+        yield from rows
+
+
+def title_rows(title: str, columns: str = "") -> tuple[Row, Row]:
+    """A blank row, and a title with what the columns on the right are."""
+    return plain_row(), Row(partial(_draw_title, title, columns))
+
+
+def _window(seen: Overview) -> Iterator[Row]:
+    stats = seen.stats
+    about = "" if stats.measured else "~"
+    bar = Bar(
+        categories=stats.categories,
+        tokens=stats.tokens,
+        window=stats.window,
+        reserve=stats.reserve,
+        tail=min(seen.protected, max(0, stats.tokens - _fixed(stats))),
+        marks=stats.marks,
+    )
+    of = f" of {stats.window:,}" if stats.window else ", window unknown"
+    share = f"  {stats.percent:.0f}%" if stats.window else ""
+    yield plain_row(("  Context", "heading"), (f"  {about}{stats.tokens:,}{of}", "base"), (share, "muted"))
+    yield plain_row()
+    if stats.window:
+        yield Row(partial(bar_line, bar))
+        yield Row(partial(ticks_line, bar))
+    whole = sum(stats.categories.values())
+    for category in CATEGORIES:
+        if tokens := stats.categories.get(category, 0):
+            yield Row(partial(_draw_share, category, tokens, whole))
+    yield _fact("Protected tail", f"{bar.tail:,}", "not cleared")
+    if stats.reserve:
+        yield _fact("Reserve", f"{stats.reserve:,}", "for the answer")
+
+
+def _fixed(stats: ContextStats) -> int:
+    return stats.categories.get("system", 0) + stats.categories.get("tools", 0)
+
+
+def _next(stats: ContextStats, width: int) -> list[Row]:
+    rows: list[Row] = []
+    ahead = stats.upcoming
+    for mark in stats.marks:
+        share = "messages" if mark.messages else f"{mark.percent:.0f}%" if mark.percent else ""
+        rows.append(_fact(LAYERS[mark.layer], f"{mark.messages or mark.tokens:,}", share, tick=True))
+        if mark.warning:
+            rows += wrapped(f"rests: {mark.warning}", width)
+        elif ahead is not None and ahead.layer == mark.layer:
+            frees = f"; would free about {ahead.frees:,} now" if ahead.frees else ""
+            rows += wrapped(f"in {ahead.distance:,} tokens{frees}", width, "base")
+            for told in filter(None, (price_text(ahead), ahead.why)):
+                rows += wrapped(told, width, "base")
+            rows += wrapped(_why(mark), width)
+        else:
+            passed = stats.messages >= mark.messages if mark.messages else stats.tokens >= mark.tokens
+            rows += wrapped(_why_not(mark) if passed else _why(mark), width)
+    return rows
+
+
+def _why(mark: Mark) -> str:
+    told = {
+        "clear": "old tool results make room; earlier where that pays",
+        "compact": "older turns become a summary; earlier where that pays",
+        "limit": "no larger request is sent",
+    }[mark.layer]
+    return f"{told} ({mark.source})" if mark.source else told
+
+
+def _why_not(mark: Mark) -> str:
+    return {
+        "clear": "passed, but what could be cleared is too little for one batch",
+        "compact": "passed: it comes before the next model call",
+        "limit": "passed: the next call makes room first",
+    }[mark.layer]
+
+
+def _course(seen: Overview) -> list[Row]:
+    if not seen.course:
+        return []
+    largest = max(point.tokens for point in seen.course)
+    edits = sum(point.edits > 0 for point in seen.course)
+    rows = [Row(partial(_draw_course, seen, number)) for number in range(2 if edits else 1)]
+    told = f"{counted(len(seen.course), 'call')}, largest {largest:,}"
+    return [*rows, plain_row((f"  {told}", "muted"))]
+
+
+def _draw_course(seen: Overview, number: int, width: int, look: Look) -> Line:
+    lines = course_lines(seen.course, width, look)
+    return lines[number] if number < len(lines) else make_line([Run(" ", look.palette.base)])
+
+
+def _step_row(step: Step, now: float) -> Row:
+    return Row(partial(_draw_step, step, now), StepKey(step.event.seq))
+
+
+def _draw_step(step: Step, now: float, width: int, look: Look) -> Line:
+    event, palette, glyphs = step.event, look.palette, look.glyphs
+    style = palette.base if step.counts else palette.faint
+    name = STEPS.get(event.step, StepWords(event.step)).done
+    count = f" {event.items:,}" if event.items > 1 else ""
+    sizes = f"{compact_count(event.before)} {glyphs.arrow} {compact_count(event.after)}"
+    state = "" if step.counts else f" {glyphs.dot} undone"
+    left = f"  {short_age(now - step.time):>{AGE_CELLS}}  {name}{count}{state}"
+    why = one_line(event.reason)
+    room = max(0, width - cell_len(left) - 2 - cell_len(sizes) - 3)
+    told = f"  {fit(why, room, glyphs.ellipsis)}" if why and room >= 8 else ""
+    pad = " " * max(1, width - cell_len(left) - cell_len(told) - cell_len(sizes))
+    return make_line([Run(left, style), Run(told + pad, palette.faint), Run(sizes, palette.muted)])
+
+
+def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
+    deep = f" · {counted(stats.summaries, 'text')}, depth {stats.depth}" if stats.summaries else ""
+    rows = [
+        *_boundary("Compactions", stats.last_compaction, stats.compactions, "focus", now, width),
+        *_boundary("Checkpoints", stats.last_checkpoint, stats.checkpoints, "note", now, width),
+        _fact("Summarised", f"{stats.summarised_chars:,}", f"characters{deep}"),
+    ]
+    for count, label in ((stats.evicted, "evicted"), (stats.cleared, "cleared"), (stats.digested, "digested")):
+        if count:
+            rows.append(_fact(f"Results {label}", f"{count:,}"))
+    if stats.reasoning_dropped:
+        rows.append(_fact("Reasoning left out", f"{stats.reasoning_dropped:,}", "prefix changed"))
+    if stats.cache_share is not None:
+        rows.append(_fact("From the cache", f"{100 * stats.cache_share:.0f}%", "of all input"))
+    if stats.subtasks.count:
+        used = stats.subtasks
+        tokens = compact_count(used.input_tokens + used.output_tokens)
+        rows.append(_fact("Subtasks", f"{used.count:,}", f"{tokens} tokens, {money_text(used.cost_usd)} of it"))
+    rows.append(_fact("Cost", money_text(stats.cost_usd), f"turn {money_text(stats.turn_cost_usd)}"))
+    if len(stats.models) > 1:
+        for use in stats.models:
+            told = f"{counted(use.calls, 'call')}, {money_text(use.cost_usd)}"
+            rows.append(plain_row((f"  {one_line(use.model, 60)}  ", "base"), (told, "muted")))
+    return rows
+
+
+def _servers(stats: ContextStats) -> list[Row]:
+    rows = []
+    for use in stats.servers:
+        told = [money_text(use.told_usd)] if use.told_usd else []
+        worth = f" ({money_text(use.saved_usd)})" if use.saved_usd else ""
+        told += [f"saves {use.saved:,}{worth}"] if use.saved else []
+        rows.append(_fact(one_line(use.name, 18), f"{use.told:,}", ", ".join(told)))
+    return rows
+
+
+def _boundary(label: str, newest: Activity, count: int, called: str, now: float, width: int) -> list[Row]:
+    last = f"last {spoken_time(now - newest.last)} ago" if count and newest.last else ""
+    rows = [_fact(label, f"{count:,}", last)]
+    if count and newest.note.strip():
+        rows += wrapped(f"{called}: {newest.note}", width)
+    return rows
+
+
+def _words_row(words: Words, items: Sequence[Item]) -> Row:
+    return Row(partial(_draw_words, words, items), WordsKey(words.seq))
+
+
+def _draw_words(words: Words, items: Sequence[Item], width: int, look: Look) -> Line:
+    """A message that stands in view itself is not said again beside the summary."""
+    palette, glyphs = look.palette, look.glyphs
+    place = place_of(items, words.seq)
+    state = "" if place is None else "pinned" if items[place].pinned else _IN_VIEW.get(items[place].state, "in view")
+    style = palette.accent if state == "pinned" else palette.faint if state else palette.base
+    right = f"{state and '  ' + state}{compact_count(estimate(size_of_text(words.text))):>{SIZE_CELLS + 1}}"
+    room = max(0, width - 2 - len(right))
+    told = fit(one_line(words.text, 200), room, glyphs.ellipsis) if room >= 4 else ""
+    pad = " " * max(0, room - cell_len(told))
+    return make_line([Run("  ", palette.base), Run(told + pad, style), Run(right, palette.muted)])
+
+
+def _draw_item(item: Item, now: float, excerpt: Callable[[int], str], width: int, look: Look) -> Line:
+    palette, glyphs = look.palette, look.glyphs
+    gone = item.size.characters < item.full.characters and item.state != "verbatim"
+    style = palette.faint if gone else palette.base
+    name = fit(one_line(item.name) or ITEM_NAMES.get(item.category, item.category), NAME_CELLS, glyphs.ellipsis)
+    state = "pinned" if item.pinned else STATES[item.state]
+    right = f"{state and '  ' + state}{item_size(item):>{SIZE_CELLS + 1}}{short_age(now - item.time):>{AGE_CELLS + 1}}"
+    room = max(0, width - 2 - NAME_CELLS - 2 - len(right))
+    told = fit(one_line(excerpt(item.seq), 200), room, glyphs.ellipsis) if room >= 4 else ""
+    sign = Run("  ", palette.base)
+    label = Run(name + " " * (NAME_CELLS - cell_len(name) + 1), palette.accent if item.pinned else style)
+    pad = " " * max(0, room + 1 - cell_len(told))
+    status = palette.accent if item.pinned else palette.muted
+    return make_line([sign, label, Run(told + pad, palette.faint if gone else palette.muted), Run(right, status)])
+
+
+def item_size(item: Item) -> str:
+    """How large an item is in the log, in estimated tokens."""
+    return compact_count(estimate(item.full))
+
+
+def short_age(seconds: float) -> str:
+    """A span of time in at most four characters."""
+    whole = max(0, int(seconds))
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if whole >= length:
+            return f"{min(999, whole // length)}{unit}"
+    return f"{whole}s"
+
+
+def _draw_share(category: Category, tokens: int, whole: int, width: int, look: Look) -> Line:
+    palette = look.palette
+    return make_line(
+        [
+            Run("  ", palette.base),
+            category_sign(category, look),
+            Run(f" {LABELS[category]:<18}", palette.base),
+            Run(f"{tokens:>10,}", palette.base),
+            Run(f"{100 * tokens / max(1, whole):>5.0f}%", palette.muted),
+        ]
+    )
+
+
+def _fact(label: str, value: str, told: str = "", *, tick: bool = False) -> Row:
+    return Row(partial(_draw_fact, label, value, told, tick))
+
+
+def _draw_fact(label: str, value: str, told: str, tick: bool, width: int, look: Look) -> Line:
+    palette, plain = look.palette, look.glyphs
+    sign = Run(f"  {plain.info if tick else ' '} ", palette.warning if tick else palette.base)
+    told = fit(told, max(1, width - 36), plain.ellipsis) if told else ""
+    return make_line(
+        [sign, Run(f"{label:<18}", palette.base), Run(f"{value:>10}", palette.base), Run(f"  {told}", palette.muted)]
+    )
+
+
+def _draw_title(title: str, columns: str, width: int, look: Look) -> Line:
+    palette = look.palette
+    room = width - 2 - cell_len(title) - cell_len(columns)
+    right = " " * room + columns if columns and room > 0 else ""
+    return make_line([Run("  " + title, palette.heading), Run(right, palette.faint)])
+
+
+def _draw_pieces(pieces: Sequence[tuple[str, str]], width: int, look: Look) -> Line:
+    runs: list[Run] = []
+    left = width
+    for text, name in pieces:
+        style = getattr(look.palette, name)
+        shown = fit(clean(text).replace("\n", " "), left, look.glyphs.ellipsis)
+        left -= cell_len(shown)
+        if shown and isinstance(style, Style):
+            runs.append(Run(shown, style))
+    return make_line(runs or [Run(" ", look.palette.base)])

@@ -1,0 +1,176 @@
+"""What the app does about the context: the panel, the previews before a step, and undoing from the conversation."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from tui_agent.agent.commands.command import AT_ONCE
+from tui_agent.tui.actions import BY_ID, BY_NAME
+from tui_agent.tui.cards.blocks import BoundaryBlock, Level
+from tui_agent.tui.context.drafting import UNCHANGED, Drafting
+from tui_agent.tui.session.conductor import SessionUnavailable
+from tui_agent.tui.wording import WHILE_A_TURN_RUNS
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.context.changes import Outlook
+    from tui_agent.context.effects import Refusal
+    from tui_agent.models.base import Model
+    from tui_agent.tui.context.panel import ContextPanel
+    from tui_agent.tui.host import Host
+
+
+SLOW_S: Final = 0.3
+"""Seconds after which the status bar says what is awaited."""
+
+
+class Steering:
+    """How the user of one app steers its context. Nothing of it costs anything before it is used."""
+
+    def __init__(self, host: "Host") -> None:
+        self._host = host
+        self._unasked = False
+        self.panel: ContextPanel | None = None
+        self.drafting = Drafting(host)
+
+    @property
+    def has_focus(self) -> bool:
+        """Whether keys go to the panel."""
+        return self.panel is not None and self.panel.has_focus_within
+
+    # The panel
+
+    def toggle(self) -> None:
+        """Open the panel, or close it."""
+        if self.panel is not None:
+            self.close()
+        else:
+            self._host.run_worker(self._open(), name="context", exclusive=True, group="context")
+
+    def close(self) -> None:
+        """Take the panel off the screen."""
+        panel, self.panel = self.panel, None
+        if panel is not None:
+            panel.screen.set_class(False, "-context")
+            panel.remove()
+            self._host.entry.prompt.focus()
+
+    def changed(self) -> None:
+        """The context changed."""
+        if self.panel is not None:
+            self.panel.changed()
+
+    async def change(self, change: "Callable[[], Awaitable[object | Refusal]]") -> None:
+        """Change the context as the user wants, and say why where it cannot be."""
+        from tui_agent.agent.turn.turns import AgentBusy
+        from tui_agent.context.effects import Refusal
+        from tui_agent.storage.errors import StorageError
+
+        try:
+            done = await change()
+        except AgentBusy:
+            self._host.hint(WHILE_A_TURN_RUNS)
+        except StorageError as error:
+            self._host.say(Level.ERROR, error.message, hint=error.hint)
+        else:
+            if isinstance(done, Refusal):
+                self._host.say(Level.WARNING, UNCHANGED, done.reason)
+
+    async def undo(self, block: BoundaryBlock) -> None:
+        """Undo a step of the conversation, or show an evicted result whole."""
+        agent = await self._host.agent()
+        await self.change(lambda: agent.restore([block.seq]) if block.restores else agent.undo(block.seq))
+
+    async def _open(self) -> None:
+        from tui_agent.tui.context.panel import ContextPanel
+
+        try:
+            agent = await self._host.agent()
+        except SessionUnavailable:
+            self._host.say(Level.WARNING, "There is no session, so there is no context to show")
+            return
+        pane = self._host.pane
+        if self.panel is None and pane.is_mounted:
+            self.panel = ContextPanel(agent, self._host.glyphs, self._host.keymap)
+            pane.screen.set_class(True, "-context")
+            await pane.screen.mount(self.panel, after=pane)
+
+    # Looking before it is done
+
+    async def run(self, text: str, run: Callable[[str], Awaitable[None]]) -> None:
+        """Have a command run, after its preview was accepted; the panel's own command opens it.
+
+        A summary is shown once more when it is written.
+        """
+        word, _, argument = text.strip()[1:].partition(" ")
+        name, argument = word.lower(), argument.strip()
+        self._unasked = name.endswith(AT_ONCE)
+        name = name.removesuffix(AT_ONCE)
+        if name in BY_ID["context"].names and not argument:
+            self.toggle()
+            return
+        if not self._unasked:
+            wanted = await self._wanted(name, argument)
+            if wanted is None:
+                return
+            argument = wanted
+        try:
+            await run(f"/{name} {argument}".rstrip() if self._unasked or argument else text)
+        finally:
+            self._unasked = False
+
+    async def may_switch(self, agent: "Agent", model: "Model") -> bool:
+        """Whether another model may go on, once the user has seen what that means; nothing was said: it may."""
+        from tui_agent.tui.context.what_if import WhatIfScreen
+
+        if self._unasked or not agent.items():
+            return True
+        seen = await agent.preview_switch(model)
+        return await self._host.question(WhatIfScreen(seen, self._host.glyphs)) is not None
+
+    @contextmanager
+    def told_if_slow(self, what: str) -> Iterator[None]:
+        """Say in the status bar what takes long."""
+        telling = asyncio.get_running_loop().call_later(SLOW_S, self._host.working, what)
+        try:
+            yield
+        finally:
+            telling.cancel()
+            if self._host.status.status.activity == what:
+                self._host.working("")
+
+    async def _wanted(self, name: str, argument: str) -> str | None:
+        """What follows the command, as the user leaves it; None: there is nothing left to run."""
+        step = BY_NAME[name].previews if name in BY_NAME else None
+        agent = await self._host.agent() if step is not None else None
+        if step is None or agent is None or agent.busy or (step == "checkpoint" and not agent.has_checkpointer):
+            return argument
+        from tui_agent.agent.turn.turns import AgentBusy
+        from tui_agent.context.effects import Refusal
+        from tui_agent.storage.errors import StorageError
+        from tui_agent.tui.context.what_if import WhatIfScreen
+
+        with self.told_if_slow("looking at what it would do"):
+            seen = await agent.preview(step, argument)
+        if isinstance(seen, Refusal):
+            return argument
+
+        async def pin(seq: int) -> "Outlook | Refusal":
+            try:
+                refused = await agent.pin([seq])
+            except (AgentBusy, StorageError) as error:
+                return Refusal(str(error))
+            return refused if isinstance(refused, Refusal) else await agent.preview(step, argument)
+
+        prices = agent.profile.prices
+        free = prices is not None and not prices.input
+        screen = WhatIfScreen(seen, self._host.glyphs, excerpt=agent.excerpt, pin=pin, focus=argument, free=free)
+        accepted = await self._host.question(screen)
+        if accepted is None or step == "clear":
+            return None if accepted is None else accepted.focus
+        try:
+            await self.drafting.run(agent, step, accepted.focus)
+        except AgentBusy:
+            self._host.hint(WHILE_A_TURN_RUNS)
+        return None

@@ -1,0 +1,117 @@
+"""Dialogs with one field to write in: a provider's key, which shows as dots, and a session's title."""
+
+from typing import ClassVar, Final
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Input, Static
+from typing_extensions import override
+
+from tui_agent.text import clean, displayed, one_line
+from tui_agent.tui.actions import bindings
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
+
+MAX_TITLE: Final = 200
+"""Characters of a title that the user gives."""
+
+
+class KeyField(Input):
+    """A line of dots that cannot be copied from."""
+
+    def __init__(self) -> None:
+        super().__init__(password=True, compact=True, placeholder="paste or type the key", classes="dialog-search")
+        self.cursor_blink = False
+
+    @override
+    def action_copy(self) -> None:
+        self.app.bell()
+
+    @override
+    def action_cut(self) -> None:
+        self.app.bell()
+
+
+class KeyScreen(Dialog[str | None]):
+    """Asks for a key; it ends with that, or None. `where`: the page keys are made at."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("field")]
+
+    def __init__(self, purpose: str, where: str = "") -> None:
+        super().__init__()
+        self._where = one_line(where, 200)
+        self._purpose = one_line(purpose, 80)
+
+    @override
+    def compose(self) -> ComposeResult:
+        where = f"\nKeys are made at {displayed(clean(self._where))}" if self._where else ""
+        with Vertical(classes="dialog"):
+            yield dialog_title(f"A key for {self._purpose}")
+            yield Static(
+                Content(f"It is used at once, and written nowhere. You are asked next whether to keep it.{where}"),
+                classes="dialog-text",
+            )
+            yield KeyField()
+            problem = Static(id="key-problem", classes="dialog-problem")
+            problem.display = False
+            yield problem
+            yield Static(Content(f"Enter uses it, {self.key('field.cancel')} cancels"), classes="dialog-keys")
+
+    def on_mount(self) -> None:
+        """Begin to write."""
+        self.query_one(KeyField).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Take the key, where it can be one."""
+        event.stop()
+        key = event.value.strip()
+        problem = key_problem(key)
+        if problem:
+            told = self.query_one("#key-problem", Static)
+            told.update(Content(problem))
+            told.display = True
+        else:
+            self.dismiss(key)
+
+    def action_cancel(self) -> None:
+        """Go on without."""
+        self.dismiss(None)
+
+
+class TitleScreen(Dialog[str | None]):
+    """Asks for a session's title; None: it keeps the one it has."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("field")]
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title
+
+    @override
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield dialog_title("Rename the session")
+            field = Input(displayed(clean(self._title)), max_length=MAX_TITLE, compact=True, classes="dialog-search")
+            field.cursor_blink = False
+            yield field
+            yield Static(Content(f"Enter renames, {self.key('field.cancel')} cancels"), classes="dialog-keys")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Take the title, unless there is none."""
+        self.dismiss(one_line(event.value, MAX_TITLE) or None)
+
+    def action_cancel(self) -> None:
+        """Keep the title."""
+        self.dismiss(None)
+
+
+def key_problem(key: str) -> str:
+    """Why a text can be no key; empty: it can. Keys travel in a header line: one word of printable ASCII."""
+    if not key:
+        return "Nothing was entered."
+    if not key.isascii() or not key.isprintable() or " " in key:
+        return "This cannot be a key: it has blanks or special characters in it."
+    if key.startswith("/"):
+        return "This is a command, and no key: Esc leaves the question."
+    return ""

@@ -1,0 +1,172 @@
+"""Texts to read over the screen: one of any length, and the help. Whoever goes on writing closes them with that."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from functools import partial
+from textwrap import wrap
+from typing import ClassVar, Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+from typing_extensions import override
+
+from tui_agent.text import clean, displayed, one_line
+from tui_agent.tui.actions import bindings
+from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_title
+from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.painting.glyphs import Glyphs
+from tui_agent.tui.painting.lines import Line, Run, breaks, make_line
+from tui_agent.tui.painting.palette import Look
+
+MAX_CHARS: Final = 400_000
+"""Characters that are shown; of a longer text its beginning."""
+AGAIN_S: Final = 1.0
+"""Seconds between two looks at a text that grows."""
+OTHER_LINES: Final = 4
+"""Lines of the help beside its text: padding, the keys, and a blank line before those."""
+MAX_SHARE: Final = 96
+"""Percent of the screen's height that a dialog may take."""
+LEAST_COLUMN: Final = 20
+"""Cells that the second column of a line needs at least."""
+HANGING: Final = "    "
+_EXPLAINED: Final = re.compile(r"(.*?\S {2,})(\S.*)")
+"""What can be typed, and what it does."""
+
+
+class TextScreen(Dialog[None]):
+    """Shows untrusted text, and closes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("reading")]
+    CLICK_BESIDE_CLOSES = True
+
+    def __init__(self, title: str, text: str, glyphs: Glyphs, again: Callable[[], str | None] | None = None) -> None:
+        """`again`: the text as it is now, None once it grows no more; its end is shown. It is called in a thread."""
+        super().__init__()
+        self._title = one_line(title, 80)
+        self._lines = _lines_of(text)
+        self._cut = len(text) - MAX_CHARS
+        self._rows = RowList(glyphs, in_dialog=True)
+        self._width = 0
+        self._again = again
+
+    @override
+    def compose(self) -> ComposeResult:
+        more = f"the first {MAX_CHARS:,} characters, {self._cut:,} more are kept; " if self._cut > 0 else ""
+        with Vertical(classes="dialog"):
+            yield dialog_title(self._title)
+            yield self._rows
+            yield Static(Content(f"{more}Up/Down scroll, {self.key('reading.close')} closes"), classes="dialog-keys")
+
+    def on_mount(self) -> None:
+        """The keys are for the text."""
+        self._rows.focus()
+        self.call_after_refresh(self._draw)
+        if self._again is not None:
+            self.run_worker(self._follow(self._again))
+
+    async def _follow(self, again: Callable[[], str | None]) -> None:
+        while (text := await asyncio.to_thread(again)) is not None:
+            if (lines := _lines_of(text)) != self._lines:
+                self._lines, self._width = lines, 0
+                self._draw()
+            await asyncio.sleep(AGAIN_S)
+
+    def on_resize(self) -> None:
+        """Break the lines anew."""
+        self.call_after_refresh(self._draw)
+
+    def on_key(self, event: events.Key) -> None:
+        """Who writes has read enough."""
+        self.make_way(event)
+
+    def action_close(self) -> None:
+        """Go back."""
+        self.dismiss(None)
+
+    def _draw(self) -> None:
+        width = self._rows.measure
+        if width != self._width:
+            to_end = self._again is not None and self._rows.is_vertical_scroll_end
+            self._width = width
+            self._rows.show(
+                [
+                    Row(partial(_draw_text, line[start:end]))
+                    for line in self._lines
+                    for start, end, _ in breaks(line, width)
+                ]
+            )
+            if to_end:
+                self._rows.scroll_end(animate=False)
+
+
+def _lines_of(text: str) -> list[str]:
+    return [displayed(line) for line in clean(text[:MAX_CHARS]).split("\n")]
+
+
+def _draw_text(text: str, width: int, look: Look) -> Line:
+    return make_line([Run(text or " ", look.palette.base)])
+
+
+class HelpScreen(Dialog[None]):
+    """Sections of text, each under its title."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("reading")]
+    CLICK_BESIDE_CLOSES = True
+
+    def __init__(self, sections: dict[str, str]) -> None:
+        super().__init__()
+        self.sections = sections
+
+    @override
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            with VerticalScroll():
+                for title in self.sections:
+                    yield dialog_title(title)
+                    yield Static(classes="dialog-text")
+            yield Static(Content(f"{self.key('reading.close')} closes"), classes="dialog-keys")
+
+    def on_resize(self) -> None:
+        """As high as the text, where there is room."""
+        height = self.app.size.height
+        others = OTHER_LINES if height >= LOW_SCREEN else 0
+        # A dialog that is just going has no text any more.
+        for place in self.query(VerticalScroll):
+            place.styles.max_height = max(1, height * MAX_SHARE // 100 - others)
+        self.call_after_refresh(self._explain)
+
+    def _explain(self) -> None:
+        for place in self.query(VerticalScroll):
+            width = place.scrollable_content_region.width
+            for shown, text in zip(
+                place.query("Static.dialog-text").results(Static), self.sections.values(), strict=False
+            ):
+                shown.update(explained(text, width))
+
+    def on_key(self, event: events.Key) -> None:
+        """Who writes has read enough."""
+        self.make_way(event)
+
+    def action_close(self) -> None:
+        """Go back."""
+        self.dismiss(None)
+
+
+def explained(text: str, width: int) -> Content:
+    """Lines of two columns, in `width` cells; what does not fit goes on below, in its column where that has room."""
+    lines: list[Content] = []
+    for line in text.splitlines():
+        parts = _EXPLAINED.fullmatch(line)
+        if parts is None:
+            lines.append(Content(line))
+            continue
+        begin = " " * len(parts[1])
+        rest = begin if width - len(begin) >= LEAST_COLUMN else HANGING
+        first, *others = wrap(parts[2], max(1, width), initial_indent=begin, subsequent_indent=rest)
+        lines += [Content.assemble((parts[1], "$foreground"), first[len(begin) :]), *map(Content, others)]
+    return Content("\n").join(lines)

@@ -1,0 +1,105 @@
+"""Source code as painted lines: highlighted, on a tinted ground, without a frame."""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.style import Style
+
+from tui_agent.tui.painting.lines import GUTTER, Line, Run, make_line, wrap
+from tui_agent.tui.painting.palette import Look, Palette
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
+    from pygments.token import _TokenType
+
+_HIGHLIGHTED_CHARACTERS = 20_000
+"""Code longer than this in one piece is shown without colours: a lexer may take seconds on a hostile line."""
+
+
+def paint_code(code: str, language: str, width: int, look: Look, *, indent: int = GUTTER) -> list[Line]:
+    """Highlighted lines of `code`, `indent` cells in, each filled to `width`."""
+    palette = look.palette
+    before = (Run(" " * indent, palette.base), Run(" ", palette.code))
+    painted: list[Line] = []
+    for runs in highlight(code, language, palette):
+        for line in wrap(runs, width, first=before, rest=before):
+            fill = Run(" " * (width - line.width), palette.code)
+            painted.append(_filled(line, fill))
+    return painted
+
+
+def highlight(code: str, language: str, palette: Palette) -> list[list[Run]]:
+    """The lines of `code` as styled runs; plain when the language is unknown."""
+    lexer = _lexer(language) if language and len(code) <= _HIGHLIGHTED_CHARACTERS else None
+    if lexer is None:
+        return [[Run(line, palette.code)] for line in code.split("\n")]
+    lines: list[list[Run]] = [[]]
+    for token, value in lexer.get_tokens(code):
+        style: Style = getattr(palette, _role(token))
+        first, *others = value.split("\n")
+        _extend(lines[-1], first, style)
+        for text in others:
+            lines.append([])
+            _extend(lines[-1], text, style)
+    # The lexer ends its last line with a break of its own.
+    return lines[: code.count("\n") + 1]
+
+
+@lru_cache(maxsize=64)
+def language_of(file: str) -> str:
+    """The language of a file by its name; empty where it has none that is known."""
+    if not file:
+        return ""
+    from pygments.lexers import find_lexer_class_for_filename
+
+    found = find_lexer_class_for_filename(file)
+    return found.aliases[0] if found is not None and found.aliases else ""
+
+
+def _extend(line: list[Run], text: str, style: Style) -> None:
+    if not text:
+        return
+    if line and line[-1].style is style:
+        line[-1] = Run(line[-1].text + text, style)
+    else:
+        line.append(Run(text, style))
+
+
+def _filled(line: Line, fill: Run) -> Line:
+    if not fill.text:
+        return line
+    filled = make_line([fill])
+    return line._replace(segments=(*line.segments, *filled.segments), width=line.width + cell_len(fill.text))
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> "Lexer | None":
+    # Pygments is imported when the first fence is painted, not when the app starts.
+    from pygments.lexers import get_lexer_by_name
+    from pygments.util import ClassNotFound
+
+    try:
+        return get_lexer_by_name(language.lower(), stripnl=False)
+    except ClassNotFound:
+        return None
+
+
+@lru_cache(maxsize=512)
+def _role(token: "_TokenType") -> str:
+    """The name of the palette's style for a kind of token."""
+    from pygments.token import Token, is_token_subtype
+
+    roles = (
+        (Token.Comment, "comment"),
+        (Token.Keyword, "keyword"),
+        (Token.Literal.String, "string"),
+        (Token.Literal.Number, "number"),
+        (Token.Name.Function, "name"),
+        (Token.Name.Class, "name"),
+        (Token.Name.Tag, "keyword"),
+        (Token.Name.Decorator, "name"),
+        (Token.Generic.Inserted, "added"),
+        (Token.Generic.Deleted, "removed"),
+    )
+    return next((role for kind, role in roles if is_token_subtype(token, kind)), "code")

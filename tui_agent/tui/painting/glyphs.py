@@ -1,0 +1,79 @@
+"""The symbols the screen is drawn with, and plain ones for terminals that lack them."""
+
+import os
+from typing import Final
+
+from msgspec import Struct
+
+
+class Glyphs(Struct, frozen=True):
+    """The symbols of the screen, each one cell wide but for the ellipsis; `spinner` has one after the other."""
+
+    bar: str = "▌"
+    cursor: str = "▎"
+    closed: str = "▸"
+    opened: str = "▾"
+    pending: str = "○"
+    asking: str = "?"
+    running: str = "◐"
+    ok: str = "●"
+    error: str = "✗"
+    denied: str = "×"
+    interrupted: str = "◌"
+    info: str = "›"
+    warning: str = "▲"
+    failure: str = "✗"
+    bullet: str = "•"
+    quote: str = "│"
+    rule: str = "─"
+    cross: str = "┼"
+    column: str = "│"
+    arrow: str = "→"
+    dot: str = "·"
+    ellipsis: str = "…"
+    nested: str = "└"
+    limb: str = "├"
+    checked: str = "☑"
+    unchecked: str = "☐"
+    spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+UNICODE: Final = Glyphs()
+ASCII: Final = Glyphs(
+    bar="|",
+    cursor=">",
+    closed="+",
+    opened="-",
+    pending="o",
+    asking="?",
+    running="~",
+    ok="*",
+    error="x",
+    denied="x",
+    interrupted="!",
+    info=">",
+    warning="!",
+    failure="x",
+    bullet="*",
+    quote="|",
+    rule="-",
+    cross="+",
+    column="|",
+    arrow=">",
+    dot="-",
+    ellipsis="...",
+    nested="`",
+    limb="|",
+    checked="x",
+    unchecked="o",
+    spinner="-\\|/",
+)
+
+
+def glyphs_for(encoding: str | None) -> Glyphs:
+    """The glyphs that a terminal with this encoding can show.
+
+    The Linux console (`TERM=linux`) has a font of 256 or 512 characters and gets the ASCII set.
+    """
+    can_encode = (encoding or "").lower().replace("-", "").startswith(("utf8", "utf16", "cp65001"))
+    return UNICODE if can_encode and os.environ.get("TERM") != "linux" else ASCII

@@ -1,0 +1,134 @@
+"""The colours of the pane, worked out once per theme from the theme's variables."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.style import Style
+from textual.color import Color, ColorParseError
+
+from tui_agent.tui.painting.glyphs import Glyphs
+
+_NO_COLOR = Color(0, 0, 0, 0)
+
+
+class Palette(Struct, frozen=True):
+    """A Rich style for each role. `base` carries the background; the others are complete styles on top of it."""
+
+    base: Style
+    strong: Style
+    muted: Style
+    faint: Style
+    accent: Style
+    heading: Style
+    link: Style
+    quote: Style
+    inline_code: Style
+    user: Style
+    success: Style
+    warning: Style
+    error: Style
+    code: Style
+    keyword: Style
+    string: Style
+    number: Style
+    comment: Style
+    name: Style
+    added: Style
+    removed: Style
+    added_word: Style
+    removed_word: Style
+    selected: Style
+
+    @classmethod
+    def from_theme(cls, variables: Mapping[str, str]) -> "Palette":
+        """The styles of a theme, from `App.theme_variables`."""
+        background = _color(variables, "background")
+        foreground = _color(variables, "foreground")
+        surface, panel = _color(variables, "surface"), _color(variables, "panel")
+        if background.ansi is not None:
+            surface = panel = background
+        error, success = _color(variables, "error"), _color(variables, "success")
+
+        def on(color: Color, *, strength: float = 1.0, behind: Color = background) -> Style:
+            return Style(color=_blend(behind, color, strength).rich_color, bgcolor=behind.rich_color)
+
+        plain = on(foreground)
+        # Grey on a light ground needs more ink than on a dark one to be read as easily.
+        is_light = background.ansi is None and background.brightness > 0.5
+        muted = on(foreground, strength=0.8 if is_light else 0.72)
+        palette = cls(
+            base=plain,
+            strong=plain + Style(bold=True),
+            muted=muted,
+            faint=on(foreground, strength=0.68 if is_light else 0.58),
+            accent=on(_color(variables, "accent")),
+            heading=on(_color(variables, "accent")) + Style(bold=True),
+            link=on(_color(variables, "primary")) + Style(underline=True),
+            quote=muted + Style(italic=True),
+            inline_code=on(foreground, behind=panel),
+            user=plain,
+            success=on(success),
+            warning=on(_color(variables, "warning")),
+            error=on(error),
+            code=on(foreground, behind=surface),
+            keyword=on(_color(variables, "primary"), behind=surface),
+            string=on(success, behind=surface),
+            number=on(_color(variables, "warning"), behind=surface),
+            comment=on(foreground, strength=0.7 if is_light else 0.6, behind=surface) + Style(italic=True),
+            name=on(_color(variables, "secondary"), behind=surface),
+            added=on(foreground, behind=_blend(background, success, 0.14)),
+            removed=on(foreground, behind=_blend(background, error, 0.14)),
+            added_word=on(foreground, behind=_blend(background, success, 0.34)),
+            removed_word=on(foreground, behind=_blend(background, error, 0.34)),
+            selected=on(foreground, behind=_blend(background, _color(variables, "primary"), 0.4)),
+        )
+        return palette if background.ansi is None else palette._without_tints(on(success), on(error))
+
+    def _without_tints(self, success: Style, error: Style) -> "Palette":
+        """For the terminal's own colours, which cannot be mixed: dim text and coloured letters in place of tints."""
+        dim, strong = Style(dim=True), Style(bold=True, underline=True)
+        return replace(
+            self,
+            faint=self.faint + dim,
+            comment=self.comment + dim,
+            inline_code=self.inline_code + Style(bold=True),
+            added=success,
+            removed=error,
+            added_word=success + strong,
+            removed_word=error + strong,
+            selected=Style(reverse=True),
+        )
+
+
+class Look(Struct, frozen=True):
+    """Everything a painter needs beside the block and the width."""
+
+    palette: Palette
+    glyphs: Glyphs
+
+    def quiet(self) -> "Look":
+        """The same look with subdued text, for reasoning."""
+        palette = self.palette
+        strong = palette.muted + Style(bold=True)
+        return replace(
+            self, palette=replace(palette, base=palette.muted, strong=strong, heading=strong, accent=palette.faint)
+        )
+
+
+def _color(variables: Mapping[str, str], name: str) -> Color:
+    value = variables.get(name)
+    if value is None:
+        # Before there is a theme; Textual would look for what may have been meant, a dozen times at each start.
+        return _NO_COLOR
+    try:
+        return Color.parse(value)
+    except ColorParseError:
+        return _NO_COLOR
+
+
+def _blend(background: Color, color: Color, strength: float) -> Color:
+    """`color` at a strength over `background`; the terminal's own colours cannot be mixed and stay as they are."""
+    if color.ansi is not None or background.ansi is not None:
+        return color if strength > 0.4 else background
+    return background.blend(color, strength, alpha=1.0)

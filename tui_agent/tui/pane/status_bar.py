@@ -1,0 +1,374 @@
+"""The line at the bottom: is it working, which model, how full, what it cost."""
+
+from collections.abc import Iterable
+from itertools import groupby
+from time import monotonic
+from typing import Final, NamedTuple, TypeAlias, TypedDict
+
+from msgspec import Struct
+from msgspec.structs import replace
+from textual.content import Content
+from textual.timer import Timer
+from textual.widget import Widget
+from typing_extensions import Unpack, override
+
+from tui_agent.text import counted, money_text, one_line
+from tui_agent.tui.painting.beat import SPIN_BEATS, spinner, until_beat
+from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
+from tui_agent.tui.wording import compact_count, model_label
+
+GAUGE: Final = (
+    "ctx shows how full the model's window is, as its last request was measured (~ where that is estimated, as it is "
+    "after an undo). Eviction puts a result that is too large into a file as it comes. A tick stands where more is "
+    "done: clearing takes old tool results out, compaction summarises older turns. F2 shows all of it, with its price."
+)
+"""The gauge in words, for the help and for who points at it."""
+DONE_BY: Final = {
+    "clear": ("clearing", "old tool results are taken out"),
+    "compact": ("compaction", "older turns are summarised"),
+}
+"""The layers that start at a share of the window, and what they do."""
+NEAR: Final = 0.15
+"""The share of the window before a layer's start from which on the line names it."""
+LEAST_SHARE: Final = 0.01
+"""The share of the window below which what fills it is not told in figures."""
+GAUGE_CELLS: Final = 10
+GAP: Final = 2
+"""Cells between two pieces of the line."""
+
+MODEL_CELLS: Final = 12
+"""Cells of a model's name where it has to be shortened."""
+
+MUTED: Final = "$foreground 68%"
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """What the status bar tells.
+
+    window, tokens: of the last request; `window` 0: unknown. measured: counted by the provider, not estimated.
+    ticks: the layers, and the shares of the window at which they start, in their order.
+    cost_usd, turn_cost_usd: of the session and of the turn;
+    None: the model's prices are unknown. cache_share: how much of all input was read from the provider's cache.
+    activity: what is running; empty: idle. unconfined: commands run without the sandbox they should run in.
+    since: when it began, on the monotonic clock. hint: what a key would do now; it stands in for the activity.
+    jobs: how many commands run in the background.
+    summarising: a summary is being written while the conversation goes on.
+    reading, writing: tokens per second of a model on a machine of one's own; 0: another one, or not known.
+    """
+
+    model: str = ""
+    mode: str = ""
+    tokens: int = 0
+    window: int = 0
+    measured: bool = False
+    ticks: tuple[tuple[str, float], ...] = ()
+    cost_usd: float | None = 0.0
+    turn_cost_usd: float | None = None
+    cache_share: float | None = None
+    activity: str = ""
+    since: float = 0.0
+    hint: str = ""
+    notices: int = 0
+    summarising: bool = False
+    unconfined: bool = False
+    jobs: int = 0
+    reading: float = 0.0
+    writing: float = 0.0
+
+
+class Changes(TypedDict, total=False):
+    """The parts of a `Status`, for changing some of them."""
+
+    model: str
+    mode: str
+    tokens: int
+    window: int
+    measured: bool
+    ticks: tuple[tuple[str, float], ...]
+    cost_usd: float | None
+    turn_cost_usd: float | None
+    cache_share: float | None
+    activity: str
+    since: float
+    hint: str
+    notices: int
+    summarising: bool
+    unconfined: bool
+    jobs: int
+    reading: float
+    writing: float
+
+
+class Thresholds(NamedTuple):
+    """Shares of the window at which the gauge turns yellow and red."""
+
+    yellow: float = 0.70
+    red: float = 0.90
+
+
+class Span(NamedTuple):
+    """A piece of text in the colour of a theme variable."""
+
+    text: str
+    color: str = MUTED
+
+
+class Form(NamedTuple):
+    """One way to tell a fact; the form of the highest rank on the line is the first to give way to a shorter one."""
+
+    rank: int
+    spans: tuple[Span, ...] = ()
+
+
+Piece: TypeAlias = tuple[Form, ...]
+"""One fact on the line, from its longest form to its shortest."""
+
+
+class StatusBar(Widget):
+    """Shows a `Status`. A timer runs only while something is going on, and repaints without a layout."""
+
+    def __init__(self, glyphs: Glyphs = UNICODE, thresholds: Thresholds | None = None) -> None:
+        super().__init__()
+        self.status = Status()
+        self._glyphs = glyphs
+        self._thresholds = thresholds or Thresholds()
+        self._timer: Timer | None = None
+
+    def show(self, **changes: Unpack[Changes]) -> None:
+        """Change some of what is told."""
+        changed = replace(self.status, **changes)
+        if changed == self.status:
+            return
+        self.status = changed
+        if (words := gauge_words(changed)) != self.tooltip:
+            self.tooltip = words
+        if changed.activity and self._timer is None:
+            self._tick()
+        elif not changed.activity and self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self.refresh()
+
+    def _tick(self) -> None:
+        self._timer = self.set_timer(until_beat(SPIN_BEATS), self._tick)
+        self.refresh()
+
+    @property
+    def ticking(self) -> bool:
+        """Whether the timer runs."""
+        return self._timer is not None
+
+    @override
+    def render(self) -> Content:
+        """The line at the present width."""
+        line = status_line(self.status, self.size.width, self._glyphs, self._thresholds, monotonic())
+        return Content.assemble(*((span.text, span.color) for span in line))
+
+
+def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Thresholds, now: float) -> tuple[Span, ...]:
+    """The line in exactly `width` cells: the activity on the left, the facts on the right, the least important
+    ones shortened or left out where there is no room."""
+    left = _activity(status, glyphs, now)
+    right = [
+        _notices(status, glyphs),
+        _summarising(status),
+        _jobs(status),
+        _sandbox(status),
+        _mode(status),
+        _model(status, glyphs),
+        _gauge(status, glyphs, thresholds),
+        _next(status),
+        _cache(status),
+        _speed(status),
+        _cost(status),
+    ]
+    chosen = _fit([left, *right], width)
+    facts = [form for form in chosen[1:] if _length(form)]
+    joined = [span for index, form in enumerate(facts) for span in ((Span(" " * GAP), *form) if index else form)]
+    room = width - _length(chosen[0]) - _length(joined)
+    line = (*chosen[0], Span(" " * max(0, room)), *joined)
+    return line if room >= 0 else _cropped(line, width)
+
+
+def gauge_words(status: Status) -> str:
+    """What the gauge shows of a status, in words."""
+    if status.window <= 0:
+        return GAUGE
+    full = f"{status.tokens:,} of {status.window:,} tokens{'' if status.measured else ', estimated'}"
+    told: list[str] = []
+    for layer, share in _ahead(status):
+        name, does = DONE_BY.get(layer, (layer, ""))
+        left = round(share * status.window) - status.tokens
+        told.append(f"{name} at {share:.0%}, in {left:,} tokens{f': {does}' if does and not told else ''}")
+    comes = f"next comes {'; then '.join(told)}" if told else "every tick is passed"
+    return f"{full}; {comes}.\n\n{GAUGE}"
+
+
+def _ahead(status: Status) -> list[tuple[str, float]]:
+    """The layers that are still to come."""
+    return [each for each in status.ticks if each[1] * status.window > status.tokens]
+
+
+def elapsed_text(seconds: float) -> str:
+    """A duration in at least four characters."""
+    whole = int(max(0.0, seconds))
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes}m{rest:02}s" if minutes else f"{rest:>3}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+def _activity(status: Status, glyphs: Glyphs, now: float) -> Piece:
+    if status.hint:
+        return (Form(0, (Span(status.hint, "$accent"),)),)
+    if not status.activity:
+        return Form(4, (Span("ready"),)), Form(0)
+    turning = Span(spinner(glyphs, now), "$accent")
+    elapsed = Span(f" {elapsed_text(now - status.since)}", "$foreground")
+    what = Span(f"  {one_line(status.activity, 40)}")
+    hint = Span(f" {glyphs.dot} Esc stops")
+    return (
+        Form(12, (turning, elapsed, what, hint)),
+        Form(7, (turning, elapsed, what)),
+        Form(3, (turning, elapsed)),
+        Form(0, (turning,)),
+    )
+
+
+def _notices(status: Status, glyphs: Glyphs) -> Piece:
+    if not status.notices:
+        return (Form(0),)
+    return Form(11, (Span(f"{glyphs.warning} {status.notices}", "$text-warning"),)), Form(0)
+
+
+def _summarising(status: Status) -> Piece:
+    if not status.summarising:
+        return (Form(0),)
+    return Form(12, (Span("summarising", "$accent"),)), Form(0)
+
+
+def _jobs(status: Status) -> Piece:
+    if not status.jobs:
+        return (Form(0),)
+    told = counted(status.jobs, "job")
+    return Form(9, (Span(told, "$accent"),)), Form(0)
+
+
+def _sandbox(status: Status) -> Piece:
+    if not status.unconfined:
+        return (Form(0),)
+    return Form(9, (Span("no sandbox", "$text-warning"),)), Form(0)
+
+
+def _mode(status: Status) -> Piece:
+    color = "$text-warning" if status.mode == "allow" else MUTED
+    return Form(9, (Span(status.mode, color),)), Form(0)
+
+
+def _model(status: Status, glyphs: Glyphs) -> Piece:
+    name = one_line(model_label(status.model.partition(":")[2] or status.model), 40)
+    short = name if len(name) <= MODEL_CELLS else name[: MODEL_CELLS - 1] + glyphs.ellipsis
+    return Form(6, (Span(name, "$foreground"),)), Form(2, (Span(short, "$foreground"),)), Form(0)
+
+
+def _gauge(status: Status, glyphs: Glyphs, thresholds: Thresholds) -> Piece:
+    about = "" if status.measured or not status.tokens else "~"
+    if status.window <= 0:
+        tokens = f"{about}{compact_count(status.tokens)} tokens" if status.tokens else ""
+        return Form(5, (Span(tokens),)), Form(0)
+    share = status.tokens / status.window
+    color = (
+        "$text-error" if share >= thresholds.red else "$text-warning" if share >= thresholds.yellow else "$foreground"
+    )
+    filled = min(GAUGE_CELLS, round(share * GAUGE_CELLS) or (1 if status.tokens else 0))
+    full, empty = ("#", "-") if glyphs is ASCII else ("━", "─")
+    ticks = [share for _, share in status.ticks]
+    bar = _ticked(full * filled + empty * (GAUGE_CELLS - filled), filled, color, ticks, glyphs)
+    hardly = bool(status.tokens) and share < LEAST_SHARE
+    percent = f"<{LEAST_SHARE:.0%}" if hardly else f"{about}{min(999, round(share * 100))}%"
+    label = Span("ctx ")
+    return (
+        Form(10, (label, *bar, Span(percent.rjust(5), color))),
+        Form(8, (label, Span(percent, color))),
+        Form(1, (Span(percent, color),)),
+        Form(0),
+    )
+
+
+def _next(status: Status) -> Piece:
+    """What is done next about a window that fills, once that is near."""
+    ahead = _ahead(status) if status.window > 0 else []
+    if not ahead or ahead[0][1] - status.tokens / status.window > NEAR:
+        return (Form(0),)
+    layer, share = ahead[0]
+    return Form(9, (Span(f"{DONE_BY.get(layer, (layer,))[0]} at {share:.0%}"),)), Form(0)
+
+
+def _ticked(bar: str, filled: int, color: str, ticks: Iterable[float], glyphs: Glyphs) -> tuple[Span, ...]:
+    """The gauge's cells, with a tick where a layer starts."""
+    full, empty = ("|", "|") if glyphs is ASCII else ("┿", "┼")
+    marked = {min(GAUGE_CELLS - 1, int(share * GAUGE_CELLS)) for share in ticks if 0 < share <= 1}
+    spans: list[Span] = []
+    for place, cell in enumerate(bar):
+        if place in marked:
+            spans.append(Span(full if place < filled else empty, color if place < filled else MUTED))
+        else:
+            spans.append(Span(cell, color if place < filled else "$foreground 25%"))
+    return tuple(
+        Span("".join(span.text for span in same), tone) for tone, same in groupby(spans, key=lambda span: span.color)
+    )
+
+
+def _cache(status: Status) -> Piece:
+    if not status.cache_share:
+        return (Form(0),)
+    return Form(13, (Span(f"cache {100 * status.cache_share:.0f}%"),)), Form(0)
+
+
+def _speed(status: Status) -> Piece:
+    """What a request costs where it costs time."""
+    if not status.reading and not status.writing:
+        return (Form(0),)
+    pieces = [
+        f"{name} {_rate(speed)}/s" for name, speed in (("reads", status.reading), ("writes", status.writing)) if speed
+    ]
+    return Form(13, (Span(" ".join(pieces)),)), Form(5, (Span(pieces[-1]),)), Form(0)
+
+
+def _rate(speed: float) -> str:
+    return f"{speed:.1f}" if speed < 10 else compact_count(round(speed))
+
+
+def _cost(status: Status) -> Piece:
+    if not status.model or ((status.reading or status.writing) and not status.cost_usd):
+        return (Form(0),)
+    session = Span(money_text(status.cost_usd))
+    if not status.turn_cost_usd or status.turn_cost_usd == status.cost_usd:
+        return Form(5, (session,)), Form(0)
+    turn = Span(f"turn {money_text(status.turn_cost_usd)}{' ' * GAP}")
+    return Form(14, (turn, session)), Form(5, (session,)), Form(0)
+
+
+def _fit(pieces: list[Piece], width: int) -> list[tuple[Span, ...]]:
+    """The spans of one form of each piece, so that all fit with gaps between them."""
+    forms = [0] * len(pieces)
+    while True:
+        chosen = [piece[form].spans for piece, form in zip(pieces, forms, strict=True)]
+        shown = [spans for spans in chosen if spans]
+        if sum(map(_length, shown)) + GAP * max(0, len(shown) - 1) <= width:
+            return chosen
+        can_shrink = [index for index, form in enumerate(forms) if form + 1 < len(pieces[index])]
+        if not can_shrink:
+            return chosen
+        forms[max(can_shrink, key=lambda index: pieces[index][forms[index]].rank)] += 1
+
+
+def _length(spans: Iterable[Span]) -> int:
+    return sum(Content(span.text).cell_length for span in spans)
+
+
+def _cropped(line: tuple[Span, ...], width: int) -> tuple[Span, ...]:
+    kept: list[Span] = []
+    for span in line:
+        kept.append(span._replace(text=span.text[: max(0, width - _length(kept))]))
+    return tuple(kept)

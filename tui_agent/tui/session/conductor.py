@@ -1,0 +1,366 @@
+"""The session behind the screen: one inbox, one task that empties it, and the work that `states.step` asks for."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Final, assert_never
+
+from tui_agent.tui.cards.blocks import Level
+from tui_agent.tui.session import states
+from tui_agent.tui.session.states import Inbound, Phase, State, Work
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.arguments import Arguments
+    from tui_agent.conversation.blocks import Image
+    from tui_agent.session import Session
+    from tui_agent.tui.host import Host
+    from tui_agent.tui.session.turns import TurnView
+
+    Opening = Callable[[Arguments], Coroutine[None, None, tuple[Session, TurnView]]]
+
+
+UNHEARD_S: Final = 0.15
+"""Seconds after which a text that begins a turn is shown as waiting where it does not stand in the conversation yet."""
+
+
+class SessionUnavailable(Exception):
+    """There is no session to talk to, and the user has been told why."""
+
+
+class Conductor:
+    """Owns the session and the running turn.
+
+    `opening` makes the session and the view its events go to; it raises `SessionUnavailable` when that cannot be done.
+    What is asked of it is only noted, so nobody waits who asks; the state is changed by one task alone.
+    """
+
+    def __init__(self, host: "Host", opening: "Opening") -> None:
+        self._host = host
+        self._opening = opening
+        self._inbox: asyncio.Queue[Inbound] = asyncio.Queue()
+        self._queued: set[int] = set()
+        self._unheard = ""
+        self._state = State()
+        self._view: TurnView | None = None
+        self._opener: asyncio.Task[None] | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._taker: asyncio.Task[None] | None = None
+        self._turn: asyncio.Task[None] | None = None
+        self._others: set[asyncio.Task[None]] = set()
+        self._began = asyncio.Event()
+        self._heard = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._consumer = asyncio.create_task(self._consume(), name="conductor")
+        self.session: Session | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs or is about to, or something was asked that is not looked at yet."""
+        return self._state.busy or not self._inbox.empty()
+
+    @property
+    def phase(self) -> Phase:
+        """Where the session stands."""
+        return self._state.phase
+
+    # What may be asked; all of it answers at once
+
+    def open(self, target: "Arguments") -> None:
+        """Make the first session."""
+        self._do(states.OpenSession(target))
+
+    def send(self, text: str) -> None:
+        """Begin a turn with this text, or let it wait for the running turn's next step, or for the session."""
+        self._post(states.Send(text))
+
+    def stop(self) -> None:
+        """Stop the running turn; what was not yet sent goes back to the prompt.
+
+        A summary that the turn waits for is stopped in its place, and one that is written while no turn runs.
+        """
+        self._post(states.Stop())
+
+    def take_back(self) -> None:
+        """Give the newest text that waits back to the prompt."""
+        self._post(states.TakeBack())
+
+    def prepare_ahead(self) -> None:
+        """The user writes the next prompt: have done meanwhile what is due before it."""
+        self._post(states.Prepare())
+
+    def switch(self, target: "Arguments") -> None:
+        """Close this session in order, and go on in another one."""
+        self._post(states.Switch(target))
+
+    async def agent(self) -> "Agent":
+        """The agent, once there is one. Raises SessionUnavailable."""
+        while not self._state.settled:
+            await self._settled.wait()
+        if self.session is None:
+            raise SessionUnavailable
+        return self.session.agent
+
+    async def close(self) -> None:
+        """Stop the turn and close the session; a second call waits for the same end. Raises what closing raised."""
+        self._post(states.Close())
+        error = await asyncio.shield(self._closed)
+        if error is not None:
+            raise error
+
+    def add(self, seq: int, text: str) -> None:
+        """A text waits in the conversation for the next step."""
+        self._queued.add(seq)
+        self._post(states.Waits(seq, text))
+
+    def remove(self, seq: int) -> None:
+        """A text waits no more."""
+        if seq:
+            self._post(states.WaitsNoMore(seq))
+
+    def forget_waiting(self) -> None:
+        """The conversation goes on elsewhere: what waited for a step there goes back to the prompt."""
+        if self.session is not None:
+            self._post(states.Moved(frozenset(seq for seq, _ in self.session.agent.queued())))
+
+    # The inbox
+
+    def _post(self, message: Inbound) -> None:
+        self._inbox.put_nowait(message)
+
+    async def _consume(self) -> None:
+        while self._state.phase is not Phase.CLOSED:
+            message = await self._inbox.get()
+            for work in self._take(message):
+                self._reported(partial(self._do, work))
+            if self._inbox.empty():
+                self._reported(self._show_waiting)
+
+    def _reported(self, work: Callable[[], None]) -> None:
+        """Do it; what goes wrong is told, and keeps nothing else from being done."""
+        try:
+            work()
+        except Exception as error:
+            self._host.report(error)
+
+    def _show_waiting(self) -> None:
+        texts = (self._unheard, *self._state.shown) if self._unheard else self._state.shown
+        self._host.show_waiting(texts, held=self._state.phase is Phase.IDLE)
+
+    def _take(self, message: Inbound) -> tuple[Work, ...]:
+        if isinstance(message, states.Stop) and self.session is not None and self.session.agent.awaits_summary:
+            message = states.StopSummary()
+        self._state, work = states.step(self._state, message)
+        if self._state.settled:
+            self._settled.set()
+        else:
+            self._settled.clear()
+        if isinstance(message, states.Closed) and self._state.phase is Phase.CLOSED:
+            self._closed.set_result(message.error)
+        return work
+
+    def _do(self, work: Work) -> None:
+        match work:
+            case states.OpenSession(target):
+                self._opener = asyncio.create_task(self._open(target), name="open")
+            case states.ReadPictures(outgoing):
+                self._read(outgoing)
+            case states.StopReading():
+                if self._reader is not None:
+                    self._reader.cancel()
+            case states.ShowTurn(runs):
+                self._show_turn(runs=runs)
+            case states.RunTurn(text, images):
+                self._run(text, images)
+            case states.TakeIn(outgoing, images):
+                self._taker = asyncio.create_task(self._take_in(outgoing, images), name="queue")
+            case states.Interrupt():
+                self._beside(self._interrupt())
+            case states.StopWriting():
+                if self.session is not None:
+                    self.session.agent.stop_writing()
+            case states.Withdraw(seq):
+                self._beside(self._withdraw_one(seq))
+            case states.PrepareAhead():
+                self._beside(self._prepare())
+            case states.GiveBack(texts):
+                self._host.give_back("\n".join(texts))
+            case states.TellNoSession():
+                told = "your text is back in the prompt; /new begins a session, /sessions chooses one"
+                self._host.say(Level.ERROR, "There is no session to send this to", hint=told)
+            case states.TellClosing():
+                now = "opening" if self._state.phase is Phase.OPENING else "closing"
+                self._host.hint(f"{now} the session; Ctrl+C twice quits")
+            case states.CloseSession():
+                self._beside(self._close())
+            case states.Report(error):
+                self._host.report(error)
+            case _:
+                assert_never(work)
+
+    def _beside(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+
+    # The work
+
+    async def _open(self, target: "Arguments") -> None:
+        self._queued.clear()
+        try:
+            self.session, self._view = await self._opening(target)
+        except SessionUnavailable:
+            self._post(states.NotOpened())
+        except Exception as error:
+            self._host.report(error)
+            self._post(states.NotOpened())
+        else:
+            self._view.show_waiting(self.session.agent.queued())
+            self._post(states.Opened())
+
+    def _read(self, outgoing: states.Outgoing) -> None:
+        from tui_agent.tui.prompt.mentions import names_pictures
+
+        if names_pictures(outgoing.text):
+            self._reader = asyncio.create_task(self._read_pictures(outgoing), name="pictures")
+        else:
+            self._post(states.Read(outgoing.number))
+
+    async def _read_pictures(self, outgoing: states.Outgoing) -> None:
+        try:
+            images = await self._host.pictures(outgoing.text)
+        except Exception as error:
+            self._host.report(error)
+            self._post(states.NotSent(outgoing.number))
+        else:
+            self._post(states.Read(outgoing.number, images))
+
+    def _show_turn(self, *, runs: bool) -> None:
+        if self._view is None:
+            return
+        if runs:
+            self._view.begin()
+        else:
+            self._view.end()
+        self._host.refresh_status()
+
+    def _run(self, text: str, images: "tuple[Image, ...]") -> None:
+        if self.session is None or self._view is None:
+            raise RuntimeError("a turn without a session")
+        self._began.clear()
+        self._heard.clear()
+        self._turn = asyncio.create_task(self._run_turn(self.session, self._view, text, images), name="turn")
+
+    async def _run_turn(self, session: "Session", view: "TurnView", text: str, images: "tuple[Image, ...]") -> None:
+        from tui_agent.agent.events import UserMessage
+
+        unsent = [text]
+        # The model may have to be asked what it is first.
+        later = asyncio.get_running_loop().call_later(UNHEARD_S, self._tell_unheard, text)
+        try:
+            async with aclosing(session.agent.run(text, images)) as told:
+                async for event in told:
+                    self._began.set()
+                    if isinstance(event, UserMessage):
+                        unsent = []
+                        later.cancel()
+                        self._tell_unheard("")
+                        self._heard.set()
+                    view.show(event)
+        except Exception as error:
+            self._host.report(error)
+        finally:
+            later.cancel()
+            self._tell_unheard("")
+            self._began.set()
+            self._heard.set()
+        try:
+            if self._taker is not None and not self._taker.done():
+                await asyncio.wait({self._taker})
+            unsent = await self._unsent(session, view, text, unsent)
+        finally:
+            self._post(states.TurnEnded(tuple(unsent)))
+
+    def _tell_unheard(self, text: str) -> None:
+        if self._unheard != text:
+            self._unheard = text
+            self._reported(self._show_waiting)
+
+    async def _unsent(self, session: "Session", view: "TurnView", text: str, unheard: list[str]) -> list[str]:
+        """What no model has seen and is to come back: all of it where the turn was stopped."""
+        from tui_agent.agent.turn.user_shell import is_note
+
+        waiting = {seq for seq, queued in session.agent.queued() if not is_note(queued)}
+        # What began the turn waits in the conversation too, where a summary was being written just then.
+        began_waiting = bool(waiting - self._queued)
+        if not view.interrupted:
+            return [] if began_waiting else unheard
+        unsent = [] if view.answered or began_waiting else [text]
+        return unsent + [queued for seq in sorted(waiting) if (queued := await self._withdraw(session, seq))]
+
+    async def _take_in(self, outgoing: states.Outgoing, images: "tuple[Image, ...]") -> None:
+        from tui_agent.agent.turn.turns import NotRunning
+
+        # What began the turn comes first.
+        await self._heard.wait()
+        session = self.session
+        if session is None:
+            self._post(states.NoTurn(outgoing.number, images))
+            return
+        try:
+            seq = await session.agent.queue(outgoing.text, images)
+        except NotRunning:
+            self._post(states.NoTurn(outgoing.number, images))
+        except Exception as error:
+            self._host.report(error)
+            self._post(states.NotSent(outgoing.number))
+        else:
+            self._queued.add(seq)
+            # The turn may have delivered it already.
+            waits = any(seq == waiting for waiting, _ in session.agent.queued())
+            self._post(states.Taken(outgoing.number, seq, waits))
+
+    async def _interrupt(self) -> None:
+        await self._began.wait()
+        if self.session is not None:
+            self.session.agent.interrupt()
+
+    async def _prepare(self) -> None:
+        if self.session is None:
+            return
+        try:
+            await self.session.agent.prepare_ahead()
+        except Exception as error:
+            self._host.report(error)
+
+    async def _withdraw_one(self, seq: int) -> None:
+        if self.session is not None and (text := await self._withdraw(self.session, seq)):
+            self._host.give_back(text)
+
+    async def _withdraw(self, session: "Session", seq: int) -> str:
+        try:
+            return await session.agent.withdraw(seq)
+        except Exception as error:
+            self._host.report(error)
+            return ""
+        finally:
+            self.remove(seq)
+
+    async def _close(self) -> None:
+        """End what is under way, the session last; whatever goes wrong, `Closed` follows."""
+        error: Exception | None = None
+        try:
+            if self._opener is not None and not self._opener.done():
+                self._opener.cancel()
+                await asyncio.wait({self._opener})
+            if self._turn is not None and not self._turn.done():
+                await self._interrupt()
+                await asyncio.wait({self._turn})
+            session, self.session = self.session, None
+            if session is not None:
+                await session.close()
+        except Exception as problem:
+            error = problem
+        self._post(states.Closed(error))

@@ -1,0 +1,146 @@
+"""An earlier conversation on the screen: its end first, all that came before above it, and what its subtasks did."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import chain
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tui_agent.aside import give_back_freed
+from tui_agent.tui.cards.blocks import SubtaskBlock
+from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.pane.transcript_view import TranscriptView
+from tui_agent.tui.session.ending import NEWEST
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+    from tui_agent.agent.events import AgentEvent
+    from tui_agent.agent.history.as_events import Ending
+    from tui_agent.tui.session.turns import StatusLine, TurnView, Waiting
+
+SLICE_S: Final = 0.008
+"""Seconds for which the screen may be busy with an earlier conversation before it looks for keys: half of what a key
+press may take.
+"""
+
+
+class Glimpse(NamedTuple):
+    """The end of a session that is shown while it is opened: entries `first` to `last`, in `view`, as the blocks from
+    place `above` on, up to `below`.
+    """
+
+    view: "TurnView"
+    first: int
+    last: int
+    above: int
+    below: int
+
+    def remove(self) -> None:
+        """It is not what comes to be open."""
+        self.view.transcript.remove(self.above, self.below)
+
+
+async def glimpse(end: "Ending", pane: TranscriptView, status: "StatusLine", waiting: "Waiting") -> Glimpse:
+    """Show the end of a session while it is opened."""
+    from tui_agent.tui.session.turns import TurnView
+
+    view = TurnView(pane.transcript, status, waiting)
+    above = len(view.transcript)
+    await show_past(end.told, view, pane)
+    return Glimpse(view, end.first, end.last, above, len(view.transcript))
+
+
+async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: TranscriptView) -> None:
+    """Bring an earlier conversation to the screen: in slices, between which keys are answered."""
+    pane.hold()
+    try:
+        await in_slices(past, view, pane.take_in)
+    finally:
+        pane.flush()
+
+
+class Past(NamedTuple):
+    """What came before the part of a conversation that is shown first, below the first `above` blocks."""
+
+    told: Iterable["AgentEvent"]
+    above: int
+
+
+async def show_newest(
+    agent: "Agent", seen: Glimpse | None, pane: TranscriptView, status: "StatusLine", waiting: "Waiting"
+) -> "tuple[TurnView, Past]":
+    """Bring the end of the agent's conversation to the screen, as far as it was not seen yet."""
+    from tui_agent.tui.session.turns import TurnView
+
+    if seen is not None:
+        try:
+            earlier, later = agent.history_around(seen.first, seen.last)
+        except ValueError:
+            seen.remove()
+        else:
+            await show_past(later, seen.view, pane)
+            return seen.view, Past(earlier, seen.above)
+    view = TurnView(pane.transcript, status, waiting)
+    above = len(view.transcript)
+    earlier, newest = agent.history_in_parts(NEWEST)
+    await show_past(newest, view, pane)
+    return view, Past(earlier, above)
+
+
+async def show_earlier(past: Past, view: "TurnView", pane: TranscriptView) -> None:
+    """Bring what came before to the screen: made beside it, however long it is, and put there at once; what is in view
+    stays where it is.
+    """
+    told = iter(past.told)
+    first = next(told, None)
+    if first is None:
+        return
+    filling = view.aside()
+    follower = pane.follower(filling.transcript)
+    filling.transcript.repeat(view.transcript.blocks[: past.above])
+    await in_slices(chain([first], told), filling, follower.take_in)
+    follower.take_in()
+    if pane.transcript is not view.transcript or view.moved:
+        # Another conversation is shown by now, or will be in a moment, and is whole.
+        return
+    view.go_on_below(filling, past.above)
+    pane.show_more(follower, past.above)
+    await asyncio.to_thread(give_back_freed)
+
+
+async def in_slices(past: Iterable["AgentEvent"], view: "TurnView", take_in: Callable[[], object]) -> None:
+    """Show an earlier conversation to a view. `take_in` measures what has come, after each slice."""
+    began = monotonic()
+    for event in past:
+        view.show(event)
+        if monotonic() - began > SLICE_S:
+            take_in()
+            await asyncio.sleep(0)
+            began = monotonic()
+    view.end()
+
+
+class SubtaskSteps:
+    """Fills in the steps of cards from an earlier session when a card is opened, one card at a time.
+
+    `read` gives what was told last of the subtask that worked for a call; empty where nothing is known.
+    """
+
+    def __init__(self, transcript: Transcript, read: Callable[[str], Awaitable[str]]) -> None:
+        self._transcript = transcript
+        self._read = read
+        self._one_at_a_time = asyncio.Lock()
+        self._reading: set[asyncio.Task[None]] = set()
+        transcript.when_opened(self._look_up)
+
+    def _look_up(self, block: SubtaskBlock) -> None:
+        if block.state.finished and not block.steps:
+            task = asyncio.ensure_future(self._fill(block))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+
+    async def _fill(self, block: SubtaskBlock) -> None:
+        async with self._one_at_a_time:
+            steps = await self._read(block.call_id)
+        if steps and not block.steps and self._transcript.get(block.id) is block:
+            self._transcript.show_progress(block, steps)

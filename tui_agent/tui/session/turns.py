@@ -1,0 +1,471 @@
+"""What the agent tells, brought to the screen: one match over its events."""
+
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import Final, Protocol, assert_never
+
+from typing_extensions import Unpack
+
+from tui_agent.agent import events
+from tui_agent.agent.events import AgentEvent
+from tui_agent.agent.turn.user_shell import USER_SHELL, as_shown, is_note, read_note
+from tui_agent.context.counting import estimate
+from tui_agent.conversation.sizes import size_of_text
+from tui_agent.text import call_summary, counted, errand_typed, one_line
+from tui_agent.tui.cards.blocks import (
+    Level,
+    ProseBlock,
+    ReasoningBlock,
+    ResultSize,
+    ToolBlock,
+    ToolState,
+)
+from tui_agent.tui.cards.tool import NAMES
+from tui_agent.tui.pane.status_bar import Changes, Status
+from tui_agent.tui.pane.transcript import Transcript
+from tui_agent.tui.wording import compact_count, doing, step_text
+
+MAX_PROMPT_SHOWN: Final = 4_000
+"""Characters of a user's text shown in the pane; the whole of it is in the conversation."""
+
+_LEVELS: Final = {"info": Level.INFO, "warning": Level.WARNING, "error": Level.ERROR}
+
+_ENDINGS: Final = {
+    "max_tokens": ("The answer was cut at the output limit", "ask it to go on, or raise --max-tokens"),
+    "refusal": ("The model declined to answer", "put the request in other words, or try another model with /model"),
+    "context_window": ("The model's window is full", "start a new session, or switch to a larger model with /model"),
+}
+
+_AGAINST_LOOPS: Final = "Esc stops the turn; a word from you, written now, reaches the model at its next step"
+
+
+class Waiting(Protocol):
+    """Where texts are shown that wait for the running turn's next step."""
+
+    def add(self, seq: int, text: str) -> None:
+        """The text with this number waits."""
+        ...
+
+    def remove(self, seq: int) -> None:
+        """It waits no more."""
+        ...
+
+
+class StatusLine(Protocol):
+    """Where it is told what goes on now; `StatusBar` is one."""
+
+    @property
+    def status(self) -> Status:
+        """What is told."""
+        ...
+
+    def show(self, **changes: Unpack[Changes]) -> None:
+        """Change some of what is told."""
+        ...
+
+
+class Unseen:
+    """In place of the status bar and of what waits, where a conversation is shown that is not the present one yet."""
+
+    status = Status()
+
+    def show(self, **changes: Unpack[Changes]) -> None:
+        """Nothing is told."""
+
+    def add(self, seq: int, text: str) -> None:
+        """Nothing waits."""
+
+    def remove(self, seq: int) -> None:
+        """Nothing has waited."""
+
+
+class TurnView:
+    """Shows a conversation as it happens, and, from its history, as it happened.
+
+    `changed` is told of each event after which the context is another.
+    """
+
+    def __init__(self, transcript: Transcript, status: StatusLine, waiting: Waiting) -> None:
+        self._transcript = transcript
+        self._moved_at = 0
+        self._status = status
+        self._waiting = waiting
+        self._prose: ProseBlock | None = None
+        self._reasoning: ReasoningBlock | None = None
+        self._reasoning_began = 0.0
+        self._streamed: list[ProseBlock | ReasoningBlock] = []
+        self._running: dict[str, ToolBlock] = {}
+        self._undone: dict[int, int] = {}
+        self.changed: Callable[[AgentEvent], None] | None = None
+        self._own_shown: dict[int, ToolBlock] = {}
+        self.answered = False
+        self.interrupted = False
+
+    @property
+    def transcript(self) -> Transcript:
+        """What has been shown so far."""
+        return self._transcript
+
+    def aside(self) -> "TurnView":
+        """A view that shows another conversation, which is not on the screen until this view goes on with it."""
+        return TurnView(self._transcript.successor(), Unseen(), Unseen())
+
+    def go_on_with(self, other: "TurnView") -> None:
+        """Show from here on what `other` shows, and below it what came here since the head of the log moved."""
+        running = [block for block in self._running.values() if block.index < self._moved_at]
+        since = self._transcript.blocks[self._moved_at :]
+        self._transcript, undone = other._transcript, self._undone
+        self._transcript.take_over([*running, *since])
+        self._undone = dict(other._undone)
+        for seq, target in undone.items():
+            self._undone[seq] = target
+            self._mark(target, undone=True)
+
+    def go_on_below(self, other: "TurnView", above: int) -> None:
+        """Show what `other` shows, which is older, between the first `above` blocks and the later ones."""
+        newer, undone = self._transcript.blocks[above:], self._undone
+        self._transcript = other._transcript
+        self._transcript.take_over(newer)
+        self._undone = {**other._undone, **undone}
+        for target in undone.values():
+            self._mark(target, undone=True)
+
+    @property
+    def moved(self) -> bool:
+        """Whether the conversation went on elsewhere since it is shown."""
+        return bool(self._moved_at)
+
+    def begin(self) -> None:
+        """A turn is about to run."""
+        self.answered = self.interrupted = False
+        self._status.show(activity="sending", since=monotonic())
+
+    def show(self, event: AgentEvent) -> None:
+        """Bring one event to the screen."""
+        match event:
+            case events.TurnStarted():
+                pass
+            case events.PermissionAsked():
+                self._tool_state(event.question.call_id, ToolState.ASKING)
+                self._active("your answer is needed")
+            case events.UserMessage():
+                self._waiting.remove(event.queued)
+                self._on_user(event)
+            case events.ModelCallStarted():
+                self._streamed.clear()
+                self._active("thinking")
+            case events.ReasoningDelta():
+                self._on_reasoning(event.text)
+            case events.TextDelta():
+                self._on_text(event.text)
+            case events.ToolCallDelta():
+                self._active(
+                    f"writing {NAMES.get(event.name, event.name) or 'a tool call'} {compact_count(event.size)}"
+                )
+            case events.Retrying():
+                self._on_retry(event)
+            case events.AssistantMessage():
+                self._on_message(event)
+            case events.ToolStarted():
+                self._on_tool(event)
+            case events.ToolProgress():
+                if (block := self._running.get(event.call_id)) is not None:
+                    self._transcript.show_progress(block, event.text, event.above)
+            case events.ToolFinished():
+                self._on_result(event)
+            case events.ContextChanged():
+                self._status.show(
+                    tokens=event.tokens, window=event.window, measured=event.measured, cost_usd=event.cost_usd
+                )
+                self._status.show(turn_cost_usd=event.turn_cost_usd, reading=event.reading, writing=event.writing)
+            case events.ContextStepStarted(beside=True):
+                self._status.show(summarising=True)
+            case events.ContextStepStarted():
+                self._active(_STEPS_RUNNING.get(event.step, event.step))
+            case events.ContextStep():
+                self._on_context_step(event)
+            case events.HeadMoved():
+                self._moved_at = len(self._transcript)
+                self._undone = {}
+                self._status.show(tokens=event.after, measured=False)
+            case events.ModelChanged():
+                self._status.show(model=event.model, window=event.window or self._status.status.window)
+            case events.Notice():
+                level = _LEVELS.get(event.level, Level.INFO)
+                self._transcript.add_notice(level, event.title, event.text, event.hint)
+            case events.Alert():
+                self._transcript.add_notice(
+                    Level.WARNING, "The model looks stuck", event.text, event.hint or _AGAINST_LOOPS
+                )
+            case events.TurnFailed():
+                self._settle(ToolState.INTERRUPTED)
+                kept = event.hint or "everything up to here is kept; send again to go on"
+                self._transcript.add_notice(Level.ERROR, "The turn stopped", event.message, kept)
+            case events.TurnFinished():
+                self._on_finish(event)
+            case _:
+                assert_never(event)
+        if self.changed is not None and isinstance(event, _CHANGES):
+            self.changed(event)
+
+    def show_waiting(self, queued: Iterable[tuple[int, str]]) -> None:
+        """Bring what waits since an earlier run, by its number, to where it waited then."""
+        for seq, text in queued:
+            if is_note(text):
+                self._on_user(events.UserMessage(seq=seq, text=text))
+            else:
+                self._waiting.add(seq, text)
+
+    def end(self) -> None:
+        """The turn is over, however it ended: nothing on the screen is left open."""
+        self._settle(ToolState.INTERRUPTED)
+        self._status.show(activity="")
+
+    def _on_user(self, event: events.UserMessage) -> None:
+        own = read_note(event.text)
+        if own is None:
+            text, lines = _shown_prompt(event.text, len(event.images))
+            self._transcript.add_user(text, seq=event.seq, lines=lines)
+        elif (shown := self._own_shown.get(event.queued)) is not None:
+            self._transcript.set_number(shown, event.seq)
+        else:
+            card = self._transcript.add_tool(
+                f"user-{event.seq}", USER_SHELL, summary=one_line(own.command), arguments=as_shown(own.command)
+            )
+            self._number_own(card, event.seq)
+            self._transcript.finish_tool(
+                card,
+                ToolState.INTERRUPTED if own.stopped else ToolState.OK if own.succeeded else ToolState.ERROR,
+                own.output,
+                note=own.ending,
+                size=ResultSize(
+                    lines=_line_count(own.output), tokens=estimate(size_of_text(own.output)), bytes=len(own.output)
+                ),
+            )
+
+    def _on_reasoning(self, text: str) -> None:
+        self.answered = True
+        self._finish_prose()
+        if self._reasoning is None:
+            self._reasoning_began = monotonic()
+            self._reasoning = self._transcript.start_reasoning(text)
+            self._streamed.append(self._reasoning)
+            self._active("thinking")
+        else:
+            self._transcript.stream(self._reasoning, text)
+
+    def _on_text(self, text: str) -> None:
+        self.answered = True
+        self._finish_reasoning()
+        if self._prose is None:
+            # Blank lines before the first word would paint an empty block.
+            text = text.lstrip("\n")
+            if not text:
+                return
+            self._prose = self._transcript.start_prose(text)
+            self._streamed.append(self._prose)
+            self._active("answering")
+        else:
+            self._transcript.stream(self._prose, text)
+
+    def _on_retry(self, event: events.Retrying) -> None:
+        self._finish_reasoning()
+        self._finish_prose()
+        began_anew = bool(self._streamed)
+        if began_anew and self._transcript.blocks[-len(self._streamed) :] == self._streamed:
+            self._transcript.truncate(len(self._transcript) - len(self._streamed))
+        self._streamed.clear()
+        self._transcript.add_notice(
+            Level.WARNING,
+            event.told,
+            "The answer begins anew." if began_anew else "",
+        )
+        self._active(f"waiting for try {event.attempt + 1}")
+
+    def _on_message(self, event: events.AssistantMessage) -> None:
+        self.answered = True
+        self._finish_reasoning()
+        self._finish_prose()
+        tokens = event.usage.reasoning_tokens or None
+        thoughts = [block for block in self._streamed if isinstance(block, ReasoningBlock)]
+        if thoughts:
+            self._transcript.finish_reasoning(thoughts[-1], seconds=thoughts[-1].seconds, tokens=tokens)
+        elif event.reasoning.strip():
+            self._transcript.add_reasoning(event.reasoning, tokens=tokens)
+        if event.text.strip() and not any(isinstance(block, ProseBlock) for block in self._streamed):
+            self._transcript.add_prose(event.text.strip("\n"))
+        self._streamed.clear()
+
+    def _on_tool(self, event: events.ToolStarted) -> None:
+        if event.name != USER_SHELL:
+            self._finish_reasoning()
+            self._finish_prose()
+        self._running[event.call_id] = self._transcript.add_tool(
+            event.call_id,
+            event.name,
+            summary=call_summary(event.arguments),
+            arguments=event.arguments,
+            state=ToolState.RUNNING,
+        )
+        if event.name != USER_SHELL:
+            self._active_tools()
+
+    def _on_result(self, event: events.ToolFinished) -> None:
+        block = self._running.pop(event.call_id, None) or self._transcript.tool(event.call_id)
+        if block is None:
+            block = self._transcript.add_tool(event.call_id, event.name)
+        self._transcript.finish_tool(
+            block,
+            _tool_state(event.status),
+            event.text,
+            size=ResultSize(lines=_line_count(event.text), tokens=event.tokens, bytes=event.size),
+            diff=event.diff,
+            # The command itself says more than the last line it printed.
+            note=event.summary.split(" · ")[0] if event.name == USER_SHELL else event.summary,
+            seconds=event.duration_ms / 1000 or None,
+        )
+        if event.evicted:
+            whole = _about_tokens(event.size, event.text, event.tokens)
+            self._transcript.add_boundary(
+                f"{event.name} result evicted",
+                before=whole,
+                after=event.tokens,
+                reason="too large to show whole",
+                text=f"The model was given its beginning and its end; the whole is kept in {event.artifact}",
+                seq=event.seq,
+                restores=True,
+            )
+        if event.name == USER_SHELL:
+            self._number_own(block, event.seq)
+        else:
+            self._active_tools()
+
+    def _number_own(self, card: ToolBlock, seq: int) -> None:
+        """A command of the user's own became message `seq`, or waits under that number to become one."""
+        self._own_shown[seq] = card
+        self._transcript.set_number(card, seq)
+
+    def _on_context_step(self, event: events.ContextStep) -> None:
+        if event.step in ("summary", "checkpoint"):
+            self._status.show(summarising=False)
+        if event.error:
+            self._transcript.add_notice(Level.WARNING, f"{step_text(event.step)}: nothing was changed", event.error)
+            return
+        self._transcript.add_boundary(
+            step_text(event.step, event.items),
+            before=event.before,
+            after=event.after,
+            reason=event.reason,
+            text=event.text,
+            seq=event.seq,
+        )
+        if event.target:
+            self._undone[event.seq] = event.target
+            self._mark(event.target, undone=True)
+        self._status.show(tokens=event.after, measured=False)
+
+    def _mark(self, seq: int, *, undone: bool) -> None:
+        """A step no longer counts, or counts again; where it undid another, that one the other way round."""
+        self._transcript.mark_undone(seq, undone=undone)
+        if seq in self._undone:
+            self._mark(self._undone[seq], undone=not undone)
+
+    def _on_finish(self, event: events.TurnFinished) -> None:
+        self.end()
+        if event.stop_reason in _ENDINGS:
+            title, hint = _ENDINGS[event.stop_reason]
+            self._transcript.add_notice(Level.WARNING, title, hint=hint)
+        elif event.stop_reason == "interrupted":
+            self.interrupted = True
+            self._transcript.add_notice(Level.INFO, "Stopped", hint="what was said so far is kept; write to go on")
+
+    def _tool_state(self, call_id: str, state: ToolState) -> None:
+        block = self._running.get(call_id)
+        if block is not None:
+            self._transcript.set_tool_state(block, state)
+
+    def _finish_reasoning(self) -> None:
+        if self._reasoning is not None:
+            self._transcript.finish_reasoning(self._reasoning, seconds=monotonic() - self._reasoning_began)
+            self._reasoning = None
+
+    def _finish_prose(self) -> None:
+        if self._prose is not None:
+            self._transcript.finish_prose(self._prose)
+            self._prose = None
+
+    def _settle(self, state: ToolState) -> None:
+        self._finish_reasoning()
+        self._finish_prose()
+        own = {call_id: block for call_id, block in self._running.items() if block.name == USER_SHELL}
+        for call_id, block in self._running.items():
+            if call_id not in own:
+                self._transcript.set_tool_state(block, state)
+        self._running = own
+
+    def _active(self, what: str) -> None:
+        """Name what goes on, while a turn runs."""
+        if self._status.status.activity:
+            self._status.show(activity=what)
+
+    def _active_tools(self) -> None:
+        names = [block.name for block in self._running.values() if block.name != USER_SHELL]
+        match names:
+            case []:
+                self._active("thinking")
+            case [name]:
+                self._active(doing(name))
+            case _:
+                self._active(f"running {len(names)} tools")
+
+
+_CHANGES: Final = (
+    events.UserMessage,
+    events.ModelCallStarted,
+    events.AssistantMessage,
+    events.ToolFinished,
+    events.ContextChanged,
+    events.ContextStep,
+    events.HeadMoved,
+    events.ModelChanged,
+    events.TurnFinished,
+)
+"""Events after which the context is another."""
+
+_STEPS_RUNNING: Final = {
+    "summary": "summarising older turns",
+    "checkpoint": "writing the task's record",
+    "digest": "digesting results",
+}
+
+
+def _tool_state(status: str) -> ToolState:
+    try:
+        return ToolState(status)
+    except ValueError:
+        return ToolState.ERROR
+
+
+def _about_tokens(size: int, text: str, tokens: int) -> int:
+    """What a text of `size` characters would take, by the measure of the part of it that is shown."""
+    return round(size * tokens / max(1, len(text)))
+
+
+def _line_count(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n") if text else 0)
+
+
+def _shown_prompt(text: str, images: int) -> tuple[str, int]:
+    """What is shown of a message, without the middle of a very long one, and how many lines it has then (else 0)."""
+    text = errand_typed(text) or text
+    pictures = f"\n[{counted(images, 'image')}]" if images else ""
+    if len(text) <= MAX_PROMPT_SHOWN:
+        return f"{text}{pictures}", 0
+    head, tail = text[: MAX_PROMPT_SHOWN * 3 // 4], text[-MAX_PROMPT_SHOWN // 4 :]
+    # A line is left out whole, where there are lines.
+    head = head[: head.rfind("\n") + 1] or f"{head}\n"
+    tail = tail[tail.find("\n") + 1 :]
+    lines = _line_count(text)
+    left = lines - _line_count(head) - _line_count(tail)
+    said = counted(left, "more line") if left > 0 else counted(len(text) - len(head) - len(tail), "more character")
+    return f"{head}… {said}\n{tail}{pictures}", lines + bool(images)

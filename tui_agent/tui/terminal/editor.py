@@ -1,0 +1,150 @@
+"""Programs that are given the terminal: the user's own editor for a draft, and what the user starts there."""
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Final, TypeVar
+
+from textual.app import App, SuspendNotSupported
+
+from tui_agent.tools.shell.environment import child_environment
+
+FALLBACKS: Final = ("nano", "vim", "vi")
+"""Tried in this order where neither VISUAL nor EDITOR is set."""
+
+MAX_DRAFT_BYTES: Final = 16 * 1024 * 1024
+GRACE_S: Final = 0.3
+"""Seconds that a program has to end by itself where this one ends under it."""
+
+Done = TypeVar("Done")
+
+
+class EditorFailure(Exception):
+    """The draft was not edited; the message says why."""
+
+
+def editor_command(environ: Mapping[str, str]) -> list[str]:
+    """The words of the editor's command line, without the file. Raises EditorFailure."""
+    chosen = environ.get("VISUAL") or environ.get("EDITOR") or ""
+    try:
+        words = shlex.split(chosen)
+    except ValueError as error:
+        raise EditorFailure(f"EDITOR cannot be read ({error}): {chosen}") from error
+    if words:
+        return words
+    found = next((path for name in FALLBACKS if (path := shutil.which(name))), None)
+    if found is None:
+        raise EditorFailure("There is no editor: set EDITOR to one, such as nano")
+    return [found]
+
+
+async def edited(
+    draft: str, command: list[str], environ: Mapping[str, str], keep: Callable[[str], None] = lambda _text: None
+) -> str:
+    """What the user makes of a draft in their editor, which has the terminal meanwhile.
+
+    The file lies in a folder of its own that only the user can enter, and both are gone afterwards. Raises
+    EditorFailure where the editor cannot be started or says that it failed; the draft then stays as it was. `keep` is
+    given what stands in the file by then, or when this is cancelled, where that is another text.
+    """
+    try:
+        with TemporaryDirectory(prefix="tui-agent-draft-") as place:
+            path = Path(place) / "prompt.md"
+            path.touch(mode=0o600)
+            path.write_text(draft, encoding="utf-8")
+            try:
+                await _run([*command, str(path)], environ)
+            except (EditorFailure, asyncio.CancelledError):
+                with suppress(EditorFailure, OSError):
+                    if (left := _written(path, draft)) != draft:
+                        keep(left)
+                raise
+            return _written(path, draft)
+    except OSError as error:
+        raise EditorFailure(f"its file in {gettempdir()} cannot be used: {error.strerror or error}") from error
+
+
+async def edited_outside(app: App[object], draft: str, keep: Callable[[str], None] = lambda _text: None) -> str:
+    """As `edited`, in the editor of this process's environment, to which `app` hands its terminal."""
+    command = editor_command(os.environ)
+    return await _with_terminal(app, "an editor", partial(edited, draft, command, os.environ, keep))
+
+
+async def run_outside(app: App[object], command: str, folder: Path) -> int:
+    """Give a command line of the user's the terminal until it ends; its exit code. Raises EditorFailure."""
+    return await _with_terminal(app, "a program", partial(_exit_code, ["/bin/sh", "-c", command], os.environ, folder))
+
+
+async def _with_terminal(app: App[object], whom: str, work: Callable[[], Awaitable[Done]]) -> Done:
+    try:
+        with app.suspend(), app.batch_update():
+            try:
+                return await work()
+            except EditorFailure as error:
+                # Raised in here, it would keep Textual from taking the terminal back.
+                failure = error
+    except SuspendNotSupported as error:
+        raise EditorFailure(f"This terminal cannot be handed to {whom}") from error
+    raise failure
+
+
+def _written(path: Path, draft: str) -> str:
+    if path.stat().st_size > MAX_DRAFT_BYTES:
+        raise EditorFailure(f"the text is longer than {MAX_DRAFT_BYTES // 1024**2} MiB")
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return text.removesuffix("\n") if not draft.endswith("\n") else text
+
+
+async def _run(command: list[str], environ: Mapping[str, str]) -> None:
+    status = await _exit_code(command, environ)
+    if status != 0:
+        raise EditorFailure(f"{command[0]} ended with {status}")
+
+
+async def _exit_code(command: list[str], environ: Mapping[str, str], folder: Path | None = None) -> int:
+    # It draws for a person: it gets the user's own terminal settings, but no keys.
+    kept = child_environment(environ, keep=("COLORTERM",))
+    own = {name: value for name, value in environ.items() if name in kept}
+    try:
+        with _interrupts_for_the_editor():
+            process = await asyncio.create_subprocess_exec(*command, env=own, cwd=folder)
+            return await _ended(process)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise EditorFailure(f"{command[0]} cannot be started: {reason}") from error
+
+
+async def _ended(process: asyncio.subprocess.Process) -> int:
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    process.terminate()
+    try:
+        async with asyncio.timeout(GRACE_S):
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
+@contextmanager
+def _interrupts_for_the_editor() -> Iterator[None]:
+    """Let Ctrl+C, which the terminal sends to both, end the editor alone."""
+    # A handler, since a signal that is ignored would be ignored by the editor as well.
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
