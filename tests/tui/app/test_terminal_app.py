@@ -177,6 +177,16 @@ def test_another_size_at_any_moment(terminal: Terminal, size: tuple[int, int]) -
     terminal.shows("still here")
 
 
+def test_the_last_of_many_sizes_counts(terminal: Terminal) -> None:
+    terminal.shows("ready")
+    for _ in range(12):
+        for size in [(5, 20), (ROWS, COLUMNS)] * 20:
+            terminal.process.setwinsize(*size)
+        # What stood there is lost: it did not fit.
+        terminal.screen.erase_in_display(2)
+        terminal.until(lambda: "ready" in terminal.screen.display[-1] and "F1 shows keys" in terminal.text, seconds=20)
+
+
 def test_what_is_typed_before_the_first_picture_stands_in_the_prompt(from_the_shell: Terminal) -> None:
     terminal = from_the_shell
     terminal.process.send("typed early")

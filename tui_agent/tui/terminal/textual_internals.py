@@ -11,6 +11,7 @@ import re
 import selectors
 import signal
 import sys
+from asyncio import get_running_loop
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
@@ -103,6 +104,8 @@ class TerminalApp(App[object]):
     """A theme with the variables that styles take from it."""
     alt_keys: Container[str] = ()
     """The keys with Alt that mean something here."""
+    resized = False
+    """Whether the terminal has had another size that the screen does not know of yet."""
 
     def __init__(self, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(driver_class=driver_class)
@@ -145,6 +148,16 @@ class TerminalApp(App[object]):
             restore_settings(self._driver)
             self._driver.stop_application_mode()
             self._driver.close()
+
+    @override
+    def _check_resize(self) -> None:
+        told = self._resize_event
+        super()._check_resize()
+        if self.resized and told is not None and self._resize_event is None:
+            self.resized = False
+            if self.screen.size == told.size:
+                # Nothing is laid out anew, but for a moment the terminal was smaller, and lost what did not fit.
+                self.screen.refresh()
 
     @override
     def _handle_exception(self, error: Exception) -> None:
@@ -344,9 +357,20 @@ def terminal_driver(give_back: Callable[[], None] = lambda: None) -> "type[Drive
                 self._file = self._surviving  # type: ignore[assignment]
             give_back()
             super().start_application_mode()  # type: ignore[no-untyped-call]
+            loop = get_running_loop()
+            # Not in the signal's handler: one that comes meanwhile would interrupt it, and the older size be told last.
+            signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(self._tell_size))
             self._has_terminal = True
             if self._writer_thread is not None:
                 self.write(SAVE_TITLE)
+
+        def _tell_size(self) -> None:
+            if self._in_band_window_resize:
+                return
+            if isinstance(self._app, TerminalApp):
+                self._app.resized = True
+            size = Size(*self._get_terminal_size())
+            self._app.post_message(events.Resize(size, size))
 
         @override
         def stop_application_mode(self) -> None:
