@@ -1,6 +1,7 @@
-"""What every card is: data of one kind, and what the pane needs of it. A card of a new kind is a class in a file here.
+"""The base classes of all blocks: data of one kind, and what the pane needs to show it. A new kind of card is a class
+in a module of this package.
 
-A block belongs to one `Transcript`, which alone changes it. All text in a block is clean (see `safe_text`).
+A block belongs to one `Transcript`, and only that changes it. All text in a block is clean (see `safe_text`).
 """
 
 import zlib
@@ -17,22 +18,22 @@ from tui_agent.tui.painting.sections import Section
 
 
 class Folding(Struct):
-    """Whether the cards of a transcript stand open; `round` counts how often all of them were opened or closed."""
+    """Whether a transcript's cards are open by default. `round` counts how often all of them were opened or closed."""
 
     open: bool = False
     round: int = 0
 
 
 class _Data(StructMeta, ABCMeta):
-    """A class of data whose methods may be abstract."""
+    """The metaclass of structs with abstract methods."""
 
 
 class Block(Struct, metaclass=_Data, eq=False, gc=False, kw_only=True):
-    """What every block has, and answers.
+    """One item of the conversation.
 
     id: stable and unique in its transcript, counted up from 1.
     index: its place in the transcript, from 0.
-    changes: counts every change of what it says.
+    changes: counts the changes of its content.
     """
 
     id: int
@@ -41,27 +42,27 @@ class Block(Struct, metaclass=_Data, eq=False, gc=False, kw_only=True):
 
     @property
     def version(self) -> int:
-        """Counts every change of what it shows."""
+        """A number that grows with every change of what is shown: content, or open and closed."""
         return self.changes
 
     @property
     def collapsed(self) -> bool:
-        """Whether it shows its summary only."""
+        """Whether only its summary is shown."""
         return False
 
     @property
     def can_open(self) -> bool:
-        """Whether it is a card with something inside."""
+        """Whether it is a card with something to open."""
         return False
 
     @property
     def message(self) -> int:
-        """The number of the message that the user said here; 0: they said nothing."""
+        """The number of the user's message that this block shows; 0 if it shows none."""
         return 0
 
     @property
     def said(self) -> str:
-        """What the user said here, as they typed it."""
+        """The user's message as they typed it; empty if this block shows none."""
         return ""
 
     @property
@@ -71,36 +72,36 @@ class Block(Struct, metaclass=_Data, eq=False, gc=False, kw_only=True):
 
     @property
     def code(self) -> list[str]:
-        """The pieces of code in it, for copying."""
+        """Its pieces of code, for copying."""
         return []
 
     @property
     def spins(self) -> bool:
-        """Whether its header shows that something goes on."""
+        """Whether its header shows a spinner."""
         return False
 
     def follows(self, before: "Block") -> bool:
-        """Whether it stands right below another block, without a blank line."""
+        """Whether it is shown right below the block `before`, without a blank line."""
         return False
 
     @abstractmethod
     def sections(self) -> list[Section]:
-        """What is painted of it now, in pieces that are painted when they come into view."""
+        """What to paint now, in pieces that are painted when they come into view."""
 
     def divider(self) -> Callable[[], list[Section]]:
-        """`sections`, for a painting that asks after every change: what did not change is the same object."""
+        """A function like `sections` that one painting calls after every change: it reuses unchanged sections."""
         return self.sections
 
     @abstractmethod
     def estimate(self, width: int, *, collapsed: bool) -> int:
-        """A guess at its height in lines, from the size of its text alone; it was never painted."""
+        """Estimated height in lines, from the size of the text alone, for a block that was never painted."""
 
 
 class Card(Block, eq=False, kw_only=True):
-    """A block that can be opened. It stands as all cards do, until it is opened or closed by itself.
+    """A block that can be opened. It follows the transcript's default until it is opened or closed individually.
 
-    folding: shared by all cards of a transcript, so that opening all of them touches none.
-    own: where it was opened or closed by itself, in which round, and whether it was closed.
+    folding: shared by all cards of a transcript, so that opening all of them changes no card.
+    own: its individual state (round in which it was set, collapsed); it lapses when all cards are toggled.
     """
 
     folding: Folding
@@ -119,36 +120,34 @@ class Card(Block, eq=False, kw_only=True):
         return not self.folding.open
 
     def toggle(self) -> None:
-        """Open it, or close it."""
+        """Open it if it is collapsed, else collapse it."""
         self.own = (self.folding.round, not self.collapsed)
 
 
 PACKED_FROM: Final = 400
-"""Characters from which on a text that is seldom looked at is held compressed: below, little is gained."""
-_READ: Final = 8
-"""Texts that were read last and are held as they are as well."""
-_FASTEST: Final = 1
+"""Texts of at least this many characters are held compressed; for shorter ones compression gains little."""
+_UNPACKED_CACHED: Final = 8
+"""How many recently read texts are also held uncompressed."""
+_ZLIB_LEVEL: Final = 1
 
 
 def packed(text: str) -> str | bytes:
-    """Clean text as a card holds it that is seldom opened. Compressing and reading take 10 microseconds for 2,000
-    characters.
-    """
-    return text if len(text) < PACKED_FROM else zlib.compress(text.encode(), _FASTEST)
+    """Clean text in the form a seldom opened card holds it. Packing or unpacking 2,000 characters takes 10 µs."""
+    return text if len(text) < PACKED_FROM else zlib.compress(text.encode(), _ZLIB_LEVEL)
 
 
 def unpacked(held: str | bytes) -> str:
-    """What `packed` was given."""
+    """The inverse of `packed`."""
     return held if isinstance(held, str) else _decompressed(held)
 
 
-@lru_cache(_READ)
+@lru_cache(_UNPACKED_CACHED)
 def _decompressed(held: bytes) -> str:
     return zlib.decompress(held).decode()
 
 
 class StreamedText:
-    """Text that arrives in pieces, cleaned as it comes. Reading it joins the pieces once."""
+    """Text that arrives in pieces and is cleaned as it arrives. `str()` joins the pieces and keeps the result."""
 
     __slots__ = ("_cleaner", "_pieces", "_text")
 
@@ -160,20 +159,20 @@ class StreamedText:
             self.append(text)
 
     def append(self, piece: str) -> None:
-        """Add a piece at the end."""
+        """Append a piece."""
         if self._cleaner is None:
             self._cleaner = StreamCleaner()
         self._take(self._cleaner.feed(piece))
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Clean what the cleaner held back: no more pieces follow."""
         if self._cleaner is not None:
             self._take(self._cleaner.finish())
             self._cleaner = None
 
     def _take(self, cleaned: str) -> None:
         if not self._text:
-            # A whole text is the only piece: it is kept as it came, and not held twice.
+            # A text that comes whole stays the one string it is.
             self._text = cleaned
         elif cleaned:
             self._pieces = self._pieces or []

@@ -1,4 +1,4 @@
-"""Every kind of card there is, and which one a tool's calls have."""
+"""All kinds of blocks, and the choice of card for a tool's calls."""
 
 from typing import Final
 
@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 TOOL_CARDS: Final[tuple[type[ToolBlock], ...]] = (CommandBlock, SearchBlock, TodoBlock, PlanBlock, SubtaskBlock)
-"""The cards of tools that have one of their own."""
+"""The cards made for particular tools; every other tool has a `ToolBlock`."""
 
 
 def block_for(tool: str) -> type[ToolBlock]:
-    """The card of a tool's calls."""
+    """The class of card for a tool's calls."""
     return next((card for card in TOOL_CARDS if card.is_for(tool)), ToolBlock)

@@ -1,4 +1,4 @@
-"""A step of the context manager: a rule across the column that says what left the context."""
+"""A step of the context engine: a rule across the column that says what left the context."""
 
 from functools import partial
 from typing import Final
@@ -16,10 +16,10 @@ _TEXT_INDENT: Final = GUTTER + 2
 
 
 class BoundaryBlock(Card, eq=False, kw_only=True):
-    """A step of the context manager: tokens before and after it, and why it was taken.
+    """A step of the context engine: tokens before and after it, and why it was taken.
 
-    seq: what undoes it: the step's entry, or, where `restores`, the result to show whole again; 0: nothing does.
-    text: what opens under it, such as a summary.
+    seq: the entry to undo; if `restores`, the result to show whole again instead; 0: it cannot be undone.
+    text: shown when it is opened, such as a summary.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class BoundaryBlock(Card, eq=False, kw_only=True):
         return "\n".join(part for part in (self.label(), self.text) if part)
 
     def label(self, *, arrow: str = "→", dot: str = "·") -> str:
-        """The step in one line: what, tokens before and after, why."""
+        """The step on one line: what was done, tokens before and after, why."""
         parts = [self.kind]
         if self.before is not None and self.after is not None and self.before != self.after:
             parts.append(f"{compact_count(self.before)} {arrow} {compact_count(self.after)} tokens")

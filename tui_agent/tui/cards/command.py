@@ -1,4 +1,4 @@
-"""A shell command, the model's or the user's own: what it printed last, while it runs and when it is done."""
+"""The card of a shell command, the model's or the user's own: its last lines of output, while it runs and after."""
 
 import re
 from typing import Final, NamedTuple
@@ -6,47 +6,47 @@ from typing import Final, NamedTuple
 from typing_extensions import override
 
 from tui_agent.text import counted
-from tui_agent.tui.cards.tool import BODY_INDENT, NOTE_PARTS, NOTHING_CAME, PREVIEW_LINES, ToolBlock, ToolState
+from tui_agent.tui.cards.tool import BODY_INDENT, INTERRUPTED_START, NOTE_PARTS, PREVIEW_LINES, ToolBlock, ToolState
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
 
-_SEARCHED: Final = 4_000
-"""Characters at the end of an output that are looked at for its preview."""
+_PREVIEW_SEARCH: Final = 4_000
+"""Characters at the end of an output that its preview is taken from."""
 _MAX_REASON: Final = 60
-_FINE: Final = "exit code 0"
+_SUCCEEDED: Final = "exit code 0"
 _LEFT_RUNNING: Final = "still running in the background"
-_OWN: Final = "your shell"
-OWN_LINES: Final = 10
-"""Lines of a preview of what the user's own command printed: they ran it to read that."""
-_LEFT_OUT: Final = " characters left out ...]"
-_ALL_LINES: Final = re.compile(
+_USER_SHELL: Final = "your shell"
+USER_SHELL_LINES: Final = 10
+"""Preview lines of a command of the user's own: they ran it to read its output."""
+_CUT_MARK: Final = " characters left out ...]"
+_LINES_OF_CUT: Final = re.compile(
     r"^\[(?:This result is too large to show|Cut at [^:\n]*): ([\d,]+) lines, ", re.MULTILINE
 )
-"""What a result says of itself that was cut (`tui_agent.context.layers.limits`)."""
-_UNSAID: Final = (ToolState.DENIED, ToolState.INTERRUPTED)
-"""States that say themselves how it ended."""
+"""Finds the line count in the note that `tui_agent.context.layers.limits` adds to a cut result."""
+_STATES_WITH_A_WORD: Final = (ToolState.DENIED, ToolState.INTERRUPTED)
+"""States whose own word already says how the command ended."""
 
 
 class _Newest(NamedTuple):
     lines: list[str]
     above: int
-    """Lines before these."""
+    """How many lines precede these."""
 
 
 class CommandBlock(ToolBlock, eq=False, kw_only=True):
-    """Its note tells how it ended, with the time, then what it printed last."""
+    """A command. Its `note` says how it ended and how long it took, then the last line it printed."""
 
-    TOOLS = frozenset(("run_command", _OWN, "command_output"))
+    TOOLS = frozenset(("run_command", _USER_SHELL, "command_output"))
 
     @override
     def estimate(self, width: int, *, collapsed: bool) -> int:
-        if collapsed and self.state is ToolState.OK and self.size.lines > self._most + 1:
-            return 1 + self._most + 1
+        if collapsed and self.state is ToolState.OK and self.size.lines > self._max_lines + 1:
+            return 1 + self._max_lines + 1
         return ToolBlock.estimate(self, width, collapsed=collapsed)
 
     @override
-    def word(self) -> str:
-        return "in the background" if self._left_running else ToolBlock.word(self)
+    def state_word(self) -> str:
+        return "in the background" if self._left_running else ToolBlock.state_word(self)
 
     @override
     def preview_height(self) -> int:
@@ -67,7 +67,7 @@ class CommandBlock(ToolBlock, eq=False, kw_only=True):
     @override
     def outcome(self, look: Look) -> list[Run]:
         ended = self._ended.partition(", ")[0]
-        unsaid = not ended or ended == _FINE or self._left_running or self.state in _UNSAID
+        unsaid = not ended or ended == _SUCCEEDED or self._left_running or self.state in _STATES_WITH_A_WORD
         told = [] if unsaid or not self.state.finished else [ended]
         return [
             *(Run(fit(reason, _MAX_REASON, look.glyphs.ellipsis), look.palette.faint) for reason in told),
@@ -83,31 +83,32 @@ class CommandBlock(ToolBlock, eq=False, kw_only=True):
         return self.note.split(NOTE_PARTS, 1)[0]
 
     @property
-    def _most(self) -> int:
-        """Lines of a preview."""
-        return OWN_LINES if self.name == _OWN else PREVIEW_LINES
+    def _max_lines(self) -> int:
+        """The most lines a preview shows."""
+        return USER_SHELL_LINES if self.name == _USER_SHELL else PREVIEW_LINES
 
     def _newest(self) -> _Newest:
         if not self.state.finished:
-            return _newest_of(self.tail, self._most, self.above + self.tail.removesuffix("\n").count("\n") + 1)
+            return _newest_of(self.tail, self._max_lines, self.above + self.tail.removesuffix("\n").count("\n") + 1)
         if self.state is ToolState.DENIED:
             return _Newest([self.note] if self.note else [], 0)
-        if self.state is ToolState.INTERRUPTED and self.result.startswith(NOTHING_CAME):
+        if self.state is ToolState.INTERRUPTED and self.result.startswith(INTERRUPTED_START):
             return _Newest([], 0)
-        return _newest_of(self.result, self._most, _line_count(self.result) or self.size.lines, self._ended)
+        return _newest_of(self.result, self._max_lines, _line_count(self.result) or self.size.lines, self._ended)
 
 
 def _line_count(result: str) -> int:
-    """Lines that were printed, where a result is cut and says so; else 0."""
-    found = _ALL_LINES.search(result) if _LEFT_OUT in result else None
+    """How many lines were printed, if the result was cut; else 0."""
+    found = _LINES_OF_CUT.search(result) if _CUT_MARK in result else None
     return int(found[1].replace(",", "")) if found else 0
 
 
 def _newest_of(output: str, most: int, count: int = 0, ended: str = "") -> _Newest:
-    """The last lines, `most` at most, of an output of at least `count` lines, without the notes behind it, of which the
-    first tells how it ended.
+    """The last non-blank lines of an output, `most` at most.
+
+    `count`: how many lines it has at least. `ended`: the first of the notes that follow the output, which are left out.
     """
-    lines = output[-_SEARCHED:].removesuffix("\n").split("\n")
+    lines = output[-_PREVIEW_SEARCH:].removesuffix("\n").split("\n")
     above = max(0, count - len(lines))
     told = next((place for place in range(len(lines) - 1, -1, -1) if ended and lines[place].strip("[]") == ended), None)
     if told is not None:
@@ -120,6 +121,6 @@ def _newest_of(output: str, most: int, count: int = 0, ended: str = "") -> _Newe
         if line.strip():
             newest.insert(0, line)
     if above + len(lines) == 1 and lines and lines[0].strip():
-        # A line that says how many there are would take as much room.
+        # "+1 line" would take as much room as the line itself.
         return _Newest([lines[0], *newest], 0)
     return _Newest(newest, above + len(lines) if any(line.strip() for line in lines) or above else 0)

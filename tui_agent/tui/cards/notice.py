@@ -17,7 +17,7 @@ _TEXT_INDENT: Final = GUTTER + 2
 
 
 class Level(StrEnum):
-    """How much a notice asks for attention; the welcome has a look of its own."""
+    """How urgent a notice is; the welcome has its own look."""
 
     WELCOME = "welcome"
     INFO = "info"
@@ -53,7 +53,7 @@ class NoticeBlock(Block, eq=False, kw_only=True):
 
 
 def notice(level: Level, title: str, text: str = "", hint: str = "", *, id: int, index: int) -> NoticeBlock:  # noqa: A002 (the name it has in a block)
-    """A notice of these words, cleaned; `id`, `index`: see `Block`."""
+    """A notice with its texts cleaned; `id`, `index`: see `Block`."""
     told = clean(text).rstrip("\n")
     return NoticeBlock(id=id, index=index, level=level, title=one_line(title), text=told, hint=one_line(hint))
 

@@ -1,4 +1,4 @@
-"""A plan that the model submitted: once it is approved, its steps."""
+"""The card of a plan that the model submitted: its steps once it is approved."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ from tui_agent.text import counted
 from tui_agent.tui.cards.tool import ToolBlock
 
 PREVIEW_STEPS: Final = 6
-"""Steps under a collapsed card."""
+"""Steps shown under a collapsed card."""
 
 
 class PlanBlock(ToolBlock, eq=False, kw_only=True):
-    """Its summary is how the plan begins."""
+    """A submitted plan. Its summary is the beginning of the plan."""
 
     TOOLS = frozenset((PLAN,))
 

@@ -1,4 +1,4 @@
-"""The model's answer: Markdown chunks, of which only the open ones change while it streams."""
+"""The model's answer, as Markdown chunks; only the open ones are painted again while it streams."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _FENCE: Final = re.compile(
 
 
 class MarkdownBlock(Block, eq=False, kw_only=True):
-    """A block that says one text of Markdown, as it stands."""
+    """A block that shows one Markdown text."""
 
     @property
     @override
@@ -65,7 +65,7 @@ class ProseBlock(MarkdownBlock, eq=False, kw_only=True):
 
 
 class ProseSections:
-    """The sections of a text that grows. Those of finished chunks keep their identity from one update to the next."""
+    """The sections of a growing text. Those of finished chunks stay the same objects from one update to the next."""
 
     __slots__ = ("_consumed", "_quiet", "_scanner", "_settled")
 
@@ -76,7 +76,7 @@ class ProseSections:
         self._quiet = quiet
 
     def update(self, text: str) -> list[Section]:
-        """The sections of `text`, which must begin with the text of the update before."""
+        """The sections of `text`, which must start with the text of the previous update."""
         chunks = self._scanner.feed(text[self._consumed :])
         self._consumed = len(text)
         self._settled.extend(_section(chunk, quiet=self._quiet) for chunk in chunks)
@@ -115,7 +115,7 @@ def _draw(chunk: Chunk, quiet: bool, width: int, look: Look) -> list[Line]:
 
 
 def fenced_code(text: str) -> list[str]:
-    """The code of each fence in a Markdown text, without the fences; an open one counts to the end."""
+    """The code in each fence of a Markdown text; an unclosed fence reaches to the end."""
     return [_outdented(found["code"].removesuffix("\n")) for found in _FENCE.finditer(text)]
 
 

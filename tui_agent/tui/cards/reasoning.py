@@ -1,4 +1,4 @@
-"""The model's reasoning: one quiet line, and the whole of it when opened."""
+"""The model's reasoning: one quiet line, the whole text when opened."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +14,7 @@ from tui_agent.tui.wording import compact_count, duration
 
 
 class ReasoningBlock(Card, eq=False, kw_only=True):
-    """The model's reasoning; `seconds` and `tokens` are known when it is over."""
+    """The model's reasoning; `seconds` and `tokens` are set once it is complete."""
 
     content: StreamedText
     streaming: bool = False
@@ -23,7 +23,7 @@ class ReasoningBlock(Card, eq=False, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The reasoning so far; a provider may send none."""
+        """The reasoning so far; some providers send none."""
         return str(self.content)
 
     @property

@@ -1,4 +1,4 @@
-"""A search in files: the first hits, each with its file and line, and how many more there are."""
+"""The card of a search in files: the first hits with file and line, and the number of further ones."""
 
 import re
 from itertools import islice
@@ -12,19 +12,19 @@ from tui_agent.tui.painting.lines import Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
 
 _HIT: Final = re.compile(r"^(\d+): ?(.*)$", re.MULTILINE)
-"""A line with a match below the name of its file, as `grep` tells it."""
-_OF_A_FILE: Final = re.compile(r"\d+[:-]|--$|\[")
-"""How a line begins that is no name of a file: a match, a line around one, a gap, a note."""
+"""A line with a match, in the output of the `grep` tool: it follows a line with the name of its file."""
+_NOT_A_NAME: Final = re.compile(r"\d+[:-]|--$|\[")
+"""Matches the start of any line that is not a file's name: a match, a context line, a gap, a note."""
 
 
 class _Hits(NamedTuple):
     first: list[tuple[str, str]]
-    """Where it is, and the line."""
+    """Pairs of a place, ``file:number``, and the text of the line."""
     more: int
 
 
 class SearchBlock(ToolBlock, eq=False, kw_only=True):
-    """Its result names each file on a line of its own, then the lines of it."""
+    """A search. Its result has each file's name on a line, followed by the lines found in it."""
 
     TOOLS = frozenset(("grep",))
 
@@ -59,7 +59,7 @@ class SearchBlock(ToolBlock, eq=False, kw_only=True):
         if self.state is not ToolState.OK:
             return _Hits([], 0)
         found = _HIT.finditer(self.result)
-        # A line that says how many there are would take as much room as one more hit.
+        # One hit beyond the preview is shown: "+1 more" would take as much room.
         first = list(islice(found, PREVIEW_LINES + 1))
         more = sum(1 for _ in found)
         if more:
@@ -67,8 +67,8 @@ class SearchBlock(ToolBlock, eq=False, kw_only=True):
         return _Hits([(f"{self._file_of(hit.start())}:{hit[1]}", hit[2].strip()) for hit in first], more)
 
     def _file_of(self, place: int) -> str:
-        """The name that stands above a hit: the nearest line that is no line of a file."""
+        """The name of a hit's file: the nearest line above it that is a file's name."""
         for line in reversed(self.result[:place].splitlines()):
-            if line and not _OF_A_FILE.match(line):
+            if line and not _NOT_A_NAME.match(line):
                 return line
         return ""

@@ -1,4 +1,4 @@
-"""A call that a model of its own works on: where it stands, and its calls nested under it."""
+"""The card of a call that runs a subtask, with a model of its own: its status line, and its calls nested below."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -13,15 +13,15 @@ from tui_agent.tui.painting.lines import Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.painting.sections import Section, blank_section, faint, muted, text_sections
 
-PREFIX: Final = "agentic_"
-"""How the names of tools begin that have a subtask of their own; `run_agent` is one more."""
-STEPS: Final = 4
-"""Calls of a subtask that are shown under its collapsed card."""
+SUBTASK_PREFIX: Final = "agentic_"
+"""Tools whose names start with this run a subtask, as does `run_agent`."""
+PREVIEW_STEPS: Final = 4
+"""Calls of a subtask shown under its collapsed card."""
 _EARLIER: Final = "…"
 
 
 class SubtaskBlock(ToolBlock, eq=False, kw_only=True):
-    """`steps`: where it stands, then what it calls, a line each; kept when it is over."""
+    """A call that runs a subtask. `steps`: its status line, then a line for each of its calls; kept once it is done."""
 
     TOOLS = frozenset(("run_agent",))
 
@@ -30,15 +30,15 @@ class SubtaskBlock(ToolBlock, eq=False, kw_only=True):
     @classmethod
     @override
     def is_for(cls, tool: str) -> bool:
-        return tool.startswith(PREFIX) or tool in cls.TOOLS
+        return tool.startswith(SUBTASK_PREFIX) or tool in cls.TOOLS
 
     @override
     def show_progress(self, text: str, above: int) -> None:
         self.steps = text
 
     @override
-    def told(self) -> tuple[str, ...]:
-        call, *others = ToolBlock.told(self)
+    def text_parts(self) -> tuple[str, ...]:
+        call, *others = ToolBlock.text_parts(self)
         return call, self.steps, *others
 
     @override
@@ -52,11 +52,11 @@ class SubtaskBlock(ToolBlock, eq=False, kw_only=True):
         return _draw(self._lines(), BODY_INDENT, width, look)
 
     @override
-    def opened(self) -> list[Section]:
+    def open_sections(self) -> list[Section]:
         if not self.steps.strip():
-            return ToolBlock.opened(self)
+            return ToolBlock.open_sections(self)
         lines = self._lines()
-        sections = text_sections(arguments, faint, indent=BODY_INDENT) if (arguments := self.told_arguments()) else []
+        sections = text_sections(arguments, faint, indent=BODY_INDENT) if (arguments := self.other_arguments()) else []
         if sections:
             sections.append(blank_section())
         sections.append(Section(partial(_draw, lines, BODY_INDENT), breaks=len(lines) - 1))
@@ -66,7 +66,7 @@ class SubtaskBlock(ToolBlock, eq=False, kw_only=True):
 
     @override
     def outcome(self, look: Look) -> list[Run]:
-        # Its figures stand in the first of its steps.
+        # The first line of the steps already shows the figures.
         return self.figures(look) if self.steps.strip() and not self.collapsed else ToolBlock.outcome(self, look)
 
     @property
@@ -74,13 +74,13 @@ class SubtaskBlock(ToolBlock, eq=False, kw_only=True):
         return not self.state.finished and bool(self.steps.strip())
 
     def _lines(self) -> list[str]:
-        """The line of figures, then the steps; of a collapsed card the newest."""
+        """The status line, then the calls; of a collapsed card only the newest calls."""
         figures, *steps = [line for line in self.steps.split("\n") if line.strip()]
-        return [figures, *(steps[-STEPS:] if self.collapsed else steps)]
+        return [figures, *(steps[-PREVIEW_STEPS:] if self.collapsed else steps)]
 
 
 def _draw(lines: Sequence[str], indent: int, width: int, look: Look) -> list[Line]:
-    """These lines as they are painted, one line each."""
+    """Paint the status line and the calls, each cut to one line."""
     palette, glyphs = look.palette, look.glyphs
     figures, *steps = lines
     margin = Run(" " * indent, palette.base)

@@ -1,4 +1,4 @@
-"""The task list on a card: what is done, what is being done, what is still to do."""
+"""The card of the model's task list: items done, in progress and open."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,11 +14,13 @@ from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.painting.sections import Section
 
 PREVIEW_ITEMS: Final = 3
-"""Items under a collapsed card."""
+"""Items shown under a collapsed card."""
 
 
 class TodoBlock(ToolBlock, eq=False, kw_only=True):
-    """Its items; one that was refused, or that ends the list, is shown as any other call."""
+    """A call that sets the task list, shown as its items. A refused call, or one that ends the list, has none and looks
+    like any other call.
+    """
 
     TOOLS = frozenset(("todo",))
 
@@ -30,10 +32,10 @@ class TodoBlock(ToolBlock, eq=False, kw_only=True):
             self.summary = ""
 
     @override
-    def told(self) -> tuple[str, ...]:
+    def text_parts(self) -> tuple[str, ...]:
         if not self.todo:
-            return ToolBlock.told(self)
-        return self.called, *(item.line for item in self.todo), self.note, self.result
+            return ToolBlock.text_parts(self)
+        return self.display_name, *(item.line for item in self.todo), self.note, self.result
 
     @override
     def estimate(self, width: int, *, collapsed: bool) -> int:
@@ -52,9 +54,9 @@ class TodoBlock(ToolBlock, eq=False, kw_only=True):
         return _draw(self._previewed, BODY_INDENT, False, width, look)
 
     @override
-    def opened(self) -> list[Section]:
+    def open_sections(self) -> list[Section]:
         if not self._shown:
-            return ToolBlock.opened(self)
+            return ToolBlock.open_sections(self)
         return [Section(partial(_draw, self.todo, BODY_INDENT, True), breaks=len(self.todo) - 1)]
 
     @override
@@ -67,7 +69,7 @@ class TodoBlock(ToolBlock, eq=False, kw_only=True):
 
     @property
     def _previewed(self) -> "Sequence[TodoItem]":
-        """The items of a collapsed card: around the first one that is open, else the last ones."""
+        """The items of a collapsed card: those around the first open one, or the last ones if all are done."""
         items = self.todo
         first_open = next((place for place, item in enumerate(items) if item.state == "in_progress"), None)
         if first_open is None:
@@ -77,7 +79,7 @@ class TodoBlock(ToolBlock, eq=False, kw_only=True):
 
 
 def _draw(items: "Sequence[TodoItem]", indent: int, whole: bool, width: int, look: Look) -> list[Line]:
-    """These items, each with its sign; `whole`: their long texts wrapped instead of cut."""
+    """Paint items, each with its sign. `whole`: wrap long texts instead of cutting them."""
     palette, glyphs = look.palette, look.glyphs
     forms = {
         "done": (glyphs.checked, palette.faint, palette.faint),

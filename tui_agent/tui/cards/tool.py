@@ -1,5 +1,5 @@
-"""A tool call: one quiet line, a short preview, and the whole of it when opened. Tools with a card of their own build
-on this one.
+"""The card of a tool call: one quiet line, a short preview, all of it when opened. The cards of particular tools derive
+from it.
 """
 
 from collections.abc import Iterator
@@ -21,22 +21,22 @@ from tui_agent.tui.painting.sections import Section, blank_section, estimate_lin
 from tui_agent.tui.wording import compact_count, duration
 
 PREVIEW_LINES: Final = 3
-"""Lines of a result under the header of a collapsed card."""
+"""Lines of a result shown under the header of a collapsed card."""
 DIFF_LINES: Final = 10
-"""Lines of a diff there: three of context and what was changed, of most edits all."""
+"""Lines of a diff shown there: with three lines of context, most edits fit whole."""
 LARGE_TOKENS: Final = 5_000
-"""A result of more tokens says so without being opened."""
+"""A result of at least this many tokens shows its size even on a collapsed card."""
 BODY_INDENT: Final = GUTTER + 2
-"""Cells before what stands under a header."""
-NOTHING_CAME: Final = "[interrupted:"
-"""How the model is told that nothing came of a call, which says no more than the header does."""
+"""Indent of the lines under a header, in cells."""
+INTERRUPTED_START: Final = "[interrupted:"
+"""Start of the result of a call that was interrupted before it had one; it repeats what the header says."""
 NOTE_PARTS: Final = " · "
-"""Between what a tool's summary says."""
+"""Separates the parts of a tool's summary."""
 _PREVIEW_SEARCH: Final = 2000
 _MAX_NAME: Final = 32
 _MAX_NOTE: Final = 48
-_LEAST_ARGUMENT: Final = 24
-"""Cells of the argument before what is said of the result gives way."""
+_MIN_ARGUMENT: Final = 24
+"""The argument keeps at least this many cells; the note on the result gives way first."""
 
 NAMES: Final = {
     "read_file": "Read",
@@ -62,11 +62,11 @@ NAMES: Final = {
     "agentic_research": "Research",
     "run_agent": "Agent",
 }
-"""Tools as a person calls what they do; others have the name they came with."""
+"""Display names of tools; a tool that is not listed is shown by its own name."""
 
 
 class ToolState(StrEnum):
-    """Where a tool call is between being asked for by the model and its result."""
+    """The stages of a tool call, from the model's request to the result."""
 
     PENDING = "pending"
     ASKING = "asking"
@@ -78,7 +78,7 @@ class ToolState(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """Whether the state will not change any more."""
+        """Whether this state is final."""
         return self not in (ToolState.PENDING, ToolState.ASKING, ToolState.RUNNING)
 
 
@@ -92,7 +92,7 @@ _WORDS: Final = {
 
 
 class ResultSize(Struct, frozen=True, gc=False):
-    """How large a tool result is. `tokens` may be an estimate."""
+    """The size of a tool result; None: unknown. `tokens` may be an estimate."""
 
     lines: int = 0
     tokens: int | None = None
@@ -100,22 +100,22 @@ class ResultSize(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, result: str) -> "ResultSize":
-        """The lines and bytes of a result."""
+        """Count the lines and bytes of a result."""
         return cls(lines=result.count("\n") + (not result.endswith("\n") if result else 0), bytes=len(result.encode()))
 
 
 class ToolBlock(Card, eq=False, kw_only=True):
     """One tool call and, later, its result.
 
-    summary: the arguments on one line. arguments: the whole of them.
-    tail: the last lines printed while it runs, with `above` lines before them. held: the result, as `packed` gives it,
-    and how long it is.
-    diff: a unified diff, for edits. note: one line of what came of it, or on why it was denied or failed.
-    seconds: how long it ran. seq: of a command of the user's own, the number of the message it became; else 0.
+    summary, arguments: the arguments on one line, and in full.
+    tail: the last lines printed while it runs; `above`: how many lines came before them.
+    held: the result, as `packed` returns it; `length`: its characters.
+    diff: a unified diff, for edits. note: one line on the outcome, or on why it was denied or failed.
+    seconds: how long it ran. seq: for a command of the user's own, the number of the message it became; else 0.
     """
 
     TOOLS: ClassVar[frozenset[str]] = frozenset()
-    """The tools that have this card."""
+    """Names of the tools that use this class."""
 
     call_id: str
     name: str
@@ -134,12 +134,12 @@ class ToolBlock(Card, eq=False, kw_only=True):
 
     @classmethod
     def is_for(cls, tool: str) -> bool:
-        """Whether calls of a tool have this card; one without a card of its own has the plain one."""
+        """Whether calls of a tool use this class."""
         return tool in cls.TOOLS
 
     @property
     def result(self) -> str:
-        """What the model was given."""
+        """The result as the model saw it."""
         return unpacked(self.held)
 
     @result.setter
@@ -147,8 +147,8 @@ class ToolBlock(Card, eq=False, kw_only=True):
         self.held, self.length = packed(text), len(text)
 
     @property
-    def called(self) -> str:
-        """What it does, as a person says it."""
+    def display_name(self) -> str:
+        """The tool's display name."""
         return NAMES.get(self.name, self.name)
 
     @property
@@ -178,15 +178,15 @@ class ToolBlock(Card, eq=False, kw_only=True):
     @property
     @override
     def plain_text(self) -> str:
-        return "\n".join(part for part in self.told() if part)
+        return "\n".join(part for part in self.text_parts() if part)
 
     def show_progress(self, text: str, above: int) -> None:
-        """Take in what it tells while it runs, clean: the last lines, and how many came before them."""
+        """Set the progress of the running call, clean text: the last lines, and how many came before them."""
         self.tail, self.above = text, above
 
-    def told(self) -> tuple[str, ...]:
-        """The parts of its plain text: the call, then what came of it."""
-        call = f"{self.called} {self.arguments or self.summary}".rstrip()
+    def text_parts(self) -> tuple[str, ...]:
+        """The parts of `plain_text`: the call, its note, its result."""
+        call = f"{self.display_name} {self.arguments or self.summary}".rstrip()
         return call, self.note, self.diff or self.result or self.tail
 
     @property
@@ -195,8 +195,8 @@ class ToolBlock(Card, eq=False, kw_only=True):
         code = self.diff or self.result or self.tail
         return [code] if code else []
 
-    def word(self) -> str:
-        """Where the call is, as far as its sign does not tell; the argument leaves it room."""
+    def state_word(self) -> str:
+        """A word for states that the sign in the header does not make clear; the argument leaves room for it."""
         return _WORDS.get(self.state, "")
 
     # Sections
@@ -205,14 +205,14 @@ class ToolBlock(Card, eq=False, kw_only=True):
     def sections(self) -> list[Section]:
         header = Section(partial(_draw_header, self))
         if not self.collapsed:
-            return [header, *self.opened()]
+            return [header, *self.open_sections()]
         height = self.preview_height()
         return [header, Section(self.draw_preview, breaks=height - 1)] if height else [header]
 
     @override
     def estimate(self, width: int, *, collapsed: bool) -> int:
         if self.state is ToolState.OK and self.size.lines and not self.diff:
-            # Known sizes: opening all cards of a long conversation looks at no text.
+            # Use known sizes, so that opening all cards of a long conversation reads no text.
             if collapsed:
                 return 1 + min(PREVIEW_LINES, self.size.lines)
             return 1 + estimate_lines(self.length, self.size.lines - 1, width)
@@ -221,16 +221,16 @@ class ToolBlock(Card, eq=False, kw_only=True):
         body = self.diff or self.result or self.tail
         return 1 + (estimate_lines(len(body), body.count("\n"), width) if body else 0)
 
-    # What another kind of call says in its own way
+    # What cards of particular tools override
 
     def preview_height(self) -> int:
-        """Lines under the header while it is collapsed."""
+        """How many lines `draw_preview` returns."""
         if self.shows_diff:
             return min(DIFF_LINES, max(1, self.diff.count("\n") - 2))
         return len(self.preview_lines())
 
     def draw_preview(self, width: int, look: Look) -> list[Line]:
-        """What stands under the header while it is collapsed."""
+        """The lines under the header of a collapsed card."""
         if self.shows_diff:
             return draw_diff_start(self.diff, DIFF_LINES, width, look, indent=BODY_INDENT)
         margin = Run(" " * BODY_INDENT, look.palette.base)
@@ -241,7 +241,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
         ]
 
     def preview_lines(self) -> list[str]:
-        """The lines of a result, or of what it prints meanwhile, that tell most in little room."""
+        """The lines of the result, or of the output so far, that a preview shows."""
         if not self.state.finished:
             return [line for line in self.tail[-_PREVIEW_SEARCH:].split("\n") if line.strip()][-PREVIEW_LINES:]
         lines = [line for line in self.result[:_PREVIEW_SEARCH].split("\n") if line.strip()]
@@ -249,16 +249,16 @@ class ToolBlock(Card, eq=False, kw_only=True):
             in_header = self.note.split(NOTE_PARTS)
             return [line for line in lines if line.strip(" []") not in in_header][:PREVIEW_LINES]
         if self.state is ToolState.INTERRUPTED:
-            lines = [line for line in lines if not line.startswith(NOTHING_CAME)]
+            lines = [line for line in lines if not line.startswith(INTERRUPTED_START)]
         reason = [self.note] if self.note and self.note not in lines[:PREVIEW_LINES] else []
         return [*reason, *lines][:PREVIEW_LINES]
 
-    def opened(self) -> list[Section]:
-        """What stands under the header of an open card."""
+    def open_sections(self) -> list[Section]:
+        """The sections under the header of an open card."""
         sections: list[Section] = []
         if self.note and self.state is not ToolState.OK:
             sections += text_sections(self.note, muted, indent=BODY_INDENT)
-        if arguments := "" if self.diff else self.told_arguments():
+        if arguments := "" if self.diff else self.other_arguments():
             sections += text_sections(arguments, faint, indent=BODY_INDENT)
             if self.length or self.tail:
                 sections.append(blank_section())
@@ -270,7 +270,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
         return sections
 
     def outcome(self, look: Look) -> list[Run]:
-        """What is said of the result in the header, the most telling first."""
+        """What the header says of the result, the most important part first."""
         quiet = look.palette.faint
         told: list[Run] = []
         if self.diff:
@@ -284,7 +284,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
         return [*told, *self.figures(look)]
 
     def figures(self, look: Look) -> list[Run]:
-        """How long it took, and how much of the context it takes where that matters or was asked for."""
+        """How long it took, and its tokens if it is large or the card is open."""
         quiet = look.palette.faint
         told = [Run(duration(self.seconds), quiet)] if self.seconds is not None and self.seconds >= 1 else []
         tokens = self.size.tokens if self.state.finished else None
@@ -294,11 +294,11 @@ class ToolBlock(Card, eq=False, kw_only=True):
 
     @property
     def shows_diff(self) -> bool:
-        """Whether the diff is what there is to see."""
+        """Whether the card shows the diff in place of the result."""
         return bool(self.diff) and self.state in (ToolState.OK, ToolState.ASKING, ToolState.RUNNING)
 
-    def told_arguments(self) -> str:
-        """The arguments that the header does not tell, each with its name; the text itself if it is no JSON object."""
+    def other_arguments(self) -> str:
+        """The arguments that are not in the header, each with its name; the raw text if it is not a JSON object."""
         import json
 
         try:
@@ -321,7 +321,7 @@ def _draw_header(block: ToolBlock, width: int, look: Look) -> list[Line]:
     sign, colour = _sign(block.state, look)
     start = [Run(" " * GUTTER, palette.faint), Run(f"{sign} ", colour)]
     room = width - cell_len(start[0].text) - 2
-    name = fit(block.called, max(1, min(_MAX_NAME, room)), glyphs.ellipsis)
+    name = fit(block.display_name, max(1, min(_MAX_NAME, room)), glyphs.ellipsis)
     room -= cell_len(name)
     status = _status(block, room, look)
     left = room - sum(cell_len(run.text) for run in status) - 1
@@ -333,10 +333,10 @@ def _draw_header(block: ToolBlock, width: int, look: Look) -> list[Line]:
 
 
 def _status(block: ToolBlock, room: int, look: Look) -> list[Run]:
-    """What stands after the argument: where the call is, and what came of it as far as the argument leaves room."""
+    """The part of the header after the argument: the state, then as much of the outcome as there is room for."""
     word = list(_word(block, look))
     outcome = block.outcome(look)
-    argument = min(cell_len(block.summary), _LEAST_ARGUMENT if word else room)
+    argument = min(cell_len(block.summary), _MIN_ARGUMENT if word else room)
     while True:
         status = list(_joined([*word, *outcome], look))
         cells = sum(cell_len(run.text) for run in status)
@@ -352,7 +352,7 @@ def _status(block: ToolBlock, room: int, look: Look) -> list[Run]:
 
 def _word(block: ToolBlock, look: Look) -> Iterator[Run]:
     colours = {ToolState.ASKING: look.palette.warning, ToolState.ERROR: look.palette.error}
-    if word := block.word():
+    if word := block.state_word():
         yield Run(word, colours.get(block.state, look.palette.faint))
 
 

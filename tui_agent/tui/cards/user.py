@@ -1,4 +1,4 @@
-"""What the user asked, beside a bar; of a long text the beginning and the end, until it is opened."""
+"""A message of the user's, beside a bar. A long one shows only its beginning and end until it is opened."""
 
 from functools import partial
 from typing import Final
@@ -14,18 +14,18 @@ from tui_agent.tui.painting.sections import Section, estimate_lines, pieces
 
 LONG_LINES: Final = 16
 LONG_CHARACTERS: Final = 2_000
-"""A text of more than either is folded."""
+"""A text that exceeds either is folded."""
 HEAD_LINES: Final = 6
 HEAD_CHARACTERS: Final = 600
 TAIL_LINES: Final = 4
-"""The end is where a question stands that was asked about a pasted text."""
+"""The end is shown because that is where the question about a pasted text usually is."""
 TAIL_CHARACTERS: Final = 400
 
 
 class UserBlock(Card, eq=False, kw_only=True):
-    """What the user asked; `seq` is the number of that message, 0 where it is not known.
+    """A message of the user's.
 
-    lines: how many the message has, where `text` leaves out some of its middle; else 0.
+    seq: its number; 0: unknown. lines: its number of lines, if `text` leaves out some of its middle; else 0.
     """
 
     text: str
@@ -75,7 +75,7 @@ class UserBlock(Card, eq=False, kw_only=True):
         return estimate_lines(len(self.text), self.text.count("\n"), width)
 
     def _ends(self) -> tuple[str, str, str]:
-        """The beginning, the end, and how much stands between them."""
+        """The beginning, the end, and a count of what is left out between them."""
         lines = self.text.removesuffix("\n").split("\n")
         head = "\n".join(lines[:HEAD_LINES])[:HEAD_CHARACTERS]
         tail = "\n".join(lines[max(HEAD_LINES, len(lines) - TAIL_LINES) :])[-TAIL_CHARACTERS:]
@@ -86,7 +86,7 @@ class UserBlock(Card, eq=False, kw_only=True):
 
 
 def _sections(text: str, *, closes: bool = False) -> list[Section]:
-    """`closes`: a click on the first line folds it."""
+    """Sections of a user's text. `closes`: a click on the first line folds the block."""
     return [
         Section(partial(_draw, lines, joined, closes and not place), sum(len(line) for line in lines), len(lines) - 1)
         for place, (lines, joined) in enumerate(pieces(text))

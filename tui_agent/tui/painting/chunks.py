@@ -1,9 +1,9 @@
-"""Markdown that grows, cut into chunks which no later text can change.
+"""Cuts growing Markdown into chunks that no later text can change.
 
-A chunk is a run of lines that Markdown reads the same way alone as in its place: it ends at a blank line outside fences
-and lists, or at the edge of a top-level code fence. So a finished chunk is painted once, and only the open one is
-painted again while an answer streams. CommonMark 0.31, sections 3 to 5, gives the rules; link reference definitions
-are not supported, because a late one would change what came before it.
+A chunk is a run of lines that renders the same alone as in its place: it ends at a blank line outside fences and lists,
+or at the edge of a top-level code fence. So a finished chunk is painted once, and only the open one is painted again
+while an answer streams. The rules are those of CommonMark 0.31, sections 3 to 5; link reference definitions are not
+supported, because a late one would change what came before it.
 """
 
 import re
@@ -18,9 +18,9 @@ LIST_CHARACTERS: Final = 1500
 CHUNK_CHARACTERS: Final = 6000
 """A paragraph longer than this is cut at the next line."""
 TABLE_CHARACTERS: Final = 2500
-"""A table longer than this is cut at the next row; the next part begins with its head again."""
+"""A table longer than this is cut at the next row; the next part repeats its header."""
 PLAIN_CHARACTERS: Final = 4000
-"""A single line longer than `CHUNK_CHARACTERS` is not parsed at all but shown as plain pieces of this size."""
+"""A single line longer than `CHUNK_CHARACTERS` is not parsed but shown as plain pieces of this size."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})[ ]*([^\s`]*)")
 _INNER_FENCE = re.compile(r"\s*(?:[-*+]\s+|\d{1,9}[.)]\s+)?(`{3,}|~{3,})")
@@ -38,7 +38,7 @@ class Kind(Enum):
 
 
 class Chunk(NamedTuple):
-    """A piece of an answer. `gap`: a blank line comes before it. `joined`: the next chunk goes on in the same line."""
+    """A piece of an answer. `gap`: a blank line precedes it. `joined`: the next chunk continues its last line."""
 
     kind: Kind
     text: str
@@ -48,7 +48,7 @@ class Chunk(NamedTuple):
 
 
 class ChunkScanner:
-    """Cuts Markdown into chunks as it arrives; what it yields does not depend on where the pieces were cut."""
+    """Cuts Markdown into chunks as it arrives; the result does not depend on how the text was split into pieces."""
 
     def __init__(self) -> None:
         self._partial = ""
@@ -73,7 +73,7 @@ class ChunkScanner:
         return done
 
     def tail(self) -> list[Chunk]:
-        """The chunks that are still open, as if the text ended here. The scanner is unchanged."""
+        """The open chunks, as if the text ended here. Does not change the scanner."""
         end = copy(self)
         end._lines, end._done = self._lines.copy(), []
         if end._partial:

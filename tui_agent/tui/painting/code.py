@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pygments.token import _TokenType
 
 _HIGHLIGHTED_CHARACTERS = 20_000
-"""Code longer than this in one piece is shown without colours: a lexer may take seconds on a hostile line."""
+"""A longer piece of code is shown without colours: a lexer may take seconds on a hostile line."""
 
 
 def paint_code(code: str, language: str, width: int, look: Look, *, indent: int = GUTTER) -> list[Line]:
@@ -42,13 +42,13 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Run]]:
         for text in others:
             lines.append([])
             _extend(lines[-1], text, style)
-    # The lexer ends its last line with a break of its own.
+    # Lexers add a line break at the end.
     return lines[: code.count("\n") + 1]
 
 
 @lru_cache(maxsize=64)
 def language_of(file: str) -> str:
-    """The language of a file by its name; empty where it has none that is known."""
+    """The language of a file by its name; empty if unknown."""
     if not file:
         return ""
     from pygments.lexers import find_lexer_class_for_filename
@@ -75,7 +75,7 @@ def _filled(line: Line, fill: Run) -> Line:
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> "Lexer | None":
-    # Pygments is imported when the first fence is painted, not when the app starts.
+    # Imported here, so that the app starts without Pygments.
     from pygments.lexers import get_lexer_by_name
     from pygments.util import ClassNotFound
 

@@ -20,30 +20,30 @@ _FILE = re.compile(r"^\+\+\+ (.*)$", re.MULTILINE)
 _WORD = re.compile(r"\w+|\s+|.")
 
 _HEADER: Final = 10_000
-"""Characters at the beginning of a diff among which the name of its file is."""
+"""The file's name is within this many characters from the start of a diff."""
 _BEFORE_ROWS: Final = 3
-"""Lines of a diff before its first row: two of names, one that tells where the row is."""
+"""Lines of a diff before its first row: two with file names, one hunk header."""
 
 _BREAKS: Final = str.maketrans({"\r": "␍", "\f": "␌", **dict.fromkeys("\v\x1c\x1d\x1e\x85\u2028\u2029", "␤")})
-"""What would end a line on the screen and ends none in the file."""
+"""Characters that would break a line on the screen but do not end one in the file."""
 
 NOTE: Final = "\\"
-"""Sign of a row that is no line of the file, but says something of it."""
+"""The sign of a row that is a note on the file, not one of its lines."""
 NO_NEWLINE: Final = "no newline at the end"
 
 MAX_COMPARED: Final = 400
-"""Characters of a line whose words are all compared with those of the line it replaces; of longer ones it is told
-between which words they differ."""
+"""Lines up to this many characters are compared word by word; of longer ones, only the stretch from the first to the
+last difference is marked."""
 
-LEAST_IN_COMMON: Final = 0.4
-"""Share of two lines that must be the same for the rest to be marked: where most differs, marks tell nothing."""
+MIN_COMMON_SHARE: Final = 0.4
+"""Differences are marked only if at least this share of two lines is equal: if most differs, marks do not help."""
 
 
 class DiffRow(NamedTuple):
-    """One line of a diff. sign: "+", "-", " ", "@" between hunks, or `NOTE`. number: in the new file, or the old one
-    for "-".
+    """One line of a diff.
 
-    other: the line it replaces or is replaced by, where there is one.
+    sign: "+", "-", " ", "@" between hunks, or `NOTE`. number: of the line in the new file; for "-" in the old one.
+    other: the line it replaces or is replaced by, if any.
     """
 
     sign: str
@@ -53,7 +53,7 @@ class DiffRow(NamedTuple):
 
     @property
     def changed(self) -> tuple[tuple[int, int], ...]:
-        """The stretches of characters that differ from the other line."""
+        """The ranges of characters that differ from `other`."""
         return () if self.other is None else _changed_words(self.text, self.other)
 
 
@@ -64,14 +64,12 @@ def counts(diff: str) -> tuple[int, int]:
 
 
 def clean_diff(diff: str) -> str:
-    """A diff as text that is safe on the screen, each line of it still one."""
+    """A diff made safe for the screen without adding or removing lines."""
     return clean(diff.translate(_BREAKS))
 
 
 def read_diff(diff: str) -> list[DiffRow]:
-    """The rows of a unified diff; file headers are left out. That a file has no newline at its end is told where that
-    changes.
-    """
+    """The rows of a unified diff without file headers. "No newline at the end" is noted only where that changes."""
     rows: list[DiffRow] = []
     unended: list[int] = []
     old = new = 1
@@ -105,13 +103,13 @@ def read_diff(diff: str) -> list[DiffRow]:
 
 
 def file_of(diff: str) -> str:
-    """The file that a unified diff is of; empty where it does not tell."""
+    """The name of the file that a unified diff changes; empty if the diff does not say."""
     found = _FILE.search(diff[:_HEADER])
     return found[1].strip() if found else ""
 
 
 def diff_sections(diff: str, *, indent: int = GUTTER) -> list[Section]:
-    """A unified diff in sections, to be painted as they come into view."""
+    """A unified diff as sections that are painted as they come into view."""
     rows, file = read_diff(diff), file_of(diff)
     digits = _digits(rows)
     return [
@@ -125,10 +123,10 @@ def diff_sections(diff: str, *, indent: int = GUTTER) -> list[Section]:
 
 
 class DiffLines:
-    """A unified diff as lines of a list: broken for a width at once, painted where they are looked at."""
+    """A unified diff as lines of a list: all are wrapped to a width at once, each is painted when it is shown."""
 
     def __init__(self, diff: str, *, from_change: bool = False, at_most: int | None = None) -> None:
-        """`from_change`: what stands more than a line before the first change is left out."""
+        """`from_change`: start one line before the first change. `at_most`: keep this many rows."""
         rows = read_diff(diff)
         changed = next((place for place, row in enumerate(rows) if row.sign in "+-"), 0)
         self.cut = at_most is not None and len(rows) > at_most
@@ -138,7 +136,7 @@ class DiffLines:
         self._painted: tuple[int, Look, list[Line]] | None = None
 
     def broken(self, width: int) -> list[tuple[str, Callable[[int, Look], Line]]]:
-        """Each line as text, and what paints it."""
+        """Each wrapped line as text, with the function that paints it."""
         self._width, self._painted = width, None
         digits = _digits(self.rows)
         found: list[tuple[str, Callable[[int, Look], Line]]] = []
@@ -155,7 +153,7 @@ class DiffLines:
 
 
 def _broken(row: DiffRow, width: int, digits: int) -> Iterator[str]:
-    """The lines that `paint_rows` makes of a row."""
+    """The texts of the lines that `paint_rows` makes of a row."""
     if row.sign == "@":
         yield "…"
         return
@@ -174,7 +172,7 @@ def _digits(rows: Sequence[DiffRow]) -> int:
 
 
 def draw_diff_start(diff: str, count: int, width: int, look: Look, *, indent: int = GUTTER) -> list[Line]:
-    """The first `count` lines of a diff; nothing behind them is read."""
+    """The first `count` lines of a diff; the rest is not parsed."""
     beginning = "\n".join(diff.split("\n", count + _BEFORE_ROWS)[: count + _BEFORE_ROWS])
     rows = read_diff(beginning)[:count]
     return paint_rows(rows, width, look, file=file_of(diff), digits=_digits(rows), indent=indent)[:count]
@@ -183,7 +181,7 @@ def draw_diff_start(diff: str, count: int, width: int, look: Look, *, indent: in
 def paint_rows(
     rows: Sequence[DiffRow], width: int, look: Look, *, file: str, digits: int, indent: int = GUTTER
 ) -> list[Line]:
-    """Rows of a diff of a file as lines: numbers, signs, the colours of its language, and a ground for what changed.
+    """Rows of a file's diff as lines: numbers, signs, syntax colours, and a background on changed lines.
 
     digits: cells of a line number.
     """
@@ -205,28 +203,29 @@ def paint_rows(
 
 
 def _grounded(line: Line, width: int, row: DiffRow, style: Style) -> Line:
-    """A changed line has its ground up to the edge, as far as there is a ground."""
+    """Extend a changed line's background to the edge, if it has one."""
     if row.sign not in "+-" or line.width >= width or _has_no_ground(style):
         return line
     return line._replace(segments=(*line.segments, Segment(" " * (width - line.width), style)), width=width)
 
 
 def _marked(runs: Sequence[Run], changed: Sequence[tuple[int, int]], style: Style, strong: Style) -> Iterator[Run]:
-    """These runs on the ground of their line, those characters on a stronger one."""
+    """The runs of a line in its style, with the `changed` characters in the stronger one."""
     edges = sorted({edge for span in changed for edge in span})
     start = 0
     for text, ink in runs:
         cuts = [0, *(edge - start for edge in edges if 0 < edge - start < len(text)), len(text)]
         for left, right in pairwise(cuts):
             inside = any(begin <= start + left < end for begin, end in changed)
-            # On the stronger ground the colours of a language would be hard to read.
+            # Syntax colours would be hard to read on the stronger background.
             yield Run(text[left:right], strong if inside else ink)
         start += len(text)
 
 
 def _coloured(rows: Sequence[DiffRow], file: str, palette: Palette) -> dict[int, list[Run]]:
-    """The rows as source code, each side of the diff read as a whole. Nothing where the language is not known, or where
-    the terminal's own colours already tell what was added.
+    """Highlighted runs of the rows, by index; each side of the diff is lexed as a whole.
+
+    Empty if the language is unknown, or if the theme has no backgrounds and colours already mark what changed.
     """
     language = language_of(file)
     if not language or _has_no_ground(palette.added):
@@ -243,7 +242,7 @@ def _coloured(rows: Sequence[DiffRow], file: str, palette: Palette) -> dict[int,
 
 
 def _on_its_ground(runs: Sequence[Run], row: DiffRow, palette: Palette) -> list[Run]:
-    """Highlighted runs on the ground of their row; what has no colour of its own takes the row's."""
+    """Highlighted runs on their row's background; text without a syntax colour takes the row's colour."""
     style = _styles(row, palette)[0]
     ground = Style(bgcolor=style.bgcolor)
     return [Run(text, style if ink is palette.code else ink + ground) for text, ink in runs]
@@ -264,13 +263,13 @@ def _styles(row: DiffRow, palette: Palette) -> tuple[Style, Style]:
 
 
 def _paired(rows: list[DiffRow]) -> Iterator[DiffRow]:
-    """Where as many lines were added as were removed before them, each pair knows of one another."""
+    """Where lines were replaced by as many others, set `other` of each pair."""
     position = 0
     while position < len(rows):
         removed = _stretch(rows, position, "-")
         added = _stretch(rows, position + len(removed), "+")
         if removed and len(removed) == len(added):
-            # Tabs are expanded before the line is cut into runs, which would move their stops.
+            # Expand tabs before the line is cut into runs: cutting would shift the tab stops.
             before, after = ([displayed(row.text) for row in side] for side in (removed, added))
             yield from (row._replace(text=old, other=new) for row, old, new in zip(removed, before, after, strict=True))
             yield from (row._replace(text=new, other=old) for row, old, new in zip(added, before, after, strict=True))
@@ -292,7 +291,7 @@ def _stretch(rows: list[DiffRow], start: int, sign: str) -> list[DiffRow]:
 
 @lru_cache(maxsize=1_000)
 def _changed_words(text: str, other: str) -> tuple[tuple[int, int], ...]:
-    """Where whole words of `text` are not those of `other`; nothing where most is not."""
+    """The ranges of words in `text` that differ from `other`; empty if most differ."""
     if max(len(text), len(other)) > MAX_COMPARED:
         return _changed_middle(text, other)
     import difflib
@@ -304,7 +303,7 @@ def _changed_words(text: str, other: str) -> tuple[tuple[int, int], ...]:
     same = difflib.SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks()
     in_common = sum(len(word.strip()) for start, _, count in same for word in words[start : start + count])
     most = max(sum(map(len, text.split())), sum(map(len, other.split())))
-    if in_common < LEAST_IN_COMMON * most:
+    if in_common < MIN_COMMON_SHARE * most:
         return ()
     changed: list[tuple[int, int]] = []
     place = 0
@@ -317,7 +316,7 @@ def _changed_words(text: str, other: str) -> tuple[tuple[int, int], ...]:
 
 
 def _changed_middle(text: str, other: str) -> tuple[tuple[int, int], ...]:
-    """The stretch of `text` from the first word that is not the one of `other` to the last."""
+    """The range of `text` from the first word that differs from `other` to the last."""
     most = min(len(text), len(other))
     start = next((place for place in range(most) if text[place] != other[place]), most)
     same = next((place for place in range(most - start) if text[-1 - place] != other[-1 - place]), most - start)
@@ -326,6 +325,6 @@ def _changed_middle(text: str, other: str) -> tuple[tuple[int, int], ...]:
         start -= 1
     while end < len(text) and text[end].isalnum():
         end += 1
-    if len(text) - (end - start) < LEAST_IN_COMMON * max(len(text), len(other)):
+    if len(text) - (end - start) < MIN_COMMON_SHARE * max(len(text), len(other)):
         return ()
     return ((start, end),) if start < end else ()

@@ -1,4 +1,4 @@
-"""The symbols the screen is drawn with, and plain ones for terminals that lack them."""
+"""The symbols drawn on the screen, and an ASCII set for terminals that lack them."""
 
 import os
 from typing import Final
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class Glyphs(Struct, frozen=True):
-    """The symbols of the screen, each one cell wide but for the ellipsis; `spinner` has one after the other."""
+    """The symbols of the screen, each one cell wide except the ASCII ellipsis. `spinner`: its frames in order."""
 
     bar: str = "▌"
     cursor: str = "▎"

@@ -10,10 +10,10 @@ from rich.style import Style
 from tui_agent.text import displayed
 
 GUTTER = 2
-"""Cells left of every text: one for the bar or the block cursor, one of air."""
+"""Cells left of every text: one for the bar or the block cursor, one blank."""
 
 MAX_MEASURE = 112
-"""Cells of the column of text at most: longer lines are hard to read."""
+"""The widest column of text, in cells: longer lines are hard to read."""
 
 
 class Run(NamedTuple):
@@ -26,10 +26,10 @@ class Run(NamedTuple):
 class Line(NamedTuple):
     """One painted line.
 
-    gutter: how many characters at the start are decoration: left out of selection and copying.
-    ending: what joins this line to the next in copied text: a line break, a space where a long line was wrapped at one,
-    or nothing where a word was cut.
-    header: whether a click on it opens or collapses its card.
+    gutter: how many characters at the start are decoration, which is neither selected nor copied.
+    ending: joins this line to the next in copied text: a line break, a space if the line was wrapped at one, or
+    nothing if a word was cut.
+    header: a click on it opens or collapses its card.
     """
 
     segments: tuple[Segment, ...]
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The characters of the line, decoration included."""
+        """The characters of the line, including decoration."""
         return "".join(segment.text for segment in self.segments)
 
 
@@ -51,14 +51,14 @@ def make_line(runs: Iterable[Run], *, gutter: int = GUTTER, ending: str = "\n", 
 
 
 def blank_line(style: Style) -> Line:
-    """An empty line; it has one cell so that a mouse can point at it."""
+    """An empty line, one cell wide so that the mouse can point at it."""
     return Line((Segment(" ", style),), 1, gutter=1)
 
 
 def wrap(runs: Sequence[Run], width: int, *, first: Sequence[Run], rest: Sequence[Run]) -> list[Line]:
-    """Break runs into lines of at most `width` cells, at spaces where there are any.
+    """Break runs into lines of at most `width` cells, at spaces where possible.
 
-    `first` is put before the first line and `rest` before the others; both are decoration.
+    `first` precedes the first line, `rest` the others; both are decoration.
     """
     runs = [Run(displayed(text), style) for text, style in runs]
     text = "".join(run.text for run in runs)
@@ -96,7 +96,7 @@ def breaks(text: str, width: int) -> list[tuple[int, int, str]]:
 
 
 def fit(text: str, width: int, ellipsis: str = "…") -> str:
-    """`text` cut to `width` cells, with a sign that it was cut."""
+    """`text`, cut to `width` cells with an ellipsis if it is longer."""
     text = displayed(text)
     if cell_len(text) <= width:
         return text

@@ -24,7 +24,7 @@ _ITALIC = Style(italic=True)
 
 
 def paint_markdown(source: str, width: int, look: Look) -> list[Line]:
-    """The lines of a chunk at a width. HTML is shown as the text it is; a link shows where it goes."""
+    """The lines of a chunk at a width. HTML is shown as plain text; a link shows its address."""
     painter = _Painter(width, look)
     painter.paint(_parser().parse(source))
     return painter.lines
@@ -32,7 +32,7 @@ def paint_markdown(source: str, width: int, look: Look) -> list[Line]:
 
 @lru_cache(maxsize=1)
 def _parser() -> "MarkdownIt":
-    # Imported when the first answer is painted, not when the app starts: it takes as long as the whole pane.
+    # Imported here, not when the app starts: it takes as long to import as the whole pane.
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
@@ -178,7 +178,7 @@ class _Painter(Struct):
 
 
 def inline_runs(tokens: "Sequence[Token]", base: Style, look: Look) -> Iterator[list[Run]]:
-    """The runs of a paragraph; one list for each line that a hard break separates."""
+    """The runs of a paragraph, one list for each line between hard breaks."""
     palette = look.palette
     line: list[Run] = []
     styles = [base]
@@ -219,7 +219,7 @@ def inline_runs(tokens: "Sequence[Token]", base: Style, look: Look) -> Iterator[
 
 
 def _plain(text: str) -> str:
-    """Text that was decoded from entities, cleaned once more."""
+    """Text decoded from HTML entities, which may hold control characters: clean it again."""
     return clean(text).replace("\n", " ")
 
 

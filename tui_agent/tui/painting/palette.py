@@ -1,4 +1,4 @@
-"""The colours of the pane, worked out once per theme from the theme's variables."""
+"""The styles of the pane, derived once per theme from the theme's variables."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ _NO_COLOR = Color(0, 0, 0, 0)
 
 
 class Palette(Struct, frozen=True):
-    """A Rich style for each role. `base` carries the background; the others are complete styles on top of it."""
+    """A Rich style for each role. All are complete: each includes the background of `base` or its own."""
 
     base: Style
     strong: Style
@@ -54,7 +54,7 @@ class Palette(Struct, frozen=True):
             return Style(color=_blend(behind, color, strength).rich_color, bgcolor=behind.rich_color)
 
         plain = on(foreground)
-        # Grey on a light ground needs more ink than on a dark one to be read as easily.
+        # On a light background, grey text must be stronger to be as readable as on a dark one.
         is_light = background.ansi is None and background.brightness > 0.5
         muted = on(foreground, strength=0.8 if is_light else 0.72)
         palette = cls(
@@ -86,7 +86,7 @@ class Palette(Struct, frozen=True):
         return palette if background.ansi is None else palette._without_tints(on(success), on(error))
 
     def _without_tints(self, success: Style, error: Style) -> "Palette":
-        """For the terminal's own colours, which cannot be mixed: dim text and coloured letters in place of tints."""
+        """A palette for the terminal's own colours: they cannot be blended, so use dim and coloured text for tints."""
         dim, strong = Style(dim=True), Style(bold=True, underline=True)
         return replace(
             self,
@@ -102,7 +102,7 @@ class Palette(Struct, frozen=True):
 
 
 class Look(Struct, frozen=True):
-    """Everything a painter needs beside the block and the width."""
+    """What painting needs besides the block and the width."""
 
     palette: Palette
     glyphs: Glyphs
@@ -119,7 +119,7 @@ class Look(Struct, frozen=True):
 def _color(variables: Mapping[str, str], name: str) -> Color:
     value = variables.get(name)
     if value is None:
-        # Before there is a theme; Textual would look for what may have been meant, a dozen times at each start.
+        # There is no theme yet. Parsing "" would make Textual search for similar colour names, a dozen times a start.
         return _NO_COLOR
     try:
         return Color.parse(value)
@@ -128,7 +128,7 @@ def _color(variables: Mapping[str, str], name: str) -> Color:
 
 
 def _blend(background: Color, color: Color, strength: float) -> Color:
-    """`color` at a strength over `background`; the terminal's own colours cannot be mixed and stay as they are."""
+    """`color` blended over `background` with `strength`; the terminal's own colours are returned unblended."""
     if color.ansi is not None or background.ansi is not None:
         return color if strength > 0.4 else background
     return background.blend(color, strength, alpha=1.0)

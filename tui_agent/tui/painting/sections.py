@@ -1,4 +1,4 @@
-"""A block in sections: pieces that are painted one by one, when they come into view."""
+"""Sections: the pieces of a block that are painted one by one, when they come into view."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -17,15 +17,15 @@ TEXT_CHARACTERS: Final = 4000
 """Characters of one section; a longer line is cut into several."""
 
 _FIRST_COLUMN: Final = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)| +(?=\S)", re.ASCII)
-"""A first column, or the blanks before a line that has but one."""
+"""Matches a first column with the blanks after it, or else the indent of a line."""
 
 Draw = Callable[[int, Look], list[Line]]
 
 
 class Section(Struct, eq=False):
-    """Something that can be painted at a width, and a guess of its height from its size.
+    """A piece that can be painted at a width, with the size of its text, from which its height is estimated.
 
-    characters: how much text it holds. breaks: how many line breaks are in it.
+    characters, breaks: how many characters and line breaks its text has.
     """
 
     draw: Draw
@@ -33,12 +33,12 @@ class Section(Struct, eq=False):
     breaks: int = 0
 
     def estimate(self, width: int) -> int:
-        """Lines at a width, before it is painted."""
+        """Estimated lines at a width."""
         return estimate_lines(self.characters, self.breaks, width)
 
 
 def estimate_lines(characters: int, breaks: int, width: int) -> int:
-    """A guess at the height of wrapped text."""
+    """Estimated height in lines of wrapped text."""
     lines = breaks + 1
     return max(lines, lines // 2 + characters // max(1, width))
 
@@ -51,10 +51,10 @@ def blank_section(count: int = 1) -> Section:
 def text_sections(
     text: str, style: Callable[[Look], Style], *, indent: int = GUTTER, columns: bool = False
 ) -> list[Section]:
-    """Plain text, `indent` cells in, wrapped; no markup is read in it.
+    """Plain text, without markup, wrapped and indented by `indent` cells.
 
-    columns: what wraps of a line with a first column, two spaces and a second column stays in the second; of one that
-    begins further in, there.
+    columns: if a line has two columns separated by two spaces, its wrapped part continues in the second column; if it
+    is indented, at its indent.
     """
     return [
         Section(
@@ -89,17 +89,17 @@ def pieces(text: str) -> list[tuple[list[str], bool]]:
 
 
 def muted(look: Look) -> Style:
-    """The style of text that is there to be read on demand."""
+    """The style of text that is secondary but meant to be read."""
     return look.palette.muted
 
 
 def faint(look: Look) -> Style:
-    """The style of what is beside the point."""
+    """The style of the least important text."""
     return look.palette.faint
 
 
 def draw_hint(hint: str, indent: int, width: int, look: Look) -> list[Line]:
-    """What to do next, behind an arrow."""
+    """A hint on what to do next, after an arrow."""
     palette = look.palette
     margin = Run(" " * indent, palette.base)
     arrow = Run(f"{look.glyphs.arrow} ", palette.accent)
@@ -130,7 +130,7 @@ def _draw_text(
 
 
 def _hanging(line: str, hang: int, ink: Style, margin: tuple[Run, ...], width: int) -> list[Line]:
-    """A line whose first `hang` characters are a column of their own."""
+    """Wrap a line with a hanging indent of `hang` characters."""
     rest = (*margin, Run(" " * hang, ink))
     first, *others = wrap([Run(line[hang:], ink)], width, first=(*margin, Run(line[:hang], ink)), rest=rest)
     return [first._replace(gutter=sum(len(run.text) for run in margin)), *others]

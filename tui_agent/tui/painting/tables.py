@@ -1,4 +1,4 @@
-"""Tables as runs: columns as wide as their text where that fits, shared out fairly where it does not."""
+"""Tables as runs: columns are as wide as their text if that fits; otherwise they share the width fairly."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ class Cell(NamedTuple):
 
 
 def paint_table(rows: Sequence[Sequence[Cell]], width: int, look: Look) -> list[list[Run]]:
-    """The runs of each line of a table whose first row is its head. Columns that find no room are left out."""
+    """The runs of each line of a table whose first row is its header. Columns that do not fit are left out."""
     palette, glyphs = look.palette, look.glyphs
     count = min(max((len(row) for row in rows), default=0), max(1, (width + _SEPARATOR_CELLS) // (_MIN_COLUMN + 3)))
     if not count:
@@ -38,7 +38,7 @@ def paint_table(rows: Sequence[Sequence[Cell]], width: int, look: Look) -> list[
 
 
 def share(natural: Sequence[int], room: int) -> list[int]:
-    """Widths of at most `room` in all: narrow columns keep their own, wide ones share what is left."""
+    """Column widths that add up to at most `room`: narrow columns keep their width, wide ones share the rest."""
     widths = [max(1, size) for size in natural]
     while sum(widths) > room:
         widest = max(widths)

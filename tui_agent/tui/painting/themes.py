@@ -1,4 +1,4 @@
-"""The themes: the shipped ones, the user's own beside them, and the one to begin with."""
+"""The themes: the shipped ones, the user's own, and the choice of the initial one."""
 
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -14,9 +14,9 @@ Returned = TypeVar("Returned")
 DEFAULT_DARK: Final = "dusk"
 DEFAULT_LIGHT: Final = "paper"
 ALIASES: Final = {"dark": DEFAULT_DARK, "light": DEFAULT_LIGHT}
-"""Names that stand for a theme in the settings."""
+"""Aliases for themes in the settings."""
 ANSI: Final = "terminal"
-"""The theme of the terminal's own sixteen colours."""
+"""The theme that uses the terminal's own sixteen colours."""
 
 THEMES: Final = (
     Theme(
@@ -139,17 +139,17 @@ KINDS: Final = {
     else "light"
     for theme in THEMES
 }
-"""What each of them is, in a word or two."""
+"""A few words on each theme, for the picker."""
 
 
 def register_themes(app: App[Returned]) -> None:
-    """Make the shipped themes known to an app, beside Textual's own."""
+    """Register the shipped themes with an app."""
     for theme in THEMES:
         app.register_theme(theme)
 
 
 class Appearance(NamedTuple):
-    """The themes there are, the name of the one to begin with, and what the user should be told about them."""
+    """The names of all themes, the name of the initial one, and messages for the user about unusable ones."""
 
     names: tuple[str, ...]
     theme: str
@@ -157,7 +157,7 @@ class Appearance(NamedTuple):
 
 
 def appearance(app: App[Returned], wanted: str, home: Path) -> Appearance:
-    """Make the shipped and the user's themes known to the app, and find the one the settings want."""
+    """Register the shipped and the user's themes with the app, and find the one that the settings name."""
     register_themes(app)
     shipped = tuple(theme.name for theme in THEMES)
     own = load_user_themes(home, {*shipped, *ALIASES})

@@ -1,8 +1,8 @@
-"""Themes of the user's own: one JSON file each in `<home>/themes`.
+"""The user's own themes: one JSON file each in `<home>/themes`.
 
-A file holds `primary`, `background` and `foreground`, and may hold `dark` (a true or false, default true), `secondary`,
-`accent`, `warning`, `error`, `success`, `surface`, `panel` and `variables`. A colour is anything Textual's CSS takes.
-The file's name without its ending is the theme's name.
+A file must have `primary`, `background` and `foreground`, and may have `dark` (a boolean, default true), `secondary`,
+`accent`, `warning`, `error`, `success`, `surface`, `panel` and `variables`. A colour is anything Textual's CSS accepts.
+The file's name without its suffix is the theme's name.
 """
 
 import re
@@ -38,21 +38,21 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     variables: dict[str, ColorText] = {}
 
     def colors(self) -> dict[str, str]:
-        """Every colour that is set, by where it stands."""
+        """Every colour that is set, by its field or variable."""
         named = {field: getattr(self, field) for field in self.__struct_fields__ if field not in ("dark", "variables")}
         own = {f"variables.{name}": value for name, value in self.variables.items()}
         return {name: value for name, value in (named | own).items() if value is not None}
 
 
 class UserThemes(NamedTuple):
-    """The themes that can be used, and one line for each file that cannot."""
+    """The usable themes, and one line for each unusable file."""
 
     themes: tuple[Theme, ...]
     problems: tuple[str, ...]
 
 
 def load_user_themes(home: Path, taken: Collection[str]) -> UserThemes:
-    """The themes in `<home>/themes`; a file with a name of `taken` is a problem. Raises nothing."""
+    """Load the themes in `<home>/themes`. A file whose name is in `taken` is a problem. Never raises."""
     themes: list[Theme] = []
     problems: list[str] = []
     folder = home / "themes"
@@ -69,7 +69,7 @@ def load_user_themes(home: Path, taken: Collection[str]) -> UserThemes:
 
 
 class _Unusable(Exception):
-    """A file is no theme; the text says why."""
+    """A file is not a valid theme; the message says why."""
 
 
 def _theme(path: Path, taken: Collection[str]) -> Theme:

@@ -1,4 +1,4 @@
-"""A block at a width: its sections, their heights, and the lines of those that were painted."""
+"""One block laid out for a width: its sections, their heights, and the lines of the painted ones."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from tui_agent.tui.painting.sections import Section, blank_section
 
 
 class BlockPainting:
-    """The painted form of one block at one width and look. It follows the block's version when `refresh` is called.
+    """Caches the painted lines of one block at one width and look; `refresh` brings it up to the block's version.
 
-    Heights are guesses until a section is painted. A section that a change of the block left alone keeps its lines; of
-    the first that changed, which is the open end of an answer that streams, each line that comes out the same is the
-    same object, so that nothing is made of it for the screen again.
+    Heights are estimates until a section is painted. Unchanged sections keep their lines. The first changed section,
+    usually the open end of a streaming answer, is painted again, but every line that comes out equal stays the same
+    object, so the screen reuses the strip it has cached for it.
     """
 
     __slots__ = (
@@ -47,12 +47,12 @@ class BlockPainting:
         self.refresh()
 
     def refresh(self) -> None:
-        """Follow the block to its present version."""
+        """Bring sections and heights up to the block's current version."""
         if self.version == self.block.version:
             return
         self.version = self.block.version
         kept = dict(zip(map(id, self._sections), zip(self._lines, self.heights, strict=True), strict=True))
-        # The old sections live until the new ones exist, so that an id is not given twice.
+        # Keep the old sections alive until the new ones exist, or Python may reuse their ids.
         old, self._sections = self._sections, self._divide()
         found = [kept.get(id(section)) for section in self._sections]
         changed = next((place for place, entry in enumerate(found) if entry is None), len(found))
@@ -68,7 +68,7 @@ class BlockPainting:
         self.painted = sum(len(lines) for lines in self._lines if lines)
 
     def lines(self, section: int) -> list[Line]:
-        """The lines of a section, painted now if they were not; its height is exact from then on."""
+        """The lines of a section, painted on first use; its height is exact from then on."""
         lines = self._lines[section]
         if lines is None:
             lines = [crop(line, self.width) for line in self._sections[section].draw(self.width, self.look)]
@@ -82,21 +82,21 @@ class BlockPainting:
         return lines
 
     def forget(self) -> None:
-        """Let the painted lines go; the heights stay."""
+        """Drop the painted lines to free memory; keep the heights."""
         self._lines = [None] * len(self._sections)
         self.painted = 0
 
     @property
     def gap(self) -> int:
-        """How many of the first sections are the blank line before the block."""
+        """How many leading sections are the blank line above the block: 0 or 1."""
         return 1 if self._gap else 0
 
     def start_of(self, section: int) -> int:
-        """The line of the block at which a section starts."""
+        """The line number in the block at which a section starts."""
         return sum(self.heights[:section])
 
     def find(self, line: int) -> tuple[int, int]:
-        """The section that holds a line of the block, and the line's number in it."""
+        """The section that contains a line of the block, and the line's number within that section."""
         for section, height in enumerate(self.heights):
             if line < height:
                 return section, max(0, line)
@@ -110,7 +110,7 @@ class BlockPainting:
 
 
 def all_lines(blocks: Sequence[Block], width: int, look: Look) -> list[Line]:
-    """Every line of some blocks, the first of which has nothing above it."""
+    """Every line of some blocks, as if the first were the top of a transcript."""
     before = (None, *blocks)
     paintings = [BlockPainting(block, above, width, look) for above, block in zip(before, blocks, strict=False)]
     return [line for each in paintings for section in range(len(each.heights)) for line in each.lines(section)]
@@ -126,5 +126,5 @@ def has_gap(before: Block | None, block: Block) -> bool:
 
 
 def estimate_height(block: Block, before: Block | None, width: int, *, collapsed: bool) -> int:
-    """A guess at the height of a block that was never painted, with the blank line before it."""
+    """Estimated height in lines of a block that was never painted, including the blank line above it."""
     return has_gap(before, block) + block.estimate(width, collapsed=collapsed)

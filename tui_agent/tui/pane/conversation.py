@@ -1,5 +1,5 @@
-"""The conversation pane: what keys and the mouse do with a transcript on the screen, and what it shows over its lines:
-hits of a search, spinners of running calls, how much is new below, and what can be done with a message of the user's.
+"""The conversation pane: key and mouse handling for a transcript, and the overlays drawn on its lines: search hits,
+spinners of running calls, the count of new lines below, and the keys that act on a message of the user's.
 """
 
 from collections.abc import Sequence
@@ -30,17 +30,17 @@ from tui_agent.tui.pane.transcript_view import TranscriptView
 from tui_agent.tui.pane.viewport import Follower, Row, encode_line, selected_text
 
 _COUNT_S: Final = 0.001
-"""Seconds between two slices of counting hits: time for keys."""
+"""Seconds of pause between two slices of counting hits, so that keys are handled."""
 
 
 class ConversationPane(TranscriptView, inherit_bindings=False):
-    """Reads, opens, copies and searches the transcript. End returns to its end."""
+    """Lets the user read, open, copy and search the transcript. The End key returns to its end."""
 
     ALLOW_SELECT = True
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("conversation")]
 
     class Copied(Message):
-        """Text of a block was copied to the clipboard; `what` names it where it is not the whole block."""
+        """Text was copied to the clipboard; `what` names the part, empty for a whole block."""
 
         def __init__(self, text: str, what: str = "") -> None:
             super().__init__()
@@ -55,14 +55,14 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
             self.block = block
 
     class RewindAsked(Message):
-        """The user wants to go on before the message with this number."""
+        """The user wants to rewind to before the message with this number."""
 
         def __init__(self, seq: int) -> None:
             super().__init__()
             self.seq = seq
 
     class ForkAsked(Message):
-        """The user wants to go on after the message with this number, in another branch."""
+        """The user wants to fork the conversation after the message with this number."""
 
         def __init__(self, seq: int) -> None:
             super().__init__()
@@ -92,7 +92,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         """Whether a running call is in view."""
         return self._spinner is not None
 
-    # What the app asks for
+    # Called by the app
 
     @override
     def show(self, shown: Transcript | Follower) -> None:
@@ -161,17 +161,17 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
             self.post_message(self.UndoAsked(block))
 
     def action_rewind(self) -> None:
-        """Go on before the message of the user under the cursor."""
+        """Rewind to before the user's message under the cursor."""
         if self.cursor_block is not None and (seq := self.cursor_block.message):
             self.post_message(self.RewindAsked(seq))
 
     def action_fork(self) -> None:
-        """Go on after the message of the user under the cursor, in another branch."""
+        """Fork the conversation after the user's message under the cursor."""
         if self.cursor_block is not None and (seq := self.cursor_block.message):
             self.post_message(self.ForkAsked(seq))
 
     def action_copy_code(self) -> None:
-        """Copy the code in the block under the cursor; pressed again, the next piece of it."""
+        """Copy the first piece of code in the block under the cursor; pressed again, the next piece."""
         code, what = self._next_code(self.cursor_block)
         if code:
             self.app.copy_to_clipboard(code)
@@ -184,7 +184,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         self._keep_free(1)
 
     def action_search_next(self, forward: bool) -> None:
-        """Go to the next or the previous line with the words."""
+        """Go to the next or the previous search hit."""
         if not self._search.words or not len(self.transcript):
             return
         place = self._search.next(self._view, forward=forward)
@@ -193,7 +193,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         self._search_changed()
 
     def action_page(self, direction: int) -> None:
-        """Scroll by a screen, less two lines to keep the place."""
+        """Scroll by a screen less two lines, so that some context stays in view."""
         self._view.move(direction * max(1, self._viewport.height - 2))
         self._show()
 
@@ -257,16 +257,16 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     @override
     async def _on_key(self, event: events.Key) -> None:
-        if self._take_for_search(event):
+        if self._handled_by_search(event):
             event.stop()
             event.prevent_default()
 
     def on_focus(self) -> None:
-        """The block cursor appears."""
+        """Show the block cursor."""
         self._refresh_block(self._cursor)
 
     def on_blur(self) -> None:
-        """The block cursor goes, and so does a search."""
+        """Hide the block cursor and end the search."""
         self._leave_search()
         self._refresh_block(self._cursor)
 
@@ -279,7 +279,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     @override
     def text_select_all(self) -> None:
-        # A double click: the block under the mouse, not the whole transcript.
+        # Textual calls this on a double click; select the block under the mouse, not the whole transcript.
         if self._cursor is not None:
             start, end = encode_line(self._cursor, 0, 0), encode_line(self._cursor + 1, 0, 0) - 1
             self.screen.selections = {self: Selection(Offset(0, start), Offset(0, end))}
@@ -295,8 +295,8 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     # Search
 
-    def _take_for_search(self, event: events.Key) -> bool:
-        """Whether a key belongs to the search."""
+    def _handled_by_search(self, event: events.Key) -> bool:
+        """Handle a key that belongs to the search; False if it does not."""
         event = self._as_search_key(event)
         if not self._search.typing:
             if event.key == "escape" and self._search.words:
@@ -318,14 +318,14 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         return True
 
     def _as_search_key(self, event: events.Key) -> events.Key:
-        """A key of the user's own choice as the one it stands for in a search."""
+        """Translate a remapped key to the search's default key with the same action."""
         for action, key in (("search.close", "escape"), ("search.keep", "enter")):
             if event.key in self._keymap.keys(action):
                 return events.Key(key, None)
         return event
 
     def _search_changed(self) -> None:
-        """Other hits, or another of them; what is not counted yet is counted between keys."""
+        """Show the new hit or hits; count the remaining ones between keys."""
         if self._counting is not None:
             self._counting.stop()
             self._counting = None
@@ -342,7 +342,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
     # Code
 
     def _next_code(self, block: Block | None) -> tuple[str, str]:
-        """The code of a block to copy now, and which piece of it that is; the block itself where it is all code."""
+        """The piece of code to copy now, and its label such as "2 of 3"; empty label if the block is all code."""
         code = block.code if block is not None else []
         if block is None or not code:
             return "", ""
@@ -351,7 +351,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         self._copied = (block.id, number)
         return code[number], f"code {number + 1} of {len(code)}" if len(code) > 1 else "code"
 
-    # What stands over the lines
+    # Overlays
 
     @override
     def _decorated(self, row: Row) -> Sequence[Segment]:
@@ -411,7 +411,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
     # What is new below
 
     def _on_label(self, offset: Offset) -> bool:
-        """Whether a place on the pane is on the label that leads to the end."""
+        """Whether an offset in the pane is on the "new lines" label, which leads to the end."""
         if not self._label or not self._leads_to_end or offset.y != self._last_row:
             return False
         return offset.x >= self.size.width - cell_len(self._label)
@@ -430,7 +430,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         index, height = self._left_at
         return max(0, heights.total - heights.start_of(index) - height)
 
-    # What can be done with a message
+    # The hint below a message of the user's
 
     @property
     def _message_keys(self) -> str:
@@ -438,7 +438,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         return f"{rewind} rewinds to before it {self.look.glyphs.dot} {fork} forks after it"
 
     def _end_of_message(self) -> int | None:
-        """The last row of the user's message under the block cursor; None: there is none in view."""
+        """The last row of the user's message under the block cursor; None if it is not in view."""
         block = self.cursor_block
         if block is None or not self.has_focus or not block.message:
             return None
@@ -446,7 +446,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         return max((number for number, row in rows if row.position.block == block.index), default=None)
 
     def _blank_below(self, row: int) -> int | None:
-        """The row below this one, where it is in view and nothing stands on it."""
+        """The row below this one, if it is in view and blank."""
         rows, below = self._viewport.rows, row + 1
         blank = below >= len(rows) or not rows[below].line.text.strip()
         return below if blank and below <= self._last_row else None
@@ -457,7 +457,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
         return row.position.block < len(self.transcript) and self.transcript.blocks[row.position.block].spins
 
     def _run_spinner(self) -> None:
-        """A timer runs only while a running call is in view."""
+        """Start or stop the timer: it runs only while a running call is in view."""
         spins = self.app.animation_level != "none" and any(
             row.line.header and self._spins(row) for row in self._viewport.rows
         )

@@ -1,5 +1,5 @@
-"""How high the blocks of a transcript are: which block is at a line, at which line a block starts; with all cards open
-and with all closed, so that turning all of them costs what is in view.
+"""Heights of the blocks of a transcript: which block is at a line, and at which line a block starts. Heights are kept
+for all cards open and for all closed, so that toggling every card costs no more than painting what is in view.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from tui_agent.tui.pane.transcript import Transcript
 class Heights:
     """Heights of a growing list of blocks, in lines, as a Fenwick tree.
 
-    Appending, changing and looking up cost O(log n); the sum of all heights is known at once.
+    Appending, changing and looking up cost O(log n); `total`, the sum, costs O(1).
     """
 
     __slots__ = ("_heights", "_tree", "total")
@@ -52,7 +52,7 @@ class Heights:
         return difference
 
     def replace(self, heights: list[int]) -> None:
-        """Set every height at once, in O(n)."""
+        """Replace all heights, in O(n)."""
         self._heights = heights
         self.total = sum(heights)
         self._tree = tree = [0, *heights]
@@ -70,9 +70,9 @@ class Heights:
         return total
 
     def find(self, line: int) -> tuple[int, int]:
-        """The block that holds a line, and the line's number inside it.
+        """The block that contains a line, and the line's number within it.
 
-        A line before the first block is the first block's; a line past the end is the last block's last.
+        A line before the first block maps to the first block's first line, one past the end to the last block's last.
         """
         if not self._heights:
             return 0, 0
@@ -92,66 +92,71 @@ class Heights:
 
 
 class CardHeights:
-    """Follows one transcript. `width` is that of a line, in cells; the heights of what was not painted are guesses."""
+    """The heights of one transcript's blocks, with its cards as they are and with all of them toggled.
+
+    `width`: of a line, in cells. Heights of blocks that were never painted are estimates.
+    """
 
     def __init__(self, transcript: Transcript) -> None:
         self.width = 80
         self._transcript = transcript
         self._heights = {False: Heights(), True: Heights()}
-        self._apart: set[int] = set()
+        self._individual: set[int] = set()
 
     @property
     def now(self) -> Heights:
-        """As the cards stand."""
+        """Heights with the cards as they are."""
         return self._heights[self._transcript.cards_open]
 
     @property
-    def _turned(self) -> Heights:
-        """As they would stand, were all cards turned."""
+    def _toggled(self) -> Heights:
+        """Heights after "toggle all cards"."""
         return self._heights[not self._transcript.cards_open]
 
     def append(self, index: int) -> None:
-        """A block came at the end."""
+        """Take in the block that was appended at `index`."""
         block = self._transcript.blocks[index]
         height = self.guess(index)
         self.now.append(height)
-        self._turned.append(self._guess_turned(index) if isinstance(block, Card) else height)
+        self._toggled.append(self._guess_toggled(index) if isinstance(block, Card) else height)
 
     def set(self, index: int, height: int) -> None:
-        """How a block stands is known."""
+        """Set the exact height of a painted block."""
         self.now.set(index, height)
         if not isinstance(self._transcript.blocks[index], Card):
-            self._turned.set(index, height)
+            self._toggled.set(index, height)
 
     def change(self, index: int) -> None:
-        """A card says something else, or was opened or closed by itself."""
+        """Take in that a block's content changed, or that this one card was opened or closed."""
         block = self._transcript.blocks[index]
         if isinstance(block, Card):
-            self._turned.set(index, self._guess_turned(index))
-            if self._stands_apart(block):
-                self._apart.add(index)
+            self._toggled.set(index, self._guess_toggled(index))
+            if self._differs_from_all(block):
+                self._individual.add(index)
 
-    def reunite(self) -> None:
-        """All cards were turned: those that stood apart will not, when they are turned again."""
-        for index in self._apart:
-            self._turned.set(index, self._guess_turned(index))
-        self._apart.clear()
+    def forget_individual(self) -> None:
+        """Take in that all cards were toggled: cards opened or closed individually now agree with the others."""
+        for index in self._individual:
+            self._toggled.set(index, self._guess_toggled(index))
+        self._individual.clear()
 
     def replace(self, heights: Sequence[int]) -> None:
-        """Every height anew."""
+        """Replace all heights by these, and estimate the toggled ones."""
         blocks = self._transcript.blocks
         self.now.replace(list(heights))
-        turned = [
-            self._guess_turned(block.index) if isinstance(block, Card) else heights[block.index] for block in blocks
+        toggled = [
+            self._guess_toggled(block.index) if isinstance(block, Card) else heights[block.index] for block in blocks
         ]
-        self._turned.replace(turned)
-        self._apart = {block.index for block in blocks if isinstance(block, Card) and self._stands_apart(block)}
+        self._toggled.replace(toggled)
+        self._individual = {
+            block.index for block in blocks if isinstance(block, Card) and self._differs_from_all(block)
+        }
 
     def guess(self, index: int) -> int:
-        """How high a block is, by the size of its text."""
+        """Estimated height of a block in lines, from the size of its text."""
         return self._guess(index, collapsed=self._transcript.blocks[index].collapsed)
 
-    def _guess_turned(self, index: int) -> int:
+    def _guess_toggled(self, index: int) -> int:
         return self._guess(index, collapsed=self._transcript.cards_open)
 
     def _guess(self, index: int, *, collapsed: bool) -> int:
@@ -159,5 +164,5 @@ class CardHeights:
         before: Block | None = blocks[index - 1] if index else None
         return estimate_height(blocks[index], before, self.width, collapsed=collapsed)
 
-    def _stands_apart(self, card: Card) -> bool:
+    def _differs_from_all(self, card: Card) -> bool:
         return card.collapsed is self._transcript.cards_open

@@ -1,4 +1,4 @@
-"""What is drawn over painted lines of the conversation at the moment they are shown, and never kept."""
+"""Overlays on painted lines of the conversation: drawn each time a line is shown, never cached with it."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,14 +16,14 @@ _FAR: Final = 1 << 30
 
 
 def with_cursor(segments: Sequence[Segment], sign: str, style: Style) -> list[Segment]:
-    """The block cursor in the first cell of a line."""
+    """A line with the block cursor in its first cell."""
     first, *others = segments
     cursor = Segment(sign, style)
     return [cursor, Segment(first.text[1:], first.style), *others] if first.text[1:] else [cursor, *others]
 
 
 def with_spinner(segments: Sequence[Segment], sign: str, picture: str) -> list[Segment]:
-    """The running sign of a card replaced by a picture of the spinner, as wide as it."""
+    """A card's header with its running sign replaced by a spinner frame of the same width."""
     drawn = list(segments)
     for place, segment in enumerate(drawn[:3]):
         if segment.text.startswith(sign):
@@ -44,7 +44,7 @@ def with_label(strip: Strip, label: str, style: Style, *, right: bool) -> Strip:
 
 
 def with_hint(strip: Strip, hint: str, look: Look) -> Strip:
-    """A blank line with a hint of what a key would do."""
+    """A blank line with a hint at its end of what a key would do."""
     palette = look.palette
     start = Strip([Segment(" " * GUTTER, palette.base), Segment(f"{look.glyphs.arrow} ", palette.accent)])
     room = max(1, strip.cell_length - start.cell_length - 1)

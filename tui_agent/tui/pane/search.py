@@ -1,4 +1,4 @@
-"""Searching in the pane: the words being typed, the line where they are found next, and how many there are."""
+"""Search in the conversation: the words being typed, the current hit, and the number of hits."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,11 +17,11 @@ from tui_agent.tui.pane.viewport import Position, Viewport
 
 MAX_WORDS: Final = 200
 SLICE_S: Final = 0.004
-"""Seconds for which hits are counted before keys are looked for."""
+"""Seconds spent counting hits before keys are handled."""
 
 
 class Typed(Enum):
-    """What a key did to the words."""
+    """What a key did to the search words."""
 
     CHANGED = "changed"
     DONE = "done"
@@ -29,7 +29,7 @@ class Typed(Enum):
 
 
 class Search:
-    """What is searched for. `typing`: keys go into the words; `at`: the line found last."""
+    """The state of a search. `typing`: keys edit the words; `at`: the line of the current hit."""
 
     def __init__(self) -> None:
         self.words = ""
@@ -42,26 +42,26 @@ class Search:
 
     @property
     def active(self) -> bool:
-        """Whether there is a search, which has a line of its own."""
+        """Whether a search is shown; it takes the last line of the pane."""
         return self.typing or bool(self.words)
 
     def begin(self, at: Position | None) -> None:
-        """Take words from the keyboard; the search begins at this line."""
+        """Start taking words from the keyboard; the search starts at this line."""
         self.leave()
         self.typing, self._from = True, at
 
     def leave(self) -> None:
-        """Search for nothing."""
+        """End the search."""
         self.typing, self.words, self.missing, self.at = False, "", False, None
         self._hits = _Hits("")
 
     def forget_places(self) -> None:
-        """The same lines stand elsewhere."""
+        """Drop positions after the transcript was replaced: the same lines have other positions now."""
         self.at = self._from = None
         self._hits = _Hits(self.words)
 
     def take(self, event: events.Key) -> Typed:
-        """One key while the words are typed."""
+        """Handle one key while the words are typed."""
         if event.key == "escape" or (event.key == "backspace" and not self.words):
             self.leave()
             return Typed.LEFT
@@ -75,21 +75,21 @@ class Search:
         return Typed.CHANGED
 
     def first(self, viewport: Viewport) -> Position | None:
-        """Where the words are found from where the search began, towards the end, then from the start."""
+        """The first hit from where the search began to the end, then from the top."""
         self._hits = _Hits(self.words)
         return self._seek(viewport, self._from or Position(0, 0, 0), forward=True, inclusive=True)
 
     def next(self, viewport: Viewport, *, forward: bool) -> Position | None:
-        """The next line with the words, going round at the ends."""
+        """The next or previous line with a hit, wrapping around at the ends."""
         start = self.at or self._from or Position(0, 0, 0)
         return self._seek(viewport, start, forward=forward, inclusive=self.at is None)
 
     def count(self, transcript: Transcript) -> bool:
-        """Count hits for a few milliseconds. Whether some of the transcript is left to be counted."""
+        """Count hits for `SLICE_S`; True if blocks are left to count."""
         return bool(self.words) and not self.missing and self._hits.count(transcript)
 
     def label(self, glyphs: Glyphs) -> str:
-        """What stands in the line of the search."""
+        """The text of the search line."""
         cursor = glyphs.quote if self.typing else ""
         told = ["nothing found"] if self.missing else [self._where(glyphs)] if self.words else []
         if self.words:
@@ -115,7 +115,7 @@ class Search:
 
 
 class _Hits:
-    """How often words occur in each block, counted a slice at a time."""
+    """Counts how often the words occur in each block, a time slice at a time."""
 
     def __init__(self, words: str) -> None:
         self._words = words
@@ -124,7 +124,7 @@ class _Hits:
 
     @property
     def counted(self) -> int:
-        """Blocks that were looked at."""
+        """Number of blocks counted so far."""
         return len(self._sums)
 
     @property
@@ -133,7 +133,7 @@ class _Hits:
         return self._sums[-1] if self._sums else 0
 
     def before(self, index: int) -> int:
-        """Hits in the blocks before one that was counted."""
+        """Hits in all blocks before `index`, which must have been counted."""
         return self._sums[index - 1] if index else 0
 
     def count(self, transcript: Transcript) -> bool:
@@ -148,7 +148,7 @@ class _Hits:
 
 
 def with_words(segments: Sequence[Segment], gutter: int, words: str, style: Style) -> Sequence[Segment]:
-    """A line with every place marked where `words` occur, letter case ignored; decoration is never marked."""
+    """A line with every occurrence of `words` marked, ignoring case; its first `gutter` characters never are."""
     text = "".join(segment.text for segment in segments)
     found = [match.span() for match in _pattern(words).finditer(text, gutter)]
     if not found:
@@ -166,7 +166,7 @@ def with_words(segments: Sequence[Segment], gutter: int, words: str, style: Styl
 
 
 def occurs(text: str, words: str) -> bool:
-    """Whether `words` occur, letter case ignored."""
+    """Whether `words` occur in the text, ignoring case."""
     if text.isascii() and words.isascii():
         return words.lower() in text.lower()
     return _pattern(words).search(text) is not None
@@ -177,7 +177,7 @@ def _pattern(words: str) -> re.Pattern[str]:
 
 
 def _places(viewport: Viewport, words: str, start: Position, *, forward: bool, inclusive: bool) -> Iterator[Position]:
-    """The lines with the words, from one on and round to it again. Cards that hold them are opened on the way."""
+    """Lines with the words, from `start` around to it again. Opens collapsed cards that contain them."""
     count = len(viewport.transcript)
     for step in range(count + 1):
         index = (start.block + (step if forward else -step)) % count
@@ -202,17 +202,17 @@ def _lines_in(viewport: Viewport, index: int, words: str) -> list[Position]:
         viewport.transcript.toggle(block)
         viewport.update(index)
     found = [place for place, hits in _painted(viewport, index, words) if hits]
-    # Words that a line break parts are shown by the block's first line.
+    # A match that is wrapped over two lines is in neither: show the block's first line.
     return found or [viewport.first_line(index)]
 
 
 def _number_in_block(viewport: Viewport, at: Position, words: str) -> int:
-    """Which of the hits in its block the first one of a line is, counted from 1."""
+    """The number, from 1, of a line's first hit among the hits of its block."""
     return 1 + sum(hits for place, hits in _painted(viewport, at.block, words) if place < at)
 
 
 def _painted(viewport: Viewport, index: int, words: str) -> Iterator[tuple[Position, int]]:
-    """The lines of a block, each with how often the words occur in it."""
+    """Each line of a block with its number of hits."""
     pattern = _pattern(words)
     for section in range(len(viewport.painting(index).heights)):
         for number, line in enumerate(viewport.section_lines(index, section)):

@@ -1,4 +1,4 @@
-"""The line at the bottom: is it working, which model, how full, what it cost."""
+"""The status bar: current activity, model, how full the context window is, and cost."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -22,38 +22,40 @@ GAUGE: Final = (
     "after an undo). Eviction puts a result that is too large into a file as it comes. A tick stands where more is "
     "done: clearing takes old tool results out, compaction summarises older turns. F2 shows all of it, with its price."
 )
-"""The gauge in words, for the help and for who points at it."""
-DONE_BY: Final = {
+"""Explains the gauge, in the help and in its tooltip."""
+LAYER_EFFECTS: Final = {
     "clear": ("clearing", "old tool results are taken out"),
     "compact": ("compaction", "older turns are summarised"),
 }
-"""The layers that start at a share of the window, and what they do."""
-NEAR: Final = 0.15
-"""The share of the window before a layer's start from which on the line names it."""
-LEAST_SHARE: Final = 0.01
-"""The share of the window below which what fills it is not told in figures."""
+"""The context layers that start at a share of the window: name and effect, by the layer's name in `Status.ticks`."""
+NEXT_LAYER_NEAR: Final = 0.15
+"""The bar names the next layer once the window is this close to its start, as a share of the window."""
+MIN_SHARE_SHOWN: Final = 0.01
+"""Below this share of the window the gauge shows no token figures."""
 GAUGE_CELLS: Final = 10
 GAP: Final = 2
 """Cells between two pieces of the line."""
 
 MODEL_CELLS: Final = 12
-"""Cells of a model's name where it has to be shortened."""
+"""Cells of a model's name in its shortened form."""
 
 MUTED: Final = "$foreground 68%"
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """What the status bar tells.
+    """What the status bar shows.
 
-    window, tokens: of the last request; `window` 0: unknown. measured: counted by the provider, not estimated.
-    ticks: the layers, and the shares of the window at which they start, in their order.
-    cost_usd, turn_cost_usd: of the session and of the turn;
-    None: the model's prices are unknown. cache_share: how much of all input was read from the provider's cache.
-    activity: what is running; empty: idle. unconfined: commands run without the sandbox they should run in.
-    since: when it began, on the monotonic clock. hint: what a key would do now; it stands in for the activity.
-    jobs: how many commands run in the background.
+    tokens, window: size of the last request and of the model's window, in tokens; `window` 0: unknown.
+    measured: `tokens` was counted by the provider, not estimated.
+    ticks: the context layers in their order, with the share of the window at which each starts.
+    cost_usd, turn_cost_usd: of the session and of the turn; None: the model's prices are unknown.
+    cache_share: the share of all input tokens that were read from the provider's cache.
+    activity, since: what is running, and when it began on the monotonic clock in seconds; empty: idle.
+    hint: what a key would do now; it replaces the activity.
     summarising: a summary is being written while the conversation goes on.
-    reading, writing: tokens per second of a model on a machine of one's own; 0: another one, or not known.
+    unconfined: commands run without the sandbox they should run in.
+    jobs: how many commands run in the background.
+    reading, writing: tokens per second of a local model; 0: not local, or unknown.
     """
 
     model: str = ""
@@ -68,7 +70,6 @@ class Status(Struct, frozen=True, kw_only=True):
     activity: str = ""
     since: float = 0.0
     hint: str = ""
-    notices: int = 0
     summarising: bool = False
     unconfined: bool = False
     jobs: int = 0
@@ -77,7 +78,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 class Changes(TypedDict, total=False):
-    """The parts of a `Status`, for changing some of them."""
+    """The fields of a `Status` as keyword arguments, to change some of them."""
 
     model: str
     mode: str
@@ -91,7 +92,6 @@ class Changes(TypedDict, total=False):
     activity: str
     since: float
     hint: str
-    notices: int
     summarising: bool
     unconfined: bool
     jobs: int
@@ -114,7 +114,7 @@ class Span(NamedTuple):
 
 
 class Form(NamedTuple):
-    """One way to tell a fact; the form of the highest rank on the line is the first to give way to a shorter one."""
+    """One form of a piece. If the line is too long, the form with the highest rank is shortened first."""
 
     rank: int
     spans: tuple[Span, ...] = ()
@@ -125,7 +125,7 @@ Piece: TypeAlias = tuple[Form, ...]
 
 
 class StatusBar(Widget):
-    """Shows a `Status`. A timer runs only while something is going on, and repaints without a layout."""
+    """Shows a `Status`. Its timer runs only while there is an activity, and repaints without a layout."""
 
     def __init__(self, glyphs: Glyphs = UNICODE, thresholds: Thresholds | None = None) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class StatusBar(Widget):
         self._timer: Timer | None = None
 
     def show(self, **changes: Unpack[Changes]) -> None:
-        """Change some of what is told."""
+        """Change some fields of the status."""
         changed = replace(self.status, **changes)
         if changed == self.status:
             return
@@ -166,11 +166,10 @@ class StatusBar(Widget):
 
 
 def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Thresholds, now: float) -> tuple[Span, ...]:
-    """The line in exactly `width` cells: the activity on the left, the facts on the right, the least important
-    ones shortened or left out where there is no room."""
+    """The line in exactly `width` cells: the activity on the left, the facts on the right; the least important facts
+    are shortened or left out where room is short."""
     left = _activity(status, glyphs, now)
     right = [
-        _notices(status, glyphs),
         _summarising(status),
         _jobs(status),
         _sandbox(status),
@@ -191,13 +190,13 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Threshol
 
 
 def gauge_words(status: Status) -> str:
-    """What the gauge shows of a status, in words."""
+    """The gauge's tooltip: how full the window is, what comes next, and what the gauge means."""
     if status.window <= 0:
         return GAUGE
     full = f"{status.tokens:,} of {status.window:,} tokens{'' if status.measured else ', estimated'}"
     told: list[str] = []
     for layer, share in _ahead(status):
-        name, does = DONE_BY.get(layer, (layer, ""))
+        name, does = LAYER_EFFECTS.get(layer, (layer, ""))
         left = round(share * status.window) - status.tokens
         told.append(f"{name} at {share:.0%}, in {left:,} tokens{f': {does}' if does and not told else ''}")
     comes = f"next comes {'; then '.join(told)}" if told else "every tick is passed"
@@ -205,7 +204,7 @@ def gauge_words(status: Status) -> str:
 
 
 def _ahead(status: Status) -> list[tuple[str, float]]:
-    """The layers that are still to come."""
+    """The layers whose start the window has not reached."""
     return [each for each in status.ticks if each[1] * status.window > status.tokens]
 
 
@@ -233,12 +232,6 @@ def _activity(status: Status, glyphs: Glyphs, now: float) -> Piece:
         Form(3, (turning, elapsed)),
         Form(0, (turning,)),
     )
-
-
-def _notices(status: Status, glyphs: Glyphs) -> Piece:
-    if not status.notices:
-        return (Form(0),)
-    return Form(11, (Span(f"{glyphs.warning} {status.notices}", "$text-warning"),)), Form(0)
 
 
 def _summarising(status: Status) -> Piece:
@@ -284,8 +277,8 @@ def _gauge(status: Status, glyphs: Glyphs, thresholds: Thresholds) -> Piece:
     full, empty = ("#", "-") if glyphs is ASCII else ("━", "─")
     ticks = [share for _, share in status.ticks]
     bar = _ticked(full * filled + empty * (GAUGE_CELLS - filled), filled, color, ticks, glyphs)
-    hardly = bool(status.tokens) and share < LEAST_SHARE
-    percent = f"<{LEAST_SHARE:.0%}" if hardly else f"{about}{min(999, round(share * 100))}%"
+    hardly = bool(status.tokens) and share < MIN_SHARE_SHOWN
+    percent = f"<{MIN_SHARE_SHOWN:.0%}" if hardly else f"{about}{min(999, round(share * 100))}%"
     label = Span("ctx ")
     return (
         Form(10, (label, *bar, Span(percent.rjust(5), color))),
@@ -296,16 +289,16 @@ def _gauge(status: Status, glyphs: Glyphs, thresholds: Thresholds) -> Piece:
 
 
 def _next(status: Status) -> Piece:
-    """What is done next about a window that fills, once that is near."""
+    """The next context layer, once its start is near."""
     ahead = _ahead(status) if status.window > 0 else []
-    if not ahead or ahead[0][1] - status.tokens / status.window > NEAR:
+    if not ahead or ahead[0][1] - status.tokens / status.window > NEXT_LAYER_NEAR:
         return (Form(0),)
     layer, share = ahead[0]
-    return Form(9, (Span(f"{DONE_BY.get(layer, (layer,))[0]} at {share:.0%}"),)), Form(0)
+    return Form(9, (Span(f"{LAYER_EFFECTS.get(layer, (layer,))[0]} at {share:.0%}"),)), Form(0)
 
 
 def _ticked(bar: str, filled: int, color: str, ticks: Iterable[float], glyphs: Glyphs) -> tuple[Span, ...]:
-    """The gauge's cells, with a tick where a layer starts."""
+    """The gauge's bar, with a tick at each layer's start."""
     full, empty = ("|", "|") if glyphs is ASCII else ("┿", "┼")
     marked = {min(GAUGE_CELLS - 1, int(share * GAUGE_CELLS)) for share in ticks if 0 < share <= 1}
     spans: list[Span] = []
@@ -326,7 +319,7 @@ def _cache(status: Status) -> Piece:
 
 
 def _speed(status: Status) -> Piece:
-    """What a request costs where it costs time."""
+    """The speed of a local model: its requests cost time, not money."""
     if not status.reading and not status.writing:
         return (Form(0),)
     pieces = [
@@ -350,7 +343,7 @@ def _cost(status: Status) -> Piece:
 
 
 def _fit(pieces: list[Piece], width: int) -> list[tuple[Span, ...]]:
-    """The spans of one form of each piece, so that all fit with gaps between them."""
+    """Pick one form of each piece so that all fit with gaps between them."""
     forms = [0] * len(pieces)
     while True:
         chosen = [piece[form].spans for piece, form in zip(pieces, forms, strict=True)]

@@ -1,4 +1,4 @@
-"""The data of the conversation pane: an ordered list of blocks, and every way it changes."""
+"""The data behind the conversation pane: an ordered list of blocks, and every change that can be made to it."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
@@ -31,22 +31,22 @@ from tui_agent.tui.painting.diffs import clean_diff
 
 ALL_CARDS: Final = -1
 Listener = Callable[[int | None], None]
-"""Called with the index of a block that was appended or changed, with `ALL_CARDS` when every card was opened or closed,
-with None when any block may have changed or gone.
+"""Called with the index of a block that was appended or changed, with `ALL_CARDS` when all cards were opened or closed,
+and with None when any block may have changed or been removed.
 """
 
 AnyBlock = TypeVar("AnyBlock", bound=Block)
 
 
 class Place(TypedDict):
-    """See `Block`."""
+    """The arguments of `Block` that its place in the transcript determines; see there."""
 
     id: int
     index: int
 
 
 class Transcript(Struct, eq=False):
-    """Blocks in the order they are shown. It alone changes them, and tells one listener about each change."""
+    """Blocks in the order they are shown. Only the transcript changes them; it notifies one listener of each change."""
 
     blocks: list[Block] = []
     folding: Folding = field(default_factory=Folding)
@@ -57,26 +57,26 @@ class Transcript(Struct, eq=False):
     _subtasks: list[SubtaskBlock] = []
 
     def listen(self, listener: Listener | None) -> None:
-        """Give every later change to `listener`; there is one listener at a time."""
+        """Notify `listener` of every later change, in place of the listener before."""
         self._listener = listener
 
     @property
     def cards_open(self) -> bool:
-        """Whether cards stand open."""
+        """Whether cards are open by default."""
         return self.folding.open
 
     def when_opened(self, told: Callable[[SubtaskBlock], None]) -> None:
-        """Tell `told` of each subtask's card when it is opened, or where it stands open."""
+        """Call `told` with each subtask card when it is opened, or when it is added open."""
         self._opened = told
         for block in self._subtasks:
             self._tell_opened(block)
 
     def successor(self) -> "Transcript":
-        """An empty one, to be filled and shown in this one's place: its cards stand as they do here."""
+        """An empty transcript to fill and show in place of this one, with cards open or closed as here."""
         return Transcript(folding=self.folding, _next_id=self._next_id)
 
     def take_over(self, blocks: Iterable[Block]) -> None:
-        """Append blocks that stood in another transcript until now."""
+        """Append blocks moved here from another transcript, which is no longer shown."""
         for block in blocks:
             block.id, block.index = self._next_id, len(self.blocks)
             if isinstance(block, ToolBlock):
@@ -84,7 +84,7 @@ class Transcript(Struct, eq=False):
             self.add(block)
 
     def repeat(self, blocks: Iterable[Block]) -> None:
-        """Append blocks like these, which go on standing in another transcript."""
+        """Append copies of blocks that stay in another transcript."""
         self.take_over(copy(block) for block in blocks)
 
     def __len__(self) -> int:
@@ -95,35 +95,36 @@ class Transcript(Struct, eq=False):
 
     @property
     def topic(self) -> str:
-        """What the conversation is about: its first prompt, on one line; empty: nothing was asked yet."""
+        """The conversation's first prompt on one line, as its title; empty if nothing was asked yet."""
         return one_line(next((block.text for block in self.blocks if isinstance(block, UserBlock)), ""), 60)
 
-    # What was said
+    # Messages
 
     def add_user(self, text: str, *, seq: int = 0, lines: int = 0) -> UserBlock:
-        """Append what the user asked; `seq` is the number of that message, `lines` how many it has, where some are left
-        out of `text`.
+        """Append a message of the user's.
+
+        `seq`: its number. `lines`: its number of lines, if some are left out of `text`; else 0.
         """
         return self.add(UserBlock(**self.place(), folding=self.folding, text=clean(text), seq=seq, lines=lines))
 
     def start_prose(self, text: str = "") -> ProseBlock:
-        """Append an answer that will stream."""
+        """Append an answer that is going to stream."""
         return self.add(ProseBlock(**self.place(), content=StreamedText(text), streaming=True))
 
     def add_prose(self, text: str) -> ProseBlock:
-        """Append a whole answer."""
+        """Append a complete answer."""
         block = ProseBlock(**self.place(), content=StreamedText(text))
         block.content.finish()
         return self.add(block)
 
     def start_reasoning(self, text: str = "") -> ReasoningBlock:
-        """Append reasoning that will stream."""
+        """Append reasoning that is going to stream."""
         return self.add(
             ReasoningBlock(**self.place(), folding=self.folding, content=StreamedText(text), streaming=True)
         )
 
     def add_reasoning(self, text: str, *, seconds: float | None = None, tokens: int | None = None) -> ReasoningBlock:
-        """Append reasoning that is over."""
+        """Append complete reasoning."""
         block = ReasoningBlock(
             **self.place(), folding=self.folding, content=StreamedText(text), seconds=seconds, tokens=tokens
         )
@@ -136,7 +137,7 @@ class Transcript(Struct, eq=False):
         self._changed(block)
 
     def finish_prose(self, block: ProseBlock) -> None:
-        """The answer is whole."""
+        """Mark a streaming answer as complete."""
         block.content.finish()
         block.streaming = False
         self._changed(block)
@@ -144,7 +145,7 @@ class Transcript(Struct, eq=False):
     def finish_reasoning(
         self, block: ReasoningBlock, *, seconds: float | None = None, tokens: int | None = None
     ) -> None:
-        """The reasoning is over."""
+        """Mark streaming reasoning as complete."""
         block.content.finish()
         block.streaming = False
         block.seconds, block.tokens = seconds, tokens
@@ -161,7 +162,7 @@ class Transcript(Struct, eq=False):
         arguments: str = "",
         state: ToolState = ToolState.PENDING,
     ) -> ToolBlock:
-        """Append a tool call; its later changes find it by `call_id`."""
+        """Append a tool call; later updates look it up by `call_id`."""
         name = intern(one_line(name, 80))
         block = block_for(name)(
             **self.place(),
@@ -176,11 +177,11 @@ class Transcript(Struct, eq=False):
         return self.add(block)
 
     def tool(self, call_id: str) -> ToolBlock | None:
-        """The newest block of a tool call, or None when the call was never shown."""
+        """The newest block of a tool call; None if the call was never shown."""
         return self._by_call.get(call_id)
 
     def set_number(self, block: ToolBlock, seq: int) -> None:
-        """The user's own command became the message with this number."""
+        """Record the number of the message that a command of the user's own became."""
         block.seq = seq
 
     def set_tool_state(self, block: ToolBlock, state: ToolState) -> None:
@@ -189,8 +190,9 @@ class Transcript(Struct, eq=False):
         self._changed(block)
 
     def show_progress(self, block: ToolBlock, text: str, above: int = 0) -> None:
-        """Show what a call tells while it runs: the last lines it printed, and how many came before them; of a subtask
-        where it stands, and its calls.
+        """Show the progress of a running call.
+
+        `text`: the last lines it printed, after `above` earlier ones; for a subtask its status line, then its calls.
         """
         block.show_progress(clean(text), above)
         self._changed(block)
@@ -206,7 +208,7 @@ class Transcript(Struct, eq=False):
         note: str = "",
         seconds: float | None = None,
     ) -> None:
-        """Give a call its result. Without `size` the lines and bytes of `result` are counted."""
+        """Set a call's result. Without `size`, the lines and bytes of `result` are counted."""
         block.state = state
         block.result = clean(result)
         block.size = size or ResultSize.of(block.result)
@@ -216,14 +218,14 @@ class Transcript(Struct, eq=False):
         block.tail = ""
         self._changed(block)
 
-    # What happened
+    # Notices and context steps
 
     def add_notice(self, level: Level, title: str, text: str = "", hint: str = "") -> NoticeBlock:
         """Append a notice, warning or error; `hint` says what to do next."""
         return self.add(notice(level, title, text, hint, **self.place()))
 
     def retell(self, block: NoticeBlock, text: str) -> None:
-        """Let a notice say something else, where it is still there."""
+        """Replace the text of a notice, if it is still in the transcript."""
         if self.get(block.id) is block and block.text != (told := clean(text).rstrip("\n")):
             block.text = told
             self._changed(block)
@@ -239,7 +241,7 @@ class Transcript(Struct, eq=False):
         seq: int = 0,
         restores: bool = False,
     ) -> BoundaryBlock:
-        """Append a step of the context manager; `text` is what opens under it, such as a summary."""
+        """Append a step of the context engine; `text` is shown when it is opened, such as a summary."""
         boundary = BoundaryBlock(
             **self.place(),
             folding=self.folding,
@@ -254,7 +256,7 @@ class Transcript(Struct, eq=False):
         return self.add(boundary)
 
     def mark_undone(self, seq: int, *, undone: bool = True) -> None:
-        """The step with this entry no longer counts, or counts again."""
+        """Mark the context step of entry `seq` as undone, or as in force again."""
         for block in reversed(self.blocks):
             if isinstance(block, BoundaryBlock) and block.seq == seq and not block.restores:
                 block.undone = undone
@@ -271,7 +273,7 @@ class Transcript(Struct, eq=False):
         self._notify(None)
 
     def remove(self, start: int, end: int) -> None:
-        """Forget the blocks from place `start` on, up to `end`."""
+        """Remove the blocks from index `start` up to, not including, `end`."""
         later = self.blocks[end:]
         self.truncate(start)
         self.take_over(later)
@@ -279,7 +281,7 @@ class Transcript(Struct, eq=False):
     # Cards
 
     def toggle(self, block: Block) -> bool:
-        """Open a collapsed card or collapse an open one. False when the block has nothing to open."""
+        """Open a collapsed card or collapse an open one. False if the block cannot be opened."""
         if not isinstance(block, Card) or not block.can_open:
             return False
         block.toggle()
@@ -289,7 +291,7 @@ class Transcript(Struct, eq=False):
         return True
 
     def toggle_all(self) -> bool:
-        """Open every card, or collapse every card when they were opened; returns whether they are open now."""
+        """Open every card, or collapse all if they are open; returns whether they are open now."""
         self.folding.open = not self.folding.open
         self.folding.round += 1
         for block in self._subtasks:
@@ -310,7 +312,7 @@ class Transcript(Struct, eq=False):
 
     def get(self, block_id: int) -> Block | None:
         """The block with an id."""
-        # They are counted up, so the list itself finds them.
+        # Ids ascend along the list, so a binary search finds them.
         place = bisect_left(self.blocks, block_id, key=lambda block: block.id)
         found = self.blocks[place] if place < len(self.blocks) else None
         return found if found is not None and found.id == block_id else None
@@ -326,7 +328,7 @@ class Transcript(Struct, eq=False):
         return next((place for place in later if isinstance(self.blocks[place], UserBlock)), None)
 
     def said_after(self, seq: int) -> Block | None:
-        """The oldest block of what the user said in a message after number `seq`."""
+        """The first block with a message of the user's whose number is above `seq`."""
         found: Block | None = None
         for block in reversed(self.blocks):
             number = block.message
@@ -337,15 +339,15 @@ class Transcript(Struct, eq=False):
         return found
 
     def said_up_to(self, seq: int) -> Block | None:
-        """The newest block of what the user said up to message number `seq`."""
+        """The last block with a message of the user's whose number is at most `seq`."""
         return next((block for block in reversed(self.blocks) if 0 < block.message <= seq), None)
 
     def place(self) -> Place:
-        """What a block of this transcript is made with, beside its own: its number and where it will stand."""
+        """The id and index for the next block to be appended."""
         return {"id": self._next_id, "index": len(self.blocks)}
 
     def add(self, block: AnyBlock) -> AnyBlock:
-        """Append a block that was made with `place`."""
+        """Append a block that was created with `place()`."""
         self._next_id += 1
         self.blocks.append(block)
         self._notify(block.index)

@@ -1,4 +1,4 @@
-"""The lines of a transcript on the screen: painted as they come into view, scrolled, and brought up to date."""
+"""The widget that paints a transcript: lines as they come into view, scrolling, and updates after changes."""
 
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -26,15 +26,15 @@ from tui_agent.tui.pane.viewport import Follower, Position, Row, Viewport, encod
 from tui_agent.tui.terminal.textual_internals import SteadyScrollView
 
 _EIGHTHS: Final = 8
-"""The finest steps in which a scrollbar is drawn."""
+"""Steps per cell in which Textual can draw a scrollbar."""
 KEPT_SCREENS: Final = 4
-"""Screens of strips that are kept at most."""
+"""The strip cache holds this many screens of lines at most."""
 
 
 class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
     """A transcript in one line-API widget, with a block cursor while it has the focus.
 
-    It stays at the end until it is scrolled up.
+    It follows the end until it is scrolled up.
     """
 
     def __init__(self, transcript: Transcript, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:  # noqa: A002
@@ -52,7 +52,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def transcript(self) -> Transcript:
-        """What is shown."""
+        """The transcript that is shown."""
         return self._viewport.transcript
 
     @property
@@ -68,7 +68,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def viewport(self) -> Viewport:
-        """What is in view, after every change of the transcript so far."""
+        """The viewport, up to date with the transcript."""
         return self._view
 
     @property
@@ -77,7 +77,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         return self._viewport.look
 
     def follower(self, transcript: Transcript) -> Follower:
-        """Measures another transcript while it is filled, so that showing it then costs what is in view."""
+        """Measure another transcript while it is filled, so that `show` need only paint what is in view."""
         viewport = Viewport(transcript, self._viewport.look)
         viewport.resize(*self._measure)
         return Follower(viewport)
@@ -100,8 +100,9 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
             self.screen.clear_selection()
 
     def show_more(self, follower: Follower, above: int) -> None:
-        """Show a transcript that begins with blocks like the first `above` of this one, and has taken over the others:
-        what is in view stays where it is on the screen.
+        """Show a longer version of this transcript without moving what is in view.
+
+        It begins with copies of this one's first `above` blocks, then earlier history, then the remaining blocks.
         """
         before, cursor = self._view, self.cursor_block
         rows = [(before.transcript.blocks[row.position.block], row.position) for row in before.rows]
@@ -124,7 +125,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
             self._move_cursor(block.index)
 
     def scroll_to_tail(self) -> None:
-        """Go to the end and stay there."""
+        """Go to the end and follow it."""
         self._view.move_to_end()
         self._show()
 
@@ -138,21 +139,21 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     @override
     def on_mount(self) -> None:
-        """Take the theme's colours, now and whenever the theme changes."""
+        """Use the theme's colours, now and whenever the theme changes."""
         self.app.theme_changed_signal.subscribe(self, lambda _theme: self._restyle())
         self._restyle()
         self.flush()
 
     def on_resize(self) -> None:
-        """Paint for another size; the line at the top stays at the top."""
+        """Repaint for the new size; the line at the top stays at the top."""
         self._view.resize(*self._measure)
         self.flush()
         self.refresh()
 
     @override
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        # Only the wheel, the scrollbar and a dragged selection set this; the pane's own moves go the other way. And a
-        # layout does that finds it past the end, by heights that are not measured yet: the end is followed still.
+        # Set by the wheel, the scrollbar and a dragged selection; the pane's own moves use `_set_quietly`. A layout
+        # sets it too, when estimated heights put it past the end: that must not stop following the end.
         if self._viewport.following and new_value >= self.max_scroll_y:
             return
         self._view.move_to_line(round(new_value))
@@ -166,11 +167,11 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     @override
     def render_lines(self, crop: Region) -> list[Strip]:
-        # As Textual does it where nothing surrounds the lines, but with strips that are kept: a strip remembers what
-        # was made of it for the screen, so a line that has only moved costs next to nothing.
+        # Like Textual's own for a widget without border and padding, but with our cached strips: a strip caches its
+        # rendering, so a line that has only moved costs next to nothing.
         if self.styles.gutter or self.opacity < 1 or self.styles.tint.a:
             return super().render_lines(crop)
-        self._measured()
+        self._check_size()
         _, background = self.background_colors
         selection, focused = self.text_selection, self.has_focus
         strips = [self._strip(y, selection, focused=focused) for y in crop.line_range]
@@ -183,11 +184,11 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     @override
     def render_line(self, y: int) -> Strip:
-        self._measured()
+        self._check_size()
         return self._strip(y, self.text_selection, focused=self.has_focus)
 
-    def _measured(self) -> None:
-        """Follow a change of the size that nobody has told of yet."""
+    def _check_size(self) -> None:
+        """Notice a change of size before its resize event arrives."""
         if (self._viewport.width, self._viewport.height) != self._measure:
             self._view.resize(*self._measure)
             self._viewport.settle()
@@ -216,9 +217,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         return self._labelled(strip, y)
 
     def _plain_strip(self, row: Row) -> Strip:
-        """A line with nothing over it. The strip is kept while it is in view: Textual remembers in a strip what it
-        made of it, so a line that has only moved costs little.
-        """
+        """A line without overlays. Its strip is cached while in view, since Textual caches the rendering in it."""
         position, line = row
         width = self.size.width
         known, strip = self._strips.get(position, (None, None))
@@ -229,15 +228,15 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         return strip
 
     def _decorated(self, row: Row) -> Sequence[Segment]:
-        """A line with what stands over it at the moment."""
+        """A line with its overlays."""
         return row.line.segments
 
     def _labelled(self, strip: Strip, y: int) -> Strip:
-        """A row of the view with what is written over it."""
+        """A row of the view with the label that covers part of it, if any."""
         return strip
 
     def _after_show(self) -> None:
-        """The view has other rows now."""
+        """Called when other rows came into view."""
 
     def _restyle(self) -> None:
         self._view.restyle(Look(Palette.from_theme(self.app.theme_variables), self._glyphs))
@@ -262,28 +261,28 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         self._show()
 
     def hold(self) -> None:
-        """Paint nothing new until `flush`: much is about to come at once."""
+        """Stop painting until `flush`, before many changes at once."""
         self._held = True
 
     def take_in(self) -> None:
-        """Measure what has come so far, so that showing it all costs what is in view."""
+        """Measure the changes so far, so that the final paint costs only what is in view."""
         _ = self._view
 
     @property
     def _measure(self) -> tuple[int, int]:
-        """Cells of a line and lines in view; one cell of air stays free before the scrollbar."""
+        """Width of a line in cells and number of lines in view; one cell before the scrollbar stays blank."""
         width, height = self.scrollable_content_region.size
         return max(1, min(width - 1, MAX_MEASURE)), max(1, height - self._kept_free)
 
     def _keep_free(self, lines: int) -> None:
-        """Leave so many lines below the transcript to something else."""
+        """Reserve this many lines below the transcript for something else."""
         if self._kept_free != lines:
             self._kept_free = lines
             self.on_resize()
 
     @property
     def _view(self) -> Viewport:
-        """The viewport, after every change of the transcript so far has reached it."""
+        """The viewport, up to date with the transcript."""
         viewport = self._follower.take_in()
         if self._cursor is not None and self._cursor >= len(viewport.transcript):
             self._cursor = None
@@ -291,11 +290,11 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def _viewport(self) -> Viewport:
-        """The viewport as it was last looked at."""
+        """The viewport without the latest changes."""
         return self._follower.viewport
 
     def _show(self) -> None:
-        """Move the scrollbar to where the viewport is, and paint the rows that differ from those on the screen."""
+        """Move the scrollbar to the viewport's place and repaint the rows that differ from those on the screen."""
         viewport = self._viewport
         self._place_scrollbar(Size(viewport.width, max(1, viewport.heights.total)), viewport.top_line)
         rows, shown = viewport.rows, self._shown
@@ -312,7 +311,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         self._after_show()
 
     def _place_scrollbar(self, size: Size, top: int) -> None:
-        # The reactive attributes would lay out the whole screen and call back into this pane.
+        # Setting the reactive attributes would lay out the whole screen and call back into this pane.
         _set_quietly(self, Widget.scroll_y, float(top))
         _set_quietly(self, Widget.scroll_target_y, float(top))
         if size != self.virtual_size:
@@ -320,8 +319,8 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         if not self.show_vertical_scrollbar:
             return
         window = self._viewport.height
-        # Painting the bar costs as much as painting the text beside it, so it is told only of what can be seen; while a
-        # text grows at the end, of whole cells.
+        # Painting the bar costs as much as painting the text beside it, so it is updated only for visible changes; in
+        # whole cells while following the end of a growing text.
         thumb = _thumb(size.height, window, top, parts=1 if self._viewport.following else _EIGHTHS)
         if (thumb, window) != self._thumb:
             self._thumb = thumb, window
@@ -355,7 +354,7 @@ def _stands(block: Block, blocks: Sequence[Block]) -> bool:
 
 
 def _thumb(lines: int, window: int, top: int, *, parts: int) -> tuple[int, int]:
-    """Where the thumb of a scrollbar as high as the window begins and how long it is, in `parts` of a cell."""
+    """Start and length of the thumb of a scrollbar that is `window` cells high, in 1/`parts` of a cell."""
     size = max(1.0, window * window / max(1, lines))
     place = (window - size) * top / max(1, lines - window)
     return int(place * parts), ceil(size * parts)

@@ -1,4 +1,4 @@
-"""Which painted lines are in view: scrolling, anchoring, following the tail, and what is copied of them. No widget."""
+"""Which painted lines are in view, without a widget: scrolling, anchoring, following the end, and selected text."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from tui_agent.tui.pane.heights import CardHeights, Heights
 from tui_agent.tui.pane.transcript import ALL_CARDS, Transcript
 
 KEPT_LINES: Final = 2000
-"""Painted lines that are kept beside those in view, about 2 kB each."""
+"""Painted lines cached beside those in view, about 2 kB each."""
 _NEAR_SCREENS: Final = 3
 
 _BITS: Final = 24
-"""Of the three parts of a position that is one number."""
+"""Bits for each of the three fields of an encoded position."""
 _MASK: Final = (1 << _BITS) - 1
 
 
 class Position(NamedTuple):
-    """A line by its block, its section and its number there: it stays the same line when heights elsewhere change."""
+    """A line, by block, section and line in that section: it stays valid when heights elsewhere change."""
 
     block: int
     section: int
@@ -30,23 +30,23 @@ class Position(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line in view and where it comes from."""
+    """One line in view and its position."""
 
     position: Position
     line: Line
 
 
 def encode_line(block: int, section: int, line: int) -> int:
-    """A position as one number, in the order of the lines.
+    """Encode a position as one number that sorts in line order.
 
-    Textual remembers the ends of a selection as (character, line). Lines of the pane move as heights are corrected;
-    this number stays valid.
+    Textual stores the ends of a selection as (character, line). Line numbers change as estimated heights are
+    corrected; this number does not.
     """
     return (block << 2 * _BITS) | (section << _BITS) | line
 
 
 def decode_line(number: int) -> Position:
-    """The position that `encode_line` made a number of."""
+    """The inverse of `encode_line`."""
     return Position(number >> 2 * _BITS, number >> _BITS & _MASK, number & _MASK)
 
 
@@ -61,9 +61,9 @@ class _Geometry(NamedTuple):
 class Viewport:
     """A window of `height` lines onto a transcript at `width` cells.
 
-    The top line is remembered as a position in a block, so guesses of heights above it may be corrected without
-    moving what is seen. While `following`, the window stays at the end. Only blocks in view are painted; painted lines
-    are kept in a bounded cache.
+    The top line is stored as a `Position`, so that correcting estimated heights above it does not move what is in
+    view. While `following`, the window stays at the end. Only blocks in view are painted; painted lines are kept in a
+    bounded cache.
     """
 
     def __init__(self, transcript: Transcript, look: Look) -> None:
@@ -90,12 +90,12 @@ class Viewport:
 
     @property
     def heights(self) -> Heights:
-        """Lines of each block, as far as they are known."""
+        """The height of each block in lines, estimated where it was never painted."""
         return self._heights.now
 
     @property
     def top_line(self) -> int:
-        """The number of the first line in view, counted over heights as they are known."""
+        """The number of the first line in view, counted by the present heights."""
         if not self.transcript.blocks:
             return 0
         block, section, line = self._top
@@ -103,20 +103,20 @@ class Viewport:
 
     @property
     def painted_lines(self) -> int:
-        """Painted lines that are held in memory."""
+        """Number of painted lines held in memory."""
         return self._kept
 
-    # Changes of the surroundings
+    # Changes of size and look
 
     def resize(self, width: int, height: int) -> None:
-        """Another size. Heights of blocks out of view are kept as guesses, so this costs what is in view."""
+        """Change the size. Blocks out of view keep their heights as estimates, so this costs only what is in view."""
         if width != self._size.width:
             self.repaint()
         self._size = _Geometry(max(1, width), max(1, height))
         self._heights.width = self.width
 
     def restyle(self, look: Look) -> None:
-        """Another theme or glyph set."""
+        """Repaint for another theme or glyph set."""
         self.look = look
         self.repaint()
 
@@ -128,12 +128,12 @@ class Viewport:
     # Changes of the transcript
 
     def update(self, index: int) -> None:
-        """A block was appended or changed, or (`ALL_CARDS`) every card was opened or closed."""
+        """Take in that a block was appended or changed, or (`ALL_CARDS`) that all cards were opened or closed."""
         while len(self.heights) < len(self.transcript.blocks):
             self._versions.append(self.transcript.blocks[len(self.heights)].version)
             self._heights.append(len(self.heights))
         if index == ALL_CARDS:
-            self._heights.reunite()
+            self._heights.forget_individual()
             return
         if index >= len(self._versions) or self._versions[index] == self.transcript.blocks[index].version:
             return
@@ -146,7 +146,7 @@ class Viewport:
         self._heights.change(index)
 
     def rebuild(self) -> None:
-        """Any block may have changed, or gone. Costs one look at each block."""
+        """Take in that any block may have changed or been removed, in O(n) blocks."""
         blocks = self.transcript.blocks
         known = {block.id for block in blocks} if len(blocks) < len(self.heights) else None
         if known is not None:
@@ -185,7 +185,7 @@ class Viewport:
         return self.rows
 
     def move(self, lines: int) -> list[Row]:
-        """Scroll by a number of lines, down when positive, and return what is in view."""
+        """Scroll by a number of lines, down if positive, and return the rows in view."""
         if not self.transcript.blocks:
             return self.settle()
         top = self._clamped(self._top)
@@ -194,7 +194,7 @@ class Viewport:
         return self.settle()
 
     def move_to_line(self, line: int) -> list[Row]:
-        """Scroll until a line, counted over heights as they are known, is at the top."""
+        """Scroll until this line, counted by the present heights, is at the top."""
         distance = line - self.top_line
         if abs(distance) <= _NEAR_SCREENS * self.height:
             return self.move(distance)
@@ -215,27 +215,27 @@ class Viewport:
         return self.settle()
 
     def show_block(self, index: int, *, at_row: int = 0) -> list[Row]:
-        """Scroll until the first text line of a block is on a row of the window."""
+        """Scroll until the first text line of a block is at row `at_row` of the window."""
         start = self.first_line(index)
         self._top = self._up(start, at_row)
         self.following = False
         return self.settle()
 
     def show_line(self, position: Position, *, at_row: int = 0) -> list[Row]:
-        """Scroll until a line is on a row of the window; where a line is in view already, nothing moves."""
+        """Scroll until a line is at row `at_row` of the window; do nothing if it is in view already."""
         if not any(row.position == position for row in self.settle()):
             self._top = self._up(self._clamped(position), at_row)
             self.following = False
         return self.settle()
 
     def place(self, position: Position, *, at_row: int) -> list[Row]:
-        """Scroll until a line is on a row of the window, wherever it was."""
+        """Scroll until a line is at row `at_row` of the window, even if it was in view."""
         self._top = self._up(self._clamped(position), at_row)
         self.following = False
         return self.settle()
 
     def bring_into_view(self, index: int) -> list[Row]:
-        """Scroll as little as it takes to see a block, or as much of it as fits, its beginning first."""
+        """Scroll as little as needed to show a block, or its beginning if it does not fit."""
         places = [number for number, row in enumerate(self.rows) if row.position.block == index]
         first = self.first_line(index)
         if any(row.position == first for row in self.rows):
@@ -248,12 +248,12 @@ class Viewport:
         return self.show_block(index) if tall else self.show_block(index, at_row=self.height - self._measured(index))
 
     def row_of(self, index: int) -> int | None:
-        """The window row of a block's first text line, when it is in view."""
+        """The window row of a block's first text line; None if it is not in view."""
         first = self.first_line(index)
         return next((number for number, row in enumerate(self.rows) if row.position == first), None)
 
     def first_line(self, index: int) -> Position:
-        """The first line of a block that is not the blank one before it."""
+        """A block's first line after the blank one above it."""
         painting = self.painting(index)
         for section in range(painting.gap, len(painting.heights)):
             if self.section_lines(index, section):
@@ -351,7 +351,7 @@ class Viewport:
         return lines
 
     def _measured(self, index: int) -> int:
-        """The exact height of a block, or one that is at least the window's when it is taller."""
+        """The exact height of a block, or any height of at least the window's if it is taller than that."""
         height = 0
         for section in range(len(self.painting(index).heights)):
             height += len(self.section_lines(index, section))
@@ -369,7 +369,7 @@ class Viewport:
             below += len(self.section_lines(index, section))
         return below
 
-    # Keeping
+    # The cache of paintings
 
     def _refresh(self, painting: BlockPainting, *, measure: bool = True) -> None:
         before = painting.painted
@@ -379,7 +379,7 @@ class Viewport:
             self._heights.set(painting.block.index, painting.height)
 
     def _trim(self) -> None:
-        """Let the longest unused paintings go; those in view are the newest."""
+        """Drop the least recently used paintings; those in view were used last."""
         limit = KEPT_LINES + 2 * self.height
         while self._kept > limit and len(self._paintings) > 1:
             _, painting = self._paintings.popitem(last=False)
@@ -391,7 +391,7 @@ class Viewport:
 
 
 class Follower:
-    """Brings the changes of a transcript to a viewport, all that have come at once; `told` hears of each."""
+    """Collects a transcript's changes and applies them to a viewport in one go; calls `told` on each change."""
 
     def __init__(self, viewport: Viewport, told: Callable[[], None] | None = None) -> None:
         self.viewport = viewport
@@ -401,7 +401,7 @@ class Follower:
         viewport.transcript.listen(self._on_change)
 
     def take_in(self) -> Viewport:
-        """The viewport, after every change so far has reached it."""
+        """Apply the collected changes; returns the viewport."""
         if self._rebuild:
             self.viewport.rebuild()
         else:
@@ -421,9 +421,9 @@ class Follower:
 
 
 def selected_text(viewport: Viewport, selection: Selection) -> str:
-    """The selected text without decoration. Lines that were wrapped are whole again.
+    """The selected text without decoration, with wrapped lines joined again.
 
-    A prose block or an open card that lies wholly inside the selection gives its source; the ends give what is seen.
+    A prose block or open card that is selected whole yields its source; partly selected ones yield what is seen.
     """
     blocks = viewport.transcript.blocks
     if not blocks:
