@@ -1,8 +1,8 @@
-"""The one table of what a user can do: its key, its place, its slash command, and what the help says of it.
+"""The table of actions, everything a user can do: key, place, slash command and help text.
 
-The bindings of the app and its widgets, the help, the palette, the completion of ``/`` and the tables of the
-documentation are all made from these rows. To add an action, add a row; a slash command that works without a screen too
-is a row of `tui_agent.agent.commands.table`, which this table takes in.
+The bindings of the app and its widgets, the help, the palette, the completion of ``/`` and the tables in the
+documentation are all generated from these rows. To add an action, add a row. Slash commands that also work without a
+screen are rows of `tui_agent.agent.commands.table`, which this table includes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,26 +46,29 @@ TITLES: Final[dict[Place, str]] = {
 DIALOGS: Final[tuple[Place, ...]] = (
     "picker", "sessions", "preview", "draft", "words", "files", "reading", "field",
 )  # fmt: skip
-"""The places over the screen: what works everywhere does not work there."""
+"""Places that are dialogs: actions of the place "everywhere" do not work there."""
 
 SIGNS: Final = (
     ("@", "name a file, a folder or a picture"),
     ("!", "run a shell command; the model sees the output"),
     ("/", "commands; Tab completes"),
 )
-"""What a text may begin with, in the prompt."""
+"""The signs with a meaning at the start of a text in the prompt, and what they do."""
 
 
 class Action(Struct, frozen=True, kw_only=True):
     """One thing a user can do.
 
-    id: its name in ``ui.keymap``. help: a line for the help. place: where its keys do it. keys: Textual's names for
-    them, separated by commas. does: Textual's action; empty: its slash command, or, where there is none, what the
-    prompt does itself with a key that moves the cursor too. name, aliases: of the slash command, without the slash;
-    empty: there is none. argument: how what follows it is called; empty: nothing may follow. choices: what may be
-    completed there. previews: the step of which it is shown first what it
-    would do. priority: its keys come before those of any widget.
-    in_palette: it is offered there although it has no slash command.
+    id: its name in ``ui.keymap``. help: its line in the help.
+    place: where its keys work. keys: Textual's names of the keys, separated by commas.
+    does: the Textual action; empty: the slash command or, without one, handled by the prompt itself, because the same
+    key also moves the cursor.
+    name, aliases: of the slash command, without the slash; empty: it has none.
+    argument: the name of the command's argument in the help, `<...>` if it is required; empty: it takes none.
+    choices: completions of the argument.
+    previews: the context step whose effect is shown before the command runs.
+    priority: its keys take precedence over those of any widget.
+    in_palette: it is in the palette although it has no slash command.
     """
 
     id: str
@@ -83,7 +86,7 @@ class Action(Struct, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> str:
-        """The slash command as it is typed; empty: there is none."""
+        """The slash command with its argument, as in the help; empty: it has none."""
         return f"/{self.name} {self.argument}".rstrip() if self.name else ""
 
     @property
@@ -93,17 +96,17 @@ class Action(Struct, frozen=True, kw_only=True):
 
     @property
     def needs_argument(self) -> bool:
-        """Whether the slash command means nothing alone."""
+        """Whether the slash command requires its argument."""
         return self.argument.startswith("<")
 
     @property
-    def done(self) -> str:
-        """What Textual runs for it, in the namespace of its place."""
+    def textual_action(self) -> str:
+        """The Textual action to bind."""
         return self.does or f"slash('{self.name}')"
 
 
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "preview": ("compact", "clear", "done"),
+    "preview": ("compact", "clear", "textual_action"),
     "undo": ("both", "files", "conversation", "diff"),
     "undo-edits": ("diff", "redo"),
 }
@@ -139,7 +142,10 @@ _EVERYWHERE: Final = (
 def _at(
     place: Place, *rows: tuple[str, str, str, str], prefix: str = "", priority: tuple[str, ...] = ()
 ) -> tuple[Action, ...]:
-    """Actions of a place: the end of the id, the keys, what Textual runs, the help. `priority`: ends of ids."""
+    """Actions of a place, from rows of id without its prefix, keys, Textual action and help.
+
+    `priority`: those of these ids that take precedence over widgets.
+    """
     return tuple(
         Action(
             id=f"{prefix or place}.{name}",
@@ -354,26 +360,26 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *_DIALOGS,
     *_SLASH,
 )
-"""Everything a user can do, in the order in which the help tells it."""
+"""All actions, in the order of the help."""
 
 SLASH_COMMANDS: Final = tuple(action for action in ACTIONS if action.name)
-"""Those with a slash command."""
+"""The actions with a slash command."""
 BY_ID: Final = {action.id: action for action in ACTIONS}
 BY_NAME: Final = {name: action for action in ACTIONS for name in action.names}
-"""The slash commands, by each of their names."""
+"""The actions with a slash command, by its name and its aliases."""
 
 
 def bindings(place: Place, ids: str = "") -> list[Binding]:
-    """The bindings of a widget, by the place it is; `ids`: only those whose ids begin so."""
+    """The key bindings of a place; `ids`: only those whose ids start with this."""
     return [
-        Binding(action.keys, action.done, action.help, show=False, priority=action.priority, id=action.id)
+        Binding(action.keys, action.textual_action, action.help, show=False, priority=action.priority, id=action.id)
         for action in ACTIONS
         if action.place == place and action.keys and (action.does or action.name) and action.id.startswith(ids)
     ]
 
 
 def help_rows(commands: Iterable[Action] = SLASH_COMMANDS) -> Iterator[tuple[str, str]]:
-    """Each slash command as it is typed, and what it does."""
+    """Each slash command's usage, and what it does."""
     for action in commands:
         also = f" (also {', '.join(f'/{alias}' for alias in action.aliases)})" if action.aliases else ""
         yield action.usage, action.help + also

@@ -1,6 +1,7 @@
-"""How well a part of a name fits a name: one measure for commands, pickers and files.
+"""Fuzzy matching for commands, pickers and files.
 
-Whole words come before scattered letters, the start of a name before its middle, and short names before long ones.
+Contiguous matches rank before scattered letters, the start of a name before its middle, and short names before long
+ones. The higher the score, the better the match.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,13 +10,13 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 SCATTERED: Final = 25.0
-"""What fits better holds what was typed in one piece."""
+"""Scores above this are contiguous matches; those of scattered letters are lower."""
 
 
 def score(text: str, wanted: str, name_at: int = 0) -> float | None:
-    """How well `wanted` fits `text`, both in lower case; None: `text` does not hold its characters in this order.
+    """The score of `wanted` in `text`, both in lower case; None if `text` lacks its characters in this order.
 
-    `name_at`: where in the text the name begins, which counts for more than what stands before it.
+    `name_at`: where the name starts in the text, such as a path: matches in the name rank before those ahead of it.
     """
     cost = len(text) / 1000 + text.count("/", 0, -1) / 10
     if not wanted:
@@ -32,7 +33,7 @@ def score(text: str, wanted: str, name_at: int = 0) -> float | None:
 
 
 def best(candidates: Iterable[T], typed: str, names: Callable[[T], Iterable[str]]) -> tuple[T, ...]:
-    """Those of which a name fits what was typed, the best first; scattered letters only where nothing else fits."""
+    """The candidates with a name that matches, best first; scattered letters only if nothing matches contiguously."""
     wanted = typed.lower()
     if not wanted:
         return tuple(candidates)
@@ -44,14 +45,14 @@ def best(candidates: Iterable[T], typed: str, names: Callable[[T], Iterable[str]
 
 
 def ranked(scored: Iterable[tuple[float, T]]) -> tuple[T, ...]:
-    """The best first, in the given order where they are alike; scattered letters only where nothing else fits."""
+    """Sort by score, best first and stably; keep scattered matches only if there is no contiguous one."""
     found = sorted(scored, key=lambda each: -each[0])
     whole = [candidate for well, candidate in found if well > SCATTERED]
     return tuple(whole or (candidate for _, candidate in found))
 
 
 def _spread(text: str, wanted: str, start: int) -> int | None:
-    """How many characters lie between those wanted; None: they are not all there."""
+    """How many characters lie between the wanted ones; None if they are not all there."""
     place = start - 1
     first = -1
     for character in wanted:
@@ -64,5 +65,5 @@ def _spread(text: str, wanted: str, start: int) -> int | None:
 
 
 def holds(text: str, asked: Iterable[str]) -> bool:
-    """Whether each word, in lower case, stands in a text that keeps its own order in a list, such as what was said."""
+    """Whether a text contains every word (in lower case): the filter for lists that are not sorted by score."""
     return all(word in text for word in asked)

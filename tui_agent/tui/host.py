@@ -1,4 +1,4 @@
-"""The app, as everything below it sees it: what commands, the context's screens and the session behind it may use."""
+"""The protocol through which commands, context screens and the session use the app."""
 
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 
 
 class Host(Protocol):
-    """The one app there is. What it is asked to show, it shows at once; what it asks the user, its callers wait for."""
+    """The app, as the modules below it see it. Showing something returns at once; asking the user is awaited."""
 
     arguments: "Arguments"
     settings: "Settings"
@@ -35,9 +35,9 @@ class Host(Protocol):
     """The keys in force."""
     glyphs: Glyphs
     session_folder: Path | None
-    """Where the session is kept; None: there is none yet."""
+    """The session's folder on disk; None until there is one."""
 
-    # What is on the screen
+    # The screen
 
     status: "StatusBar"
 
@@ -48,21 +48,21 @@ class Host(Protocol):
 
     @property
     def entry(self) -> "PromptArea":
-        """The prompt, and what stands over it."""
+        """The prompt with the lines above it."""
         ...
 
-    # Telling and asking
+    # Messages and questions
 
     def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
-        """Show a notice in the pane."""
+        """Show a notice in the conversation."""
         ...
 
     def hint(self, text: str) -> None:
-        """Show a few words in the status bar for a moment."""
+        """Show a short text in the status bar for a moment."""
         ...
 
     def report(self, error: Exception) -> None:
-        """Tell of an error; of one that nobody expected, keep the details."""
+        """Show an error; write an unexpected one to the crash log."""
         ...
 
     async def pick(
@@ -74,31 +74,31 @@ class Host(Protocol):
         search: bool = False,
         preview: "Callable[[str], None] | None" = None,
     ) -> str | None:
-        """Let the user choose one; None: they did not."""
+        """Let the user choose an option; None if they cancelled."""
         ...
 
     async def question(self, screen: "Screen[Answer]") -> Answer | None:
-        """Show a dialog and wait for its result."""
+        """Show a dialog and wait for its result; None if it was cancelled."""
         ...
 
     async def read(self, title: str, text: str, again: "Callable[[], str | None] | None" = None) -> None:
-        """Show a text over the screen; `again`: see `TextScreen`."""
+        """Show a text in a dialog; `again`: see `TextScreen`."""
         ...
 
     # The session
 
     @property
     def session(self) -> "Session | None":
-        """The session that is open."""
+        """The open session, if any."""
         ...
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs or is about to."""
+        """Whether a turn is running or about to start."""
         ...
 
     def occupied(self) -> str:
-        """Why the conversation cannot go on elsewhere now; empty: it can."""
+        """Why the user cannot switch the branch or session now; empty if they can."""
         ...
 
     async def agent(self) -> "Agent":
@@ -106,40 +106,40 @@ class Host(Protocol):
         ...
 
     def switch(self, target: "Arguments") -> None:
-        """Close this session in order, and go on in another one."""
+        """Close this session cleanly, then open another one."""
         ...
 
     async def may_switch(self, agent: "Agent", model: "Model") -> bool:
-        """Whether another model may go on, after a look at what that means."""
+        """Ask the user, after a preview of the effects, whether to switch the model."""
         ...
 
     def refresh_status(self) -> None:
-        """Bring what the agent is now to the status bar; a turn may have begun or ended."""
+        """Update the status bar from the agent, also after a turn began or ended."""
         ...
 
-    # What the user has sent
+    # Texts the user sent
 
     def ask_model(self, text: str) -> None:
-        """Send a text as if the user had written it."""
+        """Send a text as if the user had typed it."""
         ...
 
     def give_back(self, text: str) -> None:
-        """Put a text that was not sent back where the user can change it."""
+        """Put a text that was not sent back into the prompt."""
         ...
 
     def show_waiting(self, texts: tuple[str, ...], *, held: bool) -> None:
-        """Show the texts that wait; `held`: for a message of the user's, no turn being there to take them."""
+        """Show the texts that wait to be sent. `held`: no turn is running, so they go with the user's next message."""
         ...
 
     def forget_waiting(self) -> None:
-        """The conversation goes on elsewhere: what waited for a step there goes back to the prompt."""
+        """After a change of branch: put texts that were waiting on the old one back into the prompt."""
         ...
 
     async def pictures(self, text: str) -> "tuple[Image, ...]":
-        """The pictures that a text names; what cannot be sent is told."""
+        """Read the pictures that a text names; tell the user of those that cannot be sent."""
         ...
 
-    # Work
+    # Background work
 
     def run_worker(
         self,
@@ -150,47 +150,47 @@ class Host(Protocol):
         exit_on_error: bool = True,
         exclusive: bool = False,
     ) -> object:
-        """Do something beside the keys; `exclusive`: in place of what is done in the same group."""
+        """Run a task in the background. `exclusive`: cancel others of the same group."""
         ...
 
     def working(self, what: str) -> None:
-        """Say in the status bar what is going on beside turns; nothing: it is over."""
+        """Show in the status bar what is being done outside a turn; empty: it is done."""
         ...
 
     async def until_stopped(self, work: "Coroutine[None, None, None]") -> bool:
-        """Do what Esc may stop; whether it was done."""
+        """Run work that Esc may cancel; False if it was cancelled."""
         ...
 
     # For commands
 
     async def run_command(self, text: str) -> None:
-        """Do what `/name argument` says."""
+        """Run a slash command, given as `/name argument`."""
         ...
 
     def action_help(self) -> None:
-        """Show what can be pressed where the keyboard is now, and what can be typed."""
+        """Show the help: the keys of the focused place, and the commands."""
         ...
 
     async def keep(self, key: str, value: str) -> None:
-        """Have a choice count at the next starts too."""
+        """Save a setting in the user's settings file, for later starts."""
         ...
 
     def theme_names(self) -> tuple[str, ...]:
-        """The themes there are."""
+        """The names of all themes."""
         ...
 
     def theme_name(self) -> str:
-        """The theme in use."""
+        """The name of the current theme."""
         ...
 
     def use_theme(self, name: str) -> None:
-        """Change the colours."""
+        """Switch to another theme."""
         ...
 
     def refuse(self, reason: str) -> None:
-        """Leave the program: the settings do not allow what was asked for."""
+        """Quit with an error: the settings do not allow what was asked for."""
         ...
 
     def quit(self) -> None:
-        """Leave the program."""
+        """Quit the program."""
         ...

@@ -1,4 +1,4 @@
-"""The keys in force: those of the table of actions, after what the user's ``ui.keymap`` says."""
+"""The active key bindings: those of the table of actions, as changed by the user's ``ui.keymap``."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
@@ -13,25 +13,30 @@ from tui_agent.tui.actions import ACTIONS, BY_ID, DIALOGS, SIGNS, SLASH_COMMANDS
 
 _MODIFIERS: Final = frozenset({"ctrl", "shift", "alt", "super", "meta", "hyper"})
 _NAMED: Final = frozenset(key.value for key in KnownKeys)
-_WRITTEN_IN: Final = ("everywhere", "prompt", "completion")
-"""The places where a sign is written, and so no key."""
+_TEXT_PLACES: Final = ("everywhere", "prompt", "completion")
+"""Places with a text field: a printable key types a character there and cannot be bound."""
 _SHORT: Final = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "space": "Space"}
-_SENT_AS: Final = {"ctrl+i": "Tab", "ctrl+m": "Enter", "ctrl+h": "Backspace", "ctrl+left_square_bracket": "Esc"}
-"""Keys that terminals send as they send another."""
+_INDISTINGUISHABLE: Final = {
+    "ctrl+i": "Tab",
+    "ctrl+m": "Enter",
+    "ctrl+h": "Backspace",
+    "ctrl+left_square_bracket": "Esc",
+}
+"""Keys that most terminals cannot tell from another key, with that other key."""
 _SHOWN_KEYS: Final = 2
-"""Keys of one action that the help names."""
+"""How many keys of an action the help shows."""
 
 
 @cache
-def _signs() -> dict[str, str]:
-    """The keys of signs as Textual names them, with their sign."""
+def _punctuation() -> dict[str, str]:
+    """Punctuation keys: the characters, by Textual's names of their keys."""
     signs = "!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~"
     return {binding.key: sign for sign in signs for binding in Binding.make_bindings([Binding(sign, "")])}
 
 
 @cache
-def _writing() -> dict[str, str]:
-    """The keys that edit a text, before any action that works everywhere gets to them, and what they do."""
+def _editing_keys() -> dict[str, str]:
+    """Keys that a text field takes before any action of the place "everywhere" could, with their descriptions."""
     from textual.widgets import TextArea
 
     return {
@@ -42,7 +47,7 @@ def _writing() -> dict[str, str]:
 
 
 class Keymap:
-    """Which keys do what. `changes` is what Textual is given, `problems` names each entry that cannot be used."""
+    """Which keys do what. `changes`: remapped keys by action id, for Textual. `problems`: a line for each bad entry."""
 
     def __init__(self, entries: Sequence[str] = ()) -> None:
         """`entries`: ``ID=KEYS`` each, keys separated by blanks or commas."""
@@ -52,19 +57,19 @@ class Keymap:
             self._change(entries)
 
     def keys(self, identity: str) -> tuple[str, ...]:
-        """The keys of an action, as Textual calls them."""
+        """The keys of an action, by Textual's names."""
         return tuple(key for key in self.changes.get(identity, BY_ID[identity].keys).split(",") if key)
 
     def action_of(self, key: str, place: Place) -> str:
-        """The id of the action that a key has at a place; empty: it has none there."""
+        """The id of the action bound to a key at a place; empty if there is none."""
         return next((each.id for each in ACTIONS if each.place == place and key in self.keys(each.id)), "")
 
     def text(self, identity: str) -> str:
-        """The first key of an action as a person reads it; empty: it has none."""
+        """The first key of an action as shown to the user; empty if it has none."""
         return key_text(self.keys(identity)[0]) if self.keys(identity) else ""
 
     def rows(self, place: Place) -> Iterator[tuple[str, str]]:
-        """Keys and what they do at a place alone; actions that share their help share a line."""
+        """The help rows of one place: keys, and what they do. Actions with the same help text share a row."""
         told: dict[str, list[str]] = {}
         for action in ACTIONS:
             if action.place == place and (keys := self.keys(action.id)):
@@ -74,7 +79,7 @@ class Keymap:
             yield from SIGNS
 
     def help_text(self, place: Place) -> str:
-        """The keys of a place, then those that work everywhere and so there too, each on a line."""
+        """The help for a place: its own keys, then those that work everywhere and are not taken there."""
         if place == "everywhere" or place in DIALOGS:
             return lines(self.rows(place))
         taken = {key for key, _ in self.rows(place)}
@@ -82,7 +87,7 @@ class Keymap:
 
     @property
     def with_alt(self) -> frozenset[str]:
-        """All keys in force that are pressed with Alt."""
+        """All bound keys with the Alt modifier."""
         return frozenset(key for identity in BY_ID for key in self.keys(identity) if key.startswith("alt+"))
 
     def _change(self, entries: Sequence[str]) -> None:
@@ -101,12 +106,14 @@ class Keymap:
                 problems.append(f"there is no action {one_line(identity, 80)}; {hint}")
             elif unknown is not None:
                 problems.append(f"{identity}: there is no key {one_line(unknown, 80)}")
-            elif other := next((key for key in normal if key in _SENT_AS), None):
-                problems.append(f"{identity}: {key_text(other)} is {_SENT_AS[other]} for most terminals")
-            elif action.place in _WRITTEN_IN and (sign := _sign_in(normal)) and identity != "prompt.help":
+            elif other := next((key for key in normal if key in _INDISTINGUISHABLE), None):
+                problems.append(f"{identity}: {key_text(other)} is {_INDISTINGUISHABLE[other]} for most terminals")
+            elif action.place in _TEXT_PLACES and (sign := _sign_in(normal)) and identity != "prompt.help":
                 problems.append(f"{identity}: {sign} is for writing in the prompt")
-            elif action.place == "everywhere" and (own := next((key for key in normal if key in _writing()), None)):
-                problems.append(f"{identity}: {key_text(own)} is for writing in the prompt ({_writing()[own]})")
+            elif action.place == "everywhere" and (
+                own := next((key for key in normal if key in _editing_keys()), None)
+            ):
+                problems.append(f"{identity}: {key_text(own)} is for writing in the prompt ({_editing_keys()[own]})")
             else:
                 wanted[identity] = ",".join(normal)
         self.changes = wanted
@@ -118,11 +125,11 @@ class Keymap:
         self.problems = tuple(problems)
 
     def _clash(self) -> tuple[str, str, str] | None:
-        """A changed action, another that would have the same key at the same place, and the key."""
+        """The first conflict: a remapped action, another action with the same key at the same place, and the key."""
         for identity in reversed(list(self.changes)):
             mine = BY_ID[identity]
             for action in ACTIONS:
-                if action is not mine and _meet(mine, action):
+                if action is not mine and _can_conflict(mine, action):
                     shared = set(self.keys(identity)) & set(self.keys(action.id))
                     if shared and not shared <= _defaults(mine) & _defaults(action):
                         return identity, action.id, min(shared)
@@ -130,9 +137,9 @@ class Keymap:
 
 
 def key_text(key: str) -> str:
-    """A key as a person reads it: ``Ctrl+O``, ``PgUp``, ``[``."""
+    """A key as shown to the user: ``Ctrl+O``, ``PgUp``, ``[``."""
     *modifiers, last = key.split("+")
-    shown = _SHORT.get(last) or _signs().get(last) or (last if len(last) == 1 else last.capitalize())
+    shown = _SHORT.get(last) or _punctuation().get(last) or (last if len(last) == 1 else last.capitalize())
     if modifiers and len(shown) == 1:
         shown = shown.upper()
     return "+".join([*(modifier.capitalize() for modifier in modifiers), shown])
@@ -146,15 +153,15 @@ def lines(rows: Iterable[tuple[str, str]]) -> str:
 
 
 _USAGE_WIDTH: Final = 24
-"""Columns of a command in the help; the few that are longer push their description to the right."""
+"""Columns for the usage of a command in the help; longer ones push their description to the right."""
 
 
 def commands_text(commands: Iterable[Action] = SLASH_COMMANDS) -> str:
-    """Every slash command on a line."""
+    """The help text of the slash commands, one on each line."""
     return "\n".join(f"{usage:<{_USAGE_WIDTH}} {meaning}" for usage, meaning in help_rows(commands))
 
 
-def _meet(one: Action, other: Action) -> bool:
+def _can_conflict(one: Action, other: Action) -> bool:
     places = {one.place, other.place}
     if places & set(DIALOGS):
         return len(places) == 1 or places == {"picker", "sessions"}
@@ -170,16 +177,16 @@ def _normal(keys: str) -> list[str]:
 
 
 def _named(key: str) -> str:
-    """A key with the name of its sign: ``ctrl+_`` is ``ctrl+underscore``."""
+    """Textual's name of a key: ``ctrl+_`` becomes ``ctrl+underscore``."""
     modifiers, plus, last = key.rpartition("+") if len(key) > 1 else ("", "", key)
-    return modifiers + plus + next((name for name, sign in _signs().items() if sign == last), last)
+    return modifiers + plus + next((name for name, sign in _punctuation().items() if sign == last), last)
 
 
 def _sign_in(keys: Iterable[str]) -> str:
-    """The first key that writes a sign; empty: there is none."""
-    return next((key_text(key) for key in keys if len(key) == 1 or key in _signs() or key == "space"), "")
+    """The first key that types a character, as shown to the user; empty if there is none."""
+    return next((key_text(key) for key in keys if len(key) == 1 or key in _punctuation() or key == "space"), "")
 
 
 def _is_key(key: str) -> bool:
     *modifiers, last = key.split("+")
-    return set(modifiers) <= _MODIFIERS and (len(last) == 1 or last in _NAMED or last in _signs())
+    return set(modifiers) <= _MODIFIERS and (len(last) == 1 or last in _NAMED or last in _punctuation())

@@ -1,4 +1,4 @@
-"""How modes, models, context steps, sizes, counts, times and refusals are said on the screen."""
+"""The wording of modes, models, context steps, sizes, counts, times and refusals on the screen."""
 
 from pathlib import PurePosixPath
 from time import time
@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from tui_agent.settings import PermissionMode
 
 WHILE_A_TURN_RUNS: Final = "not while a turn runs; Esc stops it"
-"""Why something cannot be done now."""
+"""The refusal of anything that cannot be done during a turn."""
 
 PLACEHOLDER: Final = "Ask, or / for commands"
-"""What the prompt says where nothing is written."""
+"""Shown in the empty prompt."""
 
 MODES: Final[dict[PermissionMode, str]] = {
     "plan": "read only",
@@ -41,19 +41,19 @@ _UNITS: Final = ((1024**3, "GB"), (1024**2, "MB"), (1024, "KB"))
 
 
 def model_label(name: str) -> str:
-    """A model's name; of one that is a path of this machine (some local servers name it by its file), the file."""
+    """A model's name. Some local servers use the path of the model's file as its name: show only the file name."""
     provider, separator, model = name.rpartition(":") if ":/" in name else ("", "", name)
     path = PurePosixPath(model)
     return f"{provider}{separator}{path.name}" if path.is_absolute() else name
 
 
 def doing(tool: str) -> str:
-    """What goes on while a tool runs."""
+    """The activity shown while a tool runs."""
     return _DOING.get(tool, f"running {tool}")
 
 
 def age(when: float) -> str:
-    """How long ago a time was, in its largest unit."""
+    """How long ago a time (seconds since the epoch) was, in its largest unit."""
     seconds = max(0, time() - when)
     for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= length:
@@ -62,7 +62,7 @@ def age(when: float) -> str:
 
 
 def size(of_bytes: int) -> str:
-    """Bytes in their largest unit."""
+    """A number of bytes in its largest unit."""
     for length, unit in _UNITS:
         if of_bytes >= length:
             return f"{of_bytes / length:.0f} {unit}" if of_bytes >= 10 * length else f"{of_bytes / length:.1f} {unit}"
@@ -70,7 +70,7 @@ def size(of_bytes: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in a few characters: 0.4s, 12s, 3m 05s, 2h 10m."""
+    """A duration in a few characters: 0.4s, 12s, 3m 05s, 2h 10m."""
     if seconds < 9.95:
         return f"{seconds:.1f}s"
     whole = round(seconds)
@@ -91,7 +91,7 @@ def compact_count(count: int) -> str:
 
 
 class StepWords(NamedTuple):
-    """What a context step does, and to what; `counted`: it is said to how many."""
+    """The words for a context step: what was done, and to what; `counted`: with the number of things."""
 
     done: str
     things: str = ""
@@ -114,7 +114,7 @@ STEPS: Final = {
 
 
 def step_text(step: str, count: int | None = None) -> str:
-    """What a context step did, to `count` things: ``3 results cleared``."""
+    """A context step in words, such as ``3 results cleared``."""
     words = STEPS.get(step, StepWords(step))
     if count is None or not words.counted:
         return f"{words.things} {words.done}".lstrip()

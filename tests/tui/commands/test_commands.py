@@ -224,7 +224,7 @@ def does(active: ActiveBinding, action: Action) -> bool:
     """Whether a binding runs an action, by a method that is there."""
     namespace, _, method = active.binding.action.partition("(")[0].rpartition(".")
     node = active.node.app if namespace == "app" else active.node
-    return active.binding.action.removeprefix("app.") == action.done.removeprefix("app.") and hasattr(
+    return active.binding.action.removeprefix("app.") == action.textual_action.removeprefix("app.") and hasattr(
         node, f"action_{method}"
     )
 

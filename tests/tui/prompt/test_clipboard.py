@@ -54,7 +54,7 @@ async def test_more_than_can_be_sent_is_not_read_to_its_end(desk: Path) -> None:
 
 
 async def test_a_program_that_never_answers(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui_agent.tui.prompt.clipboard.PATIENCE_S", 0.05)
+    monkeypatch.setattr("tui_agent.tui.prompt.clipboard.TIMEOUT_S", 0.05)
     program(desk, "xclip", "exec sleep 60")
     with pytest.raises(ClipboardProblem, match="did not answer"):
         await clipboard_picture({"DISPLAY": ":0", "PATH": f"{desk}:/usr/bin:/bin"}, 1_000)

@@ -198,7 +198,7 @@ class BaseApp(TerminalApp):
         for identity, keys in self.keymap.changes.items():
             if not BY_ID[identity].keys:
                 # Textual can only give other keys to what has some.
-                self.bind(keys, BY_ID[identity].done, show=False)
+                self.bind(keys, BY_ID[identity].textual_action, show=False)
         if self.keymap.changes:
             self.set_keymap(self.keymap.changes)
 

@@ -1,4 +1,4 @@
-"""The picture on the desktop's clipboard, through the programs that can read it."""
+"""Reads a picture from the desktop's clipboard, through whichever program can."""
 
 import asyncio
 import re
@@ -12,22 +12,22 @@ from typing import Final
 
 from tui_agent.tools.shell.environment import child_environment
 
-PATIENCE_S: Final = 5.0
-"""Seconds a program has: one that asks another for what it has copied may wait for ever."""
+TIMEOUT_S: Final = 5.0
+"""Seconds until a clipboard program is killed: it asks the program that copied, which may never answer."""
 
 MEDIA: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
-"""What is asked for, the best first."""
+"""Media types asked for, in order of preference."""
 
 _MAC: Final = "the clipboard as «class PNGf»"
 _MAC_ANSWER: Final = re.compile(rb"\xc2\xabdata PNGf([0-9A-F]+)\xc2\xbb")
 
 
 class ClipboardProblem(Exception):
-    """There is no picture to be had; the message says why."""
+    """The clipboard has no picture or cannot be read; the message says why."""
 
 
 async def clipboard_picture(environ: Mapping[str, str], most: int) -> bytes:
-    """The bytes of the picture on the clipboard, at most one more than `most`. Raises ClipboardProblem."""
+    """The bytes of the picture on the clipboard, cut to `most` + 1 bytes. Raises ClipboardProblem."""
     if environ.get("WAYLAND_DISPLAY") and shutil.which("wl-paste"):
         return await _offered(("wl-paste", "--list-types"), ("wl-paste", "--no-newline", "--type"), environ, most)
     if environ.get("DISPLAY") and shutil.which("xclip"):
@@ -59,7 +59,7 @@ async def _on_a_mac(environ: Mapping[str, str], most: int) -> bytes:
 
 
 async def _output(command: tuple[str, ...], environ: Mapping[str, str], most: int) -> bytes:
-    """What a program prints, up to one byte more than `most`; nothing where it fails."""
+    """A program's standard output, cut to `most` + 1 bytes; empty if it fails."""
     try:
         return await asyncio.to_thread(_run, command, child_environment(environ), most)
     except OSError as error:
@@ -69,7 +69,7 @@ async def _output(command: tuple[str, ...], environ: Mapping[str, str], most: in
 def _run(command: tuple[str, ...], environ: Mapping[str, str], most: int) -> bytes:
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, env=environ) as process:
-        overdue = threading.Timer(PATIENCE_S, process.kill)
+        overdue = threading.Timer(TIMEOUT_S, process.kill)
         overdue.start()
         try:
             data = process.stdout.read(most + 1) if process.stdout is not None else b""

@@ -1,4 +1,4 @@
-"""What could be typed next: a short list over the prompt."""
+"""Completion: the short list above the prompt of what could be typed next."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -19,8 +19,9 @@ _LEAST_DESCRIPTION: Final = 12
 
 
 class Choice(Struct, frozen=True):
-    """One completion. insert: what stands in the prompt when it is taken. final: nothing needs to follow.
-    names: what it can be called beside that.
+    """One completion.
+
+    insert: the text put into the prompt. final: it is complete, nothing needs to follow. names: its other names.
     """
 
     insert: str
@@ -30,49 +31,49 @@ class Choice(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
     def begins_with(self, typed: str) -> bool:
-        """Whether what was typed is the beginning of it, or of another name of it."""
+        """Whether the typed text is a prefix of it or of one of its other names."""
         return any(name.lower().startswith(typed.lower()) for name in (self.insert, *self.names))
 
     def is_called(self, typed: str) -> bool:
-        """Whether this was typed to its last character."""
+        """Whether the typed text is exactly it or one of its other names."""
         return typed.lower() in (name.rstrip().lower() for name in (self.insert, *self.names))
 
 
 class Completion(Struct, frozen=True):
-    """Choices for the text from character `start` up to the cursor."""
+    """Choices that could replace the text from character `start` up to the cursor."""
 
     start: int
     choices: tuple[Choice, ...]
 
     def means(self, choice: Choice, typed: str) -> bool:
-        """Whether what was typed can be nothing but this choice: its whole name, or the beginning of no other."""
+        """Whether the typed text unambiguously means this choice: its whole name, or a prefix of no other choice."""
         alike = [each for each in self.choices if each.begins_with(typed)]
         return choice.is_called(typed) or (bool(typed.strip("/")) and alike == [choice])
 
 
 Completer: TypeAlias = Callable[[str], Completion | None]
-"""Given the text before the cursor: what could stand there instead, or None."""
+"""Maps the text before the cursor to its completions, or None."""
 
 
 class CompletionList(Widget):
-    """Shows a completion, with one choice marked; hidden while there is none."""
+    """The list of choices, one of them marked; hidden while there are none."""
 
     def __init__(self) -> None:
         super().__init__()
         self.completion: Completion | None = None
         self._marked = 0
         self.moved = False
-        """Whether the user has looked for one."""
+        """Whether the user has moved the mark."""
         self.display = False
 
     def show(self, completion: Completion | None) -> None:
-        """Show these choices, or hide."""
+        """Show these choices; hide for None."""
         before = self._count
         self.completion = completion if completion is not None and completion.choices else None
         self._marked = 0
         self.moved = False
         self.display = self.completion is not None
-        # To lay the whole screen out takes longer than all else a key press does.
+        # A layout of the whole screen takes longer than everything else a key press does: avoid it if possible.
         self.refresh(layout=self._count != before)
 
     @property
@@ -80,7 +81,7 @@ class CompletionList(Widget):
         return len(self.completion.choices) if self.completion is not None else 0
 
     def move(self, step: int) -> None:
-        """Mark another choice; the ends meet."""
+        """Move the mark, wrapping around at the ends."""
         if self.completion is not None:
             self._marked = (self._marked + step) % len(self.completion.choices)
             self.moved = True
@@ -93,7 +94,7 @@ class CompletionList(Widget):
 
     @override
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many lines as choices, up to `MAX_ROWS` and a third of the screen."""
+        """A line for each choice, at most `MAX_ROWS` and a third of the screen."""
         if self.completion is None:
             return 0
         return min(MAX_ROWS, len(self.completion.choices), max(1, viewport.height // 3))
@@ -123,7 +124,7 @@ class CompletionList(Widget):
 
 
 def _row(choice: Choice, width: int, label_width: int, marked: str) -> Content:
-    """A line of the list; `marked`: how the label is written where it is the marked one."""
+    """A line of the list; `marked`: the style of the label if it is the marked one, else empty."""
     label = fit(one_line(choice.label), max(1, min(width, label_width - 2))).ljust(label_width)
     room = width - label_width
     description = fit(one_line(choice.description), room) if room >= _LEAST_DESCRIPTION else ""

@@ -1,4 +1,4 @@
-"""The files and folders of a project, for a person who types a part of a path."""
+"""Searches the files and folders of a project, for completion after ``@``."""
 
 import asyncio
 import os
@@ -12,27 +12,27 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tui.fuzzy import score
 
 MAX_PATHS: Final = 200_000
-"""Files kept of a project; more are not offered."""
+"""The most files of a project that are listed."""
 
 FRESH_S: Final = 5.0
-"""Seconds a listing is used before the next search asks for a new one."""
+"""Seconds for which a listing counts as fresh; a search after that starts a new one."""
 
 MAX_FOUND: Final = 50
 _SLICE: Final = 2_000
-"""Paths looked at before the screen gets its turn: about 1 ms."""
+"""Paths scored before other tasks get a turn: about 1 ms."""
 
 
 class Entry(NamedTuple):
-    """A path relative to the folder, a folder's with a slash at its end, and the same in lower case."""
+    """A path relative to the project, with a trailing slash for folders, and the same in lower case."""
 
     path: str
     lower: str
 
 
 class FileIndex:
-    """Lists a folder with ``rg``, which leaves out what ``.gitignore`` names, and searches the list.
+    """Lists a folder with ``rg``, which respects ``.gitignore``, and searches the list.
 
-    Nothing is done before the first search; a listing that is no longer fresh is used until the next one is there.
+    The first search makes the first listing; a stale listing is used until the next one is complete.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,7 +43,7 @@ class FileIndex:
         self._narrowed: tuple[str, list[Entry]] = ("", [])
 
     async def search(self, typed: str) -> list[str]:
-        """The paths that hold the characters of `typed` in their order, the best first, at most `MAX_FOUND`."""
+        """The paths that contain the characters of `typed` in order, best first, at most `MAX_FOUND`."""
         await self._list_when_stale()
         wanted = typed.lower()
         before, narrowed = self._narrowed
@@ -58,7 +58,7 @@ class FileIndex:
         return [entry.path for _, entry in nlargest(MAX_FOUND, matching, key=lambda found: found[0])]
 
     async def close(self) -> None:
-        """Stop a listing that runs."""
+        """Cancel a running listing."""
         if self._listing is not None:
             self._listing.cancel()
             await asyncio.wait({self._listing})
@@ -75,7 +75,7 @@ class FileIndex:
             self._entries = await asyncio.to_thread(_entries, files)
             self._narrowed = ("", [])
         except (OSError, ToolFailure):
-            # A folder that cannot be listed offers nothing; the path can still be typed.
+            # Without a listing there are no completions, but the user can still type the path.
             self._entries = []
         finally:
             self._listed_at = monotonic()
@@ -100,7 +100,7 @@ async def _files(folder: Path) -> list[str]:
 
 
 def _entries(files: Iterable[str]) -> list[Entry]:
-    """The files that can be written in a prompt, and the folders they lie in, in the order of their names."""
+    """The files whose paths can be written in a prompt, with their folders, sorted by path."""
     paths: set[str] = set()
     for file in files:
         if not file.isprintable():
@@ -119,5 +119,5 @@ def _slices(entries: list[Entry]) -> Iterator[list[Entry]]:
 
 
 def _score(entry: Entry, wanted: str) -> float | None:
-    """How well a path fits: the name counts for more than the folders above it."""
+    """The fuzzy score of a path: a match in the name ranks before one in its folders."""
     return score(entry.lower, wanted, entry.lower.rfind("/", 0, -1) + 1)

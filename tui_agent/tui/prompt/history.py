@@ -1,4 +1,4 @@
-"""What the user sent before, across sessions."""
+"""The history of texts the user sent, across sessions."""
 
 import json
 import os
@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Final
 
 MAX_ENTRIES: Final = 1_000
-"""Entries read from the file; when it has grown to twice as many it is rewritten."""
+"""Entries read from the file; at twice as many it is rewritten."""
 
 MAX_SAVED_CHARACTERS: Final = 250_000
-"""Of a longer text the file gets what was written, without what was pasted."""
+"""For longer texts the file gets the text with its pastes as chips."""
 
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
-"""Bytes read from the file, its newest; when it has grown to twice as many it is rewritten."""
+"""Bytes read from the end of the file; at twice as many it is rewritten."""
 
 
 class PromptHistory:
-    """Texts in the order they were sent, and a place among them while the user looks back.
+    """Texts in the order they were sent, and the user's position while they step through them.
 
-    The file holds one JSON string a line and is private to the user; several programs may append to it. A file that
-    cannot be read or written is no reason to keep anyone from typing: the history then lasts as long as the program.
+    The file has one JSON string on each line and is readable by the user alone; several processes may append to it. If
+    it cannot be read or written, the history lives in memory only.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -29,7 +29,7 @@ class PromptHistory:
         self._draft = ""
 
     def add(self, text: str, *, saved: str | None = None) -> None:
-        """Remember a text that was sent; `saved` is what the file gets instead of it, where that is not too long."""
+        """Append a sent text; the file gets `saved` in its place, unless that is too long."""
         entries = self._loaded()
         self.reset()
         if not text.strip() or (entries and entries[-1] == text):
@@ -39,7 +39,7 @@ class PromptHistory:
         self._save(whole if len(whole) <= MAX_SAVED_CHARACTERS else text[:MAX_SAVED_CHARACTERS])
 
     def older(self, current: str) -> str | None:
-        """The nearest older text that starts with what was typed before looking back; None: there is none."""
+        """The next older text that starts with what the prompt held before the first step back; None: there is none."""
         entries = self._loaded()
         if self._place is None:
             self._draft = current
@@ -51,7 +51,7 @@ class PromptHistory:
         return None
 
     def newer(self, current: str) -> str | None:
-        """The nearest newer text, at the end what was typed before looking back; None: not looking back."""
+        """The next newer text, finally what the prompt held before the first step back; None if not stepping back."""
         if self._place is None:
             return None
         entries = self._loaded()
@@ -64,11 +64,11 @@ class PromptHistory:
         return draft
 
     def newest_first(self) -> tuple[str, ...]:
-        """All that was sent, each text once."""
+        """All sent texts without duplicates, newest first."""
         return tuple(dict.fromkeys(reversed(self._loaded())))
 
     def reset(self) -> None:
-        """Stop looking back."""
+        """Forget the position: the next step back starts at the newest text."""
         self._place = None
         self._draft = ""
 
@@ -110,7 +110,7 @@ def _is_too_large(path: Path) -> bool:
 
 
 def _parsed(line: bytes) -> str | None:
-    """The text of one line; None for a line cut or damaged by whatever wrote it."""
+    """The text of one line of the file; None if the line is truncated or damaged."""
     try:
         text = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""`@path` in a prompt: where one is being written, what it may become, and which pictures a text names."""
+"""`@path` mentions in a prompt: completing them, and reading the pictures that a text mentions."""
 
 import re
 from functools import partial
@@ -17,30 +17,30 @@ PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _BEING_WRITTEN: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"]*)|([^\s\"]*))$")
 _MAX_PATH: Final = 4_096
 MOST_LOOKED_UP: Final = 20
-"""Mentions of one text that are looked up."""
+"""The most mentions of one text that are checked on disk."""
 _MAX_DROPPED: Final = 8 * _MAX_PATH
 
 
 class Mention(NamedTuple):
-    """The mention before the cursor: the character it starts at, its ``@``, and what stands of its path."""
+    """The mention before the cursor: the character position of its ``@``, and the part of its path typed so far."""
 
     start: int
     typed: str
 
 
 class ProjectFiles:
-    """What a prompt may mention of the project in `folder`. The files are listed at the first mention."""
+    """The project's files, for mentions in the prompt. They are listed at the first mention."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._index: FileIndex | None = None
 
     def wanted(self, before_cursor: str) -> bool:
-        """Whether a path is being written."""
+        """Whether the cursor is at the end of a mention."""
         return mention_before(before_cursor) is not None
 
     async def complete(self, before_cursor: str) -> Completion | None:
-        """The files and folders that may be meant, the best first."""
+        """Completions of the mention before the cursor, best first."""
         mention = mention_before(before_cursor)
         if mention is None:
             return None
@@ -52,21 +52,21 @@ class ProjectFiles:
         return Completion(mention.start, tuple(Choice(_following(path), path, final=False) for path in paths))
 
     def dropped(self, text: str) -> str:
-        """The mentions of pictures of the project whose paths were pasted; empty: it is something else."""
+        """If a pasted text is paths of pictures in the project: mentions of them; else empty."""
         return mentions_of(dropped_files(text), self._folder)
 
     def holds_pictures(self, text: str) -> bool:
-        """Whether a pasted text is nothing but pictures: their paths, or one in base64."""
+        """Whether a pasted text is nothing but pictures: paths of pictures, or one in base64."""
         return bool(dropped_files(text)) or is_encoded(text)
 
     async def close(self) -> None:
-        """Stop a listing that runs."""
+        """Cancel a running listing."""
         if self._index is not None:
             await self._index.close()
 
 
 def mention_before(text: str) -> Mention | None:
-    """The mention that `text`, a line up to the cursor, ends with."""
+    """The mention at the end of `text`, a line up to the cursor; None if there is none."""
     found = _BEING_WRITTEN.search(text[-_MAX_PATH:])
     if found is None:
         return None
@@ -74,7 +74,7 @@ def mention_before(text: str) -> Mention | None:
 
 
 def as_mention(path: str) -> str:
-    """The path as it is written in a prompt."""
+    """The mention of a path, quoted if necessary."""
     return f'@"{path}"' if re.search(r"[\s,;]", path) else f"@{path}"
 
 
@@ -86,8 +86,9 @@ def mentioned(text: str) -> list[str]:
 
 
 def missing_files(text: str, folder: Path) -> list[str]:
-    """The files that a text mentions and that are not there: what has an ending, since a name alone may be anybody's.
-    Of a picture it is told when it is read. Looks at the disk.
+    """The mentioned files that do not exist. Reads the disk.
+
+    Only names with a suffix count: ``@name`` alone may be a person. Pictures are left out: reading them reports it.
     """
     named = [name for name in dict.fromkeys(mentioned(text)) if ":" not in name][:MOST_LOOKED_UP]
     files = [name for name in named if Path(name).suffix and not name.lower().endswith(PICTURES)]
@@ -95,7 +96,7 @@ def missing_files(text: str, folder: Path) -> list[str]:
 
 
 def dropped_files(text: str) -> tuple[Path, ...]:
-    """The pictures whose paths a pasted text consists of, as terminals do when files are dragged in; else none."""
+    """The pictures, if a pasted text is nothing but their paths: that is what terminals paste for dragged files."""
     if len(text) > _MAX_DROPPED:
         return ()
     paths = _paths(text.strip())
@@ -109,16 +110,16 @@ def dropped_files(text: str) -> tuple[Path, ...]:
 
 
 def mentions_of(paths: tuple[Path, ...], folder: Path) -> str:
-    """These files as mentions, where all of them lie in the project; else empty."""
+    """Mentions of these files if all are in the project; else empty."""
     if not all(path.is_relative_to(folder) and '"' not in str(path) for path in paths):
         return ""
     return " ".join(as_mention(str(path.relative_to(folder))) for path in paths)
 
 
 def read_pictures(text: str, folder: Path, session_folder: Path | None = None) -> "Pictures":
-    """The pictures that a text mentions or has chips of, in their order, ready to be sent.
+    """Read the pictures that a text mentions or has chips of, in their order, scaled and ready to send.
 
-    Reads and writes files and scales: call it in a thread.
+    Slow, it reads and writes files: call it in a thread.
     """
     from tui_agent.agent.turn.pictures import mentioned_pictures
     from tui_agent.agent.turn.pictures import read_pictures as read
@@ -137,7 +138,7 @@ def names_pictures(text: str) -> bool:
 
 
 def _following(path: str) -> str:
-    """What stands in the prompt when a path is taken: after a folder more may follow, after a file a new word."""
+    """The text to insert for a completed path: a file is followed by a space, a folder can be continued."""
     written = as_mention(path)
     if path.endswith("/"):
         return written.removesuffix('"')
@@ -145,7 +146,7 @@ def _following(path: str) -> str:
 
 
 def _paths(text: str) -> tuple[Path, ...]:
-    """Paths as terminals paste them: plain, quoted, with backslashes, or as ``file:`` addresses; one or several."""
+    """One or more paths as terminals paste them: plain, quoted, escaped with backslashes, or as ``file:`` URLs."""
     import shlex
     from urllib.parse import unquote, urlsplit
 

@@ -1,4 +1,4 @@
-"""Large pastes: a short chip in the prompt stands for a text that is sent whole."""
+"""Large pastes: the prompt shows a short chip in place of the text, which is sent whole."""
 
 import re
 from collections.abc import Iterator
@@ -9,18 +9,19 @@ from tui_agent.tui.prompt.pictures import CHIP
 
 MAX_LINES: Final = 12
 MAX_CHARACTERS: Final = 1_500
-"""A paste longer than either is folded into a chip."""
+"""A paste that exceeds either is folded into a chip."""
 
 
 class Pastes:
-    """The folded texts of one prompt, by their chip. They are kept while the program runs, so that a chip taken back
-    from the history still stands for its text."""
+    """The folded texts of one prompt, by their chips. They are kept for the life of the process, so that a chip
+    recalled from the history can still be unfolded.
+    """
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def fold(self, text: str) -> str:
-        """What to insert for a paste: the text, or a chip when it is long or holds what no terminal should show."""
+        """What to insert for a paste: the text, or a chip if it is long or has control characters."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.removesuffix("\n").count("\n") + 1
         if lines <= MAX_LINES and len(text) <= MAX_CHARACTERS and clean(text) == text:
@@ -35,7 +36,7 @@ class Pastes:
         return chip
 
     def unfold(self, text: str) -> str:
-        """`text` with every chip replaced by what it stands for."""
+        """`text` with every chip replaced by its text."""
         parts: list[str] = []
         rest = text
         while True:
@@ -47,24 +48,24 @@ class Pastes:
             rest = rest[place + len(chip) :]
 
     def fold_again(self, text: str) -> str:
-        """`text` with each text that was folded before as its chip again."""
+        """The inverse of `unfold`: `text` with every folded text replaced by its chip."""
         for chip, folded in sorted(self._texts.items(), key=lambda kept: -len(kept[1])):
             text = text.replace(folded, chip)
         return text
 
     def chips_in(self, line: str) -> Iterator[tuple[int, int]]:
-        """Where chips stand in a line, pictures' too: first character, and the one after the last."""
+        """The ranges (start, end) of chips in a line, including those of pictures."""
         yield from (found.span() for found in CHIP.finditer(line))
         if "[pasted " in line:
             for chip in self._texts:
                 yield from (found.span() for found in re.finditer(re.escape(chip), line))
 
     def chip_before(self, text: str) -> str:
-        """The chip that `text` ends with, a picture's too, or an empty string."""
+        """The chip, of a text or picture, that `text` ends with; empty if there is none."""
         return next((chip for chip in self._chips(text) if text.endswith(chip)), "")
 
     def chip_after(self, text: str) -> str:
-        """The chip that `text` starts with, a picture's too, or an empty string."""
+        """The chip, of a text or picture, that `text` starts with; empty if there is none."""
         return next((chip for chip in self._chips(text) if text.startswith(chip)), "")
 
     def _chips(self, text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Pasted pictures: kept in the session's folder at once, and shown in the prompt as a chip until they are sent."""
+"""Pasted pictures: saved in the session's folder at once, and shown in the prompt as a chip."""
 
 import base64
 import re
@@ -15,35 +15,35 @@ CHIP: Final = re.compile(r"\[picture (?P<number>\d{1,6}): (?P<name>[^\[\]\n]{1,4
 
 _DATA_ADDRESS: Final = re.compile(r"data:image/[\w.+-]{1,40};base64,")
 _ENCODED_STARTS: Final = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
-"""How PNG, JPEG, GIF and WebP begin in base64."""
+"""How PNG, JPEG, GIF and WebP files start in base64."""
 _ENCODED: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
-_LOOKED_AT: Final = 65_536
+_CHECKED_CHARS: Final = 65_536
 _PIECE: Final = 1 << 20
-"""Characters decoded at a time; a multiple of four."""
-_LEAST_ENCODED: Final = 64
-"""Characters of a bare base64 text from which on it is taken for a picture."""
+"""Characters decoded at a time; a multiple of four, as base64 requires."""
+_MIN_ENCODED: Final = 64
+"""Shorter base64 texts without a ``data:`` prefix are not taken for pictures."""
 
 
 def is_encoded(text: str) -> bool:
-    """Whether a pasted text looks like pictures written in base64: ``data:`` addresses, or the bare bytes of one.
+    """Whether a pasted text looks like pictures in base64: ``data:`` URLs, or the bare bytes of one.
 
-    Only its beginning is looked at, since the event loop waits for the answer.
+    Checks only its beginning, since it runs on the event loop.
     """
     text = text.strip()
     if _DATA_ADDRESS.match(text):
         return True
-    head = text[:_LOOKED_AT]
-    return len(text) >= _LEAST_ENCODED and text.startswith(_ENCODED_STARTS) and bool(_ENCODED.fullmatch(head))
+    head = text[:_CHECKED_CHARS]
+    return len(text) >= _MIN_ENCODED and text.startswith(_ENCODED_STARTS) and bool(_ENCODED.fullmatch(head))
 
 
 def encoded_pictures(text: str) -> list[str]:
-    """The pictures of such a text, each by itself."""
+    """Split a text for which `is_encoded` holds into its pictures."""
     starts = [found.start() for found in _DATA_ADDRESS.finditer(text)] or [0]
     return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
 
 
 def decoded(text: str) -> "Picture":
-    """The picture of such a text. Slow: call it in a thread. Raises PictureProblem."""
+    """Decode one picture. Slow: call it in a thread. Raises PictureProblem."""
     from tui_agent.agent.turn.pictures import PictureProblem, as_picture, too_large
     from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
 
@@ -51,7 +51,7 @@ def decoded(text: str) -> "Picture":
     if len(body) > 2 * MAX_IMAGE_BYTES:
         raise PictureProblem(too_large())
     try:
-        # In pieces, since decoding lets no other thread go on meanwhile.
+        # In pieces, because decoding holds the GIL.
         pieces = [
             base64.b64decode(body[start : start + _PIECE], validate=True) for start in range(0, len(body), _PIECE)
         ]
@@ -61,7 +61,7 @@ def decoded(text: str) -> "Picture":
 
 
 def keep(picture: "Picture", session_folder: Path) -> str:
-    """Write a picture to the session's folder; its chip. Call it in a thread, one at a time. Raises OSError."""
+    """Save a picture in the session's folder; returns its chip. Call it in a thread, one at a time. Raises OSError."""
     from tui_agent.agent.turn.pictures import FOLDER
     from tui_agent.durable import make_private_folder, write_file
 
@@ -73,12 +73,12 @@ def keep(picture: "Picture", session_folder: Path) -> str:
 
 
 def kept(chip: re.Match[str], session_folder: Path) -> "Picture":
-    """The picture a chip stands for. Raises PictureProblem and OSError."""
+    """Read the picture of a chip. Raises PictureProblem and OSError."""
     from tui_agent.agent.turn.pictures import FOLDER, PictureProblem, read_picture
 
     for path in (session_folder / FOLDER).glob(f"{int(chip['number'])}.*"):
         picture = read_picture(path)
-        # A chip from the history of another session may have the number of a picture of this one.
+        # A chip recalled from another session's history may have the number of a different picture here.
         if size(len(picture.data)) == chip["size"]:
             return picture
     raise PictureProblem("it was pasted in another session; paste it again")

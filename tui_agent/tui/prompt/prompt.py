@@ -1,4 +1,4 @@
-"""Where the user writes: several lines, history, completion, large pastes as chips."""
+"""The prompt: a multi-line text field with history, completion, and large pastes as chips."""
 
 from time import monotonic
 from typing import ClassVar
@@ -34,30 +34,30 @@ from tui_agent.tui.wording import PLACEHOLDER
 
 MAX_QUEUED_ROWS = 3
 MAX_EDITED = 20_000
-"""Characters of a text from an editor that still stand in the prompt as they are, and not as a chip."""
+"""A longer text from an external editor is shown in the prompt as a chip."""
 
-PRIVATE = "/key "
-"""What begins so is not remembered: somebody may have typed a key after it."""
+KEY_COMMAND = "/key "
+"""Texts that start with this stay out of the history: they may contain an API key."""
 
 
 class SteadyTextArea(TextArea):
-    """A place to write whose text may become shorter by an undo."""
+    """A `TextArea` without a crash of Textual's when an undo makes the text shorter."""
 
     @override
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
-        # Textual 8.2.8 follows the cursor in the middle of an undo, where it can stand on a line that is gone already.
+        # Textual 8.2.8 calls this in the middle of an undo, when the cursor may be on a line that no longer exists.
         if self.cursor_location[0] >= self.document.line_count:
             return Offset()
         return super().scroll_cursor_visible(center, animate)
 
 
 class Prompt(SteadyTextArea):
-    """The text being written. Nothing but sending it or the user's own keys takes it away."""
+    """The text field of the prompt. Only sending it or the user's own keys remove its text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("prompt")]
 
     class Sent(Message):
-        """The user sent `text`; `written` is the same with its large pastes as chips."""
+        """The user sent `text`; `written` is the same text with its large pastes as chips."""
 
         def __init__(self, text: str, written: str) -> None:
             super().__init__()
@@ -65,20 +65,23 @@ class Prompt(SteadyTextArea):
             self.written = written
 
     class PicturesPasted(Message):
-        """The user pasted `text`, which is nothing but pictures; empty: they want the one on the clipboard."""
+        """The user pasted pictures; `Prompt.pictures_pasted` takes the answer.
+
+        text: their paths, or their bytes in base64; empty: use the picture on the clipboard.
+        """
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class Begun(Message):
-        """The user began to write to the model in an empty prompt."""
+        """The user started to write to the model in an empty prompt."""
 
     class Recalled(Message):
-        """The user looked back in an empty prompt, where a text that waits comes before the history."""
+        """The user pressed Up in an empty prompt while texts wait to be sent: the newest of those comes back first."""
 
     class Left(Message):
-        """The user wants to leave the program."""
+        """The user wants to quit."""
 
     def __init__(
         self,
@@ -107,20 +110,20 @@ class Prompt(SteadyTextArea):
         self._files = files
 
     def draft(self) -> str:
-        """What is written, every chip as the text it stands for."""
+        """The text with every chip replaced by its text."""
         return self._pastes.unfold(self.text)
 
     def replace_draft(self, text: str) -> None:
-        """Let another text stand here; one that is too long, or not fit for a terminal, as a chip."""
+        """Replace the text; one that is too long or has control characters is shown as a chip."""
         text = self._pastes.fold_again(text)
         shown = len(text) <= MAX_EDITED and clean(text) == text
         self._replace_all(text if shown else self._pastes.fold(text))
         self._completions.show(None)
 
     def begin(self, text: str, *, given_back: bool = False) -> None:
-        """Let a text stand here to be gone on with; what stood here can be had back from the history.
+        """Replace the text with one to edit and send, saving the old one in the history.
 
-        `given_back`: the user did not ask for it, so a command that is begun behind it takes its place.
+        `given_back`: the user did not ask for it; if they start a slash command after it, the command replaces it.
         """
         self.clear_draft()
         self.replace_draft(text)
@@ -128,14 +131,14 @@ class Prompt(SteadyTextArea):
         self.focus()
 
     def put(self, text: str) -> None:
-        """Give a text back to the user, above what they have written since; a long one as a chip."""
+        """Put a text that was not sent above what the user has written since; a long one as a chip."""
         written = self.text
         self.text = self._pastes.fold(text) + (f"\n{written}" if written.strip() else "")
         self._given_back = "" if written.strip() else self.text
         self.move_cursor(self.document.end)
 
     def clear_draft(self) -> bool:
-        """Empty the prompt; what stood in it can be had back from the history. False: it was empty."""
+        """Empty the prompt, saving its text in the history. False if it was empty."""
         self._send_then = False
         if not self.text:
             return False
@@ -144,16 +147,16 @@ class Prompt(SteadyTextArea):
         return True
 
     def keep_draft(self) -> None:
-        """Have what stands here in the history too, for the next start."""
-        if self.text.strip() and not self.text.startswith(PRIVATE):
+        """Save the text in the history."""
+        if self.text.strip() and not self.text.startswith(KEY_COMMAND):
             self.sent.add(self.text, saved=self._pastes.unfold(self.text))
 
     def type(self, text: str) -> None:
-        """Insert text at the cursor, as if it had been typed here."""
+        """Insert text at the cursor as if it had been typed."""
         write_as_typed(self, text, *self.selection)
 
     def paste(self, text: str) -> None:
-        """Insert a pasted text, a large one as a chip."""
+        """Insert a pasted text; a large one as a chip, paths of pictures as mentions."""
         self.last_key = monotonic()
         mentions = self._files.dropped(text)
         if not mentions and self._files.holds_pictures(text):
@@ -163,7 +166,7 @@ class Prompt(SteadyTextArea):
         self.focus()
 
     def pictures_pasted(self, text: str) -> None:
-        """The answer to `PicturesPasted`: chips, or the text that is no picture. What was sent meanwhile goes now."""
+        """Answer `PicturesPasted` with chips, or the text if it is no picture. Sends if Enter was pressed meanwhile."""
         self.type(self._pastes.fold(text))
         self._awaited -= 1
         if self._send_then and not self._awaited:
@@ -181,11 +184,11 @@ class Prompt(SteadyTextArea):
             self._send_then = False
         if event.character == "/" and self._given_back and self.text == self._given_back:
             self.clear_draft()
-        if self._for_completions(event.key) or self._for_history(event.key) or self._for_writing(event.key):
+        if self._completed(event.key) or self._stepped_in_history(event.key) or self._sent_or_broke_line(event.key):
             event.stop()
             event.prevent_default()
         elif not self.text and event.key in self._keymap.keys("prompt.help"):
-            # Not a character to be written: it goes on to the bindings.
+            # It is bound to an action: keep the text area from inserting it.
             event.prevent_default()
 
     @override
@@ -195,7 +198,7 @@ class Prompt(SteadyTextArea):
         self.paste(event.text)
 
     def on_text_area_changed(self) -> None:
-        """Offer what could stand before the cursor."""
+        """Offer completions of the text before the cursor."""
         begins, self._begun = not self._begun, bool(self.text)
         if begins and self.text and self.text[0] not in "/!":
             self.post_message(self.Begun())
@@ -203,14 +206,14 @@ class Prompt(SteadyTextArea):
         self._offer(self._around_cursor()[0])
 
     def offer_anew(self) -> None:
-        """More is known of what could stand before the cursor."""
+        """Refresh the completions, after more became known."""
         if self.has_focus:
             self._offer(self._around_cursor()[0])
 
     def _offer(self, before: str) -> None:
         self._offered = before
         if self._files.wanted(before):
-            # The list of a moment ago stays until the next one is found, so that it does not flicker.
+            # Keep the old list until the next one is found, so that it does not flicker.
             self.run_worker(self._offer_files(before), group="files", exclusive=True)
             return
         self.workers.cancel_group(self, "files")
@@ -223,7 +226,7 @@ class Prompt(SteadyTextArea):
             self._completions.show(found)
 
     def on_blur(self) -> None:
-        """A list that takes keys from nobody is no use."""
+        """Hide the completions: they get no keys without the focus."""
         self._completions.show(None)
 
     @override
@@ -238,8 +241,10 @@ class Prompt(SteadyTextArea):
 
     @override
     def render_line(self, y: int) -> Strip:
-        # Textual's placeholder cannot be wrapped to no width at all.
-        return _as_wide(super().render_line(y)) if self.content_size.width > 0 else Strip.blank(self.size.width)
+        # Textual fails to wrap its placeholder to a width of 0.
+        return (
+            _with_counted_width(super().render_line(y)) if self.content_size.width > 0 else Strip.blank(self.size.width)
+        )
 
     @override
     def action_delete_left(self) -> None:
@@ -252,36 +257,36 @@ class Prompt(SteadyTextArea):
         self._delete_chip(len(chip)) if chip else super().action_delete_right()
 
     def action_newline(self) -> None:
-        """Begin another line."""
+        """Insert a line break."""
         self.last_key = monotonic()
         self.type("\n")
 
     def action_paste_picture(self) -> None:
-        """Take the picture on the clipboard."""
+        """Paste the picture on the clipboard."""
         self._await_pictures("")
 
     async def action_end_or_latest(self) -> None:
-        """End: where the badge over the conversation says that it leads to what is new."""
+        """Go to the end of the line; in an empty prompt, to the end of the conversation."""
         if self.text:
             self.action_cursor_line_end()
         else:
             await self.run_action("app.latest")
 
     def action_delete_or_leave(self) -> None:
-        """Ctrl+D: as in a shell."""
+        """Delete a character, or quit if the prompt is empty, as Ctrl+D does in a shell."""
         if self.text:
             self.action_delete_right()
         else:
             self.post_message(self.Left())
 
     def action_send(self) -> None:
-        """Send what is written."""
+        """Send the text."""
         self._send()
 
-    def _for_writing(self, key: str) -> bool:
-        # Done at once: on the way to the bindings it would come after the keys that were pressed behind it.
+    def _sent_or_broke_line(self, key: str) -> bool:
+        # Handled here: through the bindings it would take effect after keys pressed later.
         if key in self._keymap.keys("prompt.send"):
-            if not self._continued():
+            if not self._broke_line_at_backslash():
                 self._send()
         elif key in self._keymap.keys("prompt.newline"):
             self.action_newline()
@@ -289,8 +294,8 @@ class Prompt(SteadyTextArea):
             return False
         return True
 
-    def _continued(self) -> bool:
-        """Begin another line in place of a backslash that was left at the end, as shells and other agents do."""
+    def _broke_line_at_backslash(self) -> bool:
+        """Replace a trailing backslash by a line break, as shells and other agents do; False if there is none."""
         before, after = self._around_cursor()
         backslashes = len(before) - len(before.rstrip("\\"))
         if after or not backslashes % 2:
@@ -308,17 +313,17 @@ class Prompt(SteadyTextArea):
         if not written.strip():
             return
         text = self._pastes.unfold(written)
-        # A chip means nothing to the next run of the program, so the file gets the whole text.
-        if not written.startswith(PRIVATE):
+        # A chip cannot be unfolded in the next run, so the file gets the whole text.
+        if not written.startswith(KEY_COMMAND):
             self.sent.add(written, saved=text)
         self._replace_all("")
         self.post_message(self.Sent(text, written))
 
-    def _for_completions(self, key: str) -> bool:
+    def _completed(self, key: str) -> bool:
         before = self._around_cursor()[0]
         takes = self._keymap.action_of(key, "completion") in {"completion.take", "completion.choose"}
         if takes and before != self._offered and not self._files.wanted(before):
-            # Keys can come faster than the news of what they changed: never take what was offered for less.
+            # The change event of an earlier key may still be under way: never take a completion of an older text.
             self._offer(before)
         choice = self._completions.marked
         if choice is None:
@@ -330,11 +335,11 @@ class Prompt(SteadyTextArea):
                 self._completions.move(1)
             case "completion.take":
                 self._take(choice)
-            case "completion.choose" if self._is_written(choice):
+            case "completion.choose" if self._needs_no_completion(choice):
                 self._completions.show(None)
                 return False
             case "completion.choose":
-                # What was only guessed at is shown first: the next Enter does it.
+                # Insert an ambiguous match without sending it; the next Enter sends.
                 is_meant = self._is_meant(choice)
                 self._take(choice)
                 if choice.final and is_meant:
@@ -345,9 +350,9 @@ class Prompt(SteadyTextArea):
                 return False
         return True
 
-    def _is_written(self, choice: Choice) -> bool:
-        """Whether a path stands there already, to its last character, or nothing of what may follow a command does and
-        none was looked for: the command means something alone.
+    def _needs_no_completion(self, choice: Choice) -> bool:
+        """Whether Enter should send rather than complete: a path is already typed in full, or a command's optional
+        argument is empty and the user has not moved through its choices.
         """
         completion = self._completions.completion
         if completion is None:
@@ -356,7 +361,7 @@ class Prompt(SteadyTextArea):
         return (not typed and not self._completions.moved) or (not choice.final and choice.insert.rstrip() == typed)
 
     def _is_meant(self, choice: Choice) -> bool:
-        """Whether the user looked for this one, or typed what can mean nothing else."""
+        """Whether the user moved to this choice, or typed what can mean only this."""
         completion = self._completions.completion
         typed = self._around_cursor()[0][completion.start :] if completion is not None else ""
         return self._completions.moved or (completion is not None and completion.means(choice, typed))
@@ -368,7 +373,7 @@ class Prompt(SteadyTextArea):
             self._completions.show(None)
             write_as_typed(self, choice.insert, (row, completion.start), (row, column))
 
-    def _for_history(self, key: str) -> bool:
+    def _stepped_in_history(self, key: str) -> bool:
         if key in self._keymap.keys("prompt.earlier") and self.navigator.is_first_wrapped_line(self.cursor_location):
             if self.recall_first and not self.text:
                 self.post_message(self.Recalled())
@@ -400,18 +405,18 @@ class Prompt(SteadyTextArea):
         delete_as_typed(self, (row, start), (row, end))
 
 
-def _as_wide(strip: Strip) -> Strip:
-    """A line that takes the cells it is counted to take in every terminal: of joined emoji the first stands alone."""
+def _with_counted_width(strip: Strip) -> Strip:
+    """Make a line as wide in every terminal as Textual counts it: of joined emoji, keep the first only."""
     if strip.text.isascii() and strip.text.isprintable():
         return strip
-    return Strip([Segment(_apart(text), style, control) for text, style, control in strip], strip.cell_length)
+    return Strip([Segment(_separated(text), style, control) for text, style, control in strip], strip.cell_length)
 
 
-def _apart(text: str) -> str:
-    return "".join(_alone(text[start:end], width) for start, end, width in split_graphemes(text)[0])
+def _separated(text: str) -> str:
+    return "".join(_single(text[start:end], width) for start, end, width in split_graphemes(text)[0])
 
 
-def _alone(cluster: str, width: int) -> str:
+def _single(cluster: str, width: int) -> str:
     shown = "".join(sign for sign in displayed(cluster) if sign.isprintable())
     if sum(map(get_character_cell_size, shown)) > width:
         shown = shown[0]
@@ -419,7 +424,7 @@ def _alone(cluster: str, width: int) -> str:
 
 
 class WaitingTexts(Widget):
-    """The texts that were sent and wait for the next step, the newest last."""
+    """Lists the texts that were sent and wait for the next step, newest last."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -428,7 +433,7 @@ class WaitingTexts(Widget):
         self.display = False
 
     def show(self, texts: tuple[str, ...], *, held: bool = False) -> None:
-        """Show these texts, each on one line; `held`: they go with the user's next message."""
+        """Show these texts, one on each line; `held`: they go with the user's next message."""
         if (texts, held) != (self.texts, self._held):
             self.texts, self._held = texts, held
             self.display = bool(texts)
@@ -441,7 +446,7 @@ class WaitingTexts(Widget):
 
     @override
     def render(self) -> Content:
-        """The newest texts; how many more there are stands before them."""
+        """The newest texts, preceded by the number of further ones."""
         shown = self.texts[-MAX_QUEUED_ROWS:]
         hidden = len(self.texts) - len(shown)
         rows: list[Content] = []
@@ -454,7 +459,7 @@ class WaitingTexts(Widget):
 
 
 class TodoLine(Widget):
-    """How far the model's task list is, and what it does now: ``2/5 · rename the parser``."""
+    """Progress of the model's task list, and its current item: ``2/5 · rename the parser``."""
 
     def __init__(self, glyphs: Glyphs = UNICODE) -> None:
         super().__init__()
@@ -463,7 +468,7 @@ class TodoLine(Widget):
         self.display = False
 
     def show(self, progress: str, current: str) -> None:
-        """Show this; hide where there is no `current` item."""
+        """Show the progress; hide if `current` is empty."""
         text = f"{progress} {self._glyphs.dot} {one_line(current)}" if current else ""
         if text != self.text:
             self.text = text
@@ -472,7 +477,7 @@ class TodoLine(Widget):
 
     @override
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """One line. A height in the styles would have Textual forget the most that the prompt may take."""
+        """One line. Not set in the styles: a height there makes Textual ignore the prompt's maximum height."""
         return 1
 
     @override
@@ -482,10 +487,10 @@ class TodoLine(Widget):
 
 
 class PromptArea(Vertical):
-    """The prompt with what belongs over it: the task list's line, texts that wait, and completions."""
+    """The prompt with the lines above it: task list, waiting texts, and completions."""
 
     class Resized(Message):
-        """It takes another number of lines."""
+        """Its height changed."""
 
     def __init__(
         self,
@@ -507,5 +512,5 @@ class PromptArea(Vertical):
         yield from (self.todo, self.waiting, self.completions, self.prompt)
 
     def on_resize(self) -> None:
-        """Let the others know."""
+        """Post `Resized`."""
         self.post_message(self.Resized())

@@ -1,4 +1,4 @@
-"""The session behind the screen: one inbox, one task that empties it, and the work that `states.step` asks for."""
+"""The session behind the screen: an inbox, one task that consumes it, and the work that `states.step` returns."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     Opening = Callable[[Arguments], Coroutine[None, None, tuple[Session, TurnView]]]
 
 
-UNHEARD_S: Final = 0.15
-"""Seconds after which a text that begins a turn is shown as waiting where it does not stand in the conversation yet."""
+SHOW_WAITING_AFTER_S: Final = 0.15
+"""Seconds until the text that starts a turn is shown as waiting, if it has not entered the conversation by then."""
 
 
 class SessionUnavailable(Exception):
-    """There is no session to talk to, and the user has been told why."""
+    """There is no session, and the user has been told why."""
 
 
 class Conductor:
     """Owns the session and the running turn.
 
-    `opening` makes the session and the view its events go to; it raises `SessionUnavailable` when that cannot be done.
-    What is asked of it is only noted, so nobody waits who asks; the state is changed by one task alone.
+    `opening` creates the session and the view that shows its events; it raises `SessionUnavailable` if it cannot.
+    Requests only post a message and return at once; a single task changes the state.
     """
 
     def __init__(self, host: "Host", opening: "Opening") -> None:
@@ -41,7 +41,7 @@ class Conductor:
         self._opening = opening
         self._inbox: asyncio.Queue[Inbound] = asyncio.Queue()
         self._queued: set[int] = set()
-        self._unheard = ""
+        self._not_entered = ""
         self._state = State()
         self._view: TurnView | None = None
         self._opener: asyncio.Task[None] | None = None
@@ -50,7 +50,7 @@ class Conductor:
         self._turn: asyncio.Task[None] | None = None
         self._others: set[asyncio.Task[None]] = set()
         self._began = asyncio.Event()
-        self._heard = asyncio.Event()
+        self._entered = asyncio.Event()
         self._settled = asyncio.Event()
         self._closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self._consumer = asyncio.create_task(self._consume(), name="conductor")
@@ -58,41 +58,41 @@ class Conductor:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs or is about to, or something was asked that is not looked at yet."""
+        """Whether a turn is running or about to start, or a message is still in the inbox."""
         return self._state.busy or not self._inbox.empty()
 
     @property
     def phase(self) -> Phase:
-        """Where the session stands."""
+        """The current phase of the session."""
         return self._state.phase
 
-    # What may be asked; all of it answers at once
+    # Requests; they return at once
 
     def open(self, target: "Arguments") -> None:
-        """Make the first session."""
+        """Open the first session."""
         self._do(states.OpenSession(target))
 
     def send(self, text: str) -> None:
-        """Begin a turn with this text, or let it wait for the running turn's next step, or for the session."""
+        """Start a turn with this text; it waits for the running turn's next step, or until the session is open."""
         self._post(states.Send(text))
 
     def stop(self) -> None:
-        """Stop the running turn; what was not yet sent goes back to the prompt.
+        """Stop the running turn; texts that were not sent yet go back to the prompt.
 
-        A summary that the turn waits for is stopped in its place, and one that is written while no turn runs.
+        If the turn waits for a summary, or if no turn runs, stop the summary that is being written instead.
         """
         self._post(states.Stop())
 
     def take_back(self) -> None:
-        """Give the newest text that waits back to the prompt."""
+        """Put the newest waiting text back into the prompt."""
         self._post(states.TakeBack())
 
     def prepare_ahead(self) -> None:
-        """The user writes the next prompt: have done meanwhile what is due before it."""
+        """While the user writes the next prompt, do the context work that is due before it."""
         self._post(states.Prepare())
 
     def switch(self, target: "Arguments") -> None:
-        """Close this session in order, and go on in another one."""
+        """Close this session cleanly, then open another one."""
         self._post(states.Switch(target))
 
     async def agent(self) -> "Agent":
@@ -104,24 +104,24 @@ class Conductor:
         return self.session.agent
 
     async def close(self) -> None:
-        """Stop the turn and close the session; a second call waits for the same end. Raises what closing raised."""
+        """Stop the turn and close the session. A second call waits for the first. Raises what closing raised."""
         self._post(states.Close())
         error = await asyncio.shield(self._closed)
         if error is not None:
             raise error
 
     def add(self, seq: int, text: str) -> None:
-        """A text waits in the conversation for the next step."""
+        """Note that a text in the conversation waits for the next step."""
         self._queued.add(seq)
         self._post(states.Waits(seq, text))
 
     def remove(self, seq: int) -> None:
-        """A text waits no more."""
+        """Note that a text no longer waits."""
         if seq:
             self._post(states.WaitsNoMore(seq))
 
     def forget_waiting(self) -> None:
-        """The conversation goes on elsewhere: what waited for a step there goes back to the prompt."""
+        """After a change of branch: put texts that were waiting on the old one back into the prompt."""
         if self.session is not None:
             self._post(states.Moved(frozenset(seq for seq, _ in self.session.agent.queued())))
 
@@ -134,19 +134,19 @@ class Conductor:
         while self._state.phase is not Phase.CLOSED:
             message = await self._inbox.get()
             for work in self._take(message):
-                self._reported(partial(self._do, work))
+                self._do_or_report(partial(self._do, work))
             if self._inbox.empty():
-                self._reported(self._show_waiting)
+                self._do_or_report(self._show_waiting)
 
-    def _reported(self, work: Callable[[], None]) -> None:
-        """Do it; what goes wrong is told, and keeps nothing else from being done."""
+    def _do_or_report(self, work: Callable[[], None]) -> None:
+        """Do it; report an error to the user instead of raising it, so that other work goes on."""
         try:
             work()
         except Exception as error:
             self._host.report(error)
 
     def _show_waiting(self) -> None:
-        texts = (self._unheard, *self._state.shown) if self._unheard else self._state.shown
+        texts = (self._not_entered, *self._state.shown) if self._not_entered else self._state.shown
         self._host.show_waiting(texts, held=self._state.phase is Phase.IDLE)
 
     def _take(self, message: Inbound) -> tuple[Work, ...]:
@@ -250,15 +250,15 @@ class Conductor:
         if self.session is None or self._view is None:
             raise RuntimeError("a turn without a session")
         self._began.clear()
-        self._heard.clear()
+        self._entered.clear()
         self._turn = asyncio.create_task(self._run_turn(self.session, self._view, text, images), name="turn")
 
     async def _run_turn(self, session: "Session", view: "TurnView", text: str, images: "tuple[Image, ...]") -> None:
         from tui_agent.agent.events import UserMessage
 
         unsent = [text]
-        # The model may have to be asked what it is first.
-        later = asyncio.get_running_loop().call_later(UNHEARD_S, self._tell_unheard, text)
+        # Entering the conversation may take a while: the model may first be asked for its facts.
+        later = asyncio.get_running_loop().call_later(SHOW_WAITING_AFTER_S, self._show_not_entered, text)
         try:
             async with aclosing(session.agent.run(text, images)) as told:
                 async for event in told:
@@ -266,16 +266,16 @@ class Conductor:
                     if isinstance(event, UserMessage):
                         unsent = []
                         later.cancel()
-                        self._tell_unheard("")
-                        self._heard.set()
+                        self._show_not_entered("")
+                        self._entered.set()
                     view.show(event)
         except Exception as error:
             self._host.report(error)
         finally:
             later.cancel()
-            self._tell_unheard("")
+            self._show_not_entered("")
             self._began.set()
-            self._heard.set()
+            self._entered.set()
         try:
             if self._taker is not None and not self._taker.done():
                 await asyncio.wait({self._taker})
@@ -283,28 +283,28 @@ class Conductor:
         finally:
             self._post(states.TurnEnded(tuple(unsent)))
 
-    def _tell_unheard(self, text: str) -> None:
-        if self._unheard != text:
-            self._unheard = text
-            self._reported(self._show_waiting)
+    def _show_not_entered(self, text: str) -> None:
+        if self._not_entered != text:
+            self._not_entered = text
+            self._do_or_report(self._show_waiting)
 
-    async def _unsent(self, session: "Session", view: "TurnView", text: str, unheard: list[str]) -> list[str]:
-        """What no model has seen and is to come back: all of it where the turn was stopped."""
+    async def _unsent(self, session: "Session", view: "TurnView", text: str, not_entered: list[str]) -> list[str]:
+        """The texts to give back after a turn because no model has seen them; if it was stopped, waiting ones too."""
         from tui_agent.agent.turn.user_shell import is_note
 
         waiting = {seq for seq, queued in session.agent.queued() if not is_note(queued)}
-        # What began the turn waits in the conversation too, where a summary was being written just then.
+        # If a summary was being written just then, the text that started the turn waits in the conversation too.
         began_waiting = bool(waiting - self._queued)
         if not view.interrupted:
-            return [] if began_waiting else unheard
+            return [] if began_waiting else not_entered
         unsent = [] if view.answered or began_waiting else [text]
         return unsent + [queued for seq in sorted(waiting) if (queued := await self._withdraw(session, seq))]
 
     async def _take_in(self, outgoing: states.Outgoing, images: "tuple[Image, ...]") -> None:
         from tui_agent.agent.turn.turns import NotRunning
 
-        # What began the turn comes first.
-        await self._heard.wait()
+        # The text that started the turn must enter the conversation first.
+        await self._entered.wait()
         session = self.session
         if session is None:
             self._post(states.NoTurn(outgoing.number, images))
@@ -318,7 +318,7 @@ class Conductor:
             self._post(states.NotSent(outgoing.number))
         else:
             self._queued.add(seq)
-            # The turn may have delivered it already.
+            # The turn may have taken it into a step already.
             waits = any(seq == waiting for waiting, _ in session.agent.queued())
             self._post(states.Taken(outgoing.number, seq, waits))
 
@@ -349,7 +349,7 @@ class Conductor:
             self.remove(seq)
 
     async def _close(self) -> None:
-        """End what is under way, the session last; whatever goes wrong, `Closed` follows."""
+        """End whatever is running, the session last; posts `Closed` even if something fails."""
         error: Exception | None = None
         try:
             if self._opener is not None and not self._opener.done():

@@ -1,4 +1,4 @@
-"""The end of a session, read while the screen that is to show it is made."""
+"""Reads the end of a session before it is open, while the screen is being built."""
 
 import asyncio
 from functools import partial
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from tui_agent.agent.history.as_events import Ending
 
 NEWEST: Final = 200
-"""Entries of an earlier conversation that are shown first: more than fit on a screen."""
-PAINTED_ONCE: Final = 20
-"""Blocks about as many as fit on a screen."""
+"""Entries of an earlier conversation that are shown first: more than fit on any screen."""
+WARM_UP_BLOCKS: Final = 20
+"""About as many blocks as fit on a screen."""
 
 
 async def end_of(arguments: Arguments) -> "Ending | None":
-    """The end of the session that is about to be opened, as far as that is known, read before all that opening takes.
+    """The end of the session that the arguments resume, readable before it is open; None if none is known.
 
-    Never raises: what is wrong with a session is told when it is opened.
+    Never raises: problems of a session are reported when it is opened.
     """
     if not arguments.resume and not (arguments.continue_last and arguments.resume is None):
         return None
@@ -39,20 +39,20 @@ async def end_of(arguments: Arguments) -> "Ending | None":
         return None
     if end is not None:
         await load("tui_agent.tui.session.turns")
-        await aside(partial(_paint_once, end))
+        await aside(partial(_warm_up_painting, end))
     return end
 
 
-def _paint_once(end: "Ending") -> None:
-    """Paint the newest blocks for nobody: what painting takes, such as parsers, takes longer to load than to do it."""
+def _warm_up_painting(end: "Ending") -> None:
+    """Paint the newest blocks and discard them, to load the parsers and lexers that painting needs."""
     from tui_agent.tui.painting.glyphs import ASCII
     from tui_agent.tui.painting.lines import MAX_MEASURE
     from tui_agent.tui.painting.palette import Look, Palette
     from tui_agent.tui.pane.block_painting import all_lines
     from tui_agent.tui.pane.transcript import Transcript
-    from tui_agent.tui.session.turns import TurnView, Unseen
+    from tui_agent.tui.session.turns import NoDisplay, TurnView
 
-    unseen = TurnView(Transcript(), Unseen(), Unseen())
+    unseen = TurnView(Transcript(), NoDisplay(), NoDisplay())
     for event in end.told:
         unseen.show(event)
-    all_lines(unseen.transcript.blocks[-PAINTED_ONCE:], MAX_MEASURE, Look(Palette.from_theme({}), ASCII))
+    all_lines(unseen.transcript.blocks[-WARM_UP_BLOCKS:], MAX_MEASURE, Look(Palette.from_theme({}), ASCII))

@@ -1,4 +1,4 @@
-"""An earlier conversation on the screen: its end first, all that came before above it, and what its subtasks did."""
+"""Shows an earlier conversation: its end first, then everything before it, and the steps of its subtasks on demand."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from tui_agent.tui.session.turns import StatusLine, TurnView, Waiting
 
 SLICE_S: Final = 0.008
-"""Seconds for which the screen may be busy with an earlier conversation before it looks for keys: half of what a key
-press may take.
-"""
+"""Seconds of work on an earlier conversation before keys are handled: half of the time a key press may take."""
 
 
 class Glimpse(NamedTuple):
-    """The end of a session that is shown while it is opened: entries `first` to `last`, in `view`, as the blocks from
-    place `above` on, up to `below`.
+    """The end of a session, shown while the session is being opened.
+
+    first, last: the numbers of its entries. above, below: its blocks in `view`, from index `above` up to, not
+    including, `below`.
     """
 
     view: "TurnView"
@@ -36,12 +36,12 @@ class Glimpse(NamedTuple):
     below: int
 
     def remove(self) -> None:
-        """It is not what comes to be open."""
+        """Remove its blocks: another session came to be open."""
         self.view.transcript.remove(self.above, self.below)
 
 
 async def glimpse(end: "Ending", pane: TranscriptView, status: "StatusLine", waiting: "Waiting") -> Glimpse:
-    """Show the end of a session while it is opened."""
+    """Show the end of a session while it is being opened."""
     from tui_agent.tui.session.turns import TurnView
 
     view = TurnView(pane.transcript, status, waiting)
@@ -51,7 +51,7 @@ async def glimpse(end: "Ending", pane: TranscriptView, status: "StatusLine", wai
 
 
 async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: TranscriptView) -> None:
-    """Bring an earlier conversation to the screen: in slices, between which keys are answered."""
+    """Show an earlier conversation, in slices between which keys are handled."""
     pane.hold()
     try:
         await in_slices(past, view, pane.take_in)
@@ -60,7 +60,7 @@ async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: Transc
 
 
 class Past(NamedTuple):
-    """What came before the part of a conversation that is shown first, below the first `above` blocks."""
+    """The events before the part of a conversation that is shown first; they belong below its first `above` blocks."""
 
     told: Iterable["AgentEvent"]
     above: int
@@ -69,7 +69,7 @@ class Past(NamedTuple):
 async def show_newest(
     agent: "Agent", seen: Glimpse | None, pane: TranscriptView, status: "StatusLine", waiting: "Waiting"
 ) -> "tuple[TurnView, Past]":
-    """Bring the end of the agent's conversation to the screen, as far as it was not seen yet."""
+    """Show the end of the agent's conversation; with a glimpse of it, only what has come since."""
     from tui_agent.tui.session.turns import TurnView
 
     if seen is not None:
@@ -88,9 +88,7 @@ async def show_newest(
 
 
 async def show_earlier(past: Past, view: "TurnView", pane: TranscriptView) -> None:
-    """Bring what came before to the screen: made beside it, however long it is, and put there at once; what is in view
-    stays where it is.
-    """
+    """Show the earlier part: build it off screen, then swap it in at once without moving what is in view."""
     told = iter(past.told)
     first = next(told, None)
     if first is None:
@@ -101,7 +99,7 @@ async def show_earlier(past: Past, view: "TurnView", pane: TranscriptView) -> No
     await in_slices(chain([first], told), filling, follower.take_in)
     follower.take_in()
     if pane.transcript is not view.transcript or view.moved:
-        # Another conversation is shown by now, or will be in a moment, and is whole.
+        # The user has switched the branch meanwhile; that shows its whole conversation.
         return
     view.go_on_below(filling, past.above)
     pane.show_more(follower, past.above)
@@ -109,7 +107,7 @@ async def show_earlier(past: Past, view: "TurnView", pane: TranscriptView) -> No
 
 
 async def in_slices(past: Iterable["AgentEvent"], view: "TurnView", take_in: Callable[[], object]) -> None:
-    """Show an earlier conversation to a view. `take_in` measures what has come, after each slice."""
+    """Feed an earlier conversation to a view; `take_in` is called after each slice to measure it."""
     began = monotonic()
     for event in past:
         view.show(event)
@@ -121,9 +119,9 @@ async def in_slices(past: Iterable["AgentEvent"], view: "TurnView", take_in: Cal
 
 
 class SubtaskSteps:
-    """Fills in the steps of cards from an earlier session when a card is opened, one card at a time.
+    """Fills in the steps of subtask cards from an earlier session when they are opened, one at a time.
 
-    `read` gives what was told last of the subtask that worked for a call; empty where nothing is known.
+    `read` returns the last progress text of the subtask of a call id; empty if nothing is known.
     """
 
     def __init__(self, transcript: Transcript, read: Callable[[str], Awaitable[str]]) -> None:

@@ -1,8 +1,7 @@
-"""What the session behind the screen does next: every state, every message, and what follows, without doing any of it.
+"""The state machine of the session behind the screen: its states, messages and work, as pure functions.
 
-`step` is the whole of it: it takes a state and a message and gives the next state with the work to be done.
-`conductor.Conductor` does that work, and what comes of it comes back as one more message. Nothing here waits, so a
-key is answered in every state.
+`step` takes a state and a message and returns the next state with the work to do. `conductor.Conductor` does the work
+and posts its outcome as another message. Nothing here waits, so keys are handled in every state.
 """
 
 from enum import Enum
@@ -17,33 +16,38 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """Where the session stands."""
+    """The phase of a session's life."""
 
     OPENING = "opening"
     VACANT = "vacant"
-    """It could not be opened; another one may be."""
+    """The session could not be opened; the user may open another one."""
     IDLE = "idle"
     PREPARING = "preparing"
-    """No turn runs yet: the pictures of the next text are read."""
+    """A turn is about to start: the pictures of its text are being read."""
     RUNNING = "running"
     CLOSING = "closing"
     CLOSED = "closed"
 
 
 class Outgoing(Struct, frozen=True):
-    """A text that was sent and is not in the conversation yet."""
+    """A text that was sent but is not in the conversation yet. `number` counts the sent texts from 1."""
 
     number: int
     text: str
 
 
 class State(Struct, frozen=True):
-    """`outbox`: sent, the oldest first. `waiting`: in the conversation by number, for the running turn's next step.
+    """The whole state.
 
-    `reading` is the text of the outbox whose pictures are read, `taking` the one the running turn takes in, `ready`
-    the pictures of the first one where they were read too late for the turn. `stopping`: the turn was told to end.
-    `returning` comes back once the turn has ended, behind what it took in before and gives back itself.
-    `next` is what is opened once this session is closed; None: the program ends.
+    sent: how many texts were sent so far.
+    outbox: texts that are not in the conversation yet, oldest first.
+    waiting: texts in the conversation, with their entry numbers, that wait for the running turn's next step.
+    reading: the number of the outbox text whose pictures are being read; 0: none.
+    taking: the number of the outbox text that the running turn is taking in; 0: none.
+    ready: the pictures of the first outbox text, if they were read too late for the turn.
+    stopping: the turn was told to end.
+    returning: texts to give back once the turn has ended, after those that the turn itself gives back.
+    next: the session to open once this one is closed; None: the program ends.
     """
 
     phase: Phase = Phase.OPENING
@@ -59,23 +63,23 @@ class State(Struct, frozen=True):
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs, or is about to."""
+        """Whether a turn is running or about to start."""
         return self.phase in {Phase.PREPARING, Phase.RUNNING}
 
     @property
     def settled(self) -> bool:
-        """Whether there is a session, or none to wait for."""
+        """Whether opening has finished, with or without a session."""
         return self.phase is not Phase.OPENING and not (self.phase is Phase.CLOSING and self.next is not None)
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The texts that wait, the newest last."""
+        """The texts shown as waiting, newest last."""
         taken = [each.text for each in self.outbox if each.number == self.taking]
         sent = [each.text for each in self.outbox if each.number != self.taking]
         return (*(text for _, text in self.waiting), *taken, *self.returning, *sent)
 
 
-# What is told
+# Messages
 
 
 class Send(Struct, frozen=True):
@@ -85,23 +89,23 @@ class Send(Struct, frozen=True):
 
 
 class Stop(Struct, frozen=True):
-    """The user wants the turn stopped; what was not yet said comes back."""
+    """The user wants the turn stopped, and unsent texts back."""
 
 
 class StopSummary(Struct, frozen=True):
-    """The user wants no summary now; the turn that waits for it goes on."""
+    """The user wants the summary stopped; the turn that waits for it goes on."""
 
 
 class TakeBack(Struct, frozen=True):
-    """The user wants the newest text that waits back."""
+    """The user wants the newest waiting text back."""
 
 
 class Prepare(Struct, frozen=True):
-    """The user began to write."""
+    """The user started to write."""
 
 
 class Switch(Struct, frozen=True):
-    """The user wants to go on in another session."""
+    """The user wants to switch to another session."""
 
     target: "Arguments"
 
@@ -111,15 +115,15 @@ class Close(Struct, frozen=True):
 
 
 class Opened(Struct, frozen=True):
-    """The session is there."""
+    """The session is open."""
 
 
 class NotOpened(Struct, frozen=True):
-    """There will be no session; the user was told why."""
+    """The session could not be opened; the user was told why."""
 
 
 class Read(Struct, frozen=True):
-    """The pictures of a text are there."""
+    """The pictures of a text were read."""
 
     number: int
     images: "tuple[Image, ...]" = ()
@@ -132,7 +136,7 @@ class NotSent(Struct, frozen=True):
 
 
 class Taken(Struct, frozen=True):
-    """The running turn took a text in. `waits`: its next step has not come yet."""
+    """The running turn took in a text as entry `seq`. `waits`: it is for the next step, which has not begun."""
 
     number: int
     seq: int
@@ -140,39 +144,39 @@ class Taken(Struct, frozen=True):
 
 
 class NoTurn(Struct, frozen=True):
-    """The turn that was to take a text in came to its end in that moment."""
+    """The turn ended before it could take in a text."""
 
     number: int
     images: "tuple[Image, ...]" = ()
 
 
 class TurnEnded(Struct, frozen=True):
-    """The turn is over; `unsent` are texts that no model has seen, where it was stopped."""
+    """The turn has ended. `unsent`: texts to give back because no model has seen them."""
 
     unsent: tuple[str, ...] = ()
 
 
 class Waits(Struct, frozen=True):
-    """A text waits in the conversation."""
+    """A text in the conversation waits for the next step."""
 
     seq: int
     text: str
 
 
 class WaitsNoMore(Struct, frozen=True):
-    """It was delivered or withdrawn."""
+    """A waiting text was delivered or withdrawn."""
 
     seq: int
 
 
 class Moved(Struct, frozen=True):
-    """The conversation goes on elsewhere, where only these texts wait."""
+    """The branch was changed; on the new one only the texts `still` wait."""
 
     still: frozenset[int]
 
 
 class Closed(Struct, frozen=True):
-    """The session is closed, in order or with an error."""
+    """The session is closed, cleanly or with an error."""
 
     error: Exception | None = None
 
@@ -198,11 +202,11 @@ Inbound: TypeAlias = (
     | Closed
 )
 
-# What is to be done
+# Work
 
 
 class OpenSession(Struct, frozen=True):
-    """Open it; `Opened` or `NotOpened` follows."""
+    """Open a session; `Opened` or `NotOpened` follows."""
 
     target: "Arguments"
 
@@ -214,11 +218,11 @@ class ReadPictures(Struct, frozen=True):
 
 
 class StopReading(Struct, frozen=True):
-    """Read no further; nothing follows that still counts."""
+    """Stop reading pictures; a `Read` that follows all the same is ignored."""
 
 
 class ShowTurn(Struct, frozen=True):
-    """A turn begins, or is over."""
+    """Show that a turn begins or has ended."""
 
     runs: bool
 
@@ -231,7 +235,7 @@ class RunTurn(Struct, frozen=True):
 
 
 class TakeIn(Struct, frozen=True):
-    """Have the running turn take a text in; `Taken`, `NoTurn` or `NotSent` follows, before `TurnEnded`."""
+    """Give a text to the running turn; `Taken`, `NoTurn` or `NotSent` follows, before `TurnEnded`."""
 
     outgoing: Outgoing
     images: "tuple[Image, ...]"
@@ -246,13 +250,13 @@ class StopWriting(Struct, frozen=True):
 
 
 class Withdraw(Struct, frozen=True):
-    """Take a text out of the conversation, and give it back."""
+    """Take a waiting text out of the conversation and put it back into the prompt."""
 
     seq: int
 
 
 class PrepareAhead(Struct, frozen=True):
-    """Have done what is due before the next turn."""
+    """Do the context work that is due before the next turn."""
 
 
 class GiveBack(Struct, frozen=True):
@@ -262,11 +266,11 @@ class GiveBack(Struct, frozen=True):
 
 
 class TellNoSession(Struct, frozen=True):
-    """Say that there is no session to send to."""
+    """Tell the user that there is no session to send to."""
 
 
 class TellClosing(Struct, frozen=True):
-    """Say that there is nothing to stop, for this session is being opened or closed."""
+    """Tell the user that nothing can be stopped because the session is being opened or closed."""
 
 
 class CloseSession(Struct, frozen=True):
@@ -274,7 +278,7 @@ class CloseSession(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Tell of an error."""
+    """Show an error."""
 
     error: Exception
 
@@ -300,7 +304,7 @@ Next: TypeAlias = tuple[State, tuple[Work, ...]]
 
 
 def step(state: State, message: Inbound) -> Next:
-    """The state after `message`, and what is to be done. A message that no longer counts changes nothing."""
+    """The state after `message`, and the work to do. A message that is out of date changes nothing."""
     match message:
         case Send(text):
             return _send(state, text)
@@ -319,7 +323,7 @@ def step(state: State, message: Inbound) -> Next:
         case Opened():
             return _go_on(replace(state, phase=Phase.IDLE)) if state.phase is Phase.OPENING else (state, ())
         case NotOpened():
-            return _emptied(replace(state, phase=Phase.VACANT)) if state.phase is Phase.OPENING else (state, ())
+            return _outbox_returned(replace(state, phase=Phase.VACANT)) if state.phase is Phase.OPENING else (state, ())
         case Read(number, images):
             return _read(state, number, images)
         case NotSent(number):
@@ -336,7 +340,7 @@ def step(state: State, message: Inbound) -> Next:
             return replace(state, waiting=tuple(each for each in state.waiting if each[0] != seq)), ()
         case Moved(still):
             gone = tuple(text for seq, text in state.waiting if seq not in still)
-            return replace(state, waiting=tuple(each for each in state.waiting if each[0] in still)), _back(gone)
+            return replace(state, waiting=tuple(each for each in state.waiting if each[0] in still)), _give_back(gone)
         case Closed(error):
             return _closed(state, error)
     assert_never(message)
@@ -360,15 +364,15 @@ def _send(state: State, text: str) -> Next:
 def _stop(state: State) -> Next:
     match state.phase:
         case Phase.OPENING | Phase.CLOSING:
-            state, work = _emptied(state)
+            state, work = _outbox_returned(state)
             return state, (*work, TellClosing())
         case Phase.IDLE:
             return state, (StopWriting(),)
         case Phase.PREPARING:
-            state, work = _emptied(replace(state, phase=Phase.IDLE))
+            state, work = _outbox_returned(replace(state, phase=Phase.IDLE))
             return state, (*work, ShowTurn(runs=False))
         case Phase.RUNNING:
-            state, work = _emptied(replace(state, stopping=True))
+            state, work = _outbox_returned(replace(state, stopping=True))
             return state, (*work, Interrupt())
         case Phase.VACANT | Phase.CLOSED:
             return state, ()
@@ -392,14 +396,14 @@ def _take_back(state: State) -> Next:
 def _leave(state: State, target: "Arguments | None") -> Next:
     match state.phase:
         case Phase.CLOSING:
-            # Who wants to leave the program does not want to go on elsewhere.
+            # Quitting wins over a wish to switch, whichever came first.
             state = replace(state, next=target if state.next is not None else None)
-            return _emptied(state) if state.next is None else (state, ())
+            return _outbox_returned(state) if state.next is None else (state, ())
         case Phase.CLOSED:
             return state, ()
         case Phase.OPENING | Phase.VACANT | Phase.IDLE | Phase.PREPARING | Phase.RUNNING:
             shown = (ShowTurn(runs=False),) if state.phase is Phase.PREPARING else ()
-            state, work = _emptied(state)
+            state, work = _outbox_returned(state)
             return replace(state, phase=Phase.CLOSING, next=target), (*work, *shown, CloseSession())
     assert_never(state.phase)
 
@@ -438,14 +442,14 @@ def _no_turn(state: State, number: int, images: "tuple[Image, ...]") -> Next:
         return state, ()
     if state.stopping or not state.busy:
         return _not_sent(state, number)
-    # Its turn comes once this one is put away.
+    # It starts the next turn once this one has ended.
     return replace(state, taking=0, ready=images), ()
 
 
 def _turn_ended(state: State, unsent: tuple[str, ...]) -> Next:
     if state.phase not in {Phase.CLOSING, Phase.RUNNING}:
         return state, ()
-    back, state = _back((*unsent, *state.returning)), replace(state, returning=())
+    back, state = _give_back((*unsent, *state.returning)), replace(state, returning=())
     if state.phase is Phase.CLOSING:
         return state, (*back, ShowTurn(runs=False))
     state, work = _go_on(replace(state, phase=Phase.IDLE, stopping=False))
@@ -455,7 +459,7 @@ def _turn_ended(state: State, unsent: tuple[str, ...]) -> Next:
 def _closed(state: State, error: Exception | None) -> Next:
     if state.phase is not Phase.CLOSING:
         return state, ()
-    back = _back(state.returning)
+    back = _give_back(state.returning)
     if state.next is None:
         return State(Phase.CLOSED, state.sent), back
     told = () if error is None else (Report(error),)
@@ -463,7 +467,7 @@ def _closed(state: State, error: Exception | None) -> Next:
 
 
 def _go_on(state: State) -> Next:
-    """From here a turn begins where something was sent."""
+    """Start a turn if something was sent."""
     if not state.outbox:
         return state, ()
     if state.ready is not None:
@@ -479,7 +483,7 @@ def _run(state: State, first: Outgoing, images: "tuple[Image, ...]") -> Next:
 
 
 def _read_next(state: State) -> Next:
-    """Read the pictures of the first text, where none are read already: one text after the other keeps their order."""
+    """Read the pictures of the first text unless some are being read: one at a time keeps the texts in order."""
     at_work = state.reading or state.taking or state.ready is not None or state.stopping
     if not state.busy or at_work or not state.outbox:
         return state, ()
@@ -487,10 +491,10 @@ def _read_next(state: State) -> Next:
     return replace(state, reading=first.number), (ReadPictures(first),)
 
 
-def _emptied(state: State) -> Next:
-    """What was sent and is not in the conversation comes back, but for what the turn is taking in just now.
+def _outbox_returned(state: State) -> Next:
+    """Give the outbox back, except for a text that the turn is just taking in.
 
-    Texts come back in the order they were sent in: these only behind what the turn still has.
+    Texts come back in the order they were sent, so while a turn has earlier ones these wait in `returning`.
     """
     texts = tuple(each.text for each in state.outbox if each.number != state.taking)
     stopped = (StopReading(),) if state.reading else ()
@@ -498,7 +502,7 @@ def _emptied(state: State) -> Next:
     state = replace(state, outbox=kept, reading=0, ready=None)
     if state.taking or (state.phase is Phase.RUNNING and state.waiting):
         return replace(state, returning=(*state.returning, *texts)), stopped
-    return state, (*stopped, *_back(texts))
+    return state, (*stopped, *_give_back(texts))
 
 
 def _without(state: State, number: int) -> State:
@@ -516,5 +520,5 @@ def _waits(state: State, seq: int, text: str) -> State:
     return replace(state, waiting=(*others, (seq, text)))
 
 
-def _back(texts: tuple[str, ...]) -> tuple[Work, ...]:
+def _give_back(texts: tuple[str, ...]) -> tuple[Work, ...]:
     return (GiveBack(texts),) if texts else ()

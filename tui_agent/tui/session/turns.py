@@ -1,4 +1,4 @@
-"""What the agent tells, brought to the screen: one match over its events."""
+"""Shows the agent's events on the screen, in one match over their kinds."""
 
 from collections.abc import Callable, Iterable
 from time import monotonic
@@ -26,7 +26,7 @@ from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.wording import compact_count, doing, step_text
 
 MAX_PROMPT_SHOWN: Final = 4_000
-"""Characters of a user's text shown in the pane; the whole of it is in the conversation."""
+"""Characters of a user's text that the pane shows; the conversation itself has all of it."""
 
 _LEVELS: Final = {"info": Level.INFO, "warning": Level.WARNING, "error": Level.ERROR}
 
@@ -40,49 +40,49 @@ _AGAINST_LOOPS: Final = "Esc stops the turn; a word from you, written now, reach
 
 
 class Waiting(Protocol):
-    """Where texts are shown that wait for the running turn's next step."""
+    """A display of the texts that wait for the running turn's next step."""
 
     def add(self, seq: int, text: str) -> None:
-        """The text with this number waits."""
+        """Show the text with this entry number as waiting."""
         ...
 
     def remove(self, seq: int) -> None:
-        """It waits no more."""
+        """Remove a text that no longer waits."""
         ...
 
 
 class StatusLine(Protocol):
-    """Where it is told what goes on now; `StatusBar` is one."""
+    """A display of the current activity, such as `StatusBar`."""
 
     @property
     def status(self) -> Status:
-        """What is told."""
+        """The current status."""
         ...
 
     def show(self, **changes: Unpack[Changes]) -> None:
-        """Change some of what is told."""
+        """Change some fields of the status."""
         ...
 
 
-class Unseen:
-    """In place of the status bar and of what waits, where a conversation is shown that is not the present one yet."""
+class NoDisplay:
+    """A null object for `StatusLine` and `Waiting`, for a view that is filled off screen."""
 
     status = Status()
 
     def show(self, **changes: Unpack[Changes]) -> None:
-        """Nothing is told."""
+        """Do nothing."""
 
     def add(self, seq: int, text: str) -> None:
-        """Nothing waits."""
+        """Do nothing."""
 
     def remove(self, seq: int) -> None:
-        """Nothing has waited."""
+        """Do nothing."""
 
 
 class TurnView:
-    """Shows a conversation as it happens, and, from its history, as it happened.
+    """Shows a conversation from its events, live or from its history.
 
-    `changed` is told of each event after which the context is another.
+    `changed` is called with each event that changed the context.
     """
 
     def __init__(self, transcript: Transcript, status: StatusLine, waiting: Waiting) -> None:
@@ -103,15 +103,15 @@ class TurnView:
 
     @property
     def transcript(self) -> Transcript:
-        """What has been shown so far."""
+        """The transcript it fills."""
         return self._transcript
 
     def aside(self) -> "TurnView":
-        """A view that shows another conversation, which is not on the screen until this view goes on with it."""
-        return TurnView(self._transcript.successor(), Unseen(), Unseen())
+        """A view that fills another transcript off screen; `go_on_with` or `go_on_below` then takes it over."""
+        return TurnView(self._transcript.successor(), NoDisplay(), NoDisplay())
 
     def go_on_with(self, other: "TurnView") -> None:
-        """Show from here on what `other` shows, and below it what came here since the head of the log moved."""
+        """Switch to the transcript of `other`, and append the blocks that came here since the branch was changed."""
         running = [block for block in self._running.values() if block.index < self._moved_at]
         since = self._transcript.blocks[self._moved_at :]
         self._transcript, undone = other._transcript, self._undone
@@ -122,7 +122,7 @@ class TurnView:
             self._mark(target, undone=True)
 
     def go_on_below(self, other: "TurnView", above: int) -> None:
-        """Show what `other` shows, which is older, between the first `above` blocks and the later ones."""
+        """Switch to the transcript of `other`, which has the older history, and append the blocks from `above` on."""
         newer, undone = self._transcript.blocks[above:], self._undone
         self._transcript = other._transcript
         self._transcript.take_over(newer)
@@ -132,16 +132,16 @@ class TurnView:
 
     @property
     def moved(self) -> bool:
-        """Whether the conversation went on elsewhere since it is shown."""
+        """Whether the branch was changed since this transcript was filled."""
         return bool(self._moved_at)
 
     def begin(self) -> None:
-        """A turn is about to run."""
+        """Show that a turn is about to run."""
         self.answered = self.interrupted = False
         self._status.show(activity="sending", since=monotonic())
 
     def show(self, event: AgentEvent) -> None:
-        """Bring one event to the screen."""
+        """Show one event."""
         match event:
             case events.TurnStarted():
                 pass
@@ -209,7 +209,7 @@ class TurnView:
             self.changed(event)
 
     def show_waiting(self, queued: Iterable[tuple[int, str]]) -> None:
-        """Bring what waits since an earlier run, by its number, to where it waited then."""
+        """Show texts, with their entry numbers, that have waited since an earlier run of the program."""
         for seq, text in queued:
             if is_note(text):
                 self._on_user(events.UserMessage(seq=seq, text=text))
@@ -217,7 +217,7 @@ class TurnView:
                 self._waiting.add(seq, text)
 
     def end(self) -> None:
-        """The turn is over, however it ended: nothing on the screen is left open."""
+        """Close everything that is still open on the screen: the turn has ended, for whatever reason."""
         self._settle(ToolState.INTERRUPTED)
         self._status.show(activity="")
 
@@ -258,7 +258,7 @@ class TurnView:
         self.answered = True
         self._finish_reasoning()
         if self._prose is None:
-            # Blank lines before the first word would paint an empty block.
+            # Leading blank lines would paint an empty block.
             text = text.lstrip("\n")
             if not text:
                 return
@@ -320,7 +320,7 @@ class TurnView:
             event.text,
             size=ResultSize(lines=_line_count(event.text), tokens=event.tokens, bytes=event.size),
             diff=event.diff,
-            # The command itself says more than the last line it printed.
+            # Show the user's own command, without the last line it printed.
             note=event.summary.split(" · ")[0] if event.name == USER_SHELL else event.summary,
             seconds=event.duration_ms / 1000 or None,
         )
@@ -341,7 +341,7 @@ class TurnView:
             self._active_tools()
 
     def _number_own(self, card: ToolBlock, seq: int) -> None:
-        """A command of the user's own became message `seq`, or waits under that number to become one."""
+        """Give the card of a user's own command the number of the message that it became or waits to become."""
         self._own_shown[seq] = card
         self._transcript.set_number(card, seq)
 
@@ -365,7 +365,7 @@ class TurnView:
         self._status.show(tokens=event.after, measured=False)
 
     def _mark(self, seq: int, *, undone: bool) -> None:
-        """A step no longer counts, or counts again; where it undid another, that one the other way round."""
+        """Mark a step as undone or in force again; if it undid another step, mark that one the other way round."""
         self._transcript.mark_undone(seq, undone=undone)
         if seq in self._undone:
             self._mark(self._undone[seq], undone=not undone)
@@ -404,7 +404,7 @@ class TurnView:
         self._running = own
 
     def _active(self, what: str) -> None:
-        """Name what goes on, while a turn runs."""
+        """Show the activity, if a turn is running."""
         if self._status.status.activity:
             self._status.show(activity=what)
 
@@ -430,7 +430,7 @@ _CHANGES: Final = (
     events.ModelChanged,
     events.TurnFinished,
 )
-"""Events after which the context is another."""
+"""Events that change the context."""
 
 _STEPS_RUNNING: Final = {
     "summary": "summarising older turns",
@@ -447,7 +447,7 @@ def _tool_state(status: str) -> ToolState:
 
 
 def _about_tokens(size: int, text: str, tokens: int) -> int:
-    """What a text of `size` characters would take, by the measure of the part of it that is shown."""
+    """Estimated tokens of a text of `size` characters, scaled from the `tokens` of the shown part."""
     return round(size * tokens / max(1, len(text)))
 
 
@@ -456,13 +456,13 @@ def _line_count(text: str) -> int:
 
 
 def _shown_prompt(text: str, images: int) -> tuple[str, int]:
-    """What is shown of a message, without the middle of a very long one, and how many lines it has then (else 0)."""
+    """The text to show of a message and, if its middle was left out, its number of lines (else 0)."""
     text = errand_typed(text) or text
     pictures = f"\n[{counted(images, 'image')}]" if images else ""
     if len(text) <= MAX_PROMPT_SHOWN:
         return f"{text}{pictures}", 0
     head, tail = text[: MAX_PROMPT_SHOWN * 3 // 4], text[-MAX_PROMPT_SHOWN // 4 :]
-    # A line is left out whole, where there are lines.
+    # Leave out whole lines if possible.
     head = head[: head.rfind("\n") + 1] or f"{head}\n"
     tail = tail[tail.find("\n") + 1 :]
     lines = _line_count(text)
