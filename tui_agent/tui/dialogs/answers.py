@@ -1,4 +1,4 @@
-"""What can be answered to a question of the model, and to a plan of it: the choices beside those about a call."""
+"""The answers offered to a question that the model asks, and to a plan that it submits."""
 
 from typing import Final, NamedTuple
 
@@ -13,18 +13,18 @@ SEND_BACK: Final = "No, and say what to change"
 
 
 MAX_CHOICE: Final = 200
-"""Characters shown of an answer."""
+"""The most characters shown of an answer."""
 
 IN_MODE: Final[dict[str, str]] = {
     "auto": "Yes, and change files unasked (mode auto)",
     "ask": "Yes, and ask before each change (mode ask)",
     "allow": "Yes, and ask about nothing (mode allow)",
 }
-"""What approving a plan may mean, by the mode it is then carried out in."""
+"""The labels for approving a plan, by the mode in which it is then carried out."""
 
 
 class Answers(NamedTuple):
-    """The answers to one question; `words` and `edit` are the places of the choices that open a field and an editor."""
+    """The answers to one question. `words`, `edit`: index of the choice that opens a field, an editor; -1: none."""
 
     title: str
     labels: tuple[str, ...]
@@ -35,11 +35,11 @@ class Answers(NamedTuple):
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is about a plan, all of which has to be seen before it is approved."""
+        """Whether the question is about a plan; all of a plan must be seen before it can be approved."""
         return self.edit >= 0
 
     def chosen(self, place: int, edited: str) -> PermissionAnswer:
-        """The answer with one of `choices`."""
+        """The answer for the choice at index `place`."""
         return PermissionAnswer(allowed=True, choice=self.choices[place], edited=edited)
 
     def said(self, words: str) -> PermissionAnswer:
@@ -50,7 +50,7 @@ class Answers(NamedTuple):
 
 
 def answers_to(question: PermissionQuestion) -> Answers | None:
-    """What can be answered; None: the question is about a call."""
+    """The answers to offer; None if the question is about a tool call."""
     if question.kind == "question":
         offered = tuple(one_line(choice, MAX_CHOICE) for choice in question.choices)
         return Answers(QUESTION, (*offered, OWN_WORDS), question.choices, "Your answer", words=len(offered))

@@ -1,4 +1,4 @@
-"""Lists to choose a place of the conversation from: the user's messages, and the branches."""
+"""Pickers for a place in the conversation: one of the user's messages, or a branch."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -26,13 +26,13 @@ from tui_agent.tui.wording import age
 SEARCHED_CHARS: Final = 400
 """Characters of a message that are searched and shown."""
 LEAST_BESIDE: Final = 8
-"""Cells in which something is told beside the words."""
+"""The fewest cells in which further text is shown beside the words."""
 OTHER_LINES, OTHER_LINES_LOW = 10, 3
-"""Lines of the dialog beside its rows, and of air around it; on a low screen it has no air and names no keys."""
+"""Lines of the dialog besides its rows, with its margins; on a low screen it has no margins and names no keys."""
 
 
 class Columns(NamedTuple):
-    """Cells of the columns beside the words."""
+    """Widths in cells of the columns beside the words."""
 
     number: int
     messages: int
@@ -40,12 +40,12 @@ class Columns(NamedTuple):
 
     @classmethod
     def wide_enough(cls, numbers: Iterable[int], messages: Iterable[int]) -> "Columns":
-        """As wide as the largest of each."""
+        """Columns wide enough for the largest of each."""
         return cls(len(str(max(numbers, default=0))), len(f"{max(messages, default=0):,}"))
 
 
 class PlaceRows(Rows):
-    """A row for each of some places, by their numbers, made when it is looked at."""
+    """A row for each place number, created when it comes into view."""
 
     def __init__(self, places: Sequence[int], row: Callable[[int], Row]) -> None:
         super().__init__()
@@ -66,10 +66,10 @@ class PlaceRows(Rows):
 
 
 class PlacePicker(Dialog[str | None]):
-    """Any number of places over the screen; typing narrows them. It ends with the key of a row, or None.
+    """A dialog with any number of places; typing filters them. Its result is the key of a row, or None.
 
-    Of each of `count` places, by its number from 0 on, `row` makes the row, and `words` is what it can be found by, in
-    lower case. `does` says what choosing one does.
+    `row` and `words` return the row and the searchable text, in lower case, of the place with a number from 0 up to
+    `count`. `does` says what choosing one does.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("picker")]
@@ -105,33 +105,33 @@ class PlacePicker(Dialog[str | None]):
             yield Static(Content(f"Type to search, {keys}"), classes="dialog-keys")
 
     def on_mount(self) -> None:
-        """Begin at the first place."""
+        """Mark the first place."""
         self._show(range(self._count))
         self.query_one(Input).focus()
 
     def on_resize(self) -> None:
-        """As high as the list is, where there is room."""
+        """Make the dialog as high as the list, if there is room."""
         height = self.app.size.height
         room = max(1, height - (OTHER_LINES if height >= LOW_SCREEN else OTHER_LINES_LOW))
         self._rows.styles.height = min(max(1, self._count), room)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Keep what holds every word that was typed."""
+        """Show the places that contain every typed word."""
         asked = event.value.lower().split()
         fits = (place for place in range(self._count) for words in (self._words(place),) if holds(words, asked))
         self._show(list(fits) if asked else range(self._count))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go to the marked place."""
+        """Choose the marked place."""
         event.stop()
         self.action_choose()
 
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
-        """A second click goes to the place."""
+        """Choose a place with a second click."""
         self._choose(message.key)
 
     def action_choose(self) -> None:
-        """Go to the marked place."""
+        """Choose the marked place."""
         self._choose(self._rows.key)
 
     def action_mark(self, step: int) -> None:
@@ -147,7 +147,7 @@ class PlacePicker(Dialog[str | None]):
         self._rows.action_edge(direction)
 
     def action_cancel(self) -> None:
-        """Leave everything as it is."""
+        """Close the dialog without a choice."""
         self.dismiss(None)
 
     def _show(self, places: Sequence[int]) -> None:
@@ -160,7 +160,7 @@ class PlacePicker(Dialog[str | None]):
 
 
 def rewind_picker(prompts: Sequence[Prompt], glyphs: Glyphs) -> PlacePicker:
-    """The user's messages, the newest first; it ends with the number of one."""
+    """A picker of the user's messages, newest first; its result is the number of one."""
     newest_first = prompts[::-1]
     columns = Columns.wide_enough((prompt.seq for prompt in prompts), (prompt.messages for prompt in prompts))
 
@@ -175,7 +175,7 @@ def rewind_picker(prompts: Sequence[Prompt], glyphs: Glyphs) -> PlacePicker:
 
 
 def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
-    """The branches, the present one first and the others below it; it ends with the tip of one."""
+    """A picker of branches, the current one first; its result is the number of the branch's last entry."""
     columns = Columns.wide_enough((), (branch.messages for branch in branches))
 
     def row(place: int) -> Row:
@@ -191,7 +191,7 @@ def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
 
 
 def _typed(text: str) -> str:
-    """The beginning of a message of the user's, as they typed it; untrusted."""
+    """The beginning of a user's message, as typed; untrusted text."""
     return as_typed(text)[:SEARCHED_CHARS]
 
 
@@ -215,7 +215,7 @@ def _draw_branch(branch: Branch, columns: Columns, last: bool, width: int, look:
 def _row(
     start: Sequence[Run], text: str, right: str, width: int, look: Look, *, marked: bool = False, more: str = ""
 ) -> Line:
-    """A row of a list of places: what it is about on the left, `more` where there is room, figures on the right."""
+    """A row of a picker: the text on the left, `more` if there is room, figures on the right."""
     palette = look.palette
     room = width - sum(cell_len(run.text) for run in start) - 2 - len(right)
     if room < 8:

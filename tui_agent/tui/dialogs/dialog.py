@@ -1,4 +1,4 @@
-"""What every dialog is: a screen over the screen, which takes keys once it stands, and ends once."""
+"""The base class of dialogs: modal screens that take keys only once they are composed, and close only once."""
 
 from typing import ClassVar, Final
 
@@ -13,28 +13,28 @@ from typing_extensions import override
 from tui_agent.tui.keys import Keymap
 
 LOW_SCREEN: Final = 14
-"""A screen with fewer lines has none to spare for air and for the names of keys."""
+"""On a screen with fewer lines, dialogs leave out margins and the names of keys."""
 QUIET_S: Final = 0.3
-"""Seconds without a key press before a question takes the keyboard."""
+"""Seconds without a key press before a question takes the focus."""
 
 _LOOK_INSIDE = (events.Mount, events.Resize, events.ScreenResume)
-"""What handlers answer by looking at what the dialog is made of."""
+"""Events whose handlers access the dialog's widgets."""
 
 
 class Dialog(ModalScreen[ScreenResultType]):
-    """Ends with the first answer; keys that came in the same moment find it gone.
+    """Closes with the first answer; keys that arrive just after it have no effect on it.
 
-    stands: there is something in it that could take a key.
+    stands: it is composed and can take keys.
     """
 
     CLICK_BESIDE_CLOSES: ClassVar[bool] = False
-    """Whether a click beside it leaves everything as it is."""
+    """Whether a click outside closes it without a result."""
 
     class Stands(Message):
-        """A dialog is there to take keys."""
+        """A dialog is composed and can take keys."""
 
     class Unused(Message):
-        """A key that a dialog has closed at: it is for what is under it, before any key behind it."""
+        """A key that closed a dialog and is meant for the screen below, ahead of all later keys."""
 
         def __init__(self, key: events.Key) -> None:
             super().__init__()
@@ -46,28 +46,28 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     @override
     async def on_event(self, event: events.Event) -> None:
-        # One that was sent away while it was composed has nothing in it to be looked at.
+        # A dialog that was closed while it was being composed has no widgets.
         if not isinstance(event, _LOOK_INSIDE) or (self.children and self in self.app.screen_stack):
             await super().on_event(event)
 
     def on_screen_resume(self) -> None:
-        """Let the app know."""
+        """Tell the app that the dialog can take keys."""
         if not self.stands:
             self.stands = True
             self.post_message(self.Stands())
 
     def on_click(self, event: events.Click) -> None:
-        """Close at a click beside it, where that loses nothing."""
+        """Close on a click outside, if the class allows it."""
         if self.CLICK_BESIDE_CLOSES and event.widget is self:
             self.dismiss(None)
 
     def key(self, identity: str) -> str:
-        """The first key of an action, as a person reads it."""
+        """The first key of an action, as shown to the user."""
         keymap = getattr(self.app, "keymap", None)
         return (keymap if isinstance(keymap, Keymap) else Keymap()).text(identity)
 
     def make_way(self, event: events.Key) -> None:
-        """Close for a sign that means nothing here, and have it written where the user meant it to be."""
+        """Close on a character that has no meaning here, and pass it on to the prompt."""
         if event.is_printable and event.character is not None and self.is_current:
             event.stop()
             self.post_message(self.Unused(events.Key(event.key, event.character)))
@@ -75,8 +75,8 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     @override
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        # Textual would take whatever screen is on top away, and where there is none but the app's, end the program. It
-        # calls a dialog that shows through another one current, too.
+        # Textual pops whichever screen is on top, and ends the program if only the app's own is left. `is_current` does
+        # not help: it also holds for a dialog that is visible behind another one.
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
 

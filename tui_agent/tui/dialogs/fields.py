@@ -1,4 +1,4 @@
-"""Dialogs with one field to write in: a provider's key, which shows as dots, and a session's title."""
+"""Dialogs with one text field: for a provider's API key, shown as dots, and for a session's title."""
 
 from typing import ClassVar, Final
 
@@ -14,11 +14,11 @@ from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
 
 MAX_TITLE: Final = 200
-"""Characters of a title that the user gives."""
+"""The longest title a user can give, in characters."""
 
 
 class KeyField(Input):
-    """A line of dots that cannot be copied from."""
+    """A field that shows dots and cannot be copied from."""
 
     def __init__(self) -> None:
         super().__init__(password=True, compact=True, placeholder="paste or type the key", classes="dialog-search")
@@ -34,7 +34,7 @@ class KeyField(Input):
 
 
 class KeyScreen(Dialog[str | None]):
-    """Asks for a key; it ends with that, or None. `where`: the page keys are made at."""
+    """Asks for an API key; its result is the key, or None. `where`: the web page on which keys are created."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("field")]
 
@@ -63,7 +63,7 @@ class KeyScreen(Dialog[str | None]):
         self.query_one(KeyField).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the key, where it can be one."""
+        """Accept the text if it can be a key."""
         event.stop()
         key = event.value.strip()
         problem = key_problem(key)
@@ -75,12 +75,12 @@ class KeyScreen(Dialog[str | None]):
             self.dismiss(key)
 
     def action_cancel(self) -> None:
-        """Go on without."""
+        """Close the dialog without a key."""
         self.dismiss(None)
 
 
 class TitleScreen(Dialog[str | None]):
-    """Asks for a session's title; None: it keeps the one it has."""
+    """Asks for a session's title; its result is None if the title stays."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("field")]
 
@@ -98,7 +98,7 @@ class TitleScreen(Dialog[str | None]):
             yield Static(Content(f"Enter renames, {self.key('field.cancel')} cancels"), classes="dialog-keys")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the title, unless there is none."""
+        """Accept the title, unless it is empty."""
         self.dismiss(one_line(event.value, MAX_TITLE) or None)
 
     def action_cancel(self) -> None:
@@ -107,7 +107,7 @@ class TitleScreen(Dialog[str | None]):
 
 
 def key_problem(key: str) -> str:
-    """Why a text can be no key; empty: it can. Keys travel in a header line: one word of printable ASCII."""
+    """Why a text cannot be an API key; empty if it can. Keys go into an HTTP header: one word of printable ASCII."""
     if not key:
         return "Nothing was entered."
     if not key.isascii() or not key.isprintable() or " " in key:

@@ -1,4 +1,4 @@
-"""The files that can be put back, with the diff of it, before it is done."""
+"""The dialog before files are put back: which ones, and the diff of what would change."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -22,24 +22,24 @@ from tui_agent.tui.painting.lines import Line, Run, breaks, make_line
 from tui_agent.tui.painting.palette import Look
 
 OVERWRITING: Final = "!"
-"""Behind an answer: what somebody else has changed is put back as well."""
+"""Suffix of an answer: also put back files that somebody else has changed since."""
 MAX_ROWS: Final = 2_000
-"""Lines of all diffs together that are shown."""
+"""The most lines of diffs that are shown, in total."""
 MAX_LINE: Final = 1_000
-"""Characters of a line that are shown."""
+"""The most characters of a line that are shown."""
 OTHER_LINES, OTHER_LINES_LOW = 10, 3
-"""Lines of the dialog beside its rows, and of air around it; on a low screen it names no keys."""
+"""Lines of the dialog besides its rows, with its margins; on a low screen it names no keys."""
 
 
 class Piece(NamedTuple):
-    """A line of text, in the style that a `Palette` has under this name; or a diff."""
+    """A line of text in the style of this name in `Palette`; or a diff."""
 
     text: str
     style: str = "base"
     diff: DiffLines | None = None
 
     def rows(self, width: int) -> Iterator[Row]:
-        """It as rows of a list."""
+        """The rows to show it in a list."""
         if self.diff is not None:
             yield from (Row(draw) for _, draw in self.diff.broken(width))
             return
@@ -49,21 +49,21 @@ class Piece(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What is read of a plan: with what somebody else has changed left as it is, and with that put back too."""
+    """What the dialog shows of a plan: with files that somebody else changed left alone, and with them overwritten."""
 
     leaving: tuple[Piece, ...]
     overwriting: tuple[Piece, ...]
 
     @classmethod
     def of(cls, planned: PutBack) -> "Shown":
-        """Takes a while for many diffs."""
+        """Prepare both; slow for many diffs."""
         return cls(tuple(pieces(planned, overwrite=False)), tuple(pieces(planned, overwrite=True)))
 
 
 class FilesScreen(Dialog[str | None]):
-    """Ends with ``both``, ``files`` or ``conversation``, with `OVERWRITING` behind it where that was wanted, or None.
+    """Its result is ``both``, ``files`` or ``conversation``, with the suffix `OVERWRITING` if that was chosen, or None.
 
-    `rewinds`: the conversation may be rewound as well; else there is only ``files``.
+    `rewinds`: the conversation can be rewound as well; else ``files`` is the only result.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("files")]
@@ -88,20 +88,20 @@ class FilesScreen(Dialog[str | None]):
             yield self._told
 
     def on_mount(self) -> None:
-        """The keys are for the diff."""
+        """Give the focus to the diff."""
         self._rows.focus()
         self.call_after_refresh(self._draw)
 
     def on_resize(self) -> None:
-        """Break the lines anew."""
+        """Wrap the lines for the new width."""
         self.call_after_refresh(self._draw)
 
     def action_leave(self) -> None:
-        """Leave everything as it is."""
+        """Close the dialog without changing anything."""
         self.dismiss(None)
 
     def action_take(self, what: str) -> None:
-        """Have it done."""
+        """Close with this answer."""
         what = what or ("both" if self._rewinds else "files")
         if not self._rewinds and what != "files":
             return
@@ -111,7 +111,7 @@ class FilesScreen(Dialog[str | None]):
         self.dismiss(what + OVERWRITING if self._overwrite else what)
 
     def action_overwrite(self) -> None:
-        """Put back what somebody else has changed as well, or let it stay."""
+        """Toggle whether files that somebody else changed are overwritten."""
         if self._planned.theirs:
             self._overwrite = not self._overwrite
             self._draw()
@@ -150,7 +150,7 @@ class FilesScreen(Dialog[str | None]):
 
 
 def pieces(planned: PutBack, *, overwrite: bool) -> Iterator[Piece]:
-    """What would be done and what would not, then the diffs."""
+    """What would be put back and what would not, then the diffs."""
     yield Piece(plan_title(planned), "strong")
     done = planned.steps if overwrite else planned.ours
     left = [] if overwrite else [(step.name, step.others) for step in planned.theirs]

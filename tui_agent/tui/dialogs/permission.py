@@ -1,4 +1,4 @@
-"""The question whether a tool call may happen."""
+"""The panel that asks whether a tool call may run, and asks the model's own questions."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -30,39 +30,39 @@ from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.terminal.filters import marked_style
 
 MAX_CHOICE_LINES: Final = 4
-"""Lines that the choice "always" may take for its rules; more of them stand below what is asked about."""
+"""The choice "always" shows at most this many lines of rules; if there are more, they are listed below the preview."""
 
 MAX_RULE: Final = 10_000
-"""Characters of a rule: more than the longest there is."""
+"""The most characters shown of a rule; longer than any real one."""
 
 TINY_SCREEN: Final = 7
-"""A screen with fewer lines gets title and choices only; a command then stands in the title."""
+"""A screen with fewer lines shows only title and choices; the command is then in the title."""
 
 OTHER_LINES: Final = 12
-"""Lines of the panel beside the preview: padding, margins, title, what is hidden, four choices, the keys or a field for
-words.
+"""Lines of the panel besides the preview: padding, margins, title, the count of hidden lines, four choices, and the
+keys or a text field.
 """
 
 SNUG_OTHER_LINES: Final = 6
-"""The same without air: title, what is hidden, four choices. The key that leads here, or a field, takes one more."""
+"""The same without padding: title, count of hidden lines, four choices. The key to focus it, or a field, adds one."""
 
 LOW_OTHER_LINES: Final = 4
-"""The same on a low screen: title, what is hidden, and choices on two lines."""
+"""The same on a low screen: title, count of hidden lines, choices on two lines."""
 
 MAX_SHARE: Final = 75
-"""Percent of the screen's height that the panel may take."""
+"""The most of the screen's height that the panel takes, in percent."""
 
 AIRY_LINES: Final = 17
-"""Lines of the panel from which on it has air: what is asked about then has five of them."""
+"""With at least this many lines the panel has padding; five of them are then left for the preview."""
 
-ELSEWHERE: Final = 6
-"""Lines of the screen that are neither the panel's nor the conversation's: air, the framed prompt, the status bar."""
+OUTSIDE_LINES: Final = 6
+"""Lines of the screen outside panel and conversation: margins, the framed prompt, the status bar."""
 
-LEAST_PANE: Final = 1
-"""Lines that are left of the conversation, where the screen has more than a few."""
+MIN_PANE_LINES: Final = 1
+"""Lines left to the conversation, unless the screen is tiny."""
 
 PLAIN_REASONS: Final = frozenset(("It runs a command.", "It changes a file.", "It reaches the network."))
-"""Reasons that say no more than the call itself does."""
+"""Reasons that are not shown, because the call itself says as much."""
 
 _SHORT_CHOICES: Final = ("yes", "always", "no", "why")
 _CHOICES: Final = ("Yes, this once", "Yes, always for", "No", "No, and say why")
@@ -73,14 +73,14 @@ _OUTSIDE_CHOICES: Final = (
     "No, and say why",
 )
 WHY: Final = "What should be done instead?"
-HOW: Final = "(Enter sends it, {back} goes back)"
+WHY_KEYS: Final = "(Enter sends it, {back} goes back)"
 _NO_RULE: Final = "Yes, always (not for this one)"
 
 Kind = Literal["command", "text", "rule"]
 
 
 class Shown(NamedTuple):
-    """A line of what is asked about, `indent` cells in."""
+    """A line of the preview, indented by `indent` cells."""
 
     text: str
     kind: Kind
@@ -88,38 +88,38 @@ class Shown(NamedTuple):
 
 
 class PermissionPanel(Vertical, can_focus=True):
-    """Asks one question at a time, over the prompt.
+    """Asks one question at a time, above the prompt.
 
-    It takes the keyboard only once it is seen and nobody has typed for `QUIET_S`. Until then every key belongs to the
-    prompt, and a letter that answers nothing goes back there. Nothing is allowed before the last line of it was in
-    view: until then what would say yes shows the next page.
+    It takes the focus only once it is visible and nobody has typed for `QUIET_S`. Until then keys go to the prompt, and
+    afterwards a letter that is no answer goes there too. A call can be allowed only once its last line was in view:
+    until then "yes" shows the next page instead.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("question")]
 
     class Closed(Message):
-        """No question waits any more; `had_focus`: the keyboard was here."""
+        """The question was answered or withdrawn; `had_focus`: the panel had the focus."""
 
         def __init__(self, had_focus: bool) -> None:
             super().__init__()
             self.had_focus = had_focus
 
     class Typed(Message):
-        """The user typed something that is no answer."""
+        """The user typed a character that is no answer."""
 
         def __init__(self, character: str) -> None:
             super().__init__()
             self.character = character
 
     class Unsaid(Message):
-        """The question is gone, and with it whom these words were written for."""
+        """The question was withdrawn while the user was writing these words as the answer."""
 
         def __init__(self, words: str) -> None:
             super().__init__()
             self.words = words
 
     class EditAsked(Message):
-        """The user wants to change the plan they are asked about; `PermissionPanel.use_edited` takes it."""
+        """The user wants to edit the plan in question; `PermissionPanel.use_edited` takes the result."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
@@ -147,7 +147,7 @@ class PermissionPanel(Vertical, can_focus=True):
         self._seen = 0
         self._tiny_first = 0
         self._marked = 0
-        self._elsewhere = ELSEWHERE
+        self._outside_lines = OUTSIDE_LINES
 
     @override
     def compose(self) -> ComposeResult:
@@ -159,26 +159,26 @@ class PermissionPanel(Vertical, can_focus=True):
         yield Input(placeholder=WHY, id="permission-reason", compact=True)
 
     def on_mount(self) -> None:
-        """Know what was in view."""
-        self.watch(self._rows, "scroll_y", self._look, init=False)
+        """Track which lines have been in view."""
+        self.watch(self._rows, "scroll_y", self._track_view, init=False)
 
     @property
     def asking(self) -> bool:
-        """Whether a question waits."""
+        """Whether a question is open."""
         return self._answer is not None
 
     @property
     def preview(self) -> str:
-        """All of what is asked about, as it is painted."""
+        """The whole preview as text, in lines as they are shown."""
         return "\n".join(text for text, _ in self._broken)
 
     @property
     def hidden(self) -> int:
-        """Lines of the call that were not in view yet."""
+        """How many lines of the call have not been in view yet."""
         return max(0, self._of_call - self._seen)
 
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
-        """Show the question and wait for the answer. Cancelling it takes the question away."""
+        """Show the question and wait for the answer. Cancelling withdraws the question."""
         async with self._one_at_a_time:
             lines, diff = await asyncio.to_thread(_lines_of, question, from_change=self._low)
             self._answer = asyncio.get_running_loop().create_future()
@@ -198,14 +198,14 @@ class PermissionPanel(Vertical, can_focus=True):
                     self.post_message(self.Closed(had_focus))
 
     def leave(self, lines: int) -> None:
-        """Leave the others on the screen this many lines, beside the conversation, whatever is asked."""
-        if lines != self._elsewhere:
-            self._elsewhere = lines
+        """Leave this many lines of the screen to everything outside panel and conversation."""
+        if lines != self._outside_lines:
+            self._outside_lines = lines
             if self.asking and self.children:
                 self._paint()
 
     def action_choose(self, index: int) -> None:
-        """Answer with the choice of this number, counted from 0."""
+        """Answer with the choice at this index."""
         if self._answer is None or self._answer.done():
             return
         if self._answers is not None:
@@ -246,7 +246,7 @@ class PermissionPanel(Vertical, can_focus=True):
         field.focus()
 
     def use_edited(self, text: str | None) -> None:
-        """Show the plan as the user changed it; None: they left it as it was."""
+        """Show the plan as the user edited it; None: unchanged."""
         if self._answer is None or self._answer.done():
             return
         if text:
@@ -267,17 +267,17 @@ class PermissionPanel(Vertical, can_focus=True):
         self._paint_choices()
 
     def action_scroll_preview(self, pages: int) -> None:
-        """Show more of what is asked about."""
+        """Scroll the preview by pages."""
         if self._tiny:
             self._tiny_first = min(max(0, self._tiny_first + pages), max(0, len(self._broken) - 1))
-            self._look()
+            self._track_view()
             self._paint()
             return
         step = pages * max(1, self._rows.size.height - 1)
         self._rows.scroll_to(y=self._rows.scroll_y + step, animate=False, immediate=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The reason is written."""
+        """Answer with the typed words."""
         event.stop()
         if self._answer is not None and not self._answer.done():
             words = event.value.strip()
@@ -287,7 +287,7 @@ class PermissionPanel(Vertical, can_focus=True):
             self._answer.set_result(said)
 
     def on_key(self, event: events.Key) -> None:
-        """Let what answers nothing go where it was meant to go."""
+        """Pass a character that is no answer on to the prompt."""
         if isinstance(self.app.focused, Input):
             if event.key in self._keymap.keys("question.back"):
                 event.stop()
@@ -316,7 +316,7 @@ class PermissionPanel(Vertical, can_focus=True):
         field = self.query_one(Input)
         field.value = ""
         asked = self._answers.placeholder if self._answers is not None else WHY
-        field.placeholder = f"{asked} {HOW.format(back=self._keymap.text('question.back'))}"
+        field.placeholder = f"{asked} {WHY_KEYS.format(back=self._keymap.text('question.back'))}"
         field.display = False
         self._paint()
         self._set_open(True)
@@ -324,7 +324,7 @@ class PermissionPanel(Vertical, can_focus=True):
 
     def _set_open(self, is_open: bool) -> None:
         self.display = is_open
-        # A screen of five lines has no room for the conversation as well.
+        # The stylesheet hides the conversation where the screen has no room for both.
         self.screen.set_class(is_open, "-asking")
 
     def _take_keyboard_after(self, seconds: float, asked: object) -> None:
@@ -335,7 +335,7 @@ class PermissionPanel(Vertical, can_focus=True):
             return
         remaining = self._typed_at() + QUIET_S - monotonic()
         if self.app.screen is not self.screen:
-            # Behind a dialog nobody has seen it.
+            # A dialog covers the question: the user has not seen it yet.
             remaining = QUIET_S
         if remaining > 0:
             self._take_keyboard_after(remaining, asked)
@@ -343,25 +343,25 @@ class PermissionPanel(Vertical, can_focus=True):
             self.focus()
 
     def on_resize(self) -> None:
-        """Give what is asked about the lines that title and choices leave."""
+        """Fit the preview to the new size."""
         self._paint()
 
     def on_descendant_focus(self) -> None:
-        """Say which keys work now."""
+        """Show which keys work now."""
         self._paint()
 
     def on_focus(self) -> None:
-        """Say which keys work now."""
+        """Show which keys work now."""
         self._paint()
 
     def on_blur(self) -> None:
-        """Say which key leads back here."""
+        """Show which key brings the focus back."""
         self._paint()
 
     def _paint(self) -> None:
         for form, holds in (("-low", self._low), ("-tiny", self._tiny), ("-snug", self._snug)):
             self.set_class(holds, form)
-        self.styles.max_height = self._most
+        self.styles.max_height = self._max_lines
         self._break_lines()
         asked = "? " if self._tiny else "Run this outside the sandbox? " if self._outside else "Allow this? "
         if self._answers is not None and not self._tiny:
@@ -372,14 +372,14 @@ class PermissionPanel(Vertical, can_focus=True):
             title += Content.styled(f"\n{self._reason}", "$foreground 68%")
         self.query_one("#permission-title", Static).update(title)
         told = self.query_one("#permission-keys", Static)
-        told.display = not self._low and not self.query_one(Input).display and not self._is_told
+        told.display = not self._low and not self.query_one(Input).display and not self._keys_are_obvious
         self._paint_choices()
         self._bound_preview()
-        self._look()
-        self.call_after_refresh(self._look)
+        self._track_view()
+        self.call_after_refresh(self._track_view)
 
     def _headline(self) -> str:
-        """What stands beside the question; on the smallest screen it is what is asked about, line by line."""
+        """The text after "Allow this?"; on a tiny screen the preview itself, a line at a time."""
         if not self._tiny:
             return self._title
         if self._of_call < 2 and not self._tiny_first:
@@ -387,19 +387,19 @@ class PermissionPanel(Vertical, can_focus=True):
         return f"{self._tiny_first + 1}/{len(self._broken)} {self._broken[self._tiny_first][0]}"
 
     @property
-    def _most(self) -> int:
-        """Lines the panel may take."""
+    def _max_lines(self) -> int:
+        """The most lines the panel may take."""
         height = self.app.size.height
-        others = self._elsewhere + (0 if self._tiny else LEAST_PANE)
+        others = self._outside_lines + (0 if self._tiny else MIN_PANE_LINES)
         return max(1, min((height - 1) * MAX_SHARE // 100, height - others))
 
     @property
     def _snug(self) -> bool:
-        return self._most < AIRY_LINES
+        return self._max_lines < AIRY_LINES
 
     @property
-    def _is_told(self) -> bool:
-        """Whether the choices alone say what to press: their numbers do, once the keyboard is here."""
+    def _keys_are_obvious(self) -> bool:
+        """Whether the line of keys can be left out: with the focus, the numbers of the choices say what to press."""
         return self._snug and self.has_focus_within
 
     @property
@@ -410,14 +410,14 @@ class PermissionPanel(Vertical, can_focus=True):
             choices = len(self._label_lines())
         else:
             choices = len(_CHOICES) - 1 + len(self._below_label(self._labels[1]))
-        return self._most <= SNUG_OTHER_LINES - len(_CHOICES) + choices + bool(self._reason)
+        return self._max_lines <= SNUG_OTHER_LINES - len(_CHOICES) + choices + bool(self._reason)
 
     @property
     def _tiny(self) -> bool:
         return self.app.size.height < TINY_SCREEN
 
     def _break_lines(self) -> None:
-        """Break what is asked about into lines that fit; what was in view before has to be seen once more."""
+        """Wrap the preview for the present width. After a change of width all of it must be seen again."""
         lines = len(self._lines) + (len(self._diff.rows) if self._diff is not None else 0)
         counted = len(str(lines)) * 2 + 2 if self._tiny else 0
         width = max(10, self._label_width() + 1 - counted) if self._tiny else self._label_width()
@@ -436,16 +436,20 @@ class PermissionPanel(Vertical, can_focus=True):
         self._rows.styles.height = max(1, min(len(self._broken), room))
 
     def _room(self) -> int:
-        """Lines for what is asked about, where each choice takes one."""
+        """Lines left for the preview if each choice takes one."""
         if self._low:
-            return self._most - LOW_OTHER_LINES
-        others = SNUG_OTHER_LINES + (self.query_one(Input).display or not self._is_told) if self._snug else OTHER_LINES
+            return self._max_lines - LOW_OTHER_LINES
+        others = (
+            SNUG_OTHER_LINES + (self.query_one(Input).display or not self._keys_are_obvious)
+            if self._snug
+            else OTHER_LINES
+        )
         if self._answers is not None:
             others += len(self._label_lines()) - len(_CHOICES)
-        return self._most - others - bool(self._reason)
+        return self._max_lines - others - bool(self._reason)
 
-    def _look(self) -> None:
-        """Note what is in view, and say how much was not yet."""
+    def _track_view(self) -> None:
+        """Record which lines are in view, and show how many are below them."""
         if self._tiny:
             last = self._tiny_first + 1
         else:
@@ -485,7 +489,7 @@ class PermissionPanel(Vertical, can_focus=True):
         return [line for label in self._labels for line in _wrapped(label, self._label_width())]
 
     def _shown_answers(self) -> Iterator[Content]:
-        """Every answer, or the marked one where there is no room for more."""
+        """All answers, or only the marked one on a low screen."""
         for place, label in enumerate(self._labels):
             if not self._low:
                 yield self._choice(place, _wrapped(label, self._label_width()))
@@ -503,7 +507,7 @@ class PermissionPanel(Vertical, can_focus=True):
         return [f"{label}:", *(f"  {line}" for line in self._wrapped_rules())]
 
     def _below_label(self, label: str) -> list[str]:
-        """The choice "always" where its rules stand below what is asked about."""
+        """The choice "always" when its rules are listed below the preview."""
         rules = f"{len(self._rules)} rules" if len(self._rules) > 1 else "rule"
         return _wrapped(f"{label} the {rules} at the end of the list above", self._label_width())
 
@@ -523,15 +527,15 @@ class PermissionPanel(Vertical, can_focus=True):
         return Content.assemble((number, marked_so if marked else "$foreground 68%"), shown)
 
     def _label_width(self) -> int:
-        # The padding and border of the panel, and the number before each choice.
+        # Minus the panel's padding and border, and the number of the choice.
         return max(10, self.app.size.width - 8)
 
     def _rules_fit(self) -> bool:
-        """Whether the rules stand under the choice; else they stand below what is asked about."""
+        """Whether the rules are shown with the choice "always" rather than below the preview."""
         if self._low:
             return not self._rules
         label = (_OUTSIDE_CHOICES if self._outside else _CHOICES)[1]
-        # A line of what is asked about has to be left.
+        # At least one line must be left for the preview.
         most = min(MAX_CHOICE_LINES, self._room() - 1)
         return self._rule_fits_its_choice(label) or len(self._wrapped_rules()) <= most
 
@@ -540,12 +544,12 @@ class PermissionPanel(Vertical, can_focus=True):
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters, all of them."""
+    """Wrap to lines of at most `width` characters, at least one line."""
     return wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def _lines_of(question: PermissionQuestion, *, from_change: bool) -> tuple[tuple[Shown, ...], DiffLines | None]:
-    """All lines of what is asked about, however many. `from_change`: there may be room for three lines only."""
+    """The preview as lines, or as a diff. `from_change`: start a diff near its first change, since room is short."""
     preview = question.preview
     if preview.diff:
         return (), DiffLines(clean_diff(preview.diff), from_change=from_change)

@@ -1,4 +1,4 @@
-"""Lists to choose one from."""
+"""Pickers: dialogs with a list of options."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,28 +22,28 @@ from tui_agent.tui.fuzzy import SCATTERED, ranked, score
 from tui_agent.tui.painting.lines import fit
 
 MAX_SHOWN: Final = 200
-"""Characters of a title, a label or a description."""
+"""The most characters shown of a title, a label or a description."""
 OTHER_LINES: Final = 8
-"""Lines of the dialog beside the list and the text over it, and of air around it."""
+"""Lines of the dialog besides the list and the text above it, with its margins."""
 WIDTH: Final = 76
-"""Cells of the dialog where the screen is wide enough."""
+"""Width of the dialog in cells, if the screen is wide enough."""
 NARROW: Final = 80
-"""Cells of a screen below which long labels are cut, so that what is said of them can be read."""
+"""On screens with fewer cells, long labels are cut to leave room for descriptions."""
 NARROW_LABEL: Final = 28
-"""Cells of a label there, with the air behind it."""
-AROUND: Final = 7
-"""Cells beside the list: the dialog's edge and padding, and the scrollbar."""
-LEAST_SENTENCE: Final = 16
-"""Cells below which a description is not broken into lines."""
-WHOLE: Final = SCATTERED + 1
-"""How well a word fits an option that has it in its description alone."""
+"""Cells of a label on such a screen, including the gap after it."""
+FRAME_CELLS: Final = 7
+"""Cells of the dialog besides the list: border, padding and scrollbar."""
+MIN_WRAPPED: Final = 16
+"""With fewer cells than this, a description is not wrapped."""
+DESCRIPTION_SCORE: Final = SCATTERED + 1
+"""The score of a word that an option has only in its description."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One thing to choose; `value` is what the choice means to the program.
+    """One option of a picker; `value` is the result if it is chosen.
 
-    heading: it only names those below it. folded: it shows where it is searched for.
+    heading: a title of the options below, which cannot be chosen. folded: shown only if a search finds it.
     """
 
     value: str
@@ -53,26 +53,27 @@ class Option:
     folded: bool = False
 
     def score(self, words: Sequence[str]) -> float | None:
-        """How well what is shown fits these words, in lower case; None: one of them stands nowhere.
+        """The score of the option for these words, in lower case; None if a word is missing.
 
-        In the label letters may be scattered; a description holds a word in one piece, and counts for less.
+        In the label, letters may be scattered; the description must contain the word as a whole, and scores lower.
         """
         label, description = self.label.lower().lstrip("/"), self.description.lower()
         fits = [
-            WHOLE if word in description and word not in label else score(label, word.lstrip("/")) for word in words
+            DESCRIPTION_SCORE if word in description and word not in label else score(label, word.lstrip("/"))
+            for word in words
         ]
         known = [each for each in fits if each is not None]
         return min(known, default=0.0) if len(known) == len(fits) else None
 
 
 class Choices(OptionList):
-    """The choices. In a terminal so small that none of them shows, there is no page to move by; and a click on what has
-    just been narrowed away chooses nothing.
+    """An `OptionList` without two crashes of Textual's: paging in a list of no height, and clicking an option that a
+    filter has just removed.
     """
 
     @override
     async def _on_click(self, event: events.Click) -> None:
-        # Textual's own handler follows, and looks up the choice that was painted there.
+        # Textual's own handler follows, and looks up the option that was painted at the mouse.
         place: int | None = event.style.meta.get("option")
         if place is not None and place >= self.option_count:
             event.prevent_default()
@@ -85,11 +86,11 @@ class Choices(OptionList):
 
 
 class PickerScreen(Dialog[str | None]):
-    """A list over the screen; it ends with the value chosen, or None.
+    """A dialog with a list of options; its result is the chosen value, or None.
 
-    It begins at the value `marked`, else at the `current` one. `search`: typing narrows the list. `preview` is told
-    each value that is marked. `told` is what the list says over itself where keys are named in it, and is given the way
-    to name one.
+    It starts at the value `marked`, else at the `current` one. `search`: typing filters the list. `preview` is called
+    with each value that is marked. `text` is shown above the list; `told` makes that text where it names keys, and is
+    given the function that returns the key of an action.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("picker")]
@@ -139,14 +140,14 @@ class PickerScreen(Dialog[str | None]):
             yield Static(Content(search + keys if self._search else keys), classes="dialog-keys")
 
     def on_mount(self) -> None:
-        """Begin at what was marked before, or holds now."""
+        """Mark the option to start at."""
         self._fill(next((place for place, option in enumerate(self._shown) if option.value == self._first), 0))
         self.query_one(Input if self._search else OptionList).focus()
 
     def on_resize(self) -> None:
-        """As high as the list is, where there is room; sentences are broken anew where the width is another one."""
+        """Make the dialog as high as the list, if there is room; wrap descriptions for a new width."""
         room = max(1, self.app.size.height - OTHER_LINES - 2 * self._search - len(self._text.splitlines()))
-        # A dialog that is just going has no list any more.
+        # A dialog that is being removed has no list any more.
         for choices in self.query(OptionList):
             if not self._search:
                 self._fill(choices.highlighted or 0)
@@ -154,7 +155,7 @@ class PickerScreen(Dialog[str | None]):
             choices.styles.height = min(sum(str(option.prompt).count("\n") + 1 for option in shown), room)
 
     def _fill(self, marked: int) -> None:
-        """Show what is to be shown now, with one of it marked: the next that is no heading."""
+        """Fill the list with the options shown now, and mark the next one from index `marked` that is no heading."""
         choices = self.query_one(OptionList)
         choices.clear_options()
         choices.add_options(self._rows() or [ListOption(Content.styled("  nothing fits", "$foreground 68%"))])
@@ -163,11 +164,11 @@ class PickerScreen(Dialog[str | None]):
         )
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Keep what holds every word that was typed."""
+        """Filter the list by the typed words."""
         self._narrow(event.value)
 
     def catch_up(self) -> None:
-        """Narrow the list to what stands in the field: a key can come before the news of the letters before it."""
+        """Filter the list by the field's present text: a key can arrive before the change event of earlier letters."""
         if self._search and (typed := self.query_one(Input).value) != self._typed:
             self._narrow(typed)
 
@@ -182,25 +183,25 @@ class PickerScreen(Dialog[str | None]):
         self._fill(0)
 
     def on_input_submitted(self) -> None:
-        """Take the marked choice."""
+        """Choose the marked option."""
         self.action_choose()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Take the choice."""
+        """Choose the option."""
         self._choose(event.option_index)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Show what the marked choice would be like."""
+        """Preview the marked choice."""
         if self._preview is not None and event.option_index < len(self._shown):
             self._preview(self._shown[event.option_index].value)
 
     def action_choose(self) -> None:
-        """Take the marked choice."""
+        """Choose the marked option."""
         self.catch_up()
         self._choose(self.query_one(OptionList).highlighted)
 
     def action_mark(self, step: int) -> None:
-        """Mark another choice, from the search field too."""
+        """Move the mark; works from the search field too."""
         choices = self.query_one(OptionList)
         if step < 0:
             choices.action_cursor_up()
@@ -242,27 +243,27 @@ class PickerScreen(Dialog[str | None]):
 
     def _row(self, option: Option, width: int) -> Content:
         here, told = "• " if option.value == self._current else "  ", _flat(option.description)
-        list_width = max(LEAST_SENTENCE, min(WIDTH, self.app.size.width * 96 // 100) - AROUND) - len(here)
+        list_width = max(MIN_WRAPPED, min(WIDTH, self.app.size.width * 96 // 100) - FRAME_CELLS) - len(here)
         room = list_width - width
         label = option.label
-        if told and room < LEAST_SENTENCE:
-            # There is no room beside the label: it stands below.
+        if told and room < MIN_WRAPPED:
+            # No room beside the label: put the description below it.
             width, room = 2, list_width - 2
             label = f"{fit(label, list_width)}\n" + " " * (len(here) + width)
         elif told:
             label = fit(label, width - 2) if cell_len(label) > width - 2 else label
             label += " " * (width - cell_len(label))
         if told and not self._search:
-            # What is said of a few choices is said whole; a long list keeps to a line for each.
+            # A short list shows descriptions in full; a long one keeps to one line for each option.
             told = ("\n" + " " * (len(here) + width)).join(wrap(told, room)) if cell_len(told) > room else told
         return Content.assemble((here, "$accent"), label, (told, "$foreground 68%"))
 
 
 def _flat(text: str) -> str:
-    """A description on one line; the blanks that align its columns stay."""
+    """A description on one line, keeping the spaces that align its columns."""
     return " ".join(one_line(part) for part in text.split(" "))
 
 
 def _shown(text: str) -> str:
-    """Text from anywhere as it is painted on one line; the spaces of its columns stay."""
+    """Untrusted text made safe for one line, keeping the spaces of its columns."""
     return displayed(clean(text[: 4 * MAX_SHOWN]).replace("\n", " "))[:MAX_SHOWN]

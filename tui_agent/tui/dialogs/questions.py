@@ -1,5 +1,5 @@
-"""Questions with two answers: whether to trust a project, delete a session, stop a turn, and what to do about a session
-that is in use.
+"""Questions with a few answers: whether to trust a project, delete a session or stop a turn, and what to do about a
+session that is in use.
 """
 
 from collections.abc import Iterable
@@ -17,13 +17,16 @@ TRUST, NO_TRUST = "trust", "no"
 DELETE: Final = "delete"
 NEW, CHOOSE, LEAVE = "new", "choose", "leave"
 MAX_BROUGHT: Final = 8
-"""Files that a question about trust names."""
+"""The most files that the question about trust names."""
 MAX_NAME: Final = 40
 MAX_DOES: Final = 120
 
 
 class TrustScreen(PickerScreen):
-    """Asks whether what a project brings may take effect; it ends with `TRUST`, `NO_TRUST`, or None: not answered."""
+    """Asks whether a project's own settings and extensions may take effect.
+
+    Its result is `TRUST`, `NO_TRUST`, or None if it was not answered.
+    """
 
     def __init__(self, project: Path, found: Iterable[Brought] = (), current: str = NO_TRUST) -> None:
         brings = [_line(f"{one_line(each.name, MAX_NAME)}: {one_line(each.does, MAX_DOES)}") for each in found]
@@ -42,7 +45,7 @@ class TrustScreen(PickerScreen):
 
 
 def delete_question(info: SessionInfo) -> PickerScreen:
-    """Asks whether a session is to go for good; it ends with `DELETE`, or something else."""
+    """Asks whether to delete a session for good; any result but `DELETE` means no."""
     return PickerScreen(
         "Delete this session?",
         (Option("no", "Keep it"), Option(DELETE, "Delete it", "for good, with the files kept for it")),
@@ -52,7 +55,7 @@ def delete_question(info: SessionInfo) -> PickerScreen:
 
 
 def stop_question() -> PickerScreen:
-    """Asks whether a turn is to be stopped for another session; it ends with `LEAVE`, or something else."""
+    """Asks whether to stop the turn and switch to another session; any result but `LEAVE` means no."""
     return PickerScreen(
         "A turn runs. Stop it, and go on in another session?",
         (Option("no", "Stay here"), Option(LEAVE, "Stop it and go", "what was said so far is kept")),
@@ -61,7 +64,7 @@ def stop_question() -> PickerScreen:
 
 
 def busy_question(message: str) -> PickerScreen:
-    """Asks what to do about a session that another process has open; it ends with `NEW`, `CHOOSE` or None."""
+    """Asks what to do about a session that another process has open; its result is `NEW`, `CHOOSE` or None."""
     return PickerScreen(
         "The session is in use",
         (Option(NEW, "A new session here"), Option(CHOOSE, "Choose another session")),

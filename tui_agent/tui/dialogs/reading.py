@@ -1,4 +1,4 @@
-"""Texts to read over the screen: one of any length, and the help. Whoever goes on writing closes them with that."""
+"""Dialogs with a text to read: one of any length, and the help. Typing closes them and goes on in the prompt."""
 
 import asyncio
 import re
@@ -24,28 +24,31 @@ from tui_agent.tui.painting.lines import Line, Run, breaks, make_line
 from tui_agent.tui.painting.palette import Look
 
 MAX_CHARS: Final = 400_000
-"""Characters that are shown; of a longer text its beginning."""
+"""The most characters shown; of a longer text, its beginning."""
 AGAIN_S: Final = 1.0
-"""Seconds between two looks at a text that grows."""
+"""Seconds between two updates of a growing text."""
 OTHER_LINES: Final = 4
-"""Lines of the help beside its text: padding, the keys, and a blank line before those."""
+"""Lines of the help besides its text: padding, a blank line, and the keys."""
 MAX_SHARE: Final = 96
-"""Percent of the screen's height that a dialog may take."""
+"""The most of the screen's height that a dialog takes, in percent."""
 LEAST_COLUMN: Final = 20
-"""Cells that the second column of a line needs at least."""
+"""With fewer cells left for it, the second column continues below the first."""
 HANGING: Final = "    "
 _EXPLAINED: Final = re.compile(r"(.*?\S {2,})(\S.*)")
-"""What can be typed, and what it does."""
+"""Matches a line of two columns: a command or key, and its description."""
 
 
 class TextScreen(Dialog[None]):
-    """Shows untrusted text, and closes."""
+    """Shows untrusted text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("reading")]
     CLICK_BESIDE_CLOSES = True
 
     def __init__(self, title: str, text: str, glyphs: Glyphs, again: Callable[[], str | None] | None = None) -> None:
-        """`again`: the text as it is now, None once it grows no more; its end is shown. It is called in a thread."""
+        """`again`: returns the current text of one that grows, None once it is complete; called in a thread.
+
+        A growing text is shown from its end.
+        """
         super().__init__()
         self._title = one_line(title, 80)
         self._lines = _lines_of(text)
@@ -63,7 +66,7 @@ class TextScreen(Dialog[None]):
             yield Static(Content(f"{more}Up/Down scroll, {self.key('reading.close')} closes"), classes="dialog-keys")
 
     def on_mount(self) -> None:
-        """The keys are for the text."""
+        """Give the focus to the text."""
         self._rows.focus()
         self.call_after_refresh(self._draw)
         if self._again is not None:
@@ -77,11 +80,11 @@ class TextScreen(Dialog[None]):
             await asyncio.sleep(AGAIN_S)
 
     def on_resize(self) -> None:
-        """Break the lines anew."""
+        """Wrap the lines for the new width."""
         self.call_after_refresh(self._draw)
 
     def on_key(self, event: events.Key) -> None:
-        """Who writes has read enough."""
+        """Close when the user starts typing."""
         self.make_way(event)
 
     def action_close(self) -> None:
@@ -113,7 +116,7 @@ def _draw_text(text: str, width: int, look: Look) -> Line:
 
 
 class HelpScreen(Dialog[None]):
-    """Sections of text, each under its title."""
+    """Shows sections of text, each under its title."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("reading")]
     CLICK_BESIDE_CLOSES = True
@@ -132,10 +135,10 @@ class HelpScreen(Dialog[None]):
             yield Static(Content(f"{self.key('reading.close')} closes"), classes="dialog-keys")
 
     def on_resize(self) -> None:
-        """As high as the text, where there is room."""
+        """Make the dialog as high as its text, if there is room."""
         height = self.app.size.height
         others = OTHER_LINES if height >= LOW_SCREEN else 0
-        # A dialog that is just going has no text any more.
+        # A dialog that is being removed has no text any more.
         for place in self.query(VerticalScroll):
             place.styles.max_height = max(1, height * MAX_SHARE // 100 - others)
         self.call_after_refresh(self._explain)
@@ -149,7 +152,7 @@ class HelpScreen(Dialog[None]):
                 shown.update(explained(text, width))
 
     def on_key(self, event: events.Key) -> None:
-        """Who writes has read enough."""
+        """Close when the user starts typing."""
         self.make_way(event)
 
     def action_close(self) -> None:
@@ -158,7 +161,7 @@ class HelpScreen(Dialog[None]):
 
 
 def explained(text: str, width: int) -> Content:
-    """Lines of two columns, in `width` cells; what does not fit goes on below, in its column where that has room."""
+    """Lines of two columns in `width` cells. A long second column is wrapped, in its column if that is wide enough."""
     lines: list[Content] = []
     for line in text.splitlines():
         parts = _EXPLAINED.fullmatch(line)

@@ -1,4 +1,4 @@
-"""A list that paints only the rows in view, with a cursor that rests on those that mean something."""
+"""A list that paints only the rows in view, with a cursor that stops only at rows that can be chosen."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, NamedTuple, overload
@@ -22,24 +22,24 @@ Draw = Callable[[int, Look], Line]
 """Paints a row at a width in cells."""
 
 MARGIN: Final = 1
-"""Cells of air between a row and the scrollbar."""
+"""Blank cells between a row and the scrollbar."""
 
 
 class Row(NamedTuple):
-    """One line. `key` is what it stands for; None: only something to read."""
+    """One line. `key` identifies what it stands for; None: it cannot be chosen."""
 
     draw: Draw
     key: object = None
 
 
 class Rows(Sequence[Row]):
-    """Rows of which only those are made that are looked at. A list of rows is one of all that were made."""
+    """A sequence that can create its rows on access. This base class holds rows that exist already."""
 
     def __init__(self, rows: Sequence[Row] = ()) -> None:
         self._made = rows
 
     def place_of(self, key: object) -> int | None:
-        """Where the first row is that stands for `key`."""
+        """The index of the first row with this key, or None."""
         return next((place for place, row in enumerate(self._made) if row.key == key), None)
 
     @override
@@ -61,12 +61,12 @@ class Rows(Sequence[Row]):
         return self.row(index % len(self))
 
     def row(self, place: int) -> Row:
-        """The row at a place from 0 on."""
+        """The row at an index."""
         return self._made[place]
 
 
 class RowList(ScrollView, can_focus=True, inherit_bindings=False):
-    """Any number of rows in one widget. Where no row can be chosen, the arrows scroll."""
+    """A widget with any number of rows. If none of them can be chosen, the arrow keys scroll."""
 
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("context", "list.")]
@@ -79,7 +79,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
             self.key = key
 
     class Moved(Message):
-        """The cursor is on another row."""
+        """The cursor has moved to another row."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         keys_elsewhere: bool = False,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        """`in_dialog`: it stands on the ground of a dialog, not on that of the screen. `keys_elsewhere`: another widget
-        has the focus and moves the cursor, which is always seen.
+        """`in_dialog`: use a dialog's background colour. `keys_elsewhere`: another widget has the focus and moves the
+        cursor, so the cursor is always shown.
         """
         super().__init__(id=id)
         self.can_focus = not keys_elsewhere
@@ -101,16 +101,16 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def measure(self) -> int:
-        """Cells of a row."""
+        """The width of a row in cells."""
         return max(1, self.scrollable_content_region.width - MARGIN)
 
     @property
     def key(self) -> object:
-        """What the row under the cursor stands for."""
+        """The key of the row under the cursor."""
         return self._rows[self._cursor].key if self._cursor is not None else None
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show other rows; the cursor stays on what it was on, as far as that is still there, and in view if it was."""
+        """Show other rows. The cursor stays on the row with the same key, if there is one, and in view if it was."""
         before, place = self.key, self._cursor
         was_in_view = place is not None and 0 <= place - round(self.scroll_y) < self.size.height
         self._rows = rows if isinstance(rows, Rows) else Rows(rows)
@@ -126,24 +126,24 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
 
     @override
     def on_mount(self) -> None:
-        """Take the theme's colours, now and whenever the theme changes."""
+        """Use the theme's colours, now and whenever the theme changes."""
         self.app.theme_changed_signal.subscribe(self, lambda _theme: self._restyle())
         self._restyle()
 
     def go_to(self, key: object) -> None:
-        """Put the cursor on the row that stands for `key`, and that row at the top."""
+        """Put the cursor on the row with this key, and scroll that to the top."""
         place = self._rows.place_of(key)
         if place is not None:
             self.scroll_to(y=place - 1, animate=False, immediate=True)
             self._move_to(place)
 
     def on_resize(self) -> None:
-        """Rows have another width."""
+        """Repaint for the new width."""
         self._measure()
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the row; a second click opens it."""
+        """Move the cursor to the row; a second click chooses it."""
         offset = event.get_content_offset(self)
         if offset is None:
             return
@@ -154,15 +154,15 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
             self._move_to(place)
 
     def on_focus(self) -> None:
-        """The cursor appears."""
+        """Show the cursor."""
         self.refresh()
 
     def on_blur(self) -> None:
-        """The cursor goes."""
+        """Hide the cursor."""
         self.refresh()
 
     def action_cursor(self, step: int) -> None:
-        """Go to the next row that can be chosen; past the last one in view, scroll."""
+        """Go to the next row that can be chosen; if none is in view, scroll."""
         first = round(self.scroll_y)
         start = self._cursor
         if start is None or not first <= start < first + self.size.height:
@@ -175,7 +175,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         self._move_to(place)
 
     def action_page(self, direction: int) -> None:
-        """Scroll by a screen; the cursor comes along."""
+        """Scroll by a page, and the cursor with it."""
         step = direction * max(1, self.size.height - 1)
         self.scroll_to(y=self.scroll_y + step, animate=False, immediate=True)
         if self._cursor is not None:
@@ -234,7 +234,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
             self.scroll_to(y=place - height + 1, animate=False, immediate=True)
 
     def _next(self, start: int, step: int) -> int | None:
-        # Below a short list there is room without rows.
+        # `start` may be below the last row of a short list.
         places = range(min(start, len(self._rows)) + step, len(self._rows) if step > 0 else -1, step)
         return next((place for place in places if self._rows[place].key is not None), None)
 

@@ -1,4 +1,4 @@
-"""The list of sessions: one is chosen to go on with, and renamed, forked or deleted there."""
+"""The picker of sessions, in which a session can be opened, renamed, forked or deleted."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,21 +15,22 @@ from tui_agent.tui.wording import age
 
 Verb: TypeAlias = Literal["open", "rename", "fork", "delete"]
 TITLE_SHOWN: Final = 28
-"""Characters of a title: with the figures beside it they fit a screen of 60 columns."""
+"""Characters of a title: with its figures it fits a screen of 60 columns."""
 WORDS_SHOWN: Final = 80
 
 
 class Chosen(NamedTuple):
-    """What is to be done with which session."""
+    """The user's choice: what to do with which session."""
 
     verb: Verb
     session: str
 
 
 class SessionsScreen(PickerScreen):
-    """The sessions of `folder` first, the others with the names of theirs. It ends with `Chosen`'s two words, or None.
+    """Lists the sessions of `folder` first, then others with their folders' names.
 
-    `last` has what was said last, by id. `current` is the session the user is in.
+    Its result is the two words of a `Chosen`, or None. `last`: the last words of each session, by id. `current`: the
+    session the user is in.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("sessions")]
@@ -57,7 +58,7 @@ class SessionsScreen(PickerScreen):
         )
 
     def action_end_with(self, verb: Verb) -> None:
-        """Do this with the session that is marked."""
+        """Close with this choice for the marked session."""
         self.catch_up()
         place = self.query_one(OptionList).highlighted
         if place is not None and place < len(self._shown):
@@ -65,7 +66,7 @@ class SessionsScreen(PickerScreen):
 
 
 def chosen(answer: str | None) -> Chosen | None:
-    """The screen's answer in its two parts."""
+    """Parse the screen's result."""
     verb, _, session = (answer or "").rpartition(" ")
     if not session:
         return None
