@@ -22,7 +22,7 @@ SHELLS = ("console", "sh", "bash", "shell")
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->\s*")
 MOST_NOT_RUN = 3
 """Examples that may be left unrun, over all pages."""
-TIME_LIMIT_S = 30
+TIME_LIMIT_S = 120
 
 
 class Block(NamedTuple):

@@ -97,7 +97,7 @@ class Editor:
         """Wait until so much was told of one kind."""
         while len(self.of(kind)) < count:
             self.news.clear()
-            await asyncio.wait_for(self.news.wait(), 30)
+            await asyncio.wait_for(self.news.wait(), 60)
 
 
 @asynccontextmanager

@@ -227,9 +227,9 @@ async def test_its_end_ends_all_in_order(tmp_path: Path, how: str) -> None:
                 process.stdin.close()
             else:
                 process.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(process.wait(), 30) == (0 if how == "closed" else 130)
+            assert await asyncio.wait_for(process.wait(), 60) == (0 if how == "closed" else 130)
             asking.cancel()
-        _gone, alive = psutil.wait_procs(children, timeout=10)
+        _gone, alive = psutil.wait_procs(children, timeout=60)
         assert not alive
         store = await LogStore.open(session_folder(program.home, session.session_id), read_only=True)
         said = [block for entry in await store.load() if isinstance(entry, Message) for block in entry.blocks]

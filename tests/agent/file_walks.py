@@ -6,7 +6,6 @@ the project before each message of the user, and which files somebody else has t
 
 import asyncio
 import json
-import multiprocessing
 import os
 import pickle
 import random
@@ -17,12 +16,14 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import psutil
 
 from tests.agent.models import Scripted
+from tests.forked import forking, start
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.history.file_history import FileHistory, PutBackDone
 from tui_agent.agent.turn.user_shell import is_note
@@ -351,11 +352,10 @@ def go(walk: Walk, turns: int) -> int:
 
 
 def _in_process(walk: Walk, first: int, count: int, kill_after_s: float | None) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.agent.file_walks"])
+    context = forking("tests.agent.file_walks")
     ready, told = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(walk.folder, walk.seed, first, count, told))
-    process.start()
+    start(process)
     told.close()
     with suppress(EOFError):
         ready.recv()
@@ -370,7 +370,7 @@ def _in_process(walk: Walk, first: int, count: int, kill_after_s: float | None) 
     _wait_for(lambda: not _commands_in(walk.project) and not SessionLock.is_held(walk.folder / "session"))
 
 
-def _work(folder: Path, seed: int, first: int, count: int, told: "multiprocessing.connection.Connection") -> None:
+def _work(folder: Path, seed: int, first: int, count: int, told: Connection) -> None:
     told.send("ready")
     asyncio.run(Walk(folder, seed).turns(first, count))
 
@@ -386,7 +386,7 @@ def _commands_in(project: Path) -> list[int]:
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

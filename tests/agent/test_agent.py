@@ -49,7 +49,7 @@ async def test_history_replays_what_was_told(tmp_path: Path) -> None:
 
 
 @given(ticks=st.integers(0, 400), by_cancel=st.booleans())
-@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_an_interruption_anywhere_leaves_a_valid_log(
     ticks: int, by_cancel: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -83,7 +83,7 @@ async def test_a_turn_stopped_before_its_first_step_ends(by_cancel: bool, tmp_pa
         turn = asyncio.ensure_future(say(session, TASK))
         await asyncio.sleep(0)
         assert turn.cancel() if by_cancel else session.agent.interrupt()
-        await asyncio.wait_for(asyncio.wait([turn]), 10)
+        await asyncio.wait_for(asyncio.wait([turn]), 60)
         assert not session.agent.busy
         assert isinstance((await say(session, "read calc.py"))[-1], events.TurnFinished)
 

@@ -197,7 +197,7 @@ async def test_killed_with_a_draft_the_view_is_the_old_one(talked: Path, tmp_pat
     )
     try:
         assert child.stdout is not None
-        assert int(await asyncio.wait_for(child.stdout.readline(), 30)) > 0
+        assert int(await asyncio.wait_for(child.stdout.readline(), 60)) > 0
     finally:
         child.send_signal(signal.SIGKILL)
         await child.wait()

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -74,7 +75,7 @@ class Watched:
         seen = asyncio.Event()
         self._wanted.append((wanted, seen))
         if not any(map(wanted, self.told)):
-            await asyncio.wait_for(seen.wait(), 20)
+            await asyncio.wait_for(seen.wait(), 60)
 
     @property
     def summaries(self) -> list[Summarized]:
@@ -103,6 +104,21 @@ def enters(event: events.AgentEvent) -> bool:
     return isinstance(event, events.ContextStep) and event.step == "summary" and not event.error
 
 
+def waits(event: events.AgentEvent) -> bool:
+    """A turn stands still until the summary is there."""
+    return isinstance(event, events.ContextStepStarted) and not event.beside
+
+
+async def say_until_it_waits(it: Watched, text: str, held: Event) -> list[events.AgentEvent]:
+    """Say it; once the turn waits for the summary, that is written."""
+    told: list[events.AgentEvent] = []
+    async for event in it.session.agent.run(text):
+        told.append(event)
+        if waits(event):
+            held.set()
+    return told
+
+
 @asynccontextmanager
 async def watched(
     folder: Path,
@@ -128,13 +144,15 @@ async def watched(
 
 
 async def test_the_turn_goes_on_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, delay=0.3, chunk=10_000)) as it:
+    held = Event()
+    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, held=held)) as it:
         told = await say(it.session, "Read the pages. Never touch page_2.txt!")
         await it.until(begins)
         # The turn is over, and nothing of it waited for the summary.
         assert told[-1].__class__ is events.TurnFinished
         assert not it.summaries
         assert len(it.reader.own) == 4
+        held.set()
         await it.until(enters)
         (entry,) = it.summaries
         assert entry.waited_s == 0.0
@@ -205,12 +223,14 @@ async def test_what_makes_it_wrong_drops_it(change: str, tmp_path: Path, monkeyp
 
 
 async def test_what_comes_after_it_leaves_it_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, delay=0.5, chunk=10_000)) as it:
+    held = Event()
+    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, held=held)) as it:
         agent = it.session.agent
         await say(it.session, "Read the pages.")
         await say(it.session, "Say this.")
         await agent.rewind(agent.prompts()[-1].seq)
         assert agent.engine.writing is not None
+        held.set()
         await it.until(enters)
         assert "Say this." not in it.shown
         it.check()
@@ -228,25 +248,25 @@ async def test_a_writer_that_fails_leaves_an_extract(tmp_path: Path, monkeypatch
 async def test_a_turn_waits_only_where_its_request_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, delay=0.4, chunk=10_000), tight=True) as it:
-        told = await say(it.session, "Read all the pages.")
+    held = Event()
+    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, held=held), tight=True) as it:
+        told = await say_until_it_waits(it, "Read all the pages.", held)
         await it.until(lambda _: bool(it.summaries))
-        waits = [entry.waited_s for entry in it.summaries if entry.waited_s]
-        assert len(waits) == 1
-        assert 0.05 < waits[0] < 10
+        (waited,) = [entry.waited_s for entry in it.summaries if entry.waited_s]
         assert told[-1].__class__ is events.TurnFinished
         stats = it.session.agent.context_stats()
-        assert (stats.waits, stats.waited_s) == (1, waits[0])
+        assert (stats.waits, stats.waited_s) == (1, waited)
         it.check()
 
 
 async def test_an_overflow_takes_in_the_summary_that_is_being_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, delay=0.3, chunk=10_000)) as it:
+    held = Event()
+    async with watched(tmp_path, monkeypatch, Step(text=HANDOVER, held=held)) as it:
         await say(it.session, "Read the pages.")
         await it.until(begins)
-        told = await say(it.session, "Is this too much?")
+        told = await say_until_it_waits(it, "Is this too much?", held)
         # The summary made room enough, so nothing was cut for it.
         assert [event.step for event in told if isinstance(event, events.ContextStep)] == ["summary"]
         (entry,) = it.summaries
@@ -260,7 +280,7 @@ async def test_the_wait_is_stopped_and_the_turn_goes_on(tmp_path: Path, monkeypa
         told: list[events.AgentEvent] = []
         async for event in it.session.agent.run("Read all the pages."):
             told.append(event)
-            if isinstance(event, events.ContextStepStarted) and not event.beside:
+            if waits(event):
                 assert it.session.agent.awaits_summary
                 assert it.session.agent.stop_writing()
         assert isinstance(told[-1], events.TurnFinished)

@@ -79,7 +79,7 @@ async def test_stopped_it_notes_what_was_printed_so_far(tmp_path: Path) -> None:
         begun = asyncio.Event()
         session.agent.listen(lambda event: begun.set() if "begun" in getattr(event, "text", "") else None)
         running = asyncio.ensure_future(session.agent.run_shell("echo $$ > pid; echo begun; sleep 60"))
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(begun.wait(), 60)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

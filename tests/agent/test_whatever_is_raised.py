@@ -142,7 +142,7 @@ def failures(told: Sequence[events.AgentEvent]) -> list[str]:
 async def test_what_a_tool_raises_is_its_calls_error_and_the_turn_goes_on(name: str, when: str, tmp_path: Path) -> None:
     model = Scripted(calling("raise_it", "raise_it"), answers(Text("So be it.")))
     agent = Agent(model, tools=[Raising(RAISED[name], when=when)])
-    told = await asyncio.wait_for(told_by(agent), 30)
+    told = await asyncio.wait_for(told_by(agent), 60)
     assert_paired(told)
     assert failures(told) == []
     finished = [event for event in told if isinstance(event, events.ToolFinished)]
@@ -231,7 +231,7 @@ async def test_what_a_model_raises_fails_the_turn_and_the_next_one_works(name: s
         "after some text": ending_with(error, TextDelta("So far, ")),
     }
     agent = Agent(Scripted(broken[when], answers(Text("Here I am."))))
-    told = await asyncio.wait_for(told_by(agent), 30)
+    told = await asyncio.wait_for(told_by(agent), 60)
     assert_paired(told)
     assert failures(told) == ["model_error"]
     again = await told_by(agent, "again")

@@ -5,7 +5,6 @@ A walk is told by its seed alone: the steps of a killed process go on in the nex
 
 import asyncio
 import hashlib
-import multiprocessing
 import os
 import random
 import signal
@@ -22,6 +21,7 @@ from msgspec.json import encode as encode_json
 from tests.agent.summaries import HANDOVER, asks_for_summary
 from tests.agent.talking import talking
 from tests.conversation.logs import broken_rules
+from tests.forked import forking, start
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
@@ -403,13 +403,12 @@ def child(connection: Connection, walk: Walk, environment: dict[str, str]) -> No
 
 def go(walk: Walk, environment: Mapping[str, str]) -> None:
     """Do a walk to its end, killed at random events. Raises AssertionError where something does not hold."""
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["tests.agent.walk_preload"])
+    processes = forking("tests.agent.walk_preload")
     chance = random.Random(walk.seed)
     while True:
         ours, theirs = processes.Pipe(duplex=False)
         process = processes.Process(target=child, args=(theirs, walk, dict(environment)))
-        process.start()
+        start(process)
         theirs.close()
         events_left = chance.randrange(10, 150) if chance.random() < 0.5 else 0
         try:

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.program import Program
 from tests.e2e.starter import STARTER, OnTerminal
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def until(holds: Callable[[], bool]) -> None:

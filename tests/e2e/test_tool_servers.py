@@ -60,4 +60,4 @@ def test_no_server_outlives_a_program_that_was_killed(tmp_path: Path) -> None:
             finally:
                 program.send_signal(signal.SIGKILL)
     assert len(family) >= 4, "what the server has left, the launcher, a keeper and the server"
-    assert not psutil.wait_procs(family, timeout=30)[1]
+    assert not psutil.wait_procs(family, timeout=60)[1]

@@ -440,7 +440,7 @@ async def test_leaving_a_call_that_was_not_answered_yet_ends_its_connection(monk
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await left.wait()
     await server.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -60,12 +61,12 @@ class Call(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of the model.
 
-    ``delay`` is in seconds before each delta of ``chunk`` characters. ``stop_reason`` None means ``tool_use`` with
-    calls and ``end_turn`` without; Anthropic's names are translated for Gemini (max_tokens -> MAX_TOKENS, refusal ->
-    SAFETY), upper-case names are sent by Gemini as they are; ``blocked`` is Gemini's ``promptFeedback.blockReason``.
-    ``redacted`` sends the reasoning as an Anthropic ``redacted_thinking`` block. ``boundless``: the server does not
-    keep to the most tokens that were asked for. ``input_tokens`` is what it says it has read, whatever that was (0: as
-    it is).
+    ``delay`` is in seconds before each delta of ``chunk`` characters; none is sent until ``held`` is set.
+    ``stop_reason`` None means ``tool_use`` with calls and ``end_turn`` without; Anthropic's names are translated for
+    Gemini (max_tokens -> MAX_TOKENS, refusal -> SAFETY), upper-case names are sent by Gemini as they are; ``blocked``
+    is Gemini's ``promptFeedback.blockReason``. ``redacted`` sends the reasoning as an Anthropic ``redacted_thinking``
+    block. ``boundless``: the server does not keep to the most tokens that were asked for. ``input_tokens`` is what it
+    says it has read, whatever that was (0: as it is).
     """
 
     text: str = ""
@@ -73,6 +74,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...] = ()
     stop_reason: str | None = None
     delay: float = 0.0
+    held: threading.Event | None = None
     chunk: int = 16
     redacted: bool = False
     boundless: bool = False

@@ -243,6 +243,8 @@ class ProtocolServer(ABC):
         # By the clock, so that what sending takes does not slow the stream down.
         due = time.monotonic()
         for event in events:
+            while event.paced and step.held is not None and not step.held.is_set():
+                await exchange.wait(0.01)
             if event.paced and step.delay:
                 due += step.delay
                 await exchange.wait(max(0.0, due - time.monotonic()))

@@ -74,7 +74,7 @@ async def test_a_kill_never_looks_like_tampering(tmp_path: Path) -> None:
 
 def test_open_connections_do_not_keep_the_process_alive(tmp_path: Path) -> None:
     child = start_writer(tmp_path, "hold", errors=True)
-    output, errors = child.communicate(timeout=30)
+    output, errors = child.communicate(timeout=60)
     assert output == "open\n"
     assert "Traceback" not in errors
     assert child.returncode == 0

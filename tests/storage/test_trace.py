@@ -135,12 +135,12 @@ async def test_batches_are_written_without_a_flush(tmp_path: Path) -> None:
     store = await LogStore.open(tmp_path)
     trace = await Trace.open(store)
     trace.record("session", {})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not list(read_events(tmp_path)):  # noqa: ASYNC110 - what is awaited is the file
             await asyncio.sleep(0.02)
     for number in range(BATCH_EVENTS):
         trace.record("message", {"number": number})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(list(read_events(tmp_path))) <= BATCH_EVENTS:  # noqa: ASYNC110 - what is awaited is the file
             await asyncio.sleep(0.02)
     await trace.close()

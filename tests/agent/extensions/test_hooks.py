@@ -104,7 +104,7 @@ async def test_a_hook_has_a_call_asked_about(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("sleep 60 & sleep 60", "ended after 1 s"),
+        ("sleep 900 & sleep 900", "ended after 1 s"),
         ("echo '{oh'", "cannot be read"),
         (specific(updatedInput=["no object"]), "cannot be read"),
         ("echo plain words", "not JSON"),
@@ -115,7 +115,7 @@ async def test_a_hook_has_a_call_asked_about(tmp_path: Path) -> None:
     ],
 )
 async def test_a_bad_hook_is_named_and_costs_nothing(tmp_path: Path, command: str, why: str) -> None:
-    hook(tmp_path / "home", command, timeout=1)
+    hook(tmp_path / "home", command, timeout=1 if "sleep" in command else 60)
     began = time.monotonic()
     async with talking(tmp_path) as session:
         told = await say(session, "list .")
@@ -126,7 +126,7 @@ async def test_a_bad_hook_is_named_and_costs_nothing(tmp_path: Path, command: st
     assert isinstance(told[-1], events.TurnFinished)
     assert told[-1].stop_reason == "end_turn"
     # Nothing that it left holds the end up.
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 300
 
 
 async def test_hooks_hear_of_the_session_and_tell_the_model(tmp_path: Path) -> None:

@@ -483,7 +483,7 @@ def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted:
 
 
 @given(logs(steps=80))
-@settings(deadline=None, max_examples=examples(10), suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 def test_any_checkpoint_of_any_conversation(drawn: object) -> None:
     assert isinstance(drawn, View)
     view = with_planted_facts(drawn)

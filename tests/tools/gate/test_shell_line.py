@@ -147,7 +147,7 @@ def test_bash_reads_the_words_of_a_plain_line_the_same_way(lines: list[str]) -> 
         if len(line.commands) == 1 and ">" not in line.text and not any(word.glob for word in line.commands[0].words)
     ]
     script = "".join(f"printf '%s\\0' {line.text[5:]}\nprintf '\\1\\0'\n" for line in plain)
-    done = subprocess.run(["/bin/bash", "-c", script], capture_output=True, text=True, check=True, timeout=20)
+    done = subprocess.run(["/bin/bash", "-c", script], capture_output=True, text=True, check=True, timeout=60)
     told = [tuple(part.split("\0")[:-1]) for part in done.stdout.split("\1\0")[:-1]]
     assert told == [line.commands[0].texts[1:] or ("",) for line in plain]
 
@@ -190,7 +190,7 @@ def runs_mark(line: str, folder: Path) -> bool:
         capture_output=True,
         stdin=subprocess.DEVNULL,
         cwd=folder,
-        timeout=10,
+        timeout=60,
         check=False,
     )
     return b"ran" in done.stdout

@@ -83,7 +83,7 @@ async def test_a_real_server_is_called_at_its_address(tmp_path: Path, unused_tcp
     )
     try:
         assert server.stderr is not None
-        while not re.search(rb"listening on port", await asyncio.wait_for(server.stderr.readline(), 30)):
+        while not re.search(rb"listening on port", await asyncio.wait_for(server.stderr.readline(), 60)):
             pass
         async with talking(ToolServer(url=f"http://127.0.0.1:{unused_tcp_port}/mcp"), tmp_path) as talk:
             await talk.connection.start()

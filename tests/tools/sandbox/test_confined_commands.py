@@ -132,7 +132,7 @@ async def test_a_guarded_file_that_a_command_makes_is_taken_out_again(shell: She
 
 async def test_neither_does_it_come_from_what_was_left_running(shell: Shell) -> None:
     await shell.run("(sleep 0.3; echo x > .envrc; sleep 1000) > /dev/null 2>&1 & echo")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (shell.place.project / ".envrc").exists():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     await shell.background.close()
@@ -178,7 +178,7 @@ async def test_what_is_left_running_can_be_stopped(shell: Shell) -> None:
     context = Call(shell.workspace, (), shell.place.state / "session")
     stopped = await StopCommand(shell.background).run(json.dumps({"process": int(told[2])}), context)
     assert "is stopped" in stopped.text
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while psutil.pid_exists(int(told[2])):  # noqa: ASYNC110 - processes tell nobody
             await asyncio.sleep(0.01)
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +106,9 @@ class Outside:
             "ipv4": self._server(socket.AF_INET, ("", 0)),
             "ipv6": self._server(socket.AF_INET6, ("::1", 0)),
             "datagram": self._server(socket.AF_INET, ("", 0), socket.SOCK_DGRAM),
-            "unix": self._server(socket.AF_UNIX, str(self.outside / "s.sock")),
-            "service": self._server(socket.AF_UNIX, str(self.project / "service.sock")),
-            "unix_datagram": self._server(socket.AF_UNIX, str(self.outside / "d.sock"), socket.SOCK_DGRAM),
+            "unix": self._server(socket.AF_UNIX, "../outside/s.sock"),
+            "service": self._server(socket.AF_UNIX, "service.sock"),
+            "unix_datagram": self._server(socket.AF_UNIX, "../outside/d.sock", socket.SOCK_DGRAM),
             "abstract": self._server(socket.AF_UNIX, f"\0tui-agent-{os.getpid()}"),
         }
         self._key = 0x7E57_0000 | os.getpid() & 0xFFFF
@@ -117,6 +117,7 @@ class Outside:
         self._queue = LIBC.syscall(_MQ_OPEN, f"tui-agent-{os.getpid()}".encode(), os.O_CREAT | os.O_RDWR, 0o600, None)
         self.shared = Path(f"/dev/shm/tui-agent-{os.getpid()}")
         self.shared.write_text("as it was\n")
+        MEMORY.value = b"as it was"
         self.terminal, self._terminal_end = os.openpty()
         os.set_blocking(self.terminal, False)
         self.before = self.now()
@@ -128,7 +129,8 @@ class Outside:
         return {
             **{"outside": str(self.outside), "home": str(self.home), "project": str(self.project)},
             **{"state": str(self.state), "program": os.getpid(), "address": _address(), **ports},
-            **{"unix": str(self.outside / "s.sock"), "unix_datagram": str(self.outside / "d.sock")},
+            # From the project, where commands run: an address of this kind has 107 bytes at most.
+            **{"unix": "../outside/s.sock", "unix_datagram": "../outside/d.sock"},
             **{"abstract": f"tui-agent-{os.getpid()}", "terminal": os.ttyname(self._terminal_end)},
             **{"shared_file": str(self.shared), "shared_key": self._key, "queue": f"tui-agent-{os.getpid()}"},
             **{"memory": ctypes.addressof(MEMORY), "terminals": os.fstat(self._terminal_end).st_dev},
@@ -182,7 +184,8 @@ class Outside:
 
     def _server(self, family: int, address: Any, kind: int = socket.SOCK_STREAM) -> socket.socket:
         one = socket.socket(family, kind)
-        one.bind(address)
+        with chdir(self.project):
+            one.bind(address)
         if kind == socket.SOCK_STREAM:
             one.listen()
         one.setblocking(False)
@@ -277,7 +280,7 @@ async def still(heartbeat: Path) -> None:
     """Nothing writes to this file any more."""
     if not await asyncio.to_thread(heartbeat.exists):
         return  # ended before it began
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while time.time() - float(await asyncio.to_thread(heartbeat.read_text) or 0) < 0.5:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 

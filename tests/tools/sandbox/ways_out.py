@@ -290,7 +290,7 @@ def unix_socket() -> object:
 
 @way
 def unix_socket_in_the_project() -> object:
-    return connected(socket.AF_UNIX, str(PROJECT / "service.sock"))
+    return connected(socket.AF_UNIX, "service.sock")
 
 
 @way

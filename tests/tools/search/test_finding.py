@@ -131,7 +131,7 @@ async def test_giant_lines_and_many_names_stay_bounded(tmp_path: Path) -> None:
     assert "more files (1,500 files in all)" in names.text
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(pattern=st.text(max_size=12), glob=st.none() | st.text(max_size=8))
 def test_any_pattern_is_answered_or_refused(tree: Path, pattern: str, glob: str | None) -> None:
     try:

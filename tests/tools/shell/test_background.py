@@ -189,7 +189,7 @@ async def test_there_is_a_bound(shell: Shell) -> None:
 async def test_all_end_with_the_session(shell: Shell) -> None:
     processes = await asyncio.gather(*(shell.started("sleep 1000") for _ in range(3)))
     await shell.commands.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while any(map(alive, processes)):  # noqa: ASYNC110 - processes tell nobody
             await asyncio.sleep(0.01)
 

@@ -178,7 +178,7 @@ async def main():
         await asyncio.sleep(0.01)
 asyncio.run(main())
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30, cwd=Path(__file__).parents[3])
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, cwd=Path(__file__).parents[3])
     family = pids(tmp_path, 2)
     assert len(family) == 2
     # Who ends them learns of the program's end a moment after it.

@@ -260,7 +260,7 @@ async def test_cancelling_closes_the_connection(tmp_path: Path) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(closed.wait(), 10)
+        await asyncio.wait_for(closed.wait(), 60)
 
 
 async def test_redirects_of_one_site_are_followed_up_to_a_limit(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ async def test_a_resumed_session_is_whole_and_in_order(tmp_path: Path) -> None:
     session = await write_session(tmp_path / "home", 60)
     arguments = Arguments(folder=tmp_path, home=tmp_path / "home", project=tmp_path, resume=session)
     app = TuiAgent(arguments, Settings(model=Model(id="offline")))
-    async with app.run_test() as pilot, asyncio.timeout(30):
+    async with app.run_test() as pilot, asyncio.timeout(60):
         shown_at_once = 0
         while not app.status.status.model or len(app.pane.transcript) < 60 * 6:
             if app.session_folder is None:

@@ -236,12 +236,14 @@ class BaseApp(TerminalApp):
         """Stop what `until_stopped` does; whether there is something."""
         return self._stoppable is not None and self._stoppable.cancel()
 
-    def hint(self, text: str, seconds: float = HINT_S) -> None:
-        """Show a few words in the status bar for a moment, which ends none that are shown later."""
+    def hint(self, text: str, seconds: float | None = None) -> None:
+        """Show a few words in the status bar for a moment, which ends none that are shown later. seconds: None is
+        `HINT_S`.
+        """
         if self._hint_timer is not None:
             self._hint_timer.stop()
         self.status.show(hint=text)
-        self._hint_timer = self.set_timer(seconds, partial(self.hint_over, text))
+        self._hint_timer = self.set_timer(HINT_S if seconds is None else seconds, partial(self.hint_over, text))
 
     def hint_over(self, text: str) -> None:
         """Take a hint away, unless there is another one by now."""
