@@ -268,7 +268,7 @@ class TuiAgent(BaseApp):
         if not isinstance(self.screen, ModalScreen) and self.focused is None:
             # A dialog that was asked before the first focus took it with it.
             self.entry.prompt.focus()
-        self.commands.look_at_own(session.agent)
+        self.commands.reload_own(session.agent)
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return view
 

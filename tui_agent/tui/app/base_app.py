@@ -365,7 +365,7 @@ class BaseApp(TerminalApp):
         if self.conductor.session is not None:
             agent = self.conductor.session.agent
             self._show_agent(agent)
-            self.commands.look_at_own(agent)
+            self.commands.reload_own(agent)
         self._show_attention()
 
     def _show_agent(self, agent: "Agent") -> None:

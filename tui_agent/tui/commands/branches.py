@@ -1,4 +1,4 @@
-"""The branches of the conversation: going to another place of it, and showing it as it is there."""
+"""The commands that change the branch: rewind, undo, fork and tree, and showing the conversation of the new branch."""
 
 import asyncio
 import gc
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from tui_agent.tui.host import Host
     from tui_agent.tui.session.turns import TurnView
 
-WORDS: Final = 40
-"""Characters of a message by which a notice names it."""
-LOT: Final = 500
-"""Blocks of a conversation that are freed at once; freeing all of a long one would hold up a key."""
-ON_THE_WAY: Final = "changing the branch"
+QUOTED_CHARS: Final = 40
+"""Characters of a message that a notice quotes."""
+FREED_AT_ONCE: Final = 500
+"""Blocks of a conversation that are freed at once; freeing a long one in one go would delay a key."""
+CHANGING_BRANCH: Final = "changing the branch"
 UNDO_ASKED: Final = "Put these files back as they were?"
 REDO_ASKED: Final = "Change these files again?"
 BACK_AGAIN: Final = "/undo-edits redo changes them again"
 
 
 class FilesTold(NamedTuple):
-    """What the user is told of files that were put back."""
+    """The notice on files that were put back."""
 
     level: Level
     title: str
@@ -41,7 +41,7 @@ class FilesTold(NamedTuple):
 
 
 class Branches:
-    """How the user of one app goes about the branches."""
+    """Handles the branch commands of one app."""
 
     def __init__(self, host: "Host") -> None:
         self._host = host
@@ -50,12 +50,13 @@ class Branches:
         self._of_files: FilesTold | None = None
         self._undoing = False
 
-    # What the user asks for
+    # Commands
 
     async def rewind(self, number: str = "") -> None:
-        """Take a message of the user back, with all that came after it; its text goes to the prompt.
+        """Go back to before a message of the user's, and put its text into the prompt.
 
-        Without a number the user chooses among their messages. Raises `SessionUnavailable`, `StorageError`.
+        `number`: the message's number, optionally followed by what to rewind; empty: the user chooses among their
+        messages. Raises `SessionUnavailable`, `StorageError`.
         """
         agent = await self._host.agent()
         if self._refused():
@@ -71,7 +72,7 @@ class Branches:
             if chosen is None:
                 return
             number = chosen
-        # What is rewound is chosen once the diff was seen.
+        # The user may choose what to rewind after they have seen the diff.
         word, _, what = number.partition(" ")
         seq = _number(word) if what.strip() in REWOUND else None
         if seq is None:
@@ -93,7 +94,7 @@ class Branches:
             if wanted.startswith("files"):
                 self._tell_of_files(self._host.say)
                 return
-            # Of the files is told in the conversation as it is then.
+            # The notice on the files is for the conversation after the rewind.
             whole = await _as_written(agent, seq)
             text = await agent.rewind(seq)
             self._host.entry.prompt.begin(as_typed(whole or text), given_back=True)
@@ -107,7 +108,7 @@ class Branches:
             await self._move(move, unchanged, hint)
 
     async def undo(self, what: str = "") -> None:
-        """Take the newest turn back; where it changed files, the user says what of it. Raises as `rewind`."""
+        """Undo the newest turn; if it changed files, the user chooses what to undo. Raises as `rewind`."""
         agent = await self._host.agent()
         if what not in UNDONE:
             wanted = ", ".join(filter(None, UNDONE))
@@ -124,7 +125,7 @@ class Branches:
             self._host.say(Level.INFO, "There is nothing to undo")
 
     async def undo_edits(self, argument: str = "") -> None:
-        """Put back the files that the newest turn changed; ``redo``: change those again that were put back last.
+        """Put back the files that the newest turn changed; with ``redo``, reverse the last such step.
 
         Raises as `rewind`.
         """
@@ -158,7 +159,7 @@ class Branches:
             await self._move(put_back, "Nothing was put back", "")
 
     async def _files_asked(self, title: str, planned: "PutBack", *, rewinds: bool) -> str:
-        """What of it is wanted, once the user has seen it; empty: nothing."""
+        """Show what would be put back and ask what to do; empty if nothing."""
         from tui_agent.tui.dialogs.files_screen import FilesScreen, Shown
 
         shown = await aside(lambda: Shown.of(planned))
@@ -178,7 +179,7 @@ class Branches:
             say(told.level, told.title, told.text, hint=told.hint)
 
     async def fork(self, number: str = "") -> None:
-        """Begin another branch after a message, without a number after the newest. Raises as `rewind`."""
+        """Start another branch after a message; without a number, after the newest. Raises as `rewind`."""
         agent = await self._host.agent()
         if self._refused():
             return
@@ -193,7 +194,7 @@ class Branches:
         await self._move(move, "No branch was begun", "/items lists the messages")
 
     async def tree(self, number: str = "") -> None:
-        """Go on with another branch, without a number the one the user chooses. Raises as `rewind`."""
+        """Switch to another branch; without a number, the user chooses. Raises as `rewind`."""
         agent = await self._host.agent()
         if self._refused():
             return
@@ -223,14 +224,17 @@ class Branches:
         return bool(why)
 
     async def _move(self, move: Callable[[], Awaitable[None]], unchanged: str, hint: str) -> bool:
-        """Go there, once however often a key was pressed; where that cannot be, say why. Whether it was done."""
+        """Change the branch, or say why it cannot be done; False if it was not.
+
+        Ignored while another change is under way, such as when a key was pressed twice.
+        """
         from tui_agent.agent.turn.turns import AgentBusy
 
         if self._moving:
             return False
         self._moving = True
         try:
-            with self._on_the_way():
+            with self._shown_as_activity():
                 await move()
             return True
         except AgentBusy:
@@ -241,20 +245,20 @@ class Branches:
             self._moving = False
         return False
 
-    # What is shown
+    # Showing the new branch
 
     def moved(self, agent: "Agent", view: "TurnView", event: "HeadMoved") -> None:
-        """The conversation goes on elsewhere, whoever wanted that: show it as it is there."""
+        """Show the conversation after a change of branch, whoever made it."""
         self._host.forget_waiting()
-        # What is said from now on is shown as it comes, and is no part of the past.
+        # Take the history now: later events are shown live.
         shown = self._show(agent, view, event, agent.history(), undone=self._undoing)
         self._host.run_worker(shown, name="branch", group="branch", exclusive=True, exit_on_error=True)
 
     async def _show(
         self, agent: "Agent", view: "TurnView", event: "HeadMoved", past: "Iterable[AgentEvent]", *, undone: bool
     ) -> None:
-        """Fill another transcript beside the one on the screen, and show it when it is whole."""
-        with self._on_the_way():
+        """Fill another transcript off screen, and show it once it is complete."""
+        with self._shown_as_activity():
             before, filling = view.transcript, view.aside()
             follower = self._host.pane.follower(filling.transcript)
             await in_slices(past, filling, follower.take_in)
@@ -272,11 +276,11 @@ class Branches:
             await let_go(before)
 
     @contextmanager
-    def _on_the_way(self) -> Iterator[None]:
-        """Say so while it lasts; what a long conversation is made of meanwhile is not looked through for garbage."""
+    def _shown_as_activity(self) -> Iterator[None]:
+        """Show the activity, and pause the garbage collector: it would scan all blocks of a long conversation."""
         self._at_work += 1
         gc.disable()
-        self._host.status.show(hint=ON_THE_WAY)
+        self._host.status.show(hint=CHANGING_BRANCH)
         try:
             yield
         finally:
@@ -284,24 +288,24 @@ class Branches:
             if not self._at_work:
                 gc.freeze()
                 gc.enable()
-                if self._host.status.status.hint == ON_THE_WAY:
+                if self._host.status.status.hint == CHANGING_BRANCH:
                     self._host.status.show(hint="")
 
 
 async def let_go(transcript: Transcript) -> None:
-    """Free a conversation that is no longer shown, a lot at a time."""
+    """Free a conversation that is no longer shown, `FREED_AT_ONCE` blocks at a time."""
     while len(transcript):
-        transcript.truncate(max(0, len(transcript) - LOT))
+        transcript.truncate(max(0, len(transcript) - FREED_AT_ONCE))
         await asyncio.sleep(0)
 
 
 def _number(word: str) -> int | None:
-    """The number of an entry; no log has one of more than 18 digits."""
+    """Parse the number of an entry, of at most 18 digits; None if it is none."""
     return int(word) if word.isdecimal() and len(word) <= 18 else None
 
 
 async def _as_written(agent: "Agent", seq: int) -> str:
-    """All of a message, also where it entered the conversation as a preview; empty where its file is gone."""
+    """The full text of a message, even if it entered the conversation as a preview; empty if its file is gone."""
     from tui_agent.storage.errors import StorageError
 
     with suppress(StorageError):
@@ -310,7 +314,7 @@ async def _as_written(agent: "Agent", seq: int) -> str:
 
 
 def _told(event: "HeadMoved", before: Transcript, now: Transcript, *, undone: bool) -> tuple[str, str]:
-    """What happened, and what leads back. `undone`: it was the newest turn that the user wanted undone."""
+    """The title of the notice, and how to get back. `undone`: the change came from `/undo`."""
     match event.reason:
         case "rewind":
             taken = before.said_after(event.to)
@@ -331,12 +335,12 @@ def _told(event: "HeadMoved", before: Transcript, now: Transcript, *, undone: bo
 
 
 def _words(block: Block | None) -> str:
-    said = one_line(block.said if block is not None else "", WORDS)
+    said = one_line(block.said if block is not None else "", QUOTED_CHARS)
     return f"“{said}”" if said else ""
 
 
 def _came_of(blocks: Sequence[Block]) -> str:
-    """What a message led to."""
+    """The consequences of a message, in words: answers, calls and so on."""
     calls = sum(isinstance(block, ToolBlock) for block in blocks)
     answer = any(isinstance(block, ProseBlock) for block in blocks)
     parts = ["its answer"] * answer + [counted(calls, "tool call")] * bool(calls)

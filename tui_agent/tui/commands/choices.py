@@ -1,6 +1,4 @@
-"""The commands that choose how the program works: what may happen unasked, which colours it has, and what staying word
-for word may cost.
-"""
+"""The commands /mode, /theme and /policy: what runs without asking, the colours, and what context policy to follow."""
 
 import asyncio
 import threading
@@ -24,11 +22,11 @@ POLICY_ALONE: Final = "Policy: what is spent on keeping the conversation word fo
 
 
 class Stopped(Exception):
-    """Nobody waits for the replay any more."""
+    """The replay was cancelled."""
 
 
 async def choose_mode(host: Host, argument: str) -> None:
-    """Let another mode hold; it is kept for the next starts, but for the one that asks nothing."""
+    """Switch the permission mode, and save it for later starts, except `allow`."""
     from tui_agent.tui.dialogs.pickers import Option
 
     agent = await host.agent()
@@ -43,17 +41,17 @@ async def choose_mode(host: Host, argument: str) -> None:
     agent.mode = mode
     host.refresh_status()
     host.say(Level.INFO, f"Mode {mode}: {MODES[mode]}")
-    if mode != "allow":  # which should not come as a surprise in another folder
+    if mode != "allow":  # it must not come as a surprise in another folder
         await host.keep("permissions.mode", mode)
 
 
 def mode_choices() -> Iterable[Choice]:
-    """What may follow `/mode`."""
+    """Completions for `/mode`."""
     return (Choice(mode, mode, meaning) for mode, meaning in MODES.items())
 
 
 async def choose_theme(host: Host, argument: str) -> None:
-    """Change the colours, which are shown as each theme is marked, and keep the choice."""
+    """Switch the theme, previewing each as it is marked, and save the choice."""
     from tui_agent.tui.dialogs.pickers import Option
     from tui_agent.tui.painting.themes import KINDS
 
@@ -71,14 +69,14 @@ async def choose_theme(host: Host, argument: str) -> None:
 
 
 def theme_choices(host: Host) -> Iterable[Choice]:
-    """What may follow `/theme`."""
+    """Completions for `/theme`."""
     from tui_agent.tui.painting.themes import KINDS
 
     return (Choice(name, name, KINDS.get(name, "yours")) for name in host.theme_names())
 
 
 async def choose_policy(host: Host, argument: str) -> None:
-    """Let another policy decide from here on; without a name, show first what each would have cost this session."""
+    """Switch the context policy; without a name, first show what each would have cost in this session."""
     from tui_agent.agent.turn.turns import AgentBusy
 
     agent = await host.agent()
@@ -112,7 +110,7 @@ async def _picked_policy(host: Host, agent: "Agent") -> str | None:
         try:
             outcomes = await _outcomes(agent, host.session_folder)
         except UnreadableRecording:
-            # Nothing was answered yet, or nothing is known of prices: the names alone are shown.
+            # There is no answer yet, or prices are unknown: show only the names.
             outcomes = ()
         host.hint("")
     figures = {outcome.policy: f"{figures_of(outcome)}  " for outcome in outcomes}
@@ -121,12 +119,12 @@ async def _picked_policy(host: Host, agent: "Agent") -> str | None:
 
 
 def figures_of(outcome: "Outcome") -> str:
-    """Dollars, and the share of what was needed later that could be read where it was said."""
+    """The cost in USD, and the share of later needed text that was still in the window word for word."""
     return f"{money_text(outcome.bill.total):>8}  {outcome.evidence.verbatim_share:>4.0%}"
 
 
 async def _outcomes(agent: "Agent", folder: Path) -> "tuple[Outcome, ...]":
-    """The replays, in a thread; given up with the one who waits for them. Raises `UnreadableRecording`."""
+    """Replay the session under each policy, in a thread that stops on cancellation. Raises `UnreadableRecording`."""
     from tui_agent.aside import aside
     from tui_agent.replay.session_costs import policy_outcomes
 

@@ -1,4 +1,4 @@
-"""The commands that choose who answers, and the keys to ask with."""
+"""The commands /model and /key: choosing the model, and the providers' API keys."""
 
 import asyncio
 import os
@@ -30,13 +30,13 @@ KEEP, FORGET, FOR_NOW = "keep", "forget", "now"
 BAR_CELLS: Final = 8
 TITLE: Final = "Who answers: $ per million tokens in / out, window"
 MAX_MODEL: Final = 30
-"""Characters of a model's name: what follows is never cut on a screen of 80 columns."""
+"""Characters of a model's name, so that the text after it fits a screen of 80 columns."""
 GENERATIONS: Final = 2
-"""Models of a tier that show; those before them are found by searching."""
+"""Generations of models shown in each tier; older ones are found by searching."""
 
 
 async def choose_model(host: Host, argument: str) -> None:
-    """Let another model answer; where its key is missing, ask for that first."""
+    """Switch the model, asking for its API key first if that is missing."""
     from tui_agent.models.base import ModelError
     from tui_agent.models.catalogue import OFFLINE, catalogue_of
 
@@ -58,7 +58,7 @@ async def choose_model(host: Host, argument: str) -> None:
             return
         if not await _at_hand(host, agent, name):
             return
-        # A turn may have begun while it was fetched.
+        # A turn may have begun during the download.
         if _turn_runs(agent):
             host.say(Level.INFO, f"{name} is here", f"{before} answers until the turn ends", f"/model {name} then")
             return
@@ -69,7 +69,7 @@ async def choose_model(host: Host, argument: str) -> None:
         return
     host.refresh_status()
     host.say(Level.INFO, f"{model_label(agent.profile.name)} answers from here on")
-    # The demonstration is never what the next start is meant to begin with: a key would wait unseen.
+    # Do not save the offline model: at the next start it would hide a key that was set meanwhile.
     if agent.profile.provider != OFFLINE:
         await host.keep("model.id", agent.profile.name)
     if missing is not None:
@@ -77,10 +77,9 @@ async def choose_model(host: Host, argument: str) -> None:
 
 
 async def _wanted(host: Host, agent: "Agent", typed: str) -> str | None:
-    """The model to go on with; None: none was chosen. A part of a name, such as ``opus``, is enough: where several
-    models have it, the user chooses among them.
+    """The model that the user typed or picks; None if they cancelled.
 
-    Raises `UnknownModel`.
+    A part of a name such as ``opus`` is enough; if it fits several models, the user picks one. Raises `UnknownModel`.
     """
     from dataclasses import replace
 
@@ -105,12 +104,12 @@ async def _wanted(host: Host, agent: "Agent", typed: str) -> str | None:
 
 
 def _turn_runs(agent: "Agent") -> bool:
-    # As a function, since it may be another answer each time it is asked.
+    # A function, because mypy would take a second check of the property for redundant.
     return agent.busy
 
 
 async def _at_hand(host: Host, agent: "Agent", name: str) -> bool:
-    """Whether the model can be asked: one that a local server does not have is downloaded, where the user wants that.
+    """Whether the model is available, after downloading it to the local server if it is missing and the user agrees.
 
     Raises `ModelError`.
     """
@@ -121,7 +120,7 @@ async def _at_hand(host: Host, agent: "Agent", name: str) -> bool:
     catalogue, local = catalogue_of(agent.settings), local_models(agent.settings)
     provider, model = catalogue.provider_of(name), catalogue.resolve(name).id
     here = [each.id for each in await asyncio.to_thread(provider.running, local)] if provider.pull is not None else []
-    # Where the server does not answer, asking it will say so.
+    # If the server does not answer, the first request will say so.
     if provider.pull is None or not here or {model, f"{model}:latest"} & set(here):
         return True
     options = (Option(GET, f"Get {one_line(model, 40)}", f"{provider.title} downloads it"), Option(LEAVE, "Leave it"))
@@ -131,7 +130,7 @@ async def _at_hand(host: Host, agent: "Agent", name: str) -> bool:
 
 
 async def _downloaded(host: Host, name: str, download: "AsyncGenerator[Pulled, None]") -> bool:
-    """Have a model downloaded, unless Esc stops that; whether it is here. Raises `ModelError`."""
+    """Download a model; False if Esc stopped it. Raises `ModelError`."""
     from tui_agent.models.base import Pulled
 
     newest = Pulled("")
@@ -154,7 +153,7 @@ async def _downloaded(host: Host, name: str, download: "AsyncGenerator[Pulled, N
 
 
 def pull_text(model: str, pulled: "Pulled") -> str:
-    """How far a download is, as a bar of fixed width."""
+    """The progress of a download, with a bar of fixed width."""
     if not pulled.total:
         return f"{one_line(model, 16)}: {one_line(pulled.step, 20)}"
     share = min(1.0, pulled.done / pulled.total)
@@ -164,7 +163,7 @@ def pull_text(model: str, pulled: "Pulled") -> str:
 
 
 async def enter_key(host: Host, argument: str) -> None:
-    """Ask for a provider's key, let that provider answer where nobody else does, and offer to keep the key."""
+    """Ask for a provider's API key, switch to that provider from the offline model, and offer to save the key."""
     from tui_agent.models.catalogue import catalogue_of
 
     agent = await host.agent()
@@ -182,7 +181,7 @@ async def enter_key(host: Host, argument: str) -> None:
 
 
 async def _use_key(host: Host, agent: "Agent", provider: str) -> None:
-    """Let the provider's own model answer with the new key; it takes the place of the offline one, which needs none."""
+    """Use the new key: if the offline model is active, switch to the provider's default model."""
     from tui_agent.agent.model_choice import default_model
     from tui_agent.models.catalogue import OFFLINE, catalogue_of
 
@@ -201,7 +200,7 @@ async def _use_key(host: Host, agent: "Agent", provider: str) -> None:
 
 
 async def swap(agent: "Agent", name: str, may_switch: "MaySwitch | None" = None) -> bool:
-    """Let another model answer, unless the user would rather not; whether it does."""
+    """Switch the model, unless the user declines after the preview; False if they did."""
     from tui_agent.agent.model_choice import configured_model
 
     model = await asyncio.to_thread(configured_model, agent.settings, name)
@@ -214,10 +213,11 @@ async def swap(agent: "Agent", name: str, may_switch: "MaySwitch | None" = None)
 
 
 def model_options(current: str, settings: "Settings") -> "tuple[Option, ...]":
-    """The models of the catalogue and of this machine: the present one first, then by provider, the cheap ones first
-    and old ones folded. Each with its price in dollars per million tokens, window, tier, and whether a key is missing.
+    """The models of the catalogue and of local servers, each with price in USD per million tokens, window, tier, and
+    whether its key is missing.
 
-    Imports the price catalogue and asks local servers: call it in a thread.
+    The current one is first, then they are listed by provider, cheap ones first, old ones folded. Slow, it imports the
+    price catalogue and asks local servers: call it in a thread.
     """
     from tui_agent.agent.model_choice import local_models
     from tui_agent.models.catalogue import catalogue_of
@@ -238,7 +238,7 @@ def model_options(current: str, settings: "Settings") -> "tuple[Option, ...]":
         (provider, [each for each in known if each.provider == provider.id and each.name != current])
         for provider in catalogue.providers
     ]
-    # What runs on this machine can be asked at once, and is what nobody looks for below a hundred others.
+    # Local models come first: they work without a key, and would be hard to find below a hundred others.
     by_provider.sort(key=lambda served: not any(each.local for each in served[1]))
     for provider, served in by_provider:
         newer = set(_newest(served))
@@ -252,14 +252,14 @@ def model_options(current: str, settings: "Settings") -> "tuple[Option, ...]":
 
 
 class ModelChoices:
-    """What may follow `/model`: looked up once somebody types for one, and what is typed by then is completed."""
+    """Completions for `/model`. They are looked up when first needed; then the completion is refreshed."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._found: tuple[Choice, ...] | None = None
 
     def known(self) -> tuple[Choice, ...]:
-        """As far as it is known by now."""
+        """The choices known so far; starts the look-up on first use."""
         if self._found is None:
             self._found = ()
             self._host.run_worker(self._look(), name="models", exit_on_error=False)
@@ -277,7 +277,7 @@ class ModelChoices:
 
 
 def _newest(served: "Iterable[ModelProfile]") -> "Iterator[str]":
-    """The models of the newest generations of each tier, and all of which that is not known; newest come first."""
+    """The models of each tier's newest generations, and those of unknown generation; newest first."""
     seen: Counter[str] = Counter()
     for profile in served:
         seen[profile.tier] += 1
@@ -301,12 +301,12 @@ def _model_facts(profile: "ModelProfile", catalogue: "Catalogue") -> str:
 
 
 def _price(usd: float) -> str:
-    """Dollars per million tokens: whole ones without decimals."""
+    """USD per million tokens; whole amounts without decimals."""
     return f"${usd:.2f}" if usd % 1 and round(usd, 2) == usd else f"${usd:g}"
 
 
 def key_options(settings: "Settings", home: Path) -> "tuple[Option, ...]":
-    """The providers, whether each has a key, and which kept keys could be forgotten. Reads a file."""
+    """The providers with the state of their keys, and the saved keys that can be forgotten. Reads a file."""
     from tui_agent.models.catalogue import catalogue_of
     from tui_agent.settings.kept_keys import kept_variables
     from tui_agent.tui.dialogs.pickers import Option
@@ -320,7 +320,7 @@ def key_options(settings: "Settings", home: Path) -> "tuple[Option, ...]":
 
 
 async def ask_for_key(host: Host, variable: str, purpose: str) -> bool:
-    """Ask for a key, and use it in this process; whether one was given."""
+    """Ask for an API key and use it in this process; False if none was given."""
     from tui_agent.models.catalogue import catalogue_of
     from tui_agent.tui.dialogs.fields import KeyScreen
 
@@ -332,7 +332,7 @@ async def ask_for_key(host: Host, variable: str, purpose: str) -> bool:
 
 
 async def offer_to_keep(host: Host, variable: str) -> None:
-    """Ask whether the key of a variable should be there at the next start, and keep it in the system's keyring then."""
+    """Offer to save the key of a variable in the system's keyring."""
     from tui_agent.settings.kept_keys import KeyringProblem, keep_key, keyring_name
     from tui_agent.tui.dialogs.pickers import Option
 
@@ -358,7 +358,7 @@ async def offer_to_keep(host: Host, variable: str) -> None:
 
 
 async def forget_kept(host: Host, variable: str) -> None:
-    """Take the key of a variable out of the system's keyring."""
+    """Delete the key of a variable from the system's keyring."""
     from tui_agent.settings.kept_keys import KeyringProblem, forget_key
 
     try:

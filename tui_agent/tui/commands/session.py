@@ -1,4 +1,4 @@
-"""The slash commands about a session as a whole: what it is set to, its file for others, its background commands."""
+"""Slash commands on a session as a whole: its settings, export, review, background commands and pins."""
 
 import asyncio
 from pathlib import Path
@@ -9,13 +9,13 @@ from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.host import Host
 
 TAIL_LINES: Final = 200
-"""Lines shown of what a background command has printed last."""
+"""Lines shown from the end of a background command's output."""
 MAX_PICKED: Final = 300
-"""Messages and results offered to be pinned; older ones are named by their numbers."""
+"""The most messages and results offered for pinning; older ones can be pinned by number."""
 
 
 async def show_config(host: Host, argument: str) -> None:
-    """Show every setting with its value and where that comes from; first those that somebody has set."""
+    """Show every setting with its value and its source, those that were set first."""
     from tui_agent.settings import json_text, values_by_key
 
     agent = await host.agent()
@@ -28,7 +28,7 @@ async def show_config(host: Host, argument: str) -> None:
 
 
 async def write_instructions(host: Host, argument: str) -> None:
-    """Have the model write the project's instruction file; one that is there is kept unless the user says otherwise."""
+    """Have the model write the project's instruction file; an existing one is kept unless the user says otherwise."""
     from tui_agent.agent.commands.errands import INSTRUCTIONS, init_message
     from tui_agent.tui.dialogs.pickers import Option
 
@@ -48,7 +48,7 @@ async def write_instructions(host: Host, argument: str) -> None:
 
 
 async def review(host: Host, argument: str) -> None:
-    """Have the model review what is changed in the working tree."""
+    """Have the model review the changes in the working tree."""
     from tui_agent.agent.commands.errands import review_message
 
     if not await _only_demonstrates(host):
@@ -56,7 +56,7 @@ async def review(host: Host, argument: str) -> None:
 
 
 async def _only_demonstrates(host: Host) -> bool:
-    """Whether the offline model answers, which takes single words of a long task for its commands; then it is said."""
+    """Tell the user if the offline model is active: it would take single words of a long task for its commands."""
     from tui_agent.models.catalogue import OFFLINE
 
     if (await host.agent()).profile.provider != OFFLINE:
@@ -66,7 +66,7 @@ async def _only_demonstrates(host: Host) -> bool:
 
 
 async def export_session(host: Host, argument: str) -> None:
-    """Write the whole conversation to a file, Markdown, HTML or JSON by its ending."""
+    """Write the whole conversation to a file: Markdown, HTML or JSON, by its suffix."""
     from tui_agent.reports.export import export, file_name
     from tui_agent.tui.dialogs.pickers import Option
 
@@ -96,7 +96,7 @@ def _place(folder: Path, named: str) -> Path:
 
 
 async def show_jobs(host: Host, argument: str) -> None:
-    """List the background commands; the one that is chosen shows its newest output, or is stopped."""
+    """List the background commands, and show the output of the chosen one or stop it."""
     from tui_agent.tui.dialogs.pickers import Option
 
     jobs = host.session.background.all() if host.session is not None else {}
@@ -123,7 +123,7 @@ async def show_jobs(host: Host, argument: str) -> None:
 
         def newest() -> str | None:
             nonlocal grows
-            # What it printed before it ended is still to be seen.
+            # Return the text once more after it ended, for its last output.
             before, grows = grows, job.is_running
             return (job.newest_output(TAIL_LINES) or "It has printed nothing yet.") if before else None
 
@@ -135,7 +135,7 @@ async def show_jobs(host: Host, argument: str) -> None:
 
 
 async def pin_item(host: Host, argument: str) -> None:
-    """Let the user choose a message or result to be kept whole; one that is pinned loses its pin."""
+    """Let the user pick a message or result to pin, or to unpin if it is pinned."""
     from tui_agent.agent.overview import item_line
     from tui_agent.tui.dialogs.pickers import Option
 

@@ -1,4 +1,4 @@
-"""The shell commands a user runs with ``!``: which kind one is of, and how they are begun, stopped and ended."""
+"""The shell commands a user runs with ``!``: which of them need the terminal, and running and stopping them."""
 
 import asyncio
 import shlex
@@ -18,29 +18,29 @@ FULL_SCREEN: Final = _names(
     "mc ranger nnn lf yazi tig lazygit gitui tmux screen ssh telnet ftp sftp gdb lldb pdb ipdb fzf dialog whiptail "
     "ncdu mutt passwd su visudo crontab"
 )
-"""Programs that draw on the terminal or ask there, whatever follows them."""
+"""Programs that always need the terminal."""
 
-TALKING: Final = _names(
+INTERPRETERS: Final = _names(
     "python python3 ipython bpython node deno bun irb pry lua ghci julia R sqlite3 psql mysql mongosh redis-cli bc "
     "bash sh zsh fish dash ksh"
 )
-"""Programs that talk with the user where nothing follows them but options to do so."""
+"""Programs that are interactive if they have no arguments, or only options that ask for it."""
 
-TO_TALK: Final = frozenset(("-i", "-q", "-l", "--login", "--interactive"))
+INTERACTIVE_OPTIONS: Final = frozenset(("-i", "-q", "-l", "--login", "--interactive"))
 GIT_EDITS: Final = frozenset(("-i", "--interactive", "-p", "--patch", "-e", "--edit"))
-"""With one of these git asks or opens an editor."""
+"""Options with which git asks questions or opens an editor."""
 GIT_PATCHES: Final = frozenset(("add", "checkout", "commit", "rebase", "reset", "restore", "stash", "clean"))
-"""Where they mean that; `git log -p` only shows."""
+"""The git commands for which `GIT_EDITS` apply; `git log -p`, for one, only prints."""
 
 
 def shell_command(written: str) -> str:
-    """The command line of a text that begins with ``!``; empty where it asks for none."""
+    """The command line in a text that starts with ``!``; empty if there is none."""
     text = written.strip()
     return text[1:].strip() if text.startswith(SIGN) else ""
 
 
 def needs_terminal(command: str) -> bool:
-    """Whether a command line is one program that needs the terminal for itself."""
+    """Whether a command line is a single program that needs the terminal."""
     words = _words(command)
     while words and "=" in words[0]:
         words = words[1:]
@@ -49,11 +49,11 @@ def needs_terminal(command: str) -> bool:
     program, rest = PurePath(words[0]).name, words[1:]
     if program == "git":
         return _git_needs_terminal(rest)
-    return program in FULL_SCREEN or (program in TALKING and set(rest) <= TO_TALK)
+    return program in FULL_SCREEN or (program in INTERPRETERS and set(rest) <= INTERACTIVE_OPTIONS)
 
 
 def only_changes_folder(command: str) -> bool:
-    """Whether a command line does nothing but change its own folder, which no later command has."""
+    """Whether a command line only changes the folder, which has no effect on later commands."""
     return _words(command)[:1] in (["cd"], ["pushd"], ["popd"])
 
 
@@ -65,7 +65,7 @@ def _git_needs_terminal(words: list[str]) -> bool:
 
 
 def _words(command: str) -> list[str]:
-    """The words of one plain command; none where the shell has more to do with it than to start that."""
+    """The words of a plain command; empty if it uses shell syntax such as pipes."""
     try:
         words = shlex.split(command)
         parts = list(shlex.shlex(command, punctuation_chars=True))
@@ -76,24 +76,24 @@ def _words(command: str) -> list[str]:
 
 
 class OwnCommands:
-    """The commands that run now."""
+    """The user's commands that are running."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
 
     @property
     def count(self) -> int:
-        """How many run."""
+        """How many are running."""
         return len(self._running)
 
     def start(self, work: Coroutine[None, None, None]) -> None:
-        """Let this run. It must not raise anything but a cancellation."""
+        """Run a command's coroutine. It must not raise anything except on cancellation."""
         task = asyncio.create_task(work, name="own command")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     async def stop(self) -> None:
-        """Stop all, and wait until what they printed is kept."""
+        """Cancel all, and wait until their output is saved."""
         running = set(self._running)
         for task in running:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Which session is open: the first one, another one, and what the user answers about sessions and projects."""
+"""Opening and switching sessions, with the questions on sessions in use and on trusting a project."""
 
 import asyncio
 import os
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from tui_agent.tools.base import Ask
 
 ORIGIN: Final = "taken over from the session before"
-"""Where the model and the mode of a new session come from."""
+"""The source shown for the model and mode of a new session."""
 MAX_LISTED: Final = 300
-"""Sessions of which the last words are looked up: the newest ones."""
+"""How many sessions, newest first, have their last words looked up for the picker."""
 
 
 class Opened(NamedTuple):
-    """An open session, with the arguments and the settings as the user's answers left them."""
+    """An open session, with the arguments and settings after the user's answers."""
 
     session: "Session"
     arguments: Arguments
@@ -33,29 +33,31 @@ class Opened(NamedTuple):
 
 
 async def open_for_screen(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> Opened:
-    """The session the arguments ask for.
+    """Open the session that the arguments ask for.
 
-    Raises SessionUnavailable after telling the user why there is none, or why the program ends.
+    Raises SessionUnavailable after telling the user why it cannot be opened, or why the program ends.
     """
     arguments, settings = await _with_trust(arguments, settings, host)
     return await _opened_session(arguments, settings, host, ask)
 
 
 class Sessions:
-    """The verbs of one app. Each is called from a worker, for it may ask."""
+    """The session commands of one app. Call each from a worker: it may ask the user."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     async def new(self, argument: str = "") -> None:
-        """Go on in a new session here, with the model and the mode of this one; this one is kept."""
+        """Switch to a new session in this folder, with this one's model and mode; this one is kept."""
         if await self._may_leave():
             self._keep_choices()
             self._go(None)
 
     async def choose(self, argument: str = "") -> None:
-        """Go on with another session: the one whose id `argument` is or begins, what another program recorded in the
-        file that it names, or one the user picks.
+        """Switch to another session.
+
+        `argument`: its id or a prefix of that, or a file with a session recorded by another program; empty: the user
+        picks one.
         """
         picked: str | None
         if argument:
@@ -79,7 +81,7 @@ class Sessions:
             self._go(picked, fork=fork)
 
     async def trust(self, argument: str = "") -> None:
-        """Ask again whether what this project brings may take effect; the session goes on with the answer."""
+        """Ask again whether to trust this project; the session is reopened with the answer."""
         from tui_agent.settings.brought import brought
         from tui_agent.tui.dialogs.questions import NO_TRUST, TRUST, TrustScreen
 
@@ -132,7 +134,7 @@ def _is_file(folder: Path, name: str) -> bool:
 
 
 async def picked_session(arguments: Arguments, host: Host, present: "Session | None" = None) -> tuple[str | None, bool]:
-    """The id of the session the user picks, and whether another branch is to begin there; None: they pick none."""
+    """The id of the session the user picks, None if they cancel, and whether to fork it."""
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import list_sessions
     from tui_agent.tui.dialogs.sessions_screen import SessionsScreen, chosen
@@ -167,9 +169,9 @@ async def picked_session(arguments: Arguments, host: Host, present: "Session | N
 
 
 def answered(arguments: Arguments, *, trusted: bool) -> tuple[Arguments, Settings]:
-    """Remember whether the project is trusted: the arguments and the settings as they are then.
+    """Save whether the project is trusted; returns the arguments and settings that follow from it.
 
-    Raises ValueError, and then nothing is remembered.
+    Raises ValueError, and then saves nothing.
     """
     from tui_agent.settings import SettingsError, load_settings
     from tui_agent.settings.trust import TrustError, refuse, trust
@@ -226,7 +228,7 @@ async def _delete(info: "SessionInfo", arguments: Arguments, host: Host, present
 
 
 async def _with_trust(arguments: Arguments, settings: Settings, host: Host) -> tuple[Arguments, Settings]:
-    """Ask about a project that brings something of its own; with the answer yes, what it brings counts."""
+    """Ask whether to trust a project that has its own settings or extensions, and apply the answer."""
     if not arguments.ask_trust:
         return arguments, settings
     from tui_agent.settings.brought import brought
@@ -239,7 +241,7 @@ async def _with_trust(arguments: Arguments, settings: Settings, host: Host) -> t
             arguments, settings = await asyncio.to_thread(answered, arguments, trusted=answer == TRUST)
     except ValueError as error:
         host.say(Level.ERROR, "The project's settings do not take effect", str(error), "mend that, then start again")
-    # Whatever becomes of this session, the next one asks no more.
+    # Do not ask again for the next session, even if opening this one fails.
     host.arguments, host.settings = host.arguments._replace(trusted=arguments.trusted, ask_trust=False), settings
     return arguments._replace(ask_trust=False), settings
 
@@ -275,7 +277,7 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
 
 
 async def learn_model(agent: "Agent", host: Host) -> None:
-    """Ask the provider about the model, where there is a key to ask with; else say what is missing. Never raises."""
+    """Ask the provider for the model's facts; without a key, tell the user what is missing. Never raises."""
     from tui_agent.models.catalogue import catalogue_of
 
     missing = catalogue_of(agent.settings).missing_key(agent.profile.name)

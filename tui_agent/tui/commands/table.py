@@ -1,4 +1,4 @@
-"""The slash commands of the table of actions: finding one by what was typed, and doing it."""
+"""Looks up the slash commands of the table of actions by what was typed, completes and runs them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cached_property
@@ -33,36 +33,36 @@ Handler = Callable[[Host, str], Awaitable[None]]
 
 
 class Commands:
-    """The slash commands of the table, and what does each."""
+    """The slash commands with their handlers."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self.own: tuple[Action, ...] = ()
-        """The user's own commands, as rows beside those of the table."""
+        """The user's own commands, as further rows of the table."""
         self._choices: dict[str, Callable[[], Iterable[Choice]]] = {
             "theme": lambda: theme_choices(host),
             "mode": mode_choices,
             "model": ModelChoices(host).known,
         }
-        """What may follow a command beside what the table says, by the action's id."""
-        self._handlers = {action.id: _of_agent(action.name) for action in SLASH_COMMANDS} | self._in_a_form_of_its_own()
+        """Completions of arguments beyond those in the table, by the action's id."""
+        self._handlers = {action.id: _of_agent(action.name) for action in SLASH_COMMANDS} | self._app_handlers()
 
     @cached_property
     def branches(self) -> "Branches":
-        """Going back, and on from elsewhere."""
+        """The handler of the branch commands."""
         from tui_agent.tui.commands.branches import Branches
 
         return Branches(self._host)
 
     @cached_property
     def sessions(self) -> "Sessions":
-        """Going on with another session."""
+        """The handler of the session commands."""
         from tui_agent.tui.commands.switching import Sessions
 
         return Sessions(self._host)
 
     async def run(self, text: str) -> None:
-        """Do what `/name argument` says; a name that nothing goes by is told with the nearest one."""
+        """Run `/name argument`; for an unknown name, suggest the nearest one."""
         host = self._host
         word, _, argument = text.strip()[1:].partition(" ")
         action = BY_NAME.get(word.lower())
@@ -75,8 +75,8 @@ class Commands:
         else:
             await self._handlers[action.id](host, argument.strip())
 
-    def _in_a_form_of_its_own(self) -> dict[str, Handler]:
-        """What the app does otherwise than to pass it on to the agent, by the action's id."""
+    def _app_handlers(self) -> dict[str, Handler]:
+        """Handlers of commands that the app does itself, by the action's id; the others go to the agent."""
         return {
             "new": lambda _, argument: self.sessions.new(argument),
             "sessions": lambda _, argument: self.sessions.choose(argument),
@@ -102,8 +102,8 @@ class Commands:
             "quit": _quit,
         }
 
-    def look_at_own(self, agent: "Agent") -> None:
-        """Bring the user's own commands, as they are now, to the completion and the help."""
+    def reload_own(self, agent: "Agent") -> None:
+        """Reload the user's own commands for the completion and the help."""
 
         async def look() -> None:
             self.own = own_actions(await agent.own_prompts())
@@ -111,16 +111,16 @@ class Commands:
         self._host.run_worker(look(), name="own", group="own", exclusive=True)
 
     def complete(self, before_cursor: str) -> Completion | None:
-        """The commands, or what may follow one, that fit what stands before the cursor; the best first."""
+        """Completions of the text before the cursor, best first: commands, or arguments of one."""
         return complete(before_cursor, self.own, self._choices)
 
     def text(self) -> str:
-        """Every command on a line, the user's own last."""
+        """The help text of all commands, the user's own last."""
         return commands_text((*SLASH_COMMANDS, *self.own))
 
 
 async def _sent_own(host: Host, name: str, argument: str) -> bool:
-    """Send what the user's own command of this name stands for; whether there is one."""
+    """Send the prompt of the user's own command of this name; False if there is none."""
     from tui_agent.tools.base import ToolFailure
 
     agent = await host.agent()
@@ -135,7 +135,7 @@ async def _sent_own(host: Host, name: str, argument: str) -> bool:
 
 
 def own_actions(prompts: "Iterable[OwnPrompt]") -> tuple[Action, ...]:
-    """The user's own commands as rows of the table; one named as a command of the program is none."""
+    """The user's own commands as rows of the table, without those named like a built-in command."""
     return tuple(
         Action(
             id=f"own.{prompt.name}",
@@ -151,9 +151,9 @@ def own_actions(prompts: "Iterable[OwnPrompt]") -> tuple[Action, ...]:
 def complete(
     before_cursor: str, own: tuple[Action, ...] = (), more: "Mapping[str, Callable[[], Iterable[Choice]]] | None" = None
 ) -> Completion | None:
-    """The commands, with those of the user's `own`, or what may follow one, that fit; the best first.
+    """Completions, best first: commands including the user's `own`, or arguments of one.
 
-    `more`: what may follow one beside what the table says, by the action's id.
+    `more`: completions of arguments beyond those in the table, by the action's id.
     """
     if not before_cursor.startswith("/"):
         return None
@@ -177,11 +177,11 @@ def _choice(action: Action) -> Choice:
 
 
 _SHOWN_AS_STEP: Final = frozenset(("compact", "done", "undo-step"))
-"""Commands that leave a boundary in the conversation, which says all that their answer would."""
+"""Commands whose answer is not shown: the boundary in the conversation says the same."""
 
 
 def _of_agent(name: str) -> Handler:
-    """A command of the agent's own, whose answer is shown as a notice; what it does to the context shows itself."""
+    """The handler of a command of the agent's: shows its answer as a notice, unless a boundary says the same."""
 
     async def handler(host: Host, argument: str) -> None:
         from tui_agent.agent.commands.table import run_command
@@ -209,7 +209,7 @@ async def _pin(host: Host, argument: str) -> None:
 
 
 async def _permissions(host: Host, argument: str) -> None:
-    """Show every rule; the one that is chosen is taken back, where it can be."""
+    """Show every rule, and revoke the one that is chosen, if it can be."""
     from tui_agent.tui.dialogs.pickers import Option
 
     rules = (await host.agent()).permission_rules()

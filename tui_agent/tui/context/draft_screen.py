@@ -1,4 +1,4 @@
-"""A written summary with its exact figures, to be read, edited and then entered or left."""
+"""The dialog with a written summary and its exact figures: to read, edit, and then use or drop."""
 
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -30,36 +30,36 @@ if TYPE_CHECKING:
 
 TITLES: Final = {"summary": "Use this summary?", "checkpoint": "Use this record?"}
 COUNT_AFTER_S: Final = 0.2
-"""Seconds without a key after which an edited text is counted anew."""
+"""Seconds without a key until an edited text is counted again."""
 OTHER_LINES: Final = 12
-"""Lines of the dialog beside its figures; where fewer would be left for those, they get a quarter."""
+"""Lines of the dialog besides its figures; on a low screen the figures get a quarter."""
 WHY_CELLS: Final = 200
 
 
 class EditedText(SteadyTextArea):
-    """A text in a dialog: read at first, with the arrows scrolling it; then edited."""
+    """A text that is read-only at first, with the arrow keys scrolling it, and can then be edited."""
 
     def __init__(self, text: str) -> None:
         super().__init__(
             text, soft_wrap=True, compact=True, highlight_cursor_line=False, read_only=True, show_cursor=False
         )
         self.cursor_blink = False
-        # Textual gives this class only where the state changes later on.
+        # Textual sets this class only when the state changes later.
         self.add_class("-read-only")
 
     def begin(self) -> None:
-        """Let it be edited, beginning with the first line in view."""
+        """Start editing, with the cursor on the first line in view."""
         if self.read_only:
             self.read_only, self.show_cursor = False, True
             self.move_cursor(self.wrapped_document.offset_to_location(Offset(0, round(self.scroll_y))))
 
     def end(self) -> None:
-        """Let it be read only."""
+        """Stop editing."""
         self.read_only, self.show_cursor = True, False
 
 
 class DraftScreen(Dialog[Draft | None]):
-    """Ends with the draft as the user left it, to be entered, or None."""
+    """Its result is the draft as edited, to be used, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("draft")]
 
@@ -88,28 +88,28 @@ class DraftScreen(Dialog[Draft | None]):
             yield self._told
 
     def on_mount(self) -> None:
-        """Show the text, which the arrows scroll."""
+        """Give the focus to the text."""
         self._area.focus()
         self._draw()
 
     def on_resize(self) -> None:
-        """Leave the text at least half of a low screen."""
+        """Keep at least half of a low screen for the text."""
         self._draw()
 
     def on_text_area_changed(self) -> None:
-        """Count it once the keys rest."""
+        """Count the text again once the user pauses."""
         if self._counting is not None:
             self._counting.stop()
         self._counting = self.set_timer(COUNT_AFTER_S, self._count)
 
     def action_accept(self) -> None:
-        """Have it entered, where it can be."""
+        """Use the draft, if that is possible."""
         self._count()
         if isinstance(self._draft, Draft):
             self.dismiss(self._draft)
 
     def action_leave(self) -> None:
-        """Back to reading from the editing; from there: drop it."""
+        """Stop editing; when not editing, drop the draft."""
         if self._area.read_only:
             self.dismiss(None)
             return
@@ -118,12 +118,12 @@ class DraftScreen(Dialog[Draft | None]):
         self.run_worker(self._look_again(), name="outlook", exclusive=True, group="outlook", exit_on_error=True)
 
     def action_edit(self) -> None:
-        """Change the text here."""
+        """Edit the text in the dialog."""
         self._area.begin()
         self._draw()
 
     def action_edit_outside(self) -> None:
-        """Change the text in the user's own editor."""
+        """Edit the text in the user's editor."""
         self.run_worker(self._edit_outside(), name="editor", exclusive=True, group="editor", exit_on_error=True)
 
     async def _look_again(self) -> None:
@@ -142,11 +142,11 @@ class DraftScreen(Dialog[Draft | None]):
             self._count()
 
     def _count(self) -> None:
-        """Bring the figures up to date with the text."""
+        """Update the figures from the text."""
         if self._counting is not None:
             self._counting.stop()
         text = self._area.text
-        # What was cleaned of control characters and not edited is entered as it was written.
+        # An unedited draft is used as written, even if control characters were removed to show it.
         self._draft = self._written if text == self._shown else self._agent.revise(self._written, text)
         self._problem = self._draft.reason if isinstance(self._draft, Refusal) else ""
         self._draw()
@@ -171,7 +171,7 @@ class DraftScreen(Dialog[Draft | None]):
 
 
 def draft_rows(draft: Draft, outlook: Outlook) -> list[Row]:
-    """The exact size before and after, what it costs, the facts below the text, and who wrote it."""
+    """The exact sizes before and after, the cost, the facts below the text, and the writer."""
     before, after = draft.before, draft.after
     largest = max(before, after)
     spent = "an unknown amount" if draft.spent_usd is None else money_text(draft.spent_usd)

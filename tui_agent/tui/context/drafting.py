@@ -1,4 +1,4 @@
-"""A summary the user asks for: it is written, shown with its exact size, and entered once they accept it."""
+"""A summary that the user asks for: written, shown with its exact size, and used once they accept it."""
 
 import asyncio
 from time import monotonic
@@ -19,7 +19,7 @@ UNCHANGED = "The context stays as it is"
 
 
 class Drafting:
-    """Has summaries written for one app. Only the writing can be stopped; what is shown is left with a key."""
+    """Runs the drafting of summaries for one app."""
 
     def __init__(self, host: "Host") -> None:
         self._host = host
@@ -31,7 +31,7 @@ class Drafting:
         return self._writer is not None
 
     def stop(self) -> bool:
-        """Stop the writing; the context stays as it was. Whether there was anything to stop."""
+        """Stop the writing; the context stays as it was. False if none was being written."""
         writer, self._writer = self._writer, None
         if writer is None:
             return False
@@ -40,7 +40,7 @@ class Drafting:
         return True
 
     async def run(self, agent: "Agent", step: "PreviewedStep", focus: str) -> None:
-        """Have it written and decided upon. A prompt that is sent meanwhile waits. Only ever from a worker.
+        """Write a draft and let the user decide on it; prompts sent meanwhile wait. Call it from a worker.
 
         Raises `AgentBusy`.
         """
@@ -62,12 +62,12 @@ class Drafting:
             return await (agent.draft_checkpoint(focus) if step == "checkpoint" else agent.draft_compaction(focus))
         finally:
             self._writer = None
-            # A turn that waits goes on being shown as one.
+            # If a prompt waits, the turn that it starts is shown as the activity.
             status.show(activity="sending" if self._host.busy else "")
             self._host.refresh_status()
 
     async def _decided(self, agent: "Agent", draft: "Draft") -> None:
-        """Show the draft until it is used or dropped: whatever prevents it is shown there, and no edit is lost."""
+        """Show the draft until it is used or dropped; if it cannot be used, show why and keep the user's edits."""
         from tui_agent.storage.errors import StorageError
         from tui_agent.tui.context.draft_screen import DraftScreen
 
@@ -88,7 +88,7 @@ class Drafting:
                 return
 
     async def _nobody_types(self) -> None:
-        """Wait until a key meant for the prompt can no longer be taken for an answer."""
+        """Wait for a pause in typing, so that no key meant for the prompt is taken for an answer."""
         from tui_agent.tui.dialogs.dialog import QUIET_S
 
         prompt = self._host.entry.prompt

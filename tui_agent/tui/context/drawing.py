@@ -1,4 +1,4 @@
-"""The pictures of the context: the bar by category with its thresholds, and the course of its size."""
+"""Drawings of the context: the bar of categories with its thresholds, and the chart of its size over time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ LETTERS: Final[dict[Category, str]] = {
     "results": "R",
     "summaries": "Z",
 }
-"""What the bar is drawn with where there are no block characters."""
+"""The letters of the bar where block characters are not available."""
 
 FREE, FREE_ASCII = "─", "."
 RESERVE, RESERVE_ASCII = "╌", "="
@@ -35,7 +35,7 @@ TAIL, TAIL_ASCII = "┄", "~"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """What the bar shows, in tokens: `tail` is the protected end of what is used, `reserve` the room for an answer."""
+    """The data of the bar, in tokens. `tail`: the protected newest part; `reserve`: the room kept for an answer."""
 
     categories: Mapping[Category, int]
     tokens: int
@@ -63,13 +63,13 @@ def category_style(category: Category, palette: Palette) -> Style:
 
 
 def category_sign(category: Category, look: Look) -> Run:
-    """What stands for a category beside its name."""
+    """The sign of a category in the legend."""
     sign = LETTERS[category] if look.glyphs is ASCII else "■"
     return Run(sign, category_style(category, look.palette))
 
 
 def bar_line(bar: Bar, width: int, look: Look) -> Line:
-    """One row: every category as wide as its share of the window, then free room, then the reserve."""
+    """The bar: each category as wide as its share of the window, then free space, then the reserve."""
     palette, plain = look.palette, look.glyphs is ASCII
     room = max(1, width - 2)
     scale = room / max(1, bar.window, bar.tokens)
@@ -85,7 +85,7 @@ def bar_line(bar: Bar, width: int, look: Look) -> Line:
 
 
 def ticks_line(bar: Bar, width: int, look: Look) -> Line:
-    """The row below the bar: the protected tail under what it covers, and a tick at each threshold."""
+    """The row below the bar: a line under the protected tail, and a tick at each threshold."""
     palette, plain = look.palette, look.glyphs is ASCII
     room = max(1, width - 2)
     scale = room / max(1, bar.window, bar.tokens)
@@ -102,7 +102,7 @@ def ticks_line(bar: Bar, width: int, look: Look) -> Line:
 
 
 def course_lines(points: Sequence[tuple[int, int]], width: int, look: Look) -> list[Line]:
-    """The size of each request, newest on the right, and below it a sign where context steps came before it.
+    """The chart of request sizes, newest on the right, and below it a sign at each request preceded by context steps.
 
     `points`: tokens and edits of each call, oldest first.
     """
@@ -120,7 +120,7 @@ def course_lines(points: Sequence[tuple[int, int]], width: int, look: Look) -> l
 
 
 def _shares(categories: Mapping[Category, int], cells: int) -> list[tuple[Category, int]]:
-    """How many of `cells` each category gets: together exactly all of them."""
+    """Distribute `cells` over the categories in proportion to their tokens; the shares add up exactly."""
     whole = sum(categories.values())
     if not whole or not cells:
         return []
@@ -136,7 +136,7 @@ def _shares(categories: Mapping[Category, int], cells: int) -> list[tuple[Catego
 
 
 def before_after_line(label: str, tokens: int, largest: int, told: str, width: int, look: Look) -> Line:
-    """One row of a comparison: a label, a bar as long as its share of `largest`, and what is `told` of it."""
+    """A row of a comparison: label, bar in proportion to `largest`, and the text `told`."""
     palette, plain = look.palette, look.glyphs is ASCII
     value = f"{told:>18}"
     room = max(1, width - 8 - len(value))

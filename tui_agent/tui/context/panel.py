@@ -1,4 +1,4 @@
-"""The context panel: what the model sees, what comes next, and what has been done, kept up to date by events."""
+"""The context panel: what the model sees, which context step comes next, and past steps; updated by events."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -26,8 +26,8 @@ from tui_agent.tui.painting.glyphs import Glyphs
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
 
-REST: Final = 20.0
-"""How many times as long as it took the panel waits before it looks again: it takes at most 5% of the time."""
+UPDATE_PAUSE: Final = 20.0
+"""The panel waits this many times as long as its last update took: updates use at most 5% of the time."""
 
 HINTS: Final = {
     StepKey: {"context.open": "opens", "context.undo": "undoes"},
@@ -39,22 +39,22 @@ HINTS: Final = {
     },
     WordsKey: {"context.open": "reads", "context.edit": "edits", "context.drop": "drops", "context.pin": "pins"},
 }
-"""What can be done with a row, by the ids of the actions."""
+"""What can be done with each kind of row, by action id."""
 
 
 class ContextPanel(Vertical):
-    """Shows an agent's context. It works only while it is on the screen: closing removes it.
+    """Shows an agent's context, while it is open.
 
-    It comes without the keyboard, so that what is typed goes on to the prompt; `take_keys` gives it.
+    It opens without the focus, so that typing still goes to the prompt; `take_keys` focuses it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("context", "context.")]
 
     class Closed(Message):
-        """The user is done with the panel."""
+        """The user closed the panel."""
 
     class Opened(Message):
-        """The user wants to read something: its title and its text."""
+        """The user wants to read a text."""
 
         def __init__(self, title: str, text: str) -> None:
             super().__init__()
@@ -62,7 +62,7 @@ class ContextPanel(Vertical):
             self.text = text
 
     class Changing(Message):
-        """The user wants the context changed; `change` does it."""
+        """The user wants to change the context; `change` does it."""
 
         def __init__(self, change: Callable[[], Awaitable[object | Refusal]]) -> None:
             super().__init__()
@@ -85,43 +85,43 @@ class ContextPanel(Vertical):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Show what there is."""
+        """Show the context."""
         self.call_after_refresh(self.look)
 
     def on_resize(self) -> None:
-        """Texts wrap elsewhere."""
+        """Wrap texts for the new width."""
         self._draw()
 
     def take_keys(self) -> None:
-        """Give the keyboard to the rows."""
+        """Focus the rows."""
         self._rows.focus()
 
     def page(self, direction: int) -> None:
-        """Turn a page without the keyboard."""
+        """Scroll by a page, without taking the focus."""
         self._rows.action_page(direction)
 
     def on_descendant_focus(self) -> None:
-        """Say what the keys do now."""
+        """Show what the keys do now."""
         self._keys.update(self._keys_text())
 
     def on_descendant_blur(self) -> None:
-        """Say how to come back."""
+        """Show which key brings the focus back."""
         self._keys.update(self._keys_text())
 
     @property
     def overview(self) -> Overview | None:
-        """What is shown."""
+        """The overview that is shown."""
         return self._seen
 
     def changed(self) -> None:
-        """Something happened: look again, at once or, where that took long, a little later."""
+        """Schedule an update after a change; the longer the last one took, the later."""
         if self._later is not None or not self.is_mounted:
             return
         waited = time.monotonic() - self._looked_at
-        self._later = self.set_timer(max(0.001, self._took * REST - waited), self.look)
+        self._later = self.set_timer(max(0.001, self._took * UPDATE_PAUSE - waited), self.look)
 
     def look(self) -> None:
-        """Read the agent's context anew."""
+        """Update the panel from the agent."""
         if self._later is not None:
             self._later.stop()
             self._later = None
@@ -132,20 +132,20 @@ class ContextPanel(Vertical):
         self._took = self._looked_at - began
 
     def on_row_list_moved(self) -> None:
-        """Say which keys do something here."""
+        """Show which keys apply to this row."""
         self._keys.update(self._keys_text())
 
     def on_row_list_chosen(self) -> None:
-        """A second click."""
+        """Open a row on a second click."""
         self.action_open()
 
     def action_close(self) -> None:
-        """Leave the panel."""
+        """Close the panel."""
         self.post_message(self.Closed())
 
     def action_open(self) -> None:
-        """Read the item, the step or the words under the cursor."""
-        # The app waits for what a key does: nothing else would be answered while a disk is.
+        """Open the item, step or words under the cursor."""
+        # A worker, because it reads the disk: the app handles no other key until an action returns.
         self.run_worker(self._open(), name="open", exclusive=True, group="open")
 
     async def _open(self) -> None:
@@ -165,12 +165,12 @@ class ContextPanel(Vertical):
                 pass
 
     def action_pin(self) -> None:
-        """Pin the item under the cursor, or the message of these words, or take its pin off."""
+        """Pin or unpin the item under the cursor, or the message of the words under it."""
         if (seq := self._item()) is not None or (seq := self._words()) is not None:
             self._change(lambda: self._agent.pin([seq], pinned=not self._is_pinned(seq)))
 
     def action_restore(self) -> None:
-        """Show the item under the cursor whole again."""
+        """Restore the item under the cursor to full text."""
         if (seq := self._item()) is not None:
             self._change(lambda: self._agent.restore([seq]))
 
@@ -188,7 +188,7 @@ class ContextPanel(Vertical):
                 pass
 
     def action_edit(self) -> None:
-        """Change what is kept of the user's words under the cursor."""
+        """Edit the kept words of the user under the cursor."""
         seq = self._words()
         kept = next((each.text for each in self._seen.words if each.seq == seq), "") if self._seen is not None else ""
         if seq is None or not kept:
@@ -202,17 +202,17 @@ class ContextPanel(Vertical):
         self.app.push_screen(WordsScreen(f"What is kept of message {seq}", kept, EMPTY), edited)
 
     def action_drop(self) -> None:
-        """Keep none of the user's words under the cursor; the step can be undone."""
+        """Drop the kept words of the user under the cursor; this can be undone."""
         if (seq := self._words()) is not None:
             self._keep(seq, "")
 
     def action_jump_to_words(self) -> None:
-        """Go to the newest of the user's own words."""
+        """Go to the newest of the user's kept words."""
         if self._seen is not None and self._seen.words:
             self._rows.go_to(WordsKey(self._seen.words[-1].seq))
 
     def action_jump_to_items(self) -> None:
-        """Go to the newest item, past all the figures."""
+        """Go to the newest item, below the figures."""
         if self._seen is not None and self._seen.items:
             self._rows.go_to(ItemKey(self._seen.items[-1].seq))
 

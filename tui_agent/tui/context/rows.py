@@ -1,4 +1,4 @@
-"""The rows of the context panel, made from an `Overview`: what fills the window, what comes next, what happened."""
+"""The rows of the context panel, from an `Overview`: what fills the window, the next steps, and the past ones."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -53,13 +53,13 @@ class StepKey(NamedTuple):
 
 
 class WordsKey(NamedTuple):
-    """What is kept of a message of the user, by the message's number."""
+    """The kept words of a user's message, by the message's number."""
 
     seq: int
 
 
 class PanelRows(Rows):
-    """The figures, then a row for each item, newest first, made when it is looked at."""
+    """The figures, then a row for each item, newest first, created when it comes into view."""
 
     def __init__(
         self, figures: Sequence[Row], items: Sequence[Item], now: float, excerpt: Callable[[int], str]
@@ -88,7 +88,7 @@ class PanelRows(Rows):
 
 
 def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width: int) -> Rows:
-    """All rows for a panel of `width` cells; `now` in seconds since the epoch, `excerpt` begins an item's text."""
+    """All rows of a panel of `width` cells. `now`: seconds since the epoch. `excerpt`: the start of an item's text."""
     figures = [
         *_window(seen),
         *titled_rows("Next", _next(seen.stats, width)),
@@ -115,26 +115,26 @@ def _item_row(item: Item, now: float, excerpt: Callable[[int], str]) -> Row:
 
 
 def plain_row(*pieces: tuple[str, str]) -> Row:
-    """A row of texts, each in the style that a `Palette` has under its name."""
+    """A row of (text, style) pieces; a style is the name of a field of `Palette`."""
     return Row(partial(_draw_pieces, pieces))
 
 
 def wrapped(text: str, width: int, style: str = "muted") -> list[Row]:
-    """A text on as many rows as it takes."""
+    """A text, wrapped to rows."""
     flat = displayed(one_line(text))
     cuts = breaks(flat, max(8, width - 6))
     return [plain_row(("    " + flat[start:end], style)) for start, end, _ in cuts]
 
 
 def titled_rows(title: str, rows: Sequence[Row], columns: str = "") -> Iterator[Row]:
-    """Rows under a title, with what their columns on the right are; nothing where there are none."""
+    """Rows under a title, with the headings of the columns on the right; nothing if there are no rows."""
     if rows:
         yield from title_rows(title, columns)
         yield from rows
 
 
 def title_rows(title: str, columns: str = "") -> tuple[Row, Row]:
-    """A blank row, and a title with what the columns on the right are."""
+    """A blank row, and a title with the headings of the columns on the right."""
     return plain_row(), Row(partial(_draw_title, title, columns))
 
 
@@ -289,7 +289,7 @@ def _words_row(words: Words, items: Sequence[Item]) -> Row:
 
 
 def _draw_words(words: Words, items: Sequence[Item], width: int, look: Look) -> Line:
-    """A message that stands in view itself is not said again beside the summary."""
+    """Paint kept words, with a note if the message itself is pinned or still in the context."""
     palette, glyphs = look.palette, look.glyphs
     place = place_of(items, words.seq)
     state = "" if place is None else "pinned" if items[place].pinned else _IN_VIEW.get(items[place].state, "in view")
@@ -318,12 +318,12 @@ def _draw_item(item: Item, now: float, excerpt: Callable[[int], str], width: int
 
 
 def item_size(item: Item) -> str:
-    """How large an item is in the log, in estimated tokens."""
+    """The size of an item in the log, in estimated tokens."""
     return compact_count(estimate(item.full))
 
 
 def short_age(seconds: float) -> str:
-    """A span of time in at most four characters."""
+    """A duration in at most four characters."""
     whole = max(0, int(seconds))
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         if whole >= length:

@@ -1,4 +1,4 @@
-"""What the app does about the context: the panel, the previews before a step, and undoing from the conversation."""
+"""The app's context features: the panel, previews of steps, and undoing steps from the conversation."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 SLOW_S: Final = 0.3
-"""Seconds after which the status bar says what is awaited."""
+"""Seconds until the status bar shows what the user is waiting for."""
 
 
 class Steering:
-    """How the user of one app steers its context. Nothing of it costs anything before it is used."""
+    """Handles the context features of one app. Its parts are created on first use."""
 
     def __init__(self, host: "Host") -> None:
         self._host = host
@@ -36,20 +36,20 @@ class Steering:
 
     @property
     def has_focus(self) -> bool:
-        """Whether keys go to the panel."""
+        """Whether the panel has the focus."""
         return self.panel is not None and self.panel.has_focus_within
 
     # The panel
 
     def toggle(self) -> None:
-        """Open the panel, or close it."""
+        """Open or close the panel."""
         if self.panel is not None:
             self.close()
         else:
             self._host.run_worker(self._open(), name="context", exclusive=True, group="context")
 
     def close(self) -> None:
-        """Take the panel off the screen."""
+        """Close the panel."""
         panel, self.panel = self.panel, None
         if panel is not None:
             panel.screen.set_class(False, "-context")
@@ -57,12 +57,12 @@ class Steering:
             self._host.entry.prompt.focus()
 
     def changed(self) -> None:
-        """The context changed."""
+        """Update what shows the context, after a change of it."""
         if self.panel is not None:
             self.panel.changed()
 
     async def change(self, change: "Callable[[], Awaitable[object | Refusal]]") -> None:
-        """Change the context as the user wants, and say why where it cannot be."""
+        """Change the context, or tell the user why it cannot be changed."""
         from tui_agent.agent.turn.turns import AgentBusy
         from tui_agent.context.effects import Refusal
         from tui_agent.storage.errors import StorageError
@@ -78,7 +78,7 @@ class Steering:
                 self._host.say(Level.WARNING, UNCHANGED, done.reason)
 
     async def undo(self, block: BoundaryBlock) -> None:
-        """Undo a step of the conversation, or show an evicted result whole."""
+        """Undo a context step in the conversation, or restore an evicted result."""
         agent = await self._host.agent()
         await self.change(lambda: agent.restore([block.seq]) if block.restores else agent.undo(block.seq))
 
@@ -96,12 +96,12 @@ class Steering:
             pane.screen.set_class(True, "-context")
             await pane.screen.mount(self.panel, after=pane)
 
-    # Looking before it is done
+    # Previews
 
     async def run(self, text: str, run: Callable[[str], Awaitable[None]]) -> None:
-        """Have a command run, after its preview was accepted; the panel's own command opens it.
+        """Run a command, with a preview first if it has one; the panel's own command opens the panel.
 
-        A summary is shown once more when it is written.
+        A written summary is shown again before it is used.
         """
         word, _, argument = text.strip()[1:].partition(" ")
         name, argument = word.lower(), argument.strip()
@@ -121,7 +121,7 @@ class Steering:
             self._unasked = False
 
     async def may_switch(self, agent: "Agent", model: "Model") -> bool:
-        """Whether another model may go on, once the user has seen what that means; nothing was said: it may."""
+        """Preview a switch of the model and ask; True without asking if nothing has been said yet."""
         from tui_agent.tui.context.what_if import WhatIfScreen
 
         if self._unasked or not agent.items():
@@ -131,7 +131,7 @@ class Steering:
 
     @contextmanager
     def told_if_slow(self, what: str) -> Iterator[None]:
-        """Say in the status bar what takes long."""
+        """Show in the status bar what is being done, if it takes longer than `SLOW_S`."""
         telling = asyncio.get_running_loop().call_later(SLOW_S, self._host.working, what)
         try:
             yield
@@ -141,7 +141,7 @@ class Steering:
                 self._host.working("")
 
     async def _wanted(self, name: str, argument: str) -> str | None:
-        """What follows the command, as the user leaves it; None: there is nothing left to run."""
+        """The command's argument after the preview; None if there is nothing to run."""
         step = BY_NAME[name].previews if name in BY_NAME else None
         agent = await self._host.agent() if step is not None else None
         if step is None or agent is None or agent.busy or (step == "checkpoint" and not agent.has_checkpointer):

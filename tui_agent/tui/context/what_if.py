@@ -1,4 +1,4 @@
-"""What a context step or another model would do, shown before it is done."""
+"""The preview of a context step or of a switch of the model, before it is done."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -34,20 +34,20 @@ ASKED_FOR: Final[dict[PreviewedStep, str]] = {
     "checkpoint": "a note on the task (optional)",
 }
 OTHER_LINES: Final = 11
-"""Lines of the dialog around its rows."""
+"""Lines of the dialog besides its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The user wants it; `focus` is what a summary should keep, or the note of a record."""
+    """The user accepted. `focus`: what the summary should keep, or the note of a checkpoint."""
 
     focus: str = ""
 
 
 class WhatIfScreen(Dialog[Accepted | None]):
-    """A preview to accept, change or leave; it ends with `Accepted`, or None.
+    """A preview to accept, change or cancel; its result is `Accepted`, or None.
 
-    `pin` pins an item and answers with the preview as it is then; `free`: the model costs nothing.
+    `pin` pins an item and returns the updated preview. `free`: the model costs nothing.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("preview")]
@@ -83,42 +83,42 @@ class WhatIfScreen(Dialog[Accepted | None]):
             yield self._told
 
     def on_mount(self) -> None:
-        """Show the figures."""
+        """Give the focus to the figures."""
         self._rows.focus()
         self._draw()
         self._rows.action_edge(-1)
 
     def on_resize(self) -> None:
-        """As high as its rows, where there is room."""
+        """Make the dialog as high as its rows, if there is room."""
         self._draw()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter in the focus accepts."""
+        """Accept on Enter in the focus field."""
         event.stop()
         self.action_accept()
 
     def action_accept(self) -> None:
-        """Do it, with what is being pinned."""
+        """Accept, once pins under way are done."""
         self._accepts = self._pinning
         if not self._pinning:
             asked = self.query(Input)
             self.dismiss(Accepted(asked.first().value.strip() if asked else self._focus))
 
     def action_leave(self) -> None:
-        """Back to the list from the focus; from the list: leave everything as it is."""
+        """Go back from the focus field to the list; from the list, cancel."""
         if isinstance(self.focused, Input):
             self._rows.focus()
         else:
             self.dismiss(None)
 
     def action_edit(self) -> None:
-        """Say what the summary should keep."""
+        """Edit what the summary should keep."""
         asked = self.query(Input)
         if asked:
             asked.first().focus()
 
     def action_pin(self) -> None:
-        """Keep the item under the cursor."""
+        """Pin the item under the cursor."""
         key = self._rows.key
         if self._pin is not None and isinstance(key, ItemKey) and not self._pinning:
             self._pinning = True
@@ -169,7 +169,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
 
 
 def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str], *, free: bool = False) -> list[Row]:
-    """What a step would do: size before and after, what leaves, what it costs; `free`: the model costs nothing."""
+    """The effects of a step: sizes before and after, what leaves, and the cost. `free`: the model costs nothing."""
     preview, about = seen.preview, "" if seen.exact else "about "
     largest = max(preview.before, preview.after)
     rows = [
@@ -189,7 +189,7 @@ def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str], *, fr
 
 
 def switch_rows(seen: SwitchOutlook) -> list[Row]:
-    """What another model would mean: the window, the layer that fires, and the price of a cold cache."""
+    """The effects of another model: its window, the layer that would act, and the price of a cold cache."""
     rows = [
         plain_row((f"  {seen.before}", "muted"), ("  to  ", "muted"), (seen.after, "base")),
         plain_row(),
@@ -218,19 +218,19 @@ def _filled(label: str, tokens: int, window: int) -> Row:
 
 
 def price_rows(label: str, payback: Payback | None, *, free: bool = False) -> list[Row]:
-    """What a step costs, and when it has saved that. None: its price is not known."""
+    """What a step costs, and when it has paid for itself; None: its price is unknown."""
     if payback is None:
         return [fact_row(label, "nothing, the model is free" if free else "not known, no price is")]
     return [fact_row(label, price_or_time(payback.cost_usd, payback.cost_s)), payback_row(payback)]
 
 
 def payback_row(payback: Payback) -> Row:
-    """When a step has saved what it costs."""
+    """When a step has paid for itself."""
     if payback.calls is None:
         return fact_row("Pays back", "never, as it looks now")
     return fact_row("Pays back", f"after {counted(payback.calls, 'call')}" if payback.calls else "at once")
 
 
 def fact_row(label: str, value: str) -> Row:
-    """A figure and its name."""
+    """A row with a label and a value."""
     return plain_row((f"  {label:<20}", "muted"), (value, "base"))

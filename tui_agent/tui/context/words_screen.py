@@ -1,4 +1,4 @@
-"""A text to be changed by the user: what is kept of a message of theirs, or a plan."""
+"""The dialog in which the user edits a text: the kept words of a message, or a plan."""
 
 from typing import ClassVar, Final
 
@@ -18,8 +18,9 @@ EMPTY: Final = "Nothing is left of it: Ctrl+S keeps none of this message"
 
 
 class WordsScreen(Dialog[str | None]):
-    """Ends with the text as it was changed (empty: nothing is left, which `empty` says in words), or None: it stays as
-    it is.
+    """Its result is the edited text, which may be empty, or None if it stays unchanged.
+
+    empty: a sentence to show while nothing is left of the text.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("words")]
@@ -44,28 +45,28 @@ class WordsScreen(Dialog[str | None]):
             yield Static(keys, markup=False, classes="dialog-keys")
 
     def on_mount(self) -> None:
-        """Begin to write, at the end of what is kept."""
+        """Put the cursor at the end of the text."""
         self._area.begin()
         self._area.move_cursor(self._area.document.end)
         self._area.focus()
         self._tell("")
 
     def on_text_area_changed(self) -> None:
-        """Say what it means where nothing is left."""
+        """Show what an empty text means."""
         self._tell("" if self._area.text.strip() else self._empty)
 
     def action_keep(self) -> None:
-        """Keep what is written."""
+        """Close with the edited text."""
         text = self._area.text
-        # What was cleaned of control characters and not edited stays as it was said.
+        # An unedited text stays as it is, even if control characters were removed to show it.
         self.dismiss(None if text == self._shown else text.strip())
 
     def action_leave(self) -> None:
-        """Leave everything as it is."""
+        """Close without a change."""
         self.dismiss(None)
 
     def action_edit_outside(self) -> None:
-        """Change the words in the user's own editor."""
+        """Edit the text in the user's editor."""
         self.run_worker(self._edit_outside(), name="editor", exclusive=True, group="editor", exit_on_error=True)
 
     async def _edit_outside(self) -> None:
