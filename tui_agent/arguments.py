@@ -98,7 +98,12 @@ SETTINGS_FLAGS = (
     Flag(
         "--task", "CLASS", "session.task_class", "debug|implement|chat|research|review: defaults for that kind of work"
     ),
-    Flag("--small-tier-parent", "MODE", "safety.small_tier_parent", "warn|refuse|allow a small model as the main one"),
+    Flag(
+        "--small-tier-parent",
+        "MODE",
+        "safety.small_tier_parent",
+        "warn|refuse|allow: what to do if the session's model is a small one",
+    ),
     Flag(
         "--context-window",
         "N",
@@ -107,13 +112,13 @@ SETTINGS_FLAGS = (
     ),
     Flag("--max-tokens", "N", "context.max_tokens", "output tokens per model call"),
     Flag("--context-preset", "NAME", "context.preset", "layered|digest|summary-only|off"),
-    Flag("--no-compact", None, "compaction.auto", "do not compact without being asked", "false"),
+    Flag("--no-compact", None, "compaction.auto", "no automatic compaction", "false"),
     Flag("--no-checkpoint", None, "checkpoints.enabled", "no /done and no mark_task_done", "false"),
-    Flag("--no-agentic-tools", None, "agentic.enabled", "the same as --agentic-tools=false", "false"),
+    Flag("--no-agentic-tools", None, "agentic.enabled", "same as --agentic-tools=false", "false"),
     Flag("--agentic-small-model", "ID", "agentic.small_model", "the model of subtasks"),
     Flag("--max-turn-cost-usd", "X", "agent.max_turn_cost_usd", "stop a turn that costs this much"),
     Flag("--max-session-cost-usd", "X", "agent.max_session_cost_usd", "stop a session that costs this much"),
-    Flag("--watchdog", "MODE", "watchdog.mode", "warn|off|prompt|auto when the model is stuck"),
+    Flag("--watchdog", "MODE", "watchdog.mode", "warn|off|prompt|auto: what to do if the model is stuck"),
     Flag(
         "--ask",
         "MODE",
@@ -131,8 +136,8 @@ OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 _EPILOG = """\
 commands: sessions | trace [SESSION] | replay SESSION | config | doctor | acp
           (each has its own --help; `tui-agent -- sessions` sends the word as a prompt)
-exit: 0 done, 1 the turn failed, 2 bad usage or configuration, 3 needs an approval nobody can give, 130 interrupted,
-      141 nobody reads the output"""
+exit: 0 success, 1 the turn failed, 2 wrong usage or configuration, 3 needs an approval that nobody can give,
+      130 interrupted, 141 nobody reads the output"""
 
 
 def parse(argv: Sequence[str]) -> Parsed:
@@ -200,7 +205,7 @@ def _agent_parser() -> _Parser:
     parser = _new_parser("tui-agent", "[PROMPT] | -p PROMPT | COMMAND")
     parser.description = "A terminal agent that never loses the thread."
     parser.epilog = _EPILOG
-    parser.add_argument("words", nargs="*", metavar="PROMPT", help="sent at once when the app opens")
+    parser.add_argument("words", nargs="*", metavar="PROMPT", help="sent as soon as the app opens")
     parser.add_argument("--version", action="version", version=f"tui-agent {__version__}")
     talk = parser.add_argument_group("one answer on standard output")
     talk.add_argument(
@@ -209,15 +214,17 @@ def _agent_parser() -> _Parser:
         const="",
         dest="one_shot",
         metavar="PROMPT",
-        help="run one turn and exit; what comes on standard input goes after PROMPT, or is the prompt itself",
+        help="run one turn and exit; standard input is added after PROMPT, or is the prompt itself",
     )
     talk.add_argument("--output-format", type=_output_format, metavar="FORMAT", help="|".join(OUTPUT_FORMATS))
-    talk.add_argument("--json-schema", metavar="FILE", help="the result has to be JSON that is valid under this schema")
-    resume = parser.add_argument_group("go on with an earlier session")
-    resume.add_argument("-c", "--continue", action="store_true", dest="continue_last", help="the newest one here")
-    which = "this one, or pick one; also a session file of Claude Code or codex"
+    talk.add_argument("--json-schema", metavar="FILE", help="the result must be JSON that matches this schema")
+    resume = parser.add_argument_group("continue an earlier session")
+    resume.add_argument(
+        "-c", "--continue", action="store_true", dest="continue_last", help="the newest session of this folder"
+    )
+    which = "session ID, or choose one from a list; ID can be a session file of Claude Code or codex"
     resume.add_argument("-r", "--resume", nargs="?", const="", metavar="ID", help=which)
-    resume.add_argument("--fork", action="store_true", help="on a branch of its own: what was said stays another one")
+    resume.add_argument("--fork", action="store_true", help="on a new branch; the existing one stays as it is")
     _add_settings_flags(parser)
     _add_access_flags(parser)
     return parser
@@ -225,15 +232,17 @@ def _agent_parser() -> _Parser:
 
 def _add_access_flags(parser: _Parser) -> None:
     access = parser.add_argument_group("access")
-    access.add_argument("--add-dir", action="append", default=[], metavar="DIR", help="a folder that counts as inside")
-    access.add_argument("--yolo", action="store_true", help="ask nothing (--ask allow) and show no guard notices")
+    access.add_argument(
+        "--add-dir", action="append", default=[], metavar="DIR", help="treat this folder as part of the project"
+    )
+    access.add_argument("--yolo", action="store_true", help="never ask (--ask allow) and show no guard notices")
     access.add_argument("--trust", action="store_true", help="trust this project's own settings and instructions")
 
 
 def _sessions_parser() -> _Parser:
     parser = _new_parser("tui-agent sessions", "[--json]")
     parser.description = "List the sessions, newest first."
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
     return parser
 
 
@@ -241,17 +250,17 @@ def _trace_parser() -> _Parser:
     parser = _new_parser(
         "tui-agent trace", "[SESSION] [--kind KIND]... [--follow] [--json] | [SESSION] --html FILE | [SESSION] --verify"
     )
-    parser.description = "Print the record of a session, one event a line."
-    which = "the session's id, or its beginning (the newest session of this folder)"
+    parser.description = "Print the trace of a session, one event per line."
+    which = "the session's id, or the beginning of it (default: the newest session of this folder)"
     parser.add_argument("session", nargs="?", default="", metavar="SESSION", help=which)
-    parser.add_argument("--kind", action="append", default=[], metavar="KIND", help="only events of this kind (all)")
-    parser.add_argument("--follow", action="store_true", help="go on with what is added, until Ctrl+C")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="each event whole, as one JSON object a line")
-    form.add_argument(
-        "--html", default="", metavar="FILE", help="write the session as one page that needs nothing else"
+    parser.add_argument(
+        "--kind", action="append", default=[], metavar="KIND", help="only events of this kind (default: all)"
     )
-    form.add_argument("--verify", action="store_true", help="check that nothing of the record was changed or removed")
+    parser.add_argument("--follow", action="store_true", help="print new events as they come, until Ctrl+C")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="complete events, as one JSON object per line")
+    form.add_argument("--html", default="", metavar="FILE", help="write the session as one self-contained page")
+    form.add_argument("--verify", action="store_true", help="check that nothing in the trace was changed or removed")
     return parser
 
 
@@ -261,26 +270,32 @@ def _replay_parser() -> _Parser:
         "SESSION [--policy NAME]... [--model ID]... [--window N] [--set KEY=VALUE]... [--json] [--plot FILE.svg]",
     )
     parser.description = (
-        "Replay a recorded session under other rules for the context, without any network, and compare what it\n"
-        "costs and what stays in view. SESSION: the id or folder of a session, a session file of Claude Code or\n"
-        "codex, or JSON Lines (role, text, tool_calls, tool_call_id)."
+        "Replay a recorded session offline under other context policies, and compare what it costs and what stays\n"
+        "in view. SESSION: the id or folder of a session, a session file of Claude Code or codex, or JSON Lines\n"
+        "(role, text, tool_calls, tool_call_id)."
     )
     parser.add_argument("recording", metavar="SESSION", help="the recorded session")
-    parser.add_argument("--policy", action="append", default=[], metavar="NAME", help="replay under this one (all)")
-    parser.add_argument("--model", action="append", default=[], metavar="ID", help="at this model's prices (its own)")
-    parser.add_argument("--window", type=_tokens, default=0, metavar="N", help="input tokens of the model (its own)")
+    parser.add_argument(
+        "--policy", action="append", default=[], metavar="NAME", help="replay under this policy (default: all)"
+    )
+    parser.add_argument(
+        "--model", action="append", default=[], metavar="ID", help="at this model's prices (default: its own)"
+    )
+    parser.add_argument(
+        "--window", type=_tokens, default=0, metavar="N", help="input tokens of the model (default: its own)"
+    )
     parser.set_defaults(settings=[])
     parser.add_argument(
         "--set", dest="settings", action="append", type=_key_and_value, metavar="KEY=VALUE", help="any setting"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--plot", default="", metavar="FILE.svg", help="draw dollars against what stays verbatim")
+    parser.add_argument("--plot", default="", metavar="FILE.svg", help="plot dollars against what stays verbatim")
     return parser
 
 
 def _acp_parser() -> _Parser:
     parser = _new_parser("tui-agent acp", "[settings flags]")
-    parser.description = "Serve an editor over standard input and output (Agent Client Protocol; docs/editors.md)."
+    parser.description = "Connect to an editor over standard input and output (Agent Client Protocol; docs/editors.md)."
     _add_settings_flags(parser)
     _add_access_flags(parser)
     return parser
@@ -288,14 +303,14 @@ def _acp_parser() -> _Parser:
 
 def _doctor_parser() -> _Parser:
     parser = _new_parser("tui-agent doctor", "")
-    parser.description = "Check what the program needs, and say what is missing."
+    parser.description = "Check that everything the program needs is there, and list what is missing."
     return parser
 
 
 def _config_parser() -> _Parser:
     parser = _new_parser("tui-agent config", "[--json] [settings flags]")
-    parser.description = "Print every setting, its effective value, and where the value comes from."
-    parser.add_argument("--json", action="store_true", help="one JSON object: key to value and source")
+    parser.description = "Print every setting with its effective value and where that comes from."
+    parser.add_argument("--json", action="store_true", help="one JSON object that maps keys to value and source")
     _add_settings_flags(parser)
     return parser
 

@@ -23,14 +23,14 @@ Tier = Literal["frontier", "mid", "small"]
 
 
 class Model(Struct, frozen=True, kw_only=True):
-    """Who answers."""
+    """The model."""
 
     id: str = ""
-    """Model id: claude-…, gemini-…, PROVIDER:NAME or offline; empty: chosen by the task class and the keys present."""
+    """Model id: claude-…, gemini-…, PROVIDER:NAME or offline; empty: chosen by the keys you have and the task class."""
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """The token budget and what is always part of a request."""
+    """The token budget, and what is part of every request."""
 
     context_window: Annotated[int, Meta(ge=-1)] = 0
     """Input capacity in tokens; 0: ask the provider, else the catalogue, else `default_window`; -1: unknown."""
@@ -41,31 +41,31 @@ class Context(Struct, frozen=True, kw_only=True):
     max_tokens_share: Share = 0.25
     """Largest share of the window that `max_tokens` may reserve."""
     max_context_tokens: Count = 8_000
-    """Limit in tokens while the window is unknown (-1); 0: `max_messages` decides."""
+    """Limit in tokens if the window is unknown (-1); 0: `max_messages` is the limit."""
     max_messages: Positive = 50
-    """Limit in messages while the window is unknown and `max_context_tokens` is 0."""
+    """Limit in messages if the window is unknown and `max_context_tokens` is 0."""
     memory_budget_tokens: Positive = 65_536
-    """Largest window, in tokens, that a local model is loaded with, where `context_window` sets none."""
+    """Largest window, in tokens, that a local model is loaded with, unless `context_window` is set."""
     preset: Preset = "layered"
-    """Which layers work: layered, digest (adds digests), summary-only (no clearing), off (output limits only)."""
+    """Which layers are on: layered, digest (adds digests), summary-only (no clearing), off (output limits only)."""
     policy: PolicyName = "balanced"
-    """What a session may cost for what stays word for word: thrifty, balanced or careful (`/policy`)."""
+    """How much to spend to keep more verbatim: thrifty, balanced or careful (`/policy`)."""
     image_tokens: Positive = 1_200
-    """Tokens an image is counted as."""
+    """Tokens that a picture counts as."""
     cold_notice_usd: Annotated[float, Meta(ge=0)] = 0.25
-    """US dollars from which on a call whose cache is gone is announced, with what a compaction would make of it."""
+    """US dollars a call must cost for a notice that its cache is gone, with what a compaction would save."""
     pins_share: Share = 0.25
-    """Largest share of the history budget that all pins together may take."""
+    """Largest share of the history budget that all pinned items together may take."""
     skills_index_tokens: Count = 2_000
     """Largest size of the skills index in tokens."""
     memory_index_tokens: Count = 2_000
     """Largest size of the memory index in tokens."""
     instruction_files: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
-    """Names of project instruction files; in each folder the first that exists is read."""
+    """Names of project instruction files; in each folder, the first that exists is read."""
 
 
 class Output(Struct, frozen=True, kw_only=True):
-    """What of one tool result enters the conversation."""
+    """How much of a tool result enters the conversation."""
 
     max_lines: Positive = 2_000
     """Lines kept of a result; the first limit applied."""
@@ -74,19 +74,19 @@ class Output(Struct, frozen=True, kw_only=True):
     max_bytes: Positive = 51_200
     """UTF-8 bytes kept of a result; the last limit applied."""
     truncate_mode: Literal["head_tail", "head"] = "head_tail"
-    """What a cut keeps: both ends, or the beginning only."""
+    """Which part of a result is kept: both ends, or only the beginning."""
     large_output_threshold: Positive = 204_800
-    """Characters above which a whole result goes to a file and a preview stays."""
+    """Characters above which a result goes to a file and only a preview stays."""
     evict_tokens: Positive = 20_000
-    """Tokens above which a whole result goes to a file and a preview stays."""
+    """Tokens above which a result goes to a file and only a preview stays."""
     evict_share: Share = 0.25
     """Largest share of the history budget `evict_tokens` may be."""
     preview_chars: Count = 2_000
-    """Characters of the head, and of the tail, shown of an evicted result."""
+    """Characters of an evicted result shown from its head, and as many from its tail."""
     stream_bytes: Positive = 262_144
-    """Bytes kept of the end of a command's output."""
+    """Bytes kept from the end of a command's output."""
     error_bytes: Positive = 65_536
-    """Bytes kept, at both ends, of an error that is no command's output (a large result goes to a file whole)."""
+    """Bytes kept, from both ends, of an error that is not a command's output (a large result goes to a file)."""
     raw_stream_bytes: Positive = 100_000_000
     """Bytes of a command's raw output stored in a file."""
 
@@ -101,85 +101,85 @@ class Clearing(Struct, frozen=True, kw_only=True):
     by_price: bool = True
     """Clear earlier when the freed tokens pay for the cache they invalidate."""
     keep: Count = 3
-    """Newest results that always stay."""
+    """Number of newest results that always stay."""
     protect_tokens: Count = 40_000
-    """Tokens at the end of the conversation in which nothing is cleared."""
+    """Tokens at the end of the conversation that are never cleared."""
     protect_share: Share = 0.25
     """Largest share of the window `protect_tokens` may be."""
     min_batch_share: Share = 0.05
-    """A batch frees at least this share of the window, or nothing happens."""
+    """Smallest share of the window that a batch must free."""
     never_clear: tuple[str, ...] = ("mark_task_done", "find_tool")
-    """Tools whose results stay, besides reads of memory and skills; the lists of all layers add up."""
+    """Tools whose results stay, besides reads of memory and skills; the lists of all sources are combined."""
 
 
 class Digests(Struct, frozen=True, kw_only=True):
-    """Digests of old tool results; they work in the preset `digest` and inside a compaction."""
+    """Digests of old tool results, used with the preset `digest` and inside a compaction."""
 
     cutoff: Count = 10
-    """Visible results above which the oldest are archived into a digest."""
+    """Number of visible results above which the oldest are merged into a digest."""
     strategy: Literal["llm", "heuristic", "off"] = "llm"
     """How a digest is written: by a model, by rule, or not at all."""
     input_chars: Positive = 12_000
-    """Characters a model is given to digest."""
+    """Characters that the model gets to digest."""
     output_chars: Positive = 1_200
-    """Characters kept of a model's digest."""
+    """Characters kept of the digest a model writes."""
     heuristic_chars: Positive = 800
-    """Characters kept, at both ends, by the heuristic."""
+    """Characters kept of a digest written by rule, from both ends."""
 
 
 class ThresholdByTier(Struct, frozen=True, kw_only=True):
     """Compaction trigger per model tier; a value set here wins over the task class."""
 
     frontier: Threshold = 0.85
-    """Share of the window, frontier models."""
+    """Share of the window for frontier models."""
     mid: Threshold = 0.65
-    """Share of the window, mid models."""
+    """Share of the window for mid models."""
     small: Threshold = 0.35
-    """Share of the window, small models."""
+    """Share of the window for small models."""
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
     """Summaries of older turns."""
 
     auto: bool = True
-    """Compact without being asked (clearing, recovery and /compact work either way)."""
+    """Compact automatically (clearing, recovery and /compact work either way)."""
     background: bool = True
-    """Write a due summary while the conversation goes on; a turn waits for it only where its request no longer fits."""
+    """Write summaries in the background; a turn waits only if its request would not fit without the summary."""
     threshold: Threshold = 0.85
     """Share of the window that triggers a compaction for a model of unknown tier."""
     threshold_by_tier: ThresholdByTier = ThresholdByTier()
     keep_recent_tokens: Count = 20_000
-    """Newest tokens kept verbatim."""
+    """Number of newest tokens kept verbatim."""
     keep_recent_share: Share = 0.5
     """Largest share of (trigger - fixed part) `keep_recent_tokens` may be."""
     keep_recent: Count = 5
-    """Newest messages kept verbatim where tokens are unknown."""
+    """Number of newest messages kept verbatim if the window is unknown."""
     thrift: Annotated[float, Meta(ge=0)] = 4.0
-    """Compact earlier when it pays: larger waits longer, 0 turns it off."""
+    """Compact before the threshold if that saves money; a larger value waits longer, 0 turns it off."""
     thrift_between_turns: Factor = 0.8
-    """Factor on the price trigger between the user's turns."""
+    """Factor on `thrift` between turns."""
     thrift_in_loop: Factor = 1.3
-    """Factor on the price trigger inside a tool loop."""
+    """Factor on `thrift` inside a tool loop."""
     thrift_cold: Factor = 0.5
-    """Factor on the price trigger while the provider's cache is cold."""
+    """Factor on `thrift` while the provider's cache is cold."""
     handover: Literal["five", "outline"] = "five"
     """Form of a summary: five sections, or an outline (intent, decisions, artifacts, next steps)."""
     facts_tokens: Count = 2_000
-    """Largest size, in tokens, of the facts appended to a summary that lacks them."""
+    """Largest size, in tokens, of the facts appended to a summary that left them out."""
     user_words_tokens: Count = 8_000
-    """Largest size, in tokens, of the user's own words kept over every compaction; a tenth of the window at most."""
+    """Largest size, in tokens, of your own messages kept beside the summaries; at most a tenth of the window."""
     summaries_tokens: Positive = 12_000
-    """Size of all summaries, in tokens, above which the oldest become one; a tenth of the window at most."""
+    """Size of all summaries, in tokens, above which the oldest are merged; at most a tenth of the window."""
     summary_result_chars: Positive = 1_800
-    """Characters of each tool result shown to a separate summarising model."""
+    """Characters of each tool result that a separate summarising model sees."""
     max_compaction_recoveries: Count = 1
-    """Retries of a turn after the provider reports an overflow."""
+    """How often a turn is retried after the provider reports an overflow."""
     max_backoff_turns: Positive = 32
-    """Longest pause, in turns, after compactions that failed (2, 4, … up to this)."""
+    """Longest pause, in turns, after failed compactions (2, 4, … up to this)."""
 
 
 class Checkpoints(Struct, frozen=True, kw_only=True):
-    """Completion records at the end of a task."""
+    """Completion records of finished tasks."""
 
     enabled: bool = True
     """Offer /done and the tool mark_task_done."""
@@ -191,18 +191,18 @@ class Agentic(Struct, frozen=True, kw_only=True):
     enabled: bool = True
     """Offer the agentic_* tools."""
     small_model: str = ""
-    """Model of subtasks; empty: the small model of the session's provider."""
+    """Model for subtasks; empty: the small model of the session's provider."""
 
 
 class Agent(Struct, frozen=True, kw_only=True):
-    """Bounds of a turn and of a session; costs include subtasks."""
+    """Limits of a turn and of a session; costs include subtasks."""
 
     max_calls: Positive = 100
-    """Calls of one answer that are done; the others are answered with an error."""
+    """Tool calls of one answer that are carried out; the others get an error as their result."""
     max_turn_cost_usd: Dollars | None = None
-    """US dollars one turn may cost; null: no ceiling."""
+    """US dollars that one turn may cost; null: no ceiling."""
     max_session_cost_usd: Dollars | None = None
-    """US dollars a session may cost; null: no ceiling."""
+    """US dollars that a session may cost; null: no ceiling."""
 
 
 class TierModels(Struct, frozen=True, kw_only=True):
@@ -217,61 +217,61 @@ class TierModels(Struct, frozen=True, kw_only=True):
 
 
 class EndpointModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is known of a model of one's own endpoint; what is left out is asked for, or assumed."""
+    """What is known of a model at your own endpoint; what is left out is asked for, or assumed."""
 
     window: Count = 0
     """Input capacity in tokens."""
     max_output: Count = 0
-    """Tokens of its longest answer."""
+    """Longest answer in tokens."""
     tier: Literal["frontier", "mid", "small", "unknown"] = "unknown"
-    """Its tier."""
+    """The model's tier."""
     input: Annotated[float, Meta(ge=0)] | None = None
-    """US dollars per million tokens read."""
+    """US dollars per million input tokens."""
     output: Annotated[float, Meta(ge=0)] | None = None
-    """US dollars per million tokens written."""
+    """US dollars per million output tokens."""
     cache_read: Annotated[float, Meta(ge=0)] | None = None
     """US dollars per million tokens read from the cache."""
     images: bool | None = None
-    """Whether it sees pictures."""
+    """Whether the model supports pictures."""
     tools: bool | None = None
-    """Whether it calls tools; a model that does not is asked as a chat."""
+    """Whether the model can call tools; one that cannot is used as a chat model."""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server that speaks one of OpenAI's APIs, as one's own."""
+    """A server of your own that speaks one of OpenAI's APIs."""
 
     url: str
-    """Its address up to and with ``/v1``."""
+    """Its address up to and including ``/v1``."""
     key: str = ""
-    """The variable its key is in; empty: it wants none."""
+    """The environment variable with its key; empty: no key is needed."""
     api: Literal["chat", "responses"] = "chat"
-    """The API it speaks: Chat Completions or Responses."""
+    """Its API: Chat Completions or Responses."""
     reasoning: bool = False
-    """Whether it wants the reasoning of earlier answers back, as ``reasoning_content``."""
+    """Whether the reasoning of earlier answers is sent back, as ``reasoning_content``."""
     models: dict[str, EndpointModel] = {}
-    """Its models by id; any other may be named too."""
+    """Its models by id; you can also use others."""
 
 
 class Models(Struct, frozen=True, kw_only=True):
-    """Which model a provider offers per tier, and endpoints of one's own."""
+    """Which model of a provider is used for each tier, and your own endpoints."""
 
     anthropic: TierModels = TierModels(frontier="claude-opus-5-5", mid="claude-sonnet-5-5", small="claude-haiku-5-5")
     gemini: TierModels = TierModels(frontier="gemini-3.1-pro-preview", mid="gemini-2.5-pro", small="gemini-3.8-flash")
     openai: TierModels = TierModels(frontier="gpt-6.1-sol", mid="gpt-6.1-terra", small="gpt-6-luna")
     ollama: TierModels = TierModels(frontier="", mid="", small="")
     endpoints: dict[str, Endpoint] = {}
-    """Servers by the name that goes before the colon: `url`, `key` (a variable), `api`, `models`."""
+    """Your own servers, by the name before the colon: `url`, `key` (a variable), `api`, `models`."""
 
 
 class Ollama(Struct, frozen=True, kw_only=True):
     """Local models."""
 
     host: str = ""
-    """Where Ollama listens, where `OLLAMA_HOST` is not set; empty: http://127.0.0.1:11434."""
+    """Ollama's address if `OLLAMA_HOST` is not set; empty: http://127.0.0.1:11434."""
 
 
 class Tiers(Struct, frozen=True, kw_only=True):
-    """Tier of a model the provider tells nothing about, by a part of its id (`*` stands for anything)."""
+    """Tiers of models whose provider does not report one, by a part of the id (`*` stands for anything)."""
 
     frontier: tuple[str, ...] = ("opus", "fable", "mythos", "gemini-3*-pro")
     """Parts of the ids of frontier models."""
@@ -285,15 +285,15 @@ class TaskClass(Struct, frozen=True, kw_only=True):
     """A bundle of defaults for one kind of work."""
 
     tier: Tier
-    """Tier of the model."""
+    """The model's tier."""
     threshold: Threshold
     """Share of the window that triggers a compaction."""
     mode: PermissionMode = "auto"
-    """Permission mode where none is set."""
+    """Permission mode if none is set."""
 
 
 class Tasks(Struct, frozen=True, kw_only=True):
-    """The task classes."""
+    """Defaults for each kind of work (`--task`)."""
 
     debug: TaskClass = TaskClass(tier="frontier", threshold=0.65)
     implement: TaskClass = TaskClass(tier="frontier", threshold=0.70)
@@ -306,43 +306,43 @@ class Safety(Struct, frozen=True, kw_only=True):
     """Guards at the start of a session."""
 
     small_tier_parent: Literal["warn", "refuse", "allow"] = "warn"
-    """A small model as the session's own model: say so, refuse to start, or allow it silently."""
+    """If the session's own model is a small one: warn, refuse to start, or allow it silently."""
     notices: bool = True
     """Show the notices of the guards."""
 
 
 class Permissions(Struct, frozen=True, kw_only=True):
-    """What may happen without asking. A rule is a tool name, or TOOL(PATTERN)."""
+    """What may happen without asking. A rule is a tool name or TOOL(PATTERN)."""
 
     mode: PermissionMode = "auto"
-    """plan: read only; ask: every side effect; auto: network, outside paths, commands that change; allow: nothing."""
+    """plan: read only; ask: ask before every side effect; auto: ask about the risky ones; allow: never ask."""
     allow: tuple[str, ...] = ()
-    """Rules of what passes; the lists of all layers add up."""
+    """Rules for what is allowed; the lists of all sources are combined."""
     ask: tuple[str, ...] = ()
-    """Rules of what is asked about, stronger than `allow`; the lists of all layers add up."""
+    """Rules for what is asked about; they win over `allow`. The lists of all sources are combined."""
     deny: tuple[str, ...] = ()
-    """Rules of what is refused, stronger than `ask` and `allow`; the lists of all layers add up."""
+    """Rules for what is refused; they win over `ask` and `allow`. The lists of all sources are combined."""
     folders: tuple[str, ...] = ()
-    """Folders outside the project that count as inside; the lists of all layers add up."""
+    """Folders outside the project that count as inside; the lists of all sources are combined."""
     sandbox: Literal["auto", "required", "off"] = "auto"
-    """Commands run in a sandbox where the system offers one (auto), only in one (required), or as you (off)."""
+    """Commands run in a sandbox if the system has one (auto), only in a sandbox (required), or without one (off)."""
     network: bool = False
-    """Commands in the sandbox may use the network."""
+    """Allow commands in the sandbox to use the network."""
 
 
 class FileHistory(Struct, frozen=True, kw_only=True):
-    """What is kept of files before tools change them, so that they can be put back."""
+    """Copies of files, made before tools change them, so that they can be restored."""
 
     enabled: bool = True
-    """Keep files before tools change them; /rewind and /undo-edits can put them back."""
+    """Copy files before tools change them; /undo, /rewind and /undo-edits can restore them."""
     max_file_bytes: Positive = 5_000_000
-    """Bytes of the largest file that is kept."""
+    """Largest file that is copied, in bytes."""
     max_bytes: Positive = 200_000_000
-    """Bytes kept of all files of a session."""
+    """Bytes of all copies in a session."""
     max_files: Positive = 20_000
-    """Files of the project above which it is not looked at what a command changes."""
+    """Number of files in the project above which changes made by commands are not tracked."""
     max_seconds: Annotated[float, Meta(gt=0)] = 2.0
-    """Seconds one look at the project's files may take, before a command and after it."""
+    """Seconds that comparing the project's files may take, before a command and after it."""
 
 
 class ToolServer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -360,7 +360,7 @@ class ToolServer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     headers: dict[str, str] = field(default_factory=dict)
     enabled: bool = True
     call_seconds: Annotated[float, Meta(gt=0)] | None = None
-    """Seconds of one call; null: `mcp.call_seconds`."""
+    """Seconds that one call may take; null: `mcp.call_seconds`."""
     always_load: bool | tuple[str, ...] = False
     """The model is told of all its tools (or of these) from the beginning."""
     believe_hints: bool = False
@@ -368,27 +368,27 @@ class ToolServer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
 
 
 class Mcp(Struct, frozen=True, kw_only=True):
-    """Servers of tools (Model Context Protocol)."""
+    """MCP servers."""
 
     servers: dict[str, ToolServer] = field(default_factory=dict)
-    """The servers by name, each with `command` and `args`, or `url`; see docs/mcp.md."""
+    """Your servers by name, each with `command` and `args`, or `url`; see docs/mcp.md."""
     project: bool = True
-    """Offer the servers in the `.mcp.json` of a trusted project; each starts only once you have turned it on."""
+    """Offer the servers in the `.mcp.json` of a trusted project; each starts only once you turn it on."""
     whole_share: Share = 0.02
-    """Largest share of the window that the tools of all servers may take whole; larger sets are looked up."""
+    """Largest share of the window for sending all tool definitions in full; larger sets are searched by `find_tool`."""
     index_tokens: Count = 1_200
-    """Largest size, in tokens, of what the model is told of the servers from the beginning."""
+    """Largest size, in tokens, of the list of servers that the model gets from the beginning."""
     start_seconds: Annotated[float, Meta(gt=0)] = 60.0
-    """Seconds a server may take to start."""
+    """Seconds that a server may take to start."""
     call_seconds: Annotated[float, Meta(gt=0)] = 300.0
-    """Seconds one call of a server's tool may take."""
+    """Seconds that one call of a server's tool may take."""
 
 
 class Watchdog(Struct, frozen=True, kw_only=True):
-    """Notices a model that is stuck."""
+    """Detects a model that is stuck."""
 
     mode: Literal["warn", "off", "prompt", "auto"] = "warn"
-    """warn: say so; off; prompt: pause and ask; auto: go on with the frontier model."""
+    """What to do then. warn: tell you; prompt: pause and ask; auto: switch to the frontier model; off: nothing."""
     repeated_calls: Count = 5
     """Identical calls in a row that raise an alert; 0: off."""
     tools_without_text: Count = 60
@@ -402,12 +402,12 @@ class Watchdog(Struct, frozen=True, kw_only=True):
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """What kind of work this is."""
+    """The kind of work, and how answers are written."""
 
     task_class: TaskClassName | None = None
-    """The task class; null: none."""
+    """The task class: debug, implement, chat, research or review; null: none."""
     style: str = ""
-    """How answers are written: the name of a style of your own (`/style` lists them); empty: as always."""
+    """The output style: the name of one of your styles (`/style` lists them); empty: none."""
 
 
 class Ui(Struct, frozen=True, kw_only=True):
@@ -416,17 +416,17 @@ class Ui(Struct, frozen=True, kw_only=True):
     theme: str = "dark"
     """Colours: `dark`, `light`, or the name of a theme (`/theme` lists them)."""
     glyphs: Literal["unicode", "ascii"] = "unicode"
-    """Symbols drawn, for terminals and fonts that lack the others."""
+    """Which symbols are drawn: ascii is for terminals and fonts without the others."""
     mouse: bool = True
     """Use the mouse."""
     notifications: bool = True
-    """Tell the terminal when a turn ends or a question waits."""
+    """Notify the terminal when a turn ends or a question is waiting."""
     gauge_yellow: Share = 0.70
     """Share of the window at which the gauge turns yellow."""
     gauge_red: Share = 0.90
     """Share of the window at which the gauge turns red."""
     keymap: tuple[str, ...] = ()
-    """Other keys: `ID=KEYS` each, as in `cards=ctrl+t f9`, or an object of them (the table of keys has the ids)."""
+    """Your own keys: `ID=KEYS` each, as in `cards=ctrl+t f9`, or an object (docs/commands.md lists the ids)."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
