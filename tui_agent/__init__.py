@@ -1,4 +1,4 @@
-"""tui-agent: a terminal agent that never loses the thread.
+"""tui-agent: a coding agent for the terminal that shows what its model sees, and can undo every step.
 
 The names below are the library (docs/library.md): an `Agent` runs turns as typed `events` over a `ContextEngine`, which
 can also be used alone. They are imported when they are first used, so that the command answers at once.

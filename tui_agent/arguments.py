@@ -203,7 +203,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _agent_parser() -> _Parser:
     parser = _new_parser("tui-agent", "[PROMPT] | -p PROMPT | COMMAND")
-    parser.description = "A terminal agent that never loses the thread."
+    parser.description = "A coding agent for the terminal that shows what its model sees and can undo every step."
     parser.epilog = _EPILOG
     parser.add_argument("words", nargs="*", metavar="PROMPT", help="sent as soon as the app opens")
     parser.add_argument("--version", action="version", version=f"tui-agent {__version__}")
