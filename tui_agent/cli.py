@@ -205,7 +205,7 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
         _check_model(arguments, settings)
         from tui_agent.tui.app.start import run as run_app
 
-        return run_app(arguments, settings, once_shown=lambda: _keep_private(environ))
+        return run_app(arguments, settings, before_opening=lambda: _keep_private(environ))
     finally:
         gc.enable()
 

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.sizes import Category, Size, size_of_block, size_of_text
-from tui_agent.conversation.view import View
 
 if TYPE_CHECKING:
     import tiktoken
+
+    from tui_agent.conversation.view import View
 
 ASCII_TOKENS = 0.33
 OTHER_TOKENS = 1.5
@@ -172,7 +173,7 @@ class Counter:
         counted = ruled if density is None else math.ceil(ruled * density.factor)
         return counted + round(size.images * self._image_tokens)
 
-    def categories(self, view: View) -> dict[Category, int]:
+    def categories(self, view: "View") -> dict[Category, int]:
         """Tokens of the next request, per category; costs the same however long the conversation is."""
         return {category: self.size(size, CLASS_OF[category]) for category, size in view.sizes().items()}
 

@@ -7,7 +7,7 @@ serves an agent over sqlite and a provider, a replay that only counts, and a pro
 
 from collections.abc import Callable, Generator, Iterable
 from hashlib import sha256
-from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
@@ -25,8 +25,10 @@ from tui_agent.conversation.entries import (
     Usage,
     WordsEdited,
 )
-from tui_agent.conversation.request import ModelRequest
-from tui_agent.conversation.view import View
+
+if TYPE_CHECKING:
+    from tui_agent.conversation.request import ModelRequest
+    from tui_agent.conversation.view import View
 
 T = TypeVar("T")
 Kind = TypeVar("Kind")
@@ -57,7 +59,7 @@ class AskModel(NamedTuple):
     """
 
     who: Literal["session", "small"]
-    request: ModelRequest
+    request: "ModelRequest"
     purpose: Literal["summary", "digest"]
     tokens: int
     cached: bool = False
@@ -233,7 +235,7 @@ def expect(kind: type[Kind], outcome: Outcome) -> Kind:
 class Extendable(Protocol):
     """What keeps the entries of a conversation: the engine."""
 
-    view: View
+    view: "View"
 
     def extend(self, entries: Iterable[AnyEntry]) -> None:
         """Stamp entries and take them in."""

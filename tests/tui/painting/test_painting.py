@@ -3,10 +3,12 @@
 import re
 import unicodedata
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pygments.lexers.python import PythonLexer
 from rich.cells import cell_len
 from rich.style import Style
 from textual.theme import Theme
@@ -15,6 +17,7 @@ from tests.examples import examples
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tui.cards.blocks import Folding, Level, ResultSize, ToolState
 from tui_agent.tui.painting.chunks import CHUNK_CHARACTERS
+from tui_agent.tui.painting.code import _lexer
 from tui_agent.tui.painting.diffs import (
     MAX_COMPARED,
     NO_NEWLINE,
@@ -209,6 +212,17 @@ def test_a_long_fence_is_painted_in_parts_that_lose_nothing() -> None:
     painting.forget()
     painting.lines(0)
     assert painting.painted <= 60
+
+
+def test_python_is_read_as_by_pygments_without_its_lists_of_letters() -> None:
+    lexer = _lexer("python")
+    assert isinstance(lexer, PythonLexer)
+    code = "".join(path.read_text("utf-8") for path in sorted(Path(__file__).parent.glob("*.py")))
+    code += "@größe\nclass Καλά(名前): pass\ndef ключ_1(x٣=0x1F, *, y: 'é') -> None: return 1if x else y@x\n"
+    assert list(lexer.get_tokens(code)) == list(PythonLexer(stripnl=False).get_tokens(code))
+    rules = [rule for rules in PythonLexer.tokens.values() for rule in rules]
+    assert any(PythonLexer.uni_name in str(rule) for rule in rules)
+    assert not any(PythonLexer.uni_name in str(rule) for rules in type(lexer).tokens.values() for rule in rules)
 
 
 def test_a_long_table_is_cut_and_its_head_repeated() -> None:

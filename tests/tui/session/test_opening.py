@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from rich.console import RenderableType
 from textual.app import App, ComposeResult
+from textual.screen import Screen as TextualScreen
 from textual.widgets import Input
 from typing_extensions import override
 
 from tests.bench.long_session import prompt, result, write_session
+from tests.tui.app_of_parts import until
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import ending, replay
 from tui_agent.arguments import Arguments
@@ -163,3 +166,23 @@ async def test_a_resumed_session_is_whole_and_in_order(tmp_path: Path) -> None:
         )
         tools = [block.result for block in app.pane.transcript if isinstance(block, ToolBlock)]
         assert tools == [result(turn, number) for turn in range(60) for number in range(3)]
+
+
+async def test_the_end_of_a_session_is_painted_before_it_is_opened(tmp_path: Path) -> None:
+    session = await write_session(tmp_path / "home", 20)
+    arguments = Arguments(folder=tmp_path, home=tmp_path / "home", project=tmp_path, resume=session)
+    painted: list[str] = []
+
+    class Painting(TuiAgent):
+        @override
+        def _display(self, screen: TextualScreen[object], renderable: RenderableType | None) -> None:
+            super()._display(screen, renderable)
+            if self.completed:
+                painted[:] = [row.line.text for row in self.pane.viewport.rows]
+
+    app = Painting(arguments, Settings(model=Model(id="offline")))
+    before_opening: list[list[str]] = []
+    app.before_opening = lambda: before_opening.append(list(painted))
+    async with app.run_test() as pilot, asyncio.timeout(30):
+        await until(pilot, lambda: app.conductor.session)
+    assert [any("All tests pass." in line for line in lines) for lines in before_opening] == [True]

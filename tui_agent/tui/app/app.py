@@ -68,7 +68,7 @@ class TuiAgent(BaseApp):
         self._order = TypingOrder(self)
         self.leaving = Leaving(self, self._close)
         self._ending: asyncio.Task[Ending | None] | None = None
-        self.once_shown: Callable[[], None] = lambda: None
+        self.before_opening: Callable[[], None] = lambda: None
         self._welcome = Welcome(arguments.folder, resuming=arguments.continue_last or arguments.resume is not None)
 
     # The parts
@@ -104,13 +104,16 @@ class TuiAgent(BaseApp):
     # The beginning and the end
 
     def on_mount(self) -> None:
-        """Show the first picture; everything slow comes after it."""
+        """Show the first picture."""
         self.leaving.watch()
         self.app_resume_signal.subscribe(self, self._on_resume)
         self.screen_change_signal.subscribe(self, lambda _screen: self.call_later(self._order.go_on))
         self.status.show(mode=self.settings.permissions.mode, hint="")
         self._greet()
-        self.call_after_refresh(self._begin)
+
+    def on_ready(self) -> None:
+        """The first picture is there: now comes everything slow, while keys are read and pictures painted."""
+        self.run_worker(self._begin(), name="begin", exit_on_error=True)
 
     async def on_unmount(self) -> None:
         """However the app ends: the session ends in order, except where the user would not wait for that."""
@@ -137,7 +140,6 @@ class TuiAgent(BaseApp):
             )
 
     async def _begin(self) -> None:
-        self.once_shown()
         self._ending = asyncio.create_task(end_of(self.arguments), name="ending")
         # So that its thread works beside the rest of the screen.
         await asyncio.sleep(0)
@@ -214,7 +216,12 @@ class TuiAgent(BaseApp):
                 self.say(Level.INFO, "A new session", hint="/resume goes back to the one before")
         reading, self._ending = self._ending, None
         end = await (reading or end_of(target))
-        seen = None if end is None else await glimpse(end, self.pane, self.status, self.conductor)
+        seen = None
+        if end is not None:
+            seen = await glimpse(end, self.pane, self.status, self.conductor)
+            # What opening needs takes long to load, and would delay this picture.
+            await self._painted()
+        self.before_opening()
         try:
             session, self.arguments, self.settings = await open_for_screen(target, self.settings, self, self.ask)
         except BaseException:
@@ -230,6 +237,11 @@ class TuiAgent(BaseApp):
         except BaseException:
             await session.close()
             raise
+
+    async def _painted(self) -> None:
+        painted = asyncio.Event()
+        self.pane.call_after_refresh(painted.set)
+        await painted.wait()
 
     def _begin_anew(self) -> None:
         """Another session takes this one's place on the screen."""

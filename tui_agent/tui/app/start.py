@@ -20,14 +20,14 @@ _INPUT, _LOCAL = 0, 3
 """Places of the input and the local flags in what `termios.tcgetattr` gives."""
 
 
-def run(arguments: Arguments, settings: Settings, *, once_shown: Callable[[], None] = lambda: None) -> int:
-    """Show the app until the user leaves; the exit code. `once_shown` is called when there is a first picture."""
+def run(arguments: Arguments, settings: Settings, *, before_opening: Callable[[], None] = lambda: None) -> int:
+    """Show the app until the user leaves; the exit code. `before_opening` is called before a session is opened."""
     trust_the_terminal()
     _on_signals(_end_at_once)
     give_back = take_keys()
     try:
         _mark_pastes(True)
-        return _run(arguments, settings, give_back, once_shown)
+        return _run(arguments, settings, give_back, before_opening)
     finally:
         give_back()
         _mark_pastes(False)
@@ -93,7 +93,7 @@ def _mark_pastes(marked: bool) -> None:
 
 
 def _run(
-    arguments: Arguments, settings: Settings, give_back: Callable[[], None], once_shown: Callable[[], None]
+    arguments: Arguments, settings: Settings, give_back: Callable[[], None], before_opening: Callable[[], None]
 ) -> int:
     share_often()
     from tui_agent.models.offline.delay import DELAY_VARIABLE, SHOWN_DELAY_S
@@ -106,7 +106,7 @@ def _run(
         give_back()
     app = TuiAgent(arguments, settings, driver_class=driver)
     app.leaving.last_words = partial(say_goodbye, app)
-    app.once_shown = once_shown
+    app.before_opening = before_opening
     _on_signals(app.leaving.told_to_end)
     app.run(mouse=settings.ui.mouse)
     app.leaving.say_last_words()

@@ -10,8 +10,8 @@ from tui_agent.aside import aside, load
 if TYPE_CHECKING:
     from tui_agent.agent.history.as_events import Ending
 
-NEWEST: Final = 200
-"""Entries of an earlier conversation that are shown first: more than fit on any screen."""
+NEWEST: Final = 120
+"""Entries of an earlier conversation that are shown first: enough to fill a screen."""
 WARM_UP_BLOCKS: Final = 20
 """About as many blocks as fit on a screen."""
 
