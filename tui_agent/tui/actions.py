@@ -106,7 +106,7 @@ class Action(Struct, frozen=True, kw_only=True):
 
 
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "preview": ("compact", "clear", "textual_action"),
+    "preview": ("compact", "clear", "done"),
     "undo": ("both", "files", "conversation", "diff"),
     "undo-edits": ("diff", "redo"),
 }

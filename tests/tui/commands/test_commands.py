@@ -126,6 +126,7 @@ def test_how_a_key_is_told(key: str, text: str) -> None:
         ("/mode a", ["ask", "auto", "allow", "plan"]),
         ("/mode al", ["allow"]),
         ("/policy ", ["thrifty", "balanced", "careful"]),
+        ("/preview ", ["compact", "clear", "done"]),
         ("word", []),
     ],
 )
