@@ -1,4 +1,4 @@
-"""The model that answers in a conversation: connecting to it, naming it in the log, letting another one take over."""
+"""The active model of a conversation: connecting to it, recording it in the log, and switching to another one."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,18 +18,18 @@ from tui_agent.models.speed import Speed, Speedometer, Timings
 from tui_agent.settings.schema import Settings
 
 SmallModel = Callable[[str], Model | None]
-"""The cheaper model beside a provider's own; None where there is none to ask."""
+"""Maps a provider to its cheaper model for summaries; None if there is none that can be asked."""
 
 
 WITHOUT_TOOLS = (
     "You have no tools in this conversation. Answer from what it holds; where more is needed, ask the user to attach a "
     "file or to run a command, and say which."
 )
-"""What the system prompt ends with for a model that is asked without tools."""
+"""The end of the system prompt for a model that is given no tools."""
 
 
 class ActiveModel:
-    """Owns the model that answers, and tells the engine what is known of it."""
+    """Owns the active model, and passes what is known of it to the context engine."""
 
     def __init__(self, model: Model, record: Record, briefing: Briefing, small: SmallModel) -> None:
         self._model = model
@@ -44,29 +44,29 @@ class ActiveModel:
 
     @property
     def model(self) -> Model:
-        """The model that answers."""
+        """The active model."""
         return self._model
 
     @property
     def profile(self) -> ModelProfile:
-        """What is known of it."""
+        """What is known of the active model."""
         return self._model.profile
 
     @property
     def small(self) -> Model | None:
-        """The cheaper model beside it, which writes summaries and digests where that costs less."""
+        """The provider's cheaper model, for summaries and digests if that costs less; None if there is none."""
         return self._small(self.profile.provider)
 
     async def connect(self) -> ModelProfile:
-        """Learn what the provider tells of the model, once; slow (it imports an SDK). Never raises."""
+        """Ask the provider for the model's facts, once. Slow: it imports an SDK. Never raises."""
         if self._connecting is None:
             self._connecting = asyncio.ensure_future(self._learn())
         await asyncio.shield(self._connecting)
         return self.profile
 
     async def introduce(self) -> None:
-        """Bring the log to where this model can be asked: name it, its system prompt and tools where the log does not
-        say them yet; else tell it what has changed since it was told them. Raises `StorageError`.
+        """Prepare the log for a call of this model: record the model, its system prompt and its tools if the log lacks
+        them; otherwise append notices of what has changed since. Raises `StorageError`.
         """
         await self.connect()
         await self._briefing.refresh(self._record.engine.window.tokens)
@@ -81,8 +81,9 @@ class ActiveModel:
             await self._record.append(*map(notice, news))
 
     def _renews(self, before: Prefix, now: Prefix) -> bool:
-        """Whether the user's first agents count at once: where no cache is lost by their tool, and no reasoning that is
-        bound to what stood in front. Else they wait for the next summary.
+        """Whether to add the tool for the user's first agents now rather than at the next summary.
+
+        Only if that invalidates neither a cache nor reasoning that is bound to the prefix.
         """
         profile = self.profile
         bound = profile.bound_reasoning and self._record.view.last_call is not None
@@ -91,7 +92,7 @@ class ActiveModel:
         return waits and (keeps_none or self._record.engine.cache.cold) and not bound
 
     def take_agent_news(self) -> bool:
-        """Whether the user is to be told that their first agents wait until tools are told anew; once."""
+        """Whether to tell the user that their first agents become available at the next summary; True once."""
         prefix = self._record.view.prefix
         waits = prefix is not None and self._briefing.awaits_agents(prefix)
         told, self._told_of_agents = self._told_of_agents, waits
@@ -99,16 +100,16 @@ class ActiveModel:
 
     @property
     def speed(self) -> Speed:
-        """How fast it reads and writes, where that is what it costs."""
+        """The speeds of a local model."""
         return self._speeds.of(self.profile.name)
 
     async def took(self, timings: Timings, usage: Usage, kept: int) -> None:
-        """Take in what its newest call took; `kept` are the tokens its server should still have had of the prompt."""
+        """Take in the timings of the newest call. `kept`: tokens of its prompt that the server probably had cached."""
         self._speeds.measure(self.profile.name, timings, usage, kept)
         await self._record.use_model(self._facts())
 
     def take_chat_news(self) -> bool:
-        """Whether the user is to be told that it is asked without tools; once for each model."""
+        """Whether to tell the user that the model is given no tools; True once for each model."""
         name = self.profile.name
         if self.profile.tools or name in self._told_of_chat:
             return False
@@ -120,7 +121,7 @@ class ActiveModel:
         return whole if self.profile.tools or not whole.tools else Prefix(system=f"{whole.system}\n\n{WITHOUT_TOOLS}")
 
     async def take_over(self, model: Model) -> None:
-        """Let another model answer from the next call on. Raises `StorageError`."""
+        """Switch to another model from the next call on. Raises `StorageError`."""
         before, self._model = self._model, model
         self._connecting = None
         await self._record.use_model(self._facts())
@@ -128,12 +129,12 @@ class ActiveModel:
         await before.close()
 
     async def take_over_by(self, name: str) -> None:
-        """Let the model called ``provider:id`` answer. Raises `UnknownModel`, `StorageError`."""
+        """Switch to the model named ``provider:id``. Raises `UnknownModel`, `StorageError`."""
         settings = self._record.engine.settings
         await self.take_over(await asyncio.to_thread(configured_model, settings, name))
 
     async def close(self) -> None:
-        """Release its connections."""
+        """Close the model's connections."""
         if self._connecting is not None:
             self._connecting.cancel()
         await self._model.close()
@@ -155,7 +156,7 @@ class ActiveModel:
 
 
 class SmallModels:
-    """The cheaper model beside each provider's, made when it is first wanted; None where there is none to ask."""
+    """The cheaper models by provider, created on first use; None if there is none that can be asked."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -168,13 +169,13 @@ class SmallModels:
         return self._models.get(name)
 
     async def close(self) -> None:
-        """Release their connections."""
+        """Close the models' connections."""
         for model in self._models.values():
             await model.close()
 
 
 def model_facts(profile: ModelProfile, small: ModelProfile | None = None) -> ModelFacts:
-    """What the context layers are told of a model; `small` may write its summaries."""
+    """The facts of a model that the context layers use; `small` may write its summaries."""
     return ModelFacts(
         name=profile.name,
         window=profile.window,
@@ -193,7 +194,9 @@ def model_facts(profile: ModelProfile, small: ModelProfile | None = None) -> Mod
 
 
 def _rates(prices: Prices | None) -> tuple[tuple[int, Rates], ...]:
-    """Prices as multiples of the input price, by the size of the request they hold from; none for a free model."""
+    """Prices as multiples of the input price, each with the request size in tokens from which it applies; empty if
+    free.
+    """
     if prices is None:
         return ()
     tiers = [(0, prices), *prices.above]

@@ -1,4 +1,4 @@
-"""The agent: the verbs a front end has. One conversation, one turn or context step at a time."""
+"""The agent: the interface for front ends. One conversation, with one turn or context step at a time."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
@@ -66,20 +66,20 @@ T = TypeVar("T")
 
 
 class Agent:
-    """A conversation with a model that can use tools, whose context can be looked at and changed.
+    """A conversation with a model that can use tools, and whose context can be inspected and changed.
 
-    `run` is the only way a turn happens. One turn or context step happens at a time: a step waits for the turn that
-    runs, and the other way round.
+    `run` is the only way to run a turn. One turn or context step runs at a time; each waits for the other.
 
-    Only the model is needed, by its name or as a `Model`. `tools` are `Tool`s or plain functions; `system` is the
-    system prompt; `context` is the engine, which may have a conversation already; `store`, `trace` and `texts` say
-    where it is kept (by default: in memory). `permissions` is a mode, or a gate with rules of its own, and `ask` puts
-    its questions to a person (by default nobody can be asked, and a call that needs it ends the turn). `compactor` and
-    `checkpointer` write summaries in place of a model. The other parameters are what a session shares with its
-    subtasks: who counts (`tracker`), the `guards`, the cheaper models beside the provider's own (`small`), the
-    `briefing` that renews system prompt and tools, `subtasks`, what `recall` searches, `files`, which keeps what tools
-    change in files, the tools that servers have `offered`, what is the user's own (`extensions`), their `hooks`, and
-    what they are to know before many agents of theirs start (`expected`).
+    Only `model` is required, by name or as a `Model`. `tools`: `Tool`s or plain functions. `system`: the system prompt.
+    `context`: the engine, which may already hold a conversation. `store`, `trace`, `texts`: where the conversation is
+    kept, by default in memory. `permissions`: a mode, or a gate with its own rules. `ask`: puts the gate's questions to
+    a person; by default nobody can be asked, and a call that needs approval ends the turn. `compactor`, `checkpointer`:
+    write summaries in place of a model.
+
+    The other parameters come from a session, which shares them with its subtasks: the `tracker` of usage and cost, the
+    `guards`, the provider's cheaper models (`small`), the `briefing` that keeps system prompt and tools current, the
+    runner of `subtasks`, the source that `recall` searches (`recaller`), the history of changed `files`, the tools
+    `offered` by servers, the user's `extensions` and `hooks`, and the notice before many agents start (`expected`).
     """
 
     def __init__(
@@ -167,9 +167,9 @@ class Agent:
     # A turn
 
     def run(self, prompt: str = "", images: tuple[Image, ...] = ()) -> AsyncGenerator[events.AgentEvent, None]:
-        """Do one turn; its events as they happen, the last one `TurnFinished`.
+        """Run one turn and yield its events as they happen; the last one is `TurnFinished`.
 
-        Without a prompt it delivers what is queued, or asks again where the last turn failed. Closing the iterator or
+        Without a prompt it delivers queued texts, or retries if the last turn failed. Closing the iterator or
         cancelling its consumer ends the turn and leaves a valid log. Raises `AgentBusy` while a turn runs.
         """
         return self._turns.run(prompt, images)
@@ -180,25 +180,25 @@ class Agent:
         return self._turns.busy
 
     def interrupt(self) -> bool:
-        """Stop the running turn; its last events still come. Whether there was one."""
+        """Stop the running turn, whose last events still arrive. False if none was running."""
         return self._turns.interrupt()
 
     @property
     def awaits_summary(self) -> bool:
-        """Whether the running turn stands still until a summary is written, without which its request does not fit."""
+        """Whether the running turn is waiting for a summary, without which its request does not fit."""
         return self._steps.awaited
 
     def stop_writing(self) -> bool:
-        """Stop the summary that is being written, and nothing else: a turn that waits for it goes on without it.
+        """Stop the summary that is being written; a turn that waits for it goes on without it.
 
-        Whether there was one.
+        False if none was being written.
         """
         return self._steps.stop_writing("Stopped by the user.")
 
     async def prepare_ahead(self) -> None:
-        """Do what is due before the next turn, whose prompt the user is about to write; nothing where a turn runs.
+        """Start the context work that is due before the next turn, while the user is still typing its prompt.
 
-        So a summary that is due then is written while they type. Raises `StorageError`.
+        Does nothing while a turn runs. Raises `StorageError`.
         """
         if self._turns.taken or not self._record.view.message_count:
             return
@@ -208,62 +208,62 @@ class Agent:
                 return
             await self._steps.run(self._engine.prepare(between_turns=True), self._tell)
 
-    # What the user says besides
+    # Texts outside a turn's prompt
 
     async def queue(self, text: str, images: tuple[Image, ...] = ()) -> int:
-        """Keep a text for the next step of the running turn; its number. Raises `NotRunning`, `StorageError`."""
+        """Queue a text for the running turn's next step; returns its number. Raises `NotRunning`, `StorageError`."""
         return await self._turns.queue(text, images)
 
     def queued(self) -> tuple[tuple[int, str], ...]:
-        """What waits for delivery: its number and text."""
+        """The queued texts with their entry numbers."""
         return self._turns.queued()
 
     async def withdraw(self, seq: int) -> str:
-        """Take a queued text back; the text, or nothing where it was delivered already."""
+        """Withdraw a queued text; returns it, or an empty string if it was delivered already. Raises `StorageError`."""
         return await self._turns.withdraw(seq)
 
     async def note(self, text: str) -> int:
-        """Let a text of the user join the conversation without a call of the model; its number in the log.
+        """Add a text of the user's to the conversation without calling the model; returns its entry number.
 
-        While a turn or a context step runs it joins at the next step. Raises `StorageError`.
+        While a turn or a context step runs, it is added at the next step. Raises `StorageError`.
         """
         return await self._turns.note(text)
 
     def held(self) -> AbstractAsyncContextManager[None]:
-        """Let no turn and no step of another task begin meanwhile; a prompt that is sent waits, on disk.
+        """A context in which no other task can start a turn or a step; prompts sent meanwhile wait on disk.
 
-        Raises `AgentBusy` where a turn runs already.
+        Raises `AgentBusy` if a turn is running.
         """
         return self._turns.held()
 
     async def run_shell(self, command: str) -> None:
-        """Run a shell command of the user's own, unasked, and `note` what it printed; listeners are told as of a tool.
+        """Run a shell command of the user's own without asking, and `note` its output; listeners get tool events.
 
-        Cancelled, it stops the command and notes what was printed so far. Raises `StorageError`.
+        When cancelled, it stops the command and notes the output so far. Raises `StorageError`.
         """
         await self._toolbox.run_for_user(command, self._engine, self._tell, self.note)
 
-    # What is the user's own
+    # Extensions
 
     @property
     def extensions(self) -> Extensions | None:
-        """Their commands and hooks, and the project's; None where there is no place for them."""
+        """The user's and the project's commands, hooks and agents; None if there are no folders for them."""
         return self._extensions
 
     async def extensions_text(self) -> str:
-        """What is the user's own and the project's, and whose it is, for a person to read."""
+        """A listing of the user's and the project's extensions, for people."""
         own, hooks = self._extensions, self._parts.hooks
         return await asyncio.to_thread(own.listed, hooks) if own is not None else "There is no place for any here."
 
     @property
     def style(self) -> str:
-        """The name of the output style; empty: none."""
+        """The name of the output style; empty if none."""
         return self._briefing.style
 
     async def use_style(self, name: str) -> bool:
-        """Have answers written in a style of the user's own from the next prompt on; empty: as always.
+        """Switch to one of the user's output styles from the next prompt on; empty: none.
 
-        Whether there is such a style. What began the conversation stays: the model is told of it behind that.
+        False if there is no such style. The system prompt stays as it is; a notice tells the model.
         """
         own = self._extensions
         if name and (own is None or await asyncio.to_thread(own.style, name) is None):
@@ -272,24 +272,24 @@ class Agent:
         return True
 
     async def own_prompt(self, name: str) -> OwnPrompt | None:
-        """The user's own slash command of this name, or a server's; None: there is none."""
+        """The user's or a server's slash command of this name; None if there is none."""
         own, offered = self._extensions, self._offered
         if own is not None and (prompt := await asyncio.to_thread(own.prompt, name)) is not None:
             return prompt
         return next((prompt for prompt in offered.prompts() if prompt.name == name), None) if offered else None
 
     async def own_prompts(self) -> tuple[OwnPrompt, ...]:
-        """Every slash command of the user's own, and those of servers of tools."""
+        """All slash commands of the user's own and of MCP servers."""
         own, offered = self._extensions, self._offered
         files = await asyncio.to_thread(own.prompts) if own is not None else ()
         return (*files, *(offered.prompts() if offered is not None else ()))
 
     async def expand(self, prompt: OwnPrompt, argument: str) -> str:
-        """What is sent for the user's own command, or a server's. What it runs and reads passes the gate.
+        """The text to send for a user's or a server's command. What the command runs and reads passes the gate.
 
-        A turn that is begun with it next is answered by the model that the command names, if it does.
+        If the command names a model, that model answers a turn that is started with this text next.
 
-        Raises `ToolFailure` where that is refused or goes wrong, and `NobodyToAsk`.
+        Raises `ToolFailure` if something is refused or fails, and `NobodyToAsk`.
         """
         from tui_agent.agent.extensions.prompts import expanded
 
@@ -302,7 +302,7 @@ class Agent:
         return text
 
     def _lent(self, name: str) -> str:
-        """The model that a command names. Raises `ToolFailure` where it cannot be asked."""
+        """The model that a command names. Raises `ToolFailure` if it cannot be asked."""
         try:
             model = configured_model(self.settings, meant_model(self.settings, name, self.profile.name)).profile.name
         except UnknownModel as error:
@@ -316,25 +316,25 @@ class Agent:
 
     @property
     def missed_caches(self) -> list[str]:
-        """Lines that say which calls read less from the provider's cache than they could have, and why."""
+        """Lines on calls that read less from the provider's cache than they could have, with the reasons."""
         return self._caches.report()
 
     # The model
 
     @property
     def profile(self) -> ModelProfile:
-        """What is known of the model that answers."""
+        """What is known of the active model."""
         return self._active.profile
 
     @property
     def speed(self) -> Speed:
-        """How fast a model on a machine of one's own reads and writes, in tokens per second; 0: not known."""
+        """How fast a local model reads and writes, in tokens per second; 0: unknown."""
         return self._active.speed
 
     async def connect(self) -> ModelProfile:
-        """Learn what the provider tells of the model, once; slow (it imports an SDK). Never raises.
+        """Ask the provider for the model's facts, once. Slow: it imports an SDK. Never raises.
 
-        Servers of tools that nobody knows yet are asked meanwhile what they offer.
+        Meanwhile, new MCP servers are asked for their tools.
         """
         if self._offered is not None:
             self._offered.servers.begin_learning()
@@ -342,19 +342,19 @@ class Agent:
 
     @property
     def offered(self) -> OfferedTools | None:
-        """The servers of tools, and what the model is told of them; None where there are none."""
+        """The MCP servers, and what the model is told of them; None if there are none."""
         return self._offered
 
     async def swap_model(self, model: Model) -> None:
-        """Let another model answer from the next call on. Raises `AgentBusy` while a turn runs, and `StorageError`."""
+        """Switch to another model from the next call on. Raises `AgentBusy` while a turn runs, and `StorageError`."""
         async with self.held():
             await self._steps.drop_writing("Another model answers from here on.")
             await self._active.take_over(model)
 
     async def escalate(self) -> str:
-        """Go on with the frontier model of the provider, from the next step where a turn runs; its name.
+        """Switch to the provider's frontier model, in a running turn from its next step on; returns the model's name.
 
-        Empty where that model answers already, or there is none to ask. Raises `UnknownModel`, `StorageError`.
+        Empty if it is active already, or there is none that can be asked. Raises `UnknownModel`, `StorageError`.
         """
         watch = self._guards.watch
         name = watch.larger(self._active.profile) if watch is not None else ""
@@ -365,7 +365,7 @@ class Agent:
         return name
 
     async def preview_switch(self, model: Model) -> SwitchOutlook:
-        """What it would mean to let another model answer; its provider is asked for its window first."""
+        """Preview a switch to another model; asks its provider for its window first."""
         await model.describe()
         return await self._steps.compute(lambda: switch_outlook(self._engine, model.profile))
 
@@ -376,7 +376,7 @@ class Agent:
         return await self._done(lambda: self._engine.compact("compact", focus), anew=True)
 
     async def compact_if_needed(self, focus: str = "") -> CompactionResult:
-        """Summarise the older turns if a threshold or the price says so. Raises `AgentBusy`, `StorageError`."""
+        """Summarise the older turns if a threshold is passed or it pays off. Raises `AgentBusy`, `StorageError`."""
         self._turns.must_be_idle()
         situation = self._engine.situation(between_turns=True)
         if await self._steps.compute(lambda: self._engine.compaction.plan(self._engine.view, situation)) is None:
@@ -388,33 +388,33 @@ class Agent:
         return await self._done(lambda: self._engine.compact("checkpoint", note), anew=True)
 
     async def draft_compaction(self, focus: str = "") -> Draft | Refusal:
-        """Have a summary of the older turns written, to be looked at before it counts. Raises `AgentBusy`.
+        """Write a summary of the older turns for review. Raises `AgentBusy`.
 
-        The conversation stays as it is until `accept`; what the writing has cost counts either way.
+        The conversation does not change until `accept`; the cost of writing counts either way.
         """
         return await self._drafted(lambda: self._engine.draft("compact", focus))
 
     async def draft_checkpoint(self, note: str = "") -> Draft | Refusal:
-        """Have the completion record of the task that just ended written, as `draft_compaction` does a summary."""
+        """Write the completion record of the task that just ended, for review, as `draft_compaction` does a summary."""
         return await self._drafted(lambda: self._engine.draft("checkpoint", note))
 
     def revise(self, draft: Draft, text: str) -> Draft | Refusal:
-        """The draft with another text and its exact figures, or why that cannot be entered.
+        """The draft with another text and its exact figures, or why that text cannot be used.
 
-        The text is what the model will be shown, to the letter: no fact is put back that was taken out.
+        The model will be shown exactly this text: facts that were deleted from it are not restored.
         """
         return self._engine.current(draft, text)
 
     async def accept(self, draft: Draft, text: str | None = None) -> CompactionResult:
-        """Enter a draft, with another text if one is given. Raises `AgentBusy`, `StorageError`.
+        """Put a draft into the conversation, with another text if one is given. Raises `AgentBusy`, `StorageError`.
 
-        What was said since it was written stays after it. Where what it replaces is no longer shown as it was, or the
-        text takes no less than that, nothing is done and the result says why.
+        Messages since it was written stay after it. If what it replaces has changed meanwhile, or the text is no
+        smaller than that, nothing is done and the result says why.
         """
         return await self._done(lambda: self._engine.enter(draft, text))
 
     async def use_policy(self, name: PolicyName) -> None:
-        """Decide by another policy from here on. Raises `AgentBusy`."""
+        """Switch to another context policy. Raises `AgentBusy`."""
         async with self.held():
             self._engine.follow(with_policy(self.settings, name))
 
@@ -427,17 +427,17 @@ class Agent:
         return await self._changed(lambda: self._engine.clear_items(items))
 
     async def pin(self, items: Sequence[int], *, pinned: bool = True) -> events.ContextStep | Refusal:
-        """Pin messages or results by number, each with its group, or take the pins off. Raises as `clear_results`."""
+        """Pin messages or results by number, each with its group, or unpin them. Raises as `clear_results`."""
         return await self._changed(lambda: self._engine.pin(items, pinned=pinned))
 
     async def restore(self, items: Sequence[int]) -> events.ContextStep | Refusal:
-        """Show messages or results whole again. Raises as `clear_results`."""
+        """Restore messages or results to their full text. Raises as `clear_results`."""
         self._turns.must_be_idle()
         texts = [await self._whole_text(seq) for seq in items]
         return await self._changed(lambda: self._engine.restore(items, texts))
 
     async def edit_words(self, edits: Sequence[Words]) -> events.ContextStep | Refusal:
-        """Keep other words of the user's messages beside the summaries; with an empty text none of a message.
+        """Change the user's words that are kept verbatim with the summaries; an empty text drops those of a message.
 
         Raises as `clear_results`.
         """
@@ -448,39 +448,39 @@ class Agent:
         return await self._changed(lambda: self._engine.undo(target))
 
     async def preview(self, step: PreviewedStep, focus: str = "") -> Outlook | Refusal:
-        """What ``compact``, ``clear`` or ``checkpoint`` would do, before it is done."""
+        """Preview what ``compact``, ``clear`` or ``checkpoint`` would do."""
         await self.connect()
         async with self._turns.exclusively():
             return await self._steps.compute(lambda: self._engine.preview(step, focus))
 
     async def outlook(self, draft: Draft) -> Outlook:
-        """What entering a draft would do and cost. Raises `AgentBusy`."""
+        """Preview what accepting a draft would do and cost. Raises `AgentBusy`."""
         self._turns.must_be_idle()
         return await self._steps.compute(lambda: self._engine.outlook(draft))
 
     # Branches
 
     async def rewind(self, seq: int) -> str:
-        """Take the user's message `seq` back, with all that came after it; its text, to be said anew.
+        """Go back to before the user's message `seq`; returns its text.
 
-        The log keeps what was taken back, and `branches` leads to it. Raises `AgentBusy`, `StorageError`, and
-        ValueError where `seq` is no message of the user on this branch.
+        The log keeps everything after it as another branch, see `branches`. Raises `AgentBusy`, `StorageError`, and
+        ValueError if `seq` is no message of the user's on this branch.
         """
         return await self._moves.rewind(seq)
 
     def check_prompt(self, seq: int) -> None:
-        """Raises ValueError where `seq` is no message of the user on this branch."""
+        """Raise ValueError if `seq` is no message of the user's on this branch."""
         turn_start(self._record.view.log, seq)
 
     async def fork(self, seq: int | None = None) -> int:
-        """Begin another branch after message `seq` (None: after the newest), which leaves the present one as it is.
+        """Start another branch after message `seq` (None: the newest); the present branch stays as it is.
 
-        The entry after which it goes on. Raises as `rewind`.
+        Returns the number of the entry after which the new branch continues. Raises as `rewind`.
         """
         return await self._moves.fork(seq)
 
     async def switch_branch(self, tip: int) -> None:
-        """Go on with the branch that ends at entry `tip`; see `branches`. Raises as `rewind`."""
+        """Switch to the branch that ends at entry `tip`; see `branches`. Raises as `rewind`."""
         await self._moves.switch_branch(tip)
 
     def prompts(self) -> tuple[Prompt, ...]:
@@ -492,26 +492,28 @@ class Agent:
         return branches(self._record.view.log)
 
     async def file_changes(self, seq: int) -> PutBack:
-        """What putting the files back would do that were changed since the user's message `seq`. Raises `AgentBusy`."""
+        """Plan putting back the files that were changed since the user's message `seq`. Raises `AgentBusy`."""
         return await self._moves.file_changes(seq)
 
     async def newest_file_changes(self, *, redo: bool = False) -> PutBack | None:
-        """The same for the newest turn that changed files which are not put back yet, or, with `redo`, for the newest
-        putting back; None where there is none.
+        """Plan undoing the newest turn with file changes that were not put back yet; with `redo`, undoing the last
+        put-back.
+
+        None if there is nothing to do.
         """
         return await self._moves.newest_file_changes(redo=redo)
 
     async def put_back(self, planned: PutBack, *, overwrite: bool = False, tell: bool = True) -> PutBackDone:
-        """Put files back as planned. Those that somebody else has changed since stay, unless `overwrite`.
+        """Put files back as planned. Files that somebody else has changed since are left alone, unless `overwrite`.
 
-        `tell`: the model is told of it. Raises `AgentBusy`, `StorageError`.
+        `tell`: notify the model. Raises `AgentBusy`, `StorageError`.
         """
         return await self._moves.put_back(planned, overwrite=overwrite, tell=tell)
 
-    # How it stands
+    # State
 
     def context_stats(self) -> ContextStats:
-        """How full the window is, what happens next, and what the session has cost."""
+        """How full the window is, which context step comes next, and what the session has cost."""
         return self._with_servers(context_stats(self._engine, self.tracker))
 
     def _with_servers(self, stats: ContextStats) -> ContextStats:
@@ -521,11 +523,11 @@ class Agent:
         return structs.replace(stats, servers=self._offered.uses(prefix.tools, self.profile.prices))
 
     def fullness(self) -> Fullness:
-        """How full the window is; cheap, also in a long conversation."""
+        """How full the window is; cheap even in a long conversation."""
         return fullness(self._engine)
 
     def overview(self) -> Overview:
-        """The context with all its items and steps; an item is made when it is looked at."""
+        """The context with all its items and steps; items are created on access."""
         seen = overview(self._engine, self.tracker)
         return seen._replace(stats=self._with_servers(seen.stats))
 
@@ -534,7 +536,7 @@ class Agent:
         return self._record.view.items()
 
     def todo(self) -> TodoList:
-        """The task list that the model keeps, on the present branch; untrusted text."""
+        """The model's task list on the present branch; untrusted text."""
         return newest_todo(self._record.view.log)
 
     def excerpt(self, seq: int) -> str:
@@ -546,37 +548,34 @@ class Agent:
         return await self._whole_text(seq) or original(self._record.view, seq)
 
     async def recall(self, query: str, limit: int = 20) -> RecallHits:
-        """Search all that was ever said, what has left the view first. Raises `ToolFailure`."""
+        """Search everything ever said, what has left the view first. Raises `ToolFailure`."""
         if self._recaller is None:
             raise ToolFailure("This conversation keeps no index.")
         return await self._recaller(query, limit)
 
     def history(self) -> Iterator[events.AgentEvent]:
-        """The conversation so far, as the events that would have shown it."""
+        """The conversation so far, as the events with which it was first shown."""
         return replay(self._record.view.log.path())
 
     def history_in_parts(self, least: int) -> tuple[Iterator[events.AgentEvent], Iterator[events.AgentEvent]]:
-        """The same in two parts: what came earlier, and the newest `least` entries or some more."""
+        """`history` in two parts: the earlier one, and the newest with at least `least` entries."""
         entries = self._record.view.log.path()
         start = newest(entries, least)
         return replay(entries[:start]), replay(entries[start:])
 
     def history_around(self, first: int, last: int) -> tuple[Iterator[events.AgentEvent], Iterator[events.AgentEvent]]:
-        """What came before the entry `first`, and what came after `last`, where the conversation has both.
-
-        Raises `ValueError` where it has not.
-        """
+        """The history before entry `first`, and after entry `last`. Raises ValueError if the branch lacks either."""
         entries = self._record.view.log.path()
         return replay(entries[: entries.numbers.index(first)]), replay(entries[entries.numbers.index(last) + 1 :])
 
     @property
     def cache_share(self) -> float | None:
-        """How much of all input so far was read from the provider's cache; None before the first call."""
+        """The share of all input tokens that were read from the provider's cache; None before the first call."""
         return self.tracker.session.cache_share
 
     @property
     def engine(self) -> ContextEngine:
-        """The context engine; only to be read from while the agent lives."""
+        """The context engine; read-only while the agent lives."""
         return self._engine
 
     @property
@@ -586,7 +585,7 @@ class Agent:
 
     @property
     def mode(self) -> Mode:
-        """The permission mode; it may be set at any time."""
+        """The permission mode; can be set at any time."""
         return self._toolbox.gate.mode
 
     @mode.setter
@@ -594,65 +593,65 @@ class Agent:
         self._toolbox.gate.mode = mode
 
     def permission_rules(self) -> tuple[GrantedRule, ...]:
-        """The rules in force, those that the user can take back first."""
+        """The permission rules in force, starting with those that the user can revoke."""
         return self._toolbox.gate.rules()
 
     async def take_back(self, rule: str) -> None:
-        """Forget a remembered rule. Raises RememberedError; then it is forgotten for this session only."""
+        """Revoke a remembered rule. Raises RememberedError; then it is revoked for this session only."""
         await asyncio.to_thread(self._toolbox.gate.take_back, rule)
 
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """What the model is told it can call."""
+        """The tools the model is offered."""
         offered = self._offered.definitions if self._offered is not None else ()
         told = (definition for definition in offered if not definition.deferred)
         return (*self._briefing.tools, *told)
 
     async def skills(self) -> str:
-        """The skills there are, for a person to read."""
+        """A listing of the skills, for people."""
         return await self._briefing.skills_text()
 
     async def memory(self) -> str:
-        """The notes kept about the project, for a person to read."""
+        """A listing of the notes about the project, for people."""
         return await self._briefing.memory_text()
 
     @property
     def has_compactor(self) -> bool:
-        """Whether older turns are summarised by themselves; `compact` can be used either way."""
+        """Whether older turns are summarised automatically; `compact` works either way."""
         return self._engine.compaction.on
 
     @property
     def has_checkpointer(self) -> bool:
-        """Whether `checkpoint` and ``mark_task_done`` can be used."""
+        """Whether `checkpoint` and ``mark_task_done`` are available."""
         return self._engine.checkpoints.on
 
     def listen(self, listener: Callable[[events.AgentEvent], None]) -> None:
-        """Have what happens outside a turn told: the steps of `compact`, `undo`, `rewind` and their like."""
+        """Subscribe to events outside a turn, such as those of `compact`, `undo` and `rewind`."""
         self._listeners.append(listener)
 
-    # Subtasks, guards, the end
+    # Subtasks, guards, closing
 
     async def run_subtask(self, spec: SubtaskSpec, progress: Callable[[str], None] = lambda _: None) -> SubtaskResult:
-        """Have a question answered in a fresh conversation; see `SubtaskSpec`. Its cost counts in this session.
+        """Answer a question in a fresh conversation; see `SubtaskSpec`. Its cost counts in this session.
 
-        Raises `NobodyToAsk`, and `RuntimeError` where this agent has no subtasks (it is one itself).
+        Raises `NobodyToAsk`, and RuntimeError if this agent has no subtasks because it is one itself.
         """
         if self._subtasks is None:
             raise RuntimeError("a subtask has no subtasks")
         return await self._subtasks.run(spec, progress)
 
     async def subtask_progress(self, call_id: str) -> str:
-        """What was told last of the subtask that worked for a call, by its record; empty where there is none."""
+        """The last progress text of the subtask that worked for a call, from its record; empty if there is none."""
         return await self._subtasks.past(call_id) if self._subtasks is not None else ""
 
     def reset_cost_ceiling(self) -> str:
-        """Let the session go on after its cost ceiling was reached; a sentence that says what it may cost now."""
+        """Let the session go on after it reached its cost ceiling; returns a sentence with the new limit."""
         text, entry = self._guards.ceiling.reset()
         if entry is not None:
             self._record.append_soon(entry)
         return text
 
     async def close(self) -> None:
-        """End a running turn, write what waits, and release the model's connections. Raises `StorageError`."""
+        """Stop a running turn, flush the log, and close the model's connections. Raises `StorageError`."""
         await self._turns.close()
         try:
             await self._steps.end_writing()
@@ -663,9 +662,9 @@ class Agent:
             await self._active.close()
 
     async def _done(self, steps: Callable[[], Steps[T]], *, anew: bool = False) -> T:
-        """Carry out steps, planned only when nothing else can change the view any more.
+        """Carry out steps, which are planned only once nothing else can change the view.
 
-        `anew`: they have a summary written, in place of one that is being written beside the conversation.
+        `anew`: they write a summary, so drop one that is being written in the background.
         """
         self._turns.must_be_idle()
         await self.connect()
@@ -692,7 +691,7 @@ class Agent:
         return done if isinstance(done, Refusal) else step_event(done)
 
     async def _whole_text(self, seq: int) -> str:
-        """The whole of a message or result that entered shortened; empty where the log has it whole."""
+        """The full text of a message or result that entered as a preview; empty if the log has it in full."""
         view = self._record.view
         entry = view.log[seq] if 1 <= seq <= len(view.log) else None
         if not isinstance(entry, Message) or entry.artifact is None:
@@ -705,10 +704,10 @@ class Agent:
 
 
 async def nobody(question: PermissionQuestion) -> PermissionAnswer:
-    """Puts no question: there is nobody to answer it. Raises `NobodyToAsk`."""
+    """An `Ask` for when nobody can answer. Always raises `NobodyToAsk`."""
     raise NobodyToAsk(question)
 
 
 async def _no_resources(_: str) -> tuple[str, ...]:
-    """Without servers of tools nothing is read at them."""
+    """The reader of resources when there are no MCP servers."""
     return ()

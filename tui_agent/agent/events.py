@@ -1,4 +1,4 @@
-"""What a front end can see of a running agent: typed, frozen events, in the order they happen."""
+"""The events of a running agent, for front ends: typed, frozen, in the order they happen."""
 
 from typing import Literal, TypeAlias
 
@@ -12,7 +12,7 @@ MoveReason: TypeAlias = Literal["rewind", "fork", "switch"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """An event. Encoded as JSON it has its snake-case name under ``type``."""
+    """The base class of events. In JSON, ``type`` has the snake-case name of the event."""
 
 
 class TurnStarted(Event, frozen=True, kw_only=True, tag="turn_started"):
@@ -71,10 +71,10 @@ class Retrying(Event, frozen=True, kw_only=True, tag="retrying"):
     message: str
 
     @property
-    def told(self) -> str:
-        """What happened and what is done about it, in a sentence without its full stop."""
+    def sentence(self) -> str:
+        """What happened and what is done about it, as a sentence without its full stop."""
         count = f" ({self.attempt} of {self.retries})" if self.retries else ""
-        # What the message advises is being done.
+        # Leave out the advice: the retry is under way.
         happened = self.message.rstrip(".").removesuffix(", or use another model")
         for advice in (": try again later", ": wait a while"):
             happened = happened.replace(advice, "")

@@ -1,7 +1,7 @@
-"""Which model leads a session and which helps it: task classes, tiers, and the guard against a small one in the lead.
+"""Chooses a session's main model and its small one: task classes, tiers, and the guard against a small main model.
 
-The user declares a task class; nothing guesses it. A model or mode chosen in any layer of the settings wins over it.
-Small models work well in subtasks; in long sessions of their own they go in circles and stall.
+The user declares a task class; it is never guessed. A model or mode set in any layer of the settings wins over it.
+Small models work well in subtasks, but as the main model of a long session they go in circles and stall.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +14,9 @@ from tui_agent.settings import PermissionMode, Settings, TaskClass, Tier, TierMo
 
 TIERS: Sequence[Tier] = ("frontier", "mid", "small")
 FAMILIES: Mapping[str, Tier] = {"opus": "frontier", "sonnet": "mid", "haiku": "small", **{tier: tier for tier in TIERS}}
-"""Tiers as files written for Claude Code name them, and as they are called here."""
+"""Tiers by the names that files written for Claude Code use, and by our own."""
 DEFAULT_TIER: Tier = "mid"
-"""Tier of the model where no task class names one."""
+"""The tier of the model if no task class names one."""
 
 
 def task_class(settings: Settings) -> TaskClass | None:
@@ -26,13 +26,13 @@ def task_class(settings: Settings) -> TaskClass | None:
 
 
 def permission_mode(settings: Settings) -> PermissionMode:
-    """The mode the session starts in: the one that is set, else the task class's, else the built-in one."""
+    """The mode in which the session starts: the configured one, else the task class's, else the built-in default."""
     task = task_class(settings)
     return task.mode if task and not settings.is_set("permissions.mode") else settings.permissions.mode
 
 
 def compaction_threshold(settings: Settings) -> float | None:
-    """The share of the window at which the task class compacts; None where no class is declared.
+    """The share of the window at which the task class compacts; None if no class is declared.
 
     A threshold the user has set for the model's tier wins over it.
     """
@@ -41,9 +41,9 @@ def compaction_threshold(settings: Settings) -> float | None:
 
 
 def model_name(settings: Settings, conversation: str = "", missing: Callable[[str], str | None] | None = None) -> str:
-    """Who answers: a flag's model, else the one the conversation has, else the configured one, else by the task class.
+    """The session's model: from the command line, else from the conversation, else configured, else by task class.
 
-    Of the last, the first provider there is a key for (`missing` names a key that is not there), else ``offline``.
+    By task class means the first provider with a key, else ``offline``. `missing` names the key that a model lacks.
     """
     catalogue = catalogue_of(settings)
     missing = missing or catalogue.missing_key
@@ -60,13 +60,13 @@ def model_name(settings: Settings, conversation: str = "", missing: Callable[[st
 
 
 def default_model(settings: Settings, provider: str) -> str:
-    """The model of a provider that answers where none is named: of the task class's tier; empty where there is none."""
+    """The provider's default model, of the task class's tier; empty if there is none."""
     task = task_class(settings)
     return model_of_tier(settings, provider, task.tier if task else DEFAULT_TIER)
 
 
 def model_of_tier(settings: Settings, provider: str, tier: Tier) -> str:
-    """``provider:id`` of a provider's model of this tier; empty where the table names none.
+    """``provider:id`` of a provider's model of this tier; empty if the table has none.
 
     There is one offline model, whatever the tier.
     """
@@ -79,10 +79,11 @@ def model_of_tier(settings: Settings, provider: str, tier: Tier) -> str:
 
 
 def meant_model(settings: Settings, name: str, session_model: str) -> str:
-    """The model that a file of the user's own names: ``inherit`` is the session's; a tier, also as Claude Code's files
-    have it (``opus``, ``sonnet``, ``haiku``), the model of that tier at the session's provider; else a model's name.
+    """The model that a file of the user's own means by `name`.
 
-    Raises `UnknownModel` for a `session_model` that is none.
+    ``inherit`` is the session's model; a tier, or one of Claude Code's names for tiers (``opus``, ``sonnet``,
+    ``haiku``), is the session provider's model of that tier; anything else is a model's name. Raises `UnknownModel` if
+    `session_model` does not exist.
     """
     if name == "inherit":
         return session_model
@@ -94,7 +95,7 @@ def meant_model(settings: Settings, name: str, session_model: str) -> str:
 
 
 def larger_model(settings: Settings, profile: ModelProfile, missing: Callable[[str], str | None] | None = None) -> str:
-    """The frontier model of a model's provider; empty where it is one, or there is none to ask."""
+    """The frontier model of the same provider; empty if this is one already, or there is none that can be asked."""
     missing = missing or catalogue_of(settings).missing_key
     name = model_of_tier(settings, profile.provider, "frontier")
     if profile.tier == "frontier" or name in ("", OFFLINE, profile.name) or missing(name) is not None:
@@ -103,24 +104,24 @@ def larger_model(settings: Settings, profile: ModelProfile, missing: Callable[[s
 
 
 def tier_table(settings: Settings) -> Mapping[ModelTier, Sequence[str]]:
-    """Parts of model ids per tier, as the settings have them."""
+    """Parts of model ids by tier, from the settings."""
     tiers = settings.tiers
     return {"frontier": tiers.frontier, "mid": tiers.mid, "small": tiers.small}
 
 
 def local_models(settings: Settings) -> LocalModels:
-    """How local models are run, as the settings have it: with the window that is set, else what memory is meant for."""
+    """The settings for local models: their window if it is set, else the memory they may use."""
     context = settings.context
     return LocalModels(settings.ollama.host, max(0, context.context_window) or context.memory_budget_tokens)
 
 
 def configured_model(settings: Settings, name: str) -> Model:
-    """The model behind a name, under these settings. Raises `UnknownModel`."""
+    """Create the model of this name, with these settings. Raises `UnknownModel`."""
     return catalogue_of(settings).create_model(name, tier_table(settings), local_models(settings))
 
 
 def check_names(settings: Settings) -> None:
-    """Raises `UnknownModel` that names the setting, where one of those for subtasks and tiers names no model."""
+    """Raise `UnknownModel`, naming the setting, if a setting for subtasks or tiers names an unknown model."""
     catalogue = catalogue_of(settings)
     names = {"agentic.small_model": settings.agentic.small_model}
     for provider in catalogue.with_keys():
@@ -135,9 +136,9 @@ def check_names(settings: Settings) -> None:
 
 
 def small_model(settings: Settings, session_model: str) -> str:
-    """The model of subtasks: the configured one, else the small one of the session's provider, else the session's own.
+    """The model for subtasks: the configured one, else the small one of the session's provider, else the session's own.
 
-    Raises `UnknownModel` for a `session_model` that is none.
+    Raises `UnknownModel` if `session_model` does not exist.
     """
     if settings.agentic.small_model:
         return settings.agentic.small_model
@@ -146,7 +147,7 @@ def small_model(settings: Settings, session_model: str) -> str:
 
 
 class SmallTierRefused(Exception):
-    """The session's model is a small one, and the settings refuse that. `hint` says what to do."""
+    """The session's model is small, and the settings do not allow that. `hint` says what to do."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -157,10 +158,10 @@ class SmallTierRefused(Exception):
 def check_parent(
     settings: Settings, profile: ModelProfile, *, one_shot: bool = False, yolo: bool = False
 ) -> Notice | None:
-    """What the user should know of the model that is to lead the session.
+    """A warning if the session's main model is small.
 
-    Nothing for a one-shot run (a script may mean it), with `yolo`, for a tier that is not known, or where the settings
-    allow it. Raises `SmallTierRefused`.
+    None for a one-shot run (a script may intend it), with `yolo`, for an unknown tier, or if the settings allow it.
+    Raises `SmallTierRefused`.
     """
     mode = settings.safety.small_tier_parent
     if mode == "allow" or one_shot or yolo or profile.tier != "small":
@@ -176,7 +177,7 @@ def check_parent(
 
 
 def _better(settings: Settings, profile: ModelProfile) -> str:
-    """A model to lead the session, and the small one for its subtasks."""
+    """A suggestion: a larger main model, with the small one for subtasks."""
     larger = model_of_tier(settings, profile.provider, "frontier") or model_of_tier(settings, profile.provider, "mid")
     if not larger:
         return "Choose a frontier or mid-tier model with --model."

@@ -1,4 +1,4 @@
-"""Going back in a conversation and on from elsewhere: rewinding, forks, branches, and files put back as they were."""
+"""Moving between branches: rewind, fork, switch, and putting files back as they were."""
 
 import asyncio
 from typing import Final
@@ -16,13 +16,13 @@ from tui_agent.tools.files.put_back import PutBack
 
 FILES_PUT_BACK: Final = "[the user has put files back as they were: {names}. Read them again before you change them.]"
 FILES_NAMED: Final = 50
-"""Files that are named to the model."""
+"""The most files named in the notice to the model."""
 
 
 class Moves:
-    """Moves the head of one conversation. Nothing is lost by it: the log keeps what was left.
+    """Moves the head of one conversation. The log keeps the branch that was left.
 
-    `files` keeps what tools change in files; None: nobody does. `tell` hears of every move.
+    `files`: the history of file changes; None: not kept. `tell` is called with the event of each move.
     """
 
     def __init__(
@@ -100,6 +100,6 @@ class Moves:
         seq = await self._record.move_head(to, reason)
         await self._steps.keep_if_it_holds()
         if self._record.view.model not in ("", self._active.profile.name):
-            # The model that was chosen answers there too, also after a restart.
+            # Record the present model on that branch too, so that a restart continues with it.
             await self._active.introduce()
         self._tell(events.HeadMoved(seq=seq, to=to, reason=reason, before=before, after=self._record.engine.tokens))

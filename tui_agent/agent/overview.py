@@ -1,4 +1,4 @@
-"""The context as a person looks at it: every step, every item, how the size went, and what another model would mean."""
+"""The context for people: all steps and items, its size over time, and the effects of switching the model."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -35,13 +35,13 @@ ITEM_NAMES: Final[dict[Category, str]] = {
 }
 
 ITEM_CHARS: Final = 40
-"""Characters of an item's beginning on its line, which fits 80 columns then."""
+"""Characters of an item's text on its line, so that the line fits 80 columns."""
 EXCERPT_CHARS = 200
-"""Characters of an item's text that are looked at for its excerpt."""
+"""Characters at the start of an item's text that an excerpt is taken from."""
 
 
 class Step(NamedTuple):
-    """A context step of the past: what it did, when (seconds since the epoch), and whether it still counts."""
+    """A past context step: what it did, when (seconds since the epoch), and whether it is still in force."""
 
     event: events.ContextStep
     time: float
@@ -49,9 +49,9 @@ class Step(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """All that the context panel shows. `protected`: the tokens at the end in which nothing is cleared unasked.
+    """Everything that the context panel shows.
 
-    `words` is what is kept of the user's own, oldest first.
+    protected: tokens at the end in which nothing is cleared automatically. words: the user's kept words, oldest first.
     """
 
     stats: ContextStats
@@ -63,8 +63,8 @@ class Overview(NamedTuple):
 
 
 class Fullness(NamedTuple):
-    """How full the window is: tokens of the next request, the window's, and the layers with the shares of it at which
-    they start, the first one first.
+    """How full the window is: tokens of the next request and of the window, and the layers in the order in which they
+    start, each with the share of the window at which it does.
     """
 
     tokens: int
@@ -74,12 +74,12 @@ class Fullness(NamedTuple):
 
 
 class SwitchOutlook(NamedTuple):
-    """What going on with another model means.
+    """The effects of switching to another model.
 
-    `tokens`: the request, estimated; windows in tokens, 0 where unknown. `fires`: the layer whose threshold the request
-    passes then (``clear``, ``compact`` or ``limit``; empty: none). `cost_usd`: the next request, which no cache knows;
-    `call_usd`: each one after it, read from the cache; None where prices are unknown. `reasoning_dropped`: blocks of
-    reasoning that only the present model can be given back.
+    `tokens`: the estimated size of the request. Windows are in tokens, 0 if unknown. `fires`: the layer whose threshold
+    the request would pass (``clear``, ``compact`` or ``limit``; empty: none). `cost_usd`: of the next request, with a
+    cold cache; `call_usd`: of each later one, read from the cache; None if prices are unknown. `reasoning_dropped`:
+    blocks of reasoning that only the present model accepts.
     """
 
     before: str
@@ -96,7 +96,7 @@ class SwitchOutlook(NamedTuple):
 
 
 def context_stats(engine: ContextEngine, tracker: UsageTracker) -> ContextStats:
-    """One frozen picture of the context, with what the session has cost."""
+    """A snapshot of the context, with the cost of the session."""
     subtasks = tracker.subtasks
     models = (
         ModelUse(
@@ -124,7 +124,7 @@ def context_stats(engine: ContextEngine, tracker: UsageTracker) -> ContextStats:
 
 
 def overview(engine: ContextEngine, tracker: UsageTracker) -> Overview:
-    """The context as it is. Its items are made as they are looked at, so this costs little at any length."""
+    """The present context. Items are created on access, so this is cheap at any length."""
     view = engine.view
     entries = view.context_entries()
     return Overview(
@@ -138,7 +138,7 @@ def overview(engine: ContextEngine, tracker: UsageTracker) -> Overview:
 
 
 def fullness(engine: ContextEngine) -> Fullness:
-    """How full the window is. Costs what is new."""
+    """How full the window is, in time proportional to what is new."""
     window, limits = engine.window.tokens, engine.thresholds
     layers = [each for each in (limits.clear, limits.compact) if window and each.tokens and not each.rests]
     return Fullness(
@@ -150,7 +150,7 @@ def fullness(engine: ContextEngine) -> Fullness:
 
 
 def switch_outlook(engine: ContextEngine, other: ModelProfile) -> SwitchOutlook:
-    """What it means to let `other` answer from here on."""
+    """The effects of switching to the model `other`."""
     tokens, now, then = engine.tokens, engine.model, model_facts(other)
     window, limits = engine.thresholds_with(then)
     firing = [each for each in limits.all() if each.tokens and (each.layer == "limit" or not each.rests)]
@@ -194,7 +194,7 @@ def excerpt(view: View, seq: int) -> str:
 
 
 def item_line(item: Item, excerpt: str) -> str:
-    """An item on a line, without its number: its kind, estimated tokens, what became of it, how it begins."""
+    """An item on a line, without its number: kind, estimated tokens, state, and the start of its text."""
     state = ", ".join(filter(None, ("pinned" if item.pinned else "", "" if item.state == "verbatim" else item.state)))
     name = one_line(item.name) or ITEM_NAMES.get(item.category, item.category)
     begins = one_line(excerpt, ITEM_CHARS)
@@ -202,7 +202,7 @@ def item_line(item: Item, excerpt: str) -> str:
 
 
 def original(view: View, seq: int) -> str:
-    """All of a message or result as it stands in the log; untrusted text."""
+    """The full text of a message or result in the log; untrusted text."""
     entry = _said(view, seq)
     if entry is None:
         return ""

@@ -1,6 +1,6 @@
 """The record of a conversation: the one place that appends to its log.
 
-An entry is on disk before it is in the view, so whatever the program acts on is there after a crash.
+An entry is on disk before it is in the view, so everything the program acts on survives a crash.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.store import Store, TraceSink
 
-_TOUCHING_MUCH = (ContextEntry, Prefix)
+_CHANGES_MANY_MESSAGES = (ContextEntry, Prefix)
 
 
 class Record:
-    """Appends to the log of one conversation, one append at a time, each whole or not at all."""
+    """Appends to the log of one conversation, one append at a time, each atomically."""
 
     def __init__(self, engine: ContextEngine, store: Store, trace: TraceSink) -> None:
         self.engine = engine
@@ -48,32 +48,32 @@ class Record:
 
     @property
     def view(self) -> View:
-        """The conversation as it stands."""
+        """The present view of the conversation."""
         return self.engine.view
 
     async def append(self, *entries: AnyEntry) -> int:
-        """Commit these entries and take them into the view; the number of the last one.
+        """Commit these entries and apply them to the view; returns the number of the last one.
 
-        A cancellation takes effect only after that: the entries are never half there. Raises `StorageError`, and then
+        A cancellation takes effect only afterwards, so an append is never partial. Raises `StorageError`, and then
         nothing was appended.
         """
         return await to_completion(self._append(entries))
 
     def append_soon(self, entry: AnyEntry) -> None:
-        """Let an entry go in with the next append, or with `flush`."""
+        """Append an entry together with the next append, or with `flush`."""
         self._waiting.append(entry)
 
     async def flush(self) -> None:
-        """Write what waits to be written, also of the trace. Raises `StorageError`."""
+        """Write pending entries and the trace. Raises `StorageError`."""
         if self._waiting:
             await self.append()
         await self.trace.flush()
 
     async def move_head(self, to: int, reason: Literal["rewind", "fork", "switch"]) -> int:
-        """Let the conversation go on after entry `to`; the number of the entry that says so. Raises `StorageError`.
+        """Move the head to entry `to`; returns the number of the `HeadMoved` entry. Raises `StorageError`.
 
-        What waited for delivery at that place of the log was dealt with on another branch: it is taken back. What was
-        sent since belongs here.
+        Texts that were queued at that point of the log were handled on another branch, so they are withdrawn here;
+        texts queued since stay queued.
         """
         seq = await self.append(HeadMoved(to=to, reason=reason))
         if waiting := [queued.seq for queued in self.view.queued() if queued.seq < seq]:
@@ -81,7 +81,7 @@ class Record:
         return seq
 
     async def use_model(self, model: ModelFacts) -> None:
-        """Let the engine decide for this model from here on."""
+        """Tell the engine which model it decides for."""
         async with self._lock:
             if self.engine.is_long and policy_of(model) != self.view.policy:
                 then = await aside(lambda: self.view.after((), policy_of(model)))
@@ -89,7 +89,7 @@ class Record:
             self.engine.use(model)
 
     async def answer_open_calls(self, text: str = INTERRUPTED) -> tuple[ToolCall, ...]:
-        """Give every call without a result one that says it was stopped; those calls."""
+        """Answer every call that has no result with `text`; returns these calls."""
         calls = self.view.unanswered()
         if calls:
             results = (ToolResult(call.id, text, is_error=True) for call in calls)
@@ -106,9 +106,9 @@ class Record:
             self._waiting.clear()
             left: View | None = None
             moves = any(isinstance(entry, HeadMoved) for entry in stamped)
-            if moves or (self.engine.is_long and any(isinstance(entry, _TOUCHING_MUCH) for entry in stamped)):
-                # What touches many messages takes long, and where the head goes there may be more than here: the view
-                # goes on as a copy of it that was worked out aside.
+            if moves or (self.engine.is_long and any(isinstance(entry, _CHANGES_MANY_MESSAGES) for entry in stamped)):
+                # Entries that change many messages take long to apply, and after a move of the head the view may be
+                # longer: apply them in a thread, to a copy that then replaces the view.
                 left = self.engine.become(await aside(lambda: self.view.after(stamped)), stamped)
             else:
                 for entry in stamped:
@@ -121,7 +121,7 @@ class Record:
             return newest
 
     def _vouched(self, entry: AnyEntry) -> AnyEntry:
-        """A model call's entry names the trace's newest event, so that neither can be rewritten alone."""
+        """Put the hash of the trace's newest event into a call's entry, so that neither can be rewritten alone."""
         head = self.trace.head
         if head is not None and isinstance(entry, Message | UnattributedCall) and model_call(entry) is not None:
             return msgspec.structs.replace(entry, trace=head)
@@ -129,10 +129,10 @@ class Record:
 
 
 class CallAccount:
-    """Counts the calls that are no message of the conversation: in its totals, and in its log for the next start.
+    """Accounts for model calls that add no message, such as summaries: in the totals, and in the log for later starts.
 
-    A call that breaks off is billed as far as it went, so what it told of its use is remembered until it ends.
-    `spent_usd` is what all these calls have cost, as far as prices are known.
+    A call that breaks off is billed for what it used, so its usage so far is kept until it ends. `spent_usd`: the cost
+    of all these calls, as far as prices are known.
     """
 
     def __init__(self, record: Record, tracker: UsageTracker) -> None:
@@ -142,21 +142,21 @@ class CallAccount:
         self.spent_usd = 0.0
 
     def used_so_far(self, profile: ModelProfile, usage: Usage) -> None:
-        """What the running call has used as far as its provider has told."""
+        """Note the running call's usage so far, as its provider reports it."""
         self._running = profile, usage
 
     def answered(self) -> None:
-        """The running call is answered, and counted as its message."""
+        """The running call was answered; its message carries the usage."""
         self._running = None
 
     async def broke_off(self) -> None:
-        """The running call, if there is one, brings no answer. Raises `StorageError`."""
+        """The running call, if any, ended without an answer: count its usage. Raises `StorageError`."""
         if self._running is not None:
             (profile, usage), self._running = self._running, None
             await self._enter(profile, usage, "unfinished")
 
     async def count(self, profile: ModelProfile, usage: Usage, purpose: Literal["summary", "digest"]) -> float | None:
-        """A call of context work is answered; its cost in USD, None where the price is not known.
+        """Count an answered call of context work; returns its cost in USD, None if the price is unknown.
 
         Raises `StorageError`.
         """

@@ -1,7 +1,7 @@
-"""Subtasks: a question answered in a conversation of its own, on a cheaper model.
+"""Subtasks: questions answered in separate conversations, on a cheaper model.
 
-A subtask sees only its system prompt and its prompt, and has a record of its own. Its calls count in the session's
-totals as they happen, pass the session's permission gate and stop at the session's cost ceiling.
+A subtask sees only its own system prompt and prompt, and has its own record. Its calls count in the session's totals
+as they happen, pass the session's permission gate and stop at the session's cost ceiling.
 """
 
 import asyncio
@@ -36,29 +36,29 @@ __all__ = [
 ]
 
 PARALLEL = 4
-"""Subtasks of a session that run at the same time."""
+"""How many subtasks of a session run at the same time."""
 
 SPARE_STEPS = 2
-"""Model calls left when a subtask is told to come to an end."""
+"""A subtask is told to wrap up when this many model calls are left."""
 
 WRAP_UP = "[notice] You have one call left. Answer the question now with what you have found, and say what is missing."
 
-CALLS_TOLD = 100
-"""Calls of a subtask, the newest, that are told of as it goes."""
+CALLS_LISTED = 100
+"""How many of a subtask's newest calls its progress lists."""
 
 _SHOWN = 400
 _WAITING = "waiting: other subtasks are running"
 
 
 class Conversation(Protocol):
-    """What a subtask needs of the agent that holds its conversation."""
+    """The part of `Agent` that a subtask uses."""
 
     def run(self, prompt: str = "") -> AsyncGenerator[events.AgentEvent, None]:
-        """Do a turn; see `Agent.run`."""
+        """Run a turn; see `Agent.run`."""
         ...
 
     async def queue(self, text: str) -> int:
-        """Keep a text for the next step; see `Agent.queue`."""
+        """Queue a text for the next step; see `Agent.queue`."""
         ...
 
     def interrupt(self) -> bool:
@@ -67,7 +67,7 @@ class Conversation(Protocol):
 
 
 class Known(Protocol):
-    """What is known of a subtask. `id` names its record, `model` (``provider:id``) answers."""
+    """A subtask's identity and cost. `id`: of its record. `model`: ``provider:id``."""
 
     @property
     def id(self) -> str: ...
@@ -77,28 +77,29 @@ class Known(Protocol):
 
     @property
     def cost_usd(self) -> float | None:
-        """What it has cost so far; None where prices are not known."""
+        """Its cost so far in USD; None if prices are unknown."""
         ...
 
 
 class OpenSubtask(Known, Protocol):
-    """A subtask's conversation, ready to run."""
+    """A subtask whose conversation is ready to run."""
 
     @property
     def conversation(self) -> Conversation: ...
 
     async def close(self) -> None:
-        """Write what is pending and close its record. Raises `StorageError`."""
+        """Write pending entries and close its record. Raises `StorageError`."""
         ...
 
 
 Opener = Callable[[SubtaskSpec, str, Ask], Awaitable[OpenSubtask]]
-"""Opens the conversation of a subtask, given its branch and how its calls ask the user."""
+"""Opens the conversation of a subtask, given its branch and the `Ask` for its calls."""
 
 
 class SubtaskRunner:
-    """Runs the subtasks of one session, at most `parallel` at a time. `ask` is the session's; `past` finds what was
-    told of the subtask of a call in its record.
+    """Runs the subtasks of one session, at most `parallel` at a time.
+
+    `ask`: the session's. `past`: reads the last progress of a call's subtask from its record.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class SubtaskRunner:
         self._slots = asyncio.Semaphore(parallel)
 
     async def run(self, spec: SubtaskSpec, progress: Callable[[str], None], call_id: str = "") -> SubtaskResult:
-        """Run one to its end; see `tools.subtasks.Subtasks`."""
+        """Run a subtask to its end; see `tools.subtasks.Subtasks`."""
         if self._slots.locked():
             progress(_WAITING)
         async with self._slots:
@@ -129,12 +130,12 @@ class SubtaskRunner:
 
 
 def branch_prefix(call_id: str) -> str:
-    """How the branches of the subtasks begin that worked for a call, so that its record can be found by it."""
+    """The prefix of the branch names of a call's subtasks, by which their records can be found."""
     return hashlib.sha256(call_id.encode()).hexdigest()[:8]
 
 
 def past_progress(subtask_id: str, entries: Iterable[AnyEntry]) -> str:
-    """What was told last of a subtask's progress, by its record."""
+    """The last progress text of a subtask, from its record."""
     path = list(entries)
     past, tracker = list(replay(path)), UsageTracker()
     tracker.record_log(path)
@@ -153,7 +154,7 @@ class _Past(NamedTuple):
 
 
 class _Asking:
-    """Puts a subtask's questions to the user as questions of the call it works for."""
+    """Asks the user a subtask's questions on behalf of the call it works for."""
 
     def __init__(self, ask: Ask, spec: SubtaskSpec, call_id: str) -> None:
         self._ask = ask
@@ -173,7 +174,7 @@ class _Asking:
 
 
 async def _followed(subtask: OpenSubtask, spec: SubtaskSpec, progress: Callable[[str], None]) -> SubtaskResult:
-    """Run it to its end, telling how it goes; told to end when its steps run out, stopped when they have."""
+    """Run a subtask to its end and report its progress; near its limit of steps tell it to wrap up, at it stop it."""
     story = _Story(subtask)
     conversation = subtask.conversation
     progress(story.shown())
@@ -192,7 +193,7 @@ async def _followed(subtask: OpenSubtask, spec: SubtaskSpec, progress: Callable[
 
 
 async def _bound(story: "_Story", spec: SubtaskSpec, conversation: Conversation) -> None:
-    """Tell it to come to an end, or stop it, where its steps run out."""
+    """Tell the subtask to wrap up, or stop it, if its steps run out."""
     cost = story.cost_usd
     if spec.budget_usd and cost is not None and cost >= spec.budget_usd:
         story.error = (
@@ -203,13 +204,13 @@ async def _bound(story: "_Story", spec: SubtaskSpec, conversation: Conversation)
         story.error = f"It was stopped after {story.steps} model calls."
         conversation.interrupt()
     elif story.steps == spec.steps - SPARE_STEPS:
-        # A turn that ended meanwhile needs no word to end.
+        # The turn may have ended meanwhile.
         with suppress(RuntimeError):
             await conversation.queue(WRAP_UP)
 
 
 class _Story:
-    """What a subtask has done so far."""
+    """The progress of a subtask, from its events."""
 
     def __init__(self, subtask: Known) -> None:
         self._subtask = subtask
@@ -223,11 +224,11 @@ class _Story:
 
     @property
     def cost_usd(self) -> float | None:
-        """What it has cost so far."""
+        """Its cost so far in USD; None if prices are unknown."""
         return self._subtask.cost_usd
 
     def take(self, event: events.AgentEvent) -> bool:
-        """Take an event in; whether it changes what is shown."""
+        """Take in an event; True if `shown` changes."""
         match event:
             case events.ModelCallStarted():
                 self._doing = "thinking"
@@ -241,7 +242,7 @@ class _Story:
             case events.PermissionAsked():
                 self._doing = "waiting for your answer"
             case events.Retrying():
-                self._doing = event.told
+                self._doing = event.sentence
             case events.TurnFailed():
                 self.error = event.message
             case events.TurnFinished():
@@ -263,22 +264,22 @@ class _Story:
             self.error = "It gave no answer."
 
     def end(self, how: str = "done") -> None:
-        """Nothing more will happen."""
+        """Mark it as ended."""
         self._doing, self._over = how, True
 
     def shown(self) -> str:
-        """The whole of what should be seen of it now: where it stands, its newest calls, and at its end its record."""
+        """The progress text: a status line, its newest calls and, once it has ended, the id of its record."""
         cost = self._subtask.cost_usd
         figures = [self._subtask.model, self._doing, f"{self._usage.input_tokens + self._usage.output_tokens:,} tokens"]
         if cost is not None:
             figures.append(money_text(cost))
-        hidden = len(self._calls) - CALLS_TOLD
+        hidden = len(self._calls) - CALLS_LISTED
         earlier = [f"… {counted(hidden, 'call')} before"] if hidden > 0 else []
         record = [f"log {self._subtask.id}"] if self._over else []
-        return "\n".join([" · ".join(figures), *earlier, *self._calls[-CALLS_TOLD:], *record])
+        return "\n".join([" · ".join(figures), *earlier, *self._calls[-CALLS_LISTED:], *record])
 
     def result(self) -> SubtaskResult:
-        """How it ended."""
+        """The result of the subtask."""
         return SubtaskResult(
             id=self._subtask.id,
             text=self._text,

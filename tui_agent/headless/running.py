@@ -183,7 +183,7 @@ async def _turn(
                 case events.Notice() if not streaming:
                     _say(_in_a_line(event))
                 case events.Retrying() if not streaming:
-                    _say(f"{event.told}.")
+                    _say(f"{event.sentence}.")
                 case events.Alert() if not streaming:
                     _say(f"watchdog: {event.text}")
                 case _:

@@ -1,4 +1,4 @@
-"""A list in the system prompt that keeps to a size."""
+"""A list in the system prompt with a limited size."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,8 +7,8 @@ from tui_agent.conversation.sizes import size_of_text
 
 
 def bounded(introduction: str, lines: Sequence[str], tokens: int, rest: Callable[[int], str]) -> str:
-    """An index of at most `tokens` (estimated): the introduction, as many lines from the first on as fit, and what
-    `rest` says of the number left out. Empty where there are no lines.
+    """An index of at most `tokens` tokens (estimated): the introduction, as many lines from the first on as fit, and
+    `rest(n)` for the n lines left out. Empty if there are no lines.
     """
     if not lines:
         return ""

@@ -1,7 +1,7 @@
-"""What a conversation begins with, and what is said of changes to it later: the system prompt and the tools.
+"""The briefing: system prompt and tools at the start of a conversation, and notices of later changes.
 
-The files belong to the user and may change at any time; they are read again only when something about them changed. A
-conversation keeps the prompt it began with; a section that changes meanwhile reaches the model as a notice.
+The user's files may change at any time; they are read again only when they did. A conversation keeps the system prompt
+it started with; a section that changes later reaches the model as a notice.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from tui_agent.tools.notes.memory import Notes
 from tui_agent.tools.notes.skills import Skill, SkillFolder, find_skills, signature_of, skills_signature
 
 INSTRUCTIONS_LIMIT = 40_000
-"""Characters of one instruction file that enter the prompt."""
+"""The most characters of one instruction file in the prompt."""
 NEWS_LIMIT = 40_000
-"""Characters of one section that enter a notice."""
-_MOST_READ = 4 * 1024 * 1024  # bytes of an instruction file, of which `INSTRUCTIONS_LIMIT` characters are kept
+"""The most characters of one section in a notice."""
+_MOST_READ = 4 * 1024 * 1024  # bytes read of an instruction file; `INSTRUCTIONS_LIMIT` characters of it are kept
 
 _TAGS = ("project-instructions", "skills", "memory", "tool-servers", "agents", "output-style")
 _NAMES = (
@@ -46,7 +46,7 @@ _REMOVED = "[notice] {name}: gone. What this conversation was told of it no long
 
 
 class Sections(NamedTuple):
-    """The text of each section, without its tags; empty for one that is absent."""
+    """The text of each section, without its tags; empty if absent."""
 
     instructions: str = ""
     skills: str = ""
@@ -57,21 +57,21 @@ class Sections(NamedTuple):
 
 
 def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
-    """The project's instructions from its root down to `folder`, the nearest last; in each folder the first of `names`.
+    """The project's instructions, from its root down to `folder`; in each folder, the first existing file of `names`.
 
-    Reads files: call it off the event loop. A file that cannot be read is named as such.
+    Reads files: call it in a thread. The text names files that cannot be read.
     """
     sections = (_instructions_of(place, names, root) for place in reversed(_places(root, folder)))
     return "\n\n".join(section for section in sections if section)
 
 
 def instruction_files(root: Path, folder: Path, names: Sequence[str]) -> list[Path]:
-    """Every file that `instructions` may read, whether it is there or not."""
+    """Every file that `instructions` may read, whether it exists or not."""
     return [place / name for place in _places(root, folder) for name in names]
 
 
 def system_prompt(rules: str, sections: Sections, folder: Path, today: date) -> str:
-    """The whole prompt; the same bytes for the same arguments."""
+    """The whole system prompt: the same bytes for the same arguments, so that caches hold."""
     facts = (
         f"Working folder: {folder}\nPlatform: {platform.system()} {platform.machine()}\nStarted on: {today:%Y-%m-%d}"
     )
@@ -80,9 +80,10 @@ def system_prompt(rules: str, sections: Sections, folder: Path, today: date) -> 
 
 
 def news(prompt: str, sections: Sections, told: Iterable[str], own_memory: str = "") -> tuple[str, ...]:
-    """What to tell a model whose system prompt is `prompt`, where the sections are now `sections`: a notice for each
-    that is not as the model knows it. `told` are the notices it was given since that prompt, oldest first; a memory
-    that reads like `own_memory`, the model's own writing, is no news.
+    """Notices to bring a model with the system prompt `prompt` up to date with `sections`: one for each that differs.
+
+    `told`: the notices given since that prompt, oldest first. `own_memory`: the memory section as the model itself left
+    it, which is no news to it.
     """
     given = list(told)
     known = sections.memory == own_memory != ""
@@ -95,7 +96,7 @@ def news(prompt: str, sections: Sections, told: Iterable[str], own_memory: str =
 
 
 def is_news(text: str) -> bool:
-    """Whether a notice is one of `news`."""
+    """Whether a notice was made by `news`."""
     return any(text.startswith(_heads(number)) for number in range(len(_TAGS)))
 
 
@@ -115,7 +116,7 @@ def _heads(number: int) -> tuple[str, str]:
 
 
 def _cut(text: str) -> str:
-    """At most `NEWS_LIMIT` characters; the digest tells one long text from another that begins alike."""
+    """Cut to `NEWS_LIMIT` characters, with a digest to tell long texts with the same beginning apart."""
     if len(text) <= NEWS_LIMIT:
         return text
     digest = blake2b(text.encode(errors="replace"), digest_size=4).hexdigest()
@@ -143,7 +144,7 @@ def _instructions_of(place: Path, names: Sequence[str], root: Path) -> str:
 
 
 def _beginning(file: Path) -> str:
-    """What of an instruction file enters the prompt, however long the file is."""
+    """The part of an instruction file that enters the prompt."""
     try:
         with open_file(file) as stream:
             data = stream.read(_MOST_READ + 1)
@@ -170,7 +171,7 @@ _MEMORY = (
 
 
 class Places(NamedTuple):
-    """Where to look. `root` and `folder` bound the instruction files called `names` (none: an untrusted project)."""
+    """Where to look. Instruction files are called `names`, from `root` to `folder` (none in an untrusted project)."""
 
     root: Path
     folder: Path
@@ -178,21 +179,22 @@ class Places(NamedTuple):
     skills: tuple[SkillFolder, ...]
     notes: Notes
     shelves: tuple[Shelf, ...] = ()
-    """Where the user's own agents and styles lie."""
+    """The folders of the user's own agents and styles."""
     style: str = ""
-    """The output style that a session begins with."""
+    """The output style at the start of a session."""
 
 
 class IndexLimits(NamedTuple):
-    """The most an index may take in the prompt, in tokens."""
+    """The most tokens each index may take in the prompt."""
 
     skills: int
     memory: int
 
 
 class Knowledge:
-    """Reads the sections, and keeps them while nothing changes. Its methods read files: call them off the event loop,
-    one at a time.
+    """Reads the sections, and caches them while nothing changes.
+
+    Its methods read files: call them in a thread, one at a time.
     """
 
     def __init__(self, places: Places, limits: IndexLimits) -> None:
@@ -201,12 +203,12 @@ class Knowledge:
         self._seen: tuple[object, ...] = ()
         self._sections = Sections()
         self.style = places.style
-        """The name of the output style; it may be set at any time."""
+        """The name of the output style; can be set at any time."""
         self.own_memory = ""
-        """The section on memory where the index is as the session's own tool left it; else empty."""
+        """The memory section, if the index is as the session's own tool left it; else empty."""
 
     def sections(self) -> Sections:
-        """What there is now. Cheap while nothing has changed: then no file is read."""
+        """The present sections. Cheap while nothing has changed: no file is read then."""
         seen = self._signature()
         if seen != self._seen:
             self._sections = Sections(
@@ -217,11 +219,11 @@ class Knowledge:
         return self._sections
 
     def skills(self) -> tuple[Skill, ...]:
-        """Every skill there is, also those that cannot be used."""
+        """All skills, including unusable ones."""
         return find_skills(self._places.skills)
 
     def skills_text(self) -> str:
-        """The skills for a person to read."""
+        """A listing of the skills, for people."""
         found = self.skills()
         looked = ", ".join(shown(str(folder.path)) for folder in self._places.skills)
         if not found:
@@ -234,7 +236,7 @@ class Knowledge:
         return "\n".join([*lines, f"Looked in: {looked}"])
 
     def memory_text(self) -> str:
-        """The notes for a person to read. A folder that cannot be read is said."""
+        """A listing of the notes, for people; it names a folder that cannot be read."""
         notes = self._places.notes
         try:
             listed = notes.listed()
@@ -293,10 +295,10 @@ class Knowledge:
 
 
 class Briefing:
-    """Owns the prefix as it should be now. A conversation keeps the one in its log until a point where it is renewed.
+    """Owns the current prefix: system prompt and tools. A conversation keeps the one in its log until it is renewed.
 
-    `write` makes the system prompt of the sections. Without `knowledge` and `offered` it stays the same. `for_agents`
-    are tools that are told only while there are agents to be run by them.
+    `write`: makes the system prompt from the sections. Without `knowledge` and `offered` the prefix never changes.
+    `for_agents`: tools that are offered only while the user has agents.
     """
 
     def __init__(
@@ -323,18 +325,16 @@ class Briefing:
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """The session's own tools that are told, as of the last `refresh`."""
+        """The session's own tools that are offered, as of the last `refresh`."""
         return (*self._tools, *(self._for_agents if self._sections.agents else ()))
 
     def awaits_agents(self, begun: Prefix) -> bool:
-        """Whether there are agents that a conversation which began with `begun` has no tool for."""
+        """Whether there are agents for which a conversation with the prefix `begun` has no tool."""
         told = {tool.name for tool in begun.tools}
         return bool(self._sections.agents) and not told.issuperset(tool.name for tool in self._for_agents)
 
     async def refresh(self, window: int) -> None:
-        """Look at the files and the servers again, for a model with a `window` of so many tokens; cheap while nothing
-        has changed.
-        """
+        """Check files and servers for changes, for a model with a `window` in tokens. Cheap if none changed."""
         sections = Sections()
         if self._knowledge is not None:
             sections = await asyncio.to_thread(self._knowledge.sections)
@@ -350,7 +350,7 @@ class Briefing:
 
     @property
     def style(self) -> str:
-        """The name of the output style; empty: none. One that is set counts from the next `refresh` on."""
+        """The name of the output style; empty: none. Setting it takes effect at the next `refresh`."""
         return self._knowledge.style if self._knowledge else ""
 
     @style.setter
@@ -359,17 +359,17 @@ class Briefing:
             self._knowledge.style = name
 
     async def skills_text(self) -> str:
-        """The skills there are, for a person to read."""
+        """A listing of the skills, for people."""
         return await asyncio.to_thread(self._knowledge.skills_text) if self._knowledge else "There are no skills."
 
     async def memory_text(self) -> str:
-        """The notes there are about the project, for a person to read."""
+        """A listing of the notes about the project, for people."""
         return await asyncio.to_thread(self._knowledge.memory_text) if self._knowledge else "There are no notes."
 
     def news(self, log: Log, begun: Prefix) -> tuple[str, ...]:
-        """The notices that a conversation which began with `begun` needs now; what it was told already is left out.
+        """The notices that a conversation with the prefix `begun` needs now, without those it was given already.
 
-        Costs what has been appended since it last had nothing to say.
+        Takes time proportional to what was appended since it last returned none.
         """
         if self._knowledge is None and self._offered is None:
             return ()
@@ -379,7 +379,7 @@ class Briefing:
             return ()
         told = [text for text in _notices(log) if is_news(text)] if begun.seq else []
         own = self._knowledge.own_memory if self._knowledge else ""
-        # Of agents that no tool was told for there is nothing to tell yet: both come when the prefix is renewed.
+        # Say nothing of agents without a tool to run them: both come when the prefix is renewed.
         sections = self._sections._replace(agents="") if self.awaits_agents(begun) else self._sections
         found = news(begun.system, sections, told, own_memory=own)
         self._settled = None if found else (self._sections, begun.seq, log.head)
@@ -392,7 +392,7 @@ def _goes_on(log: Log, seq: int) -> bool:
 
 
 def _notices(log: Log) -> list[str]:
-    """The notices given since the prefix in force, oldest first."""
+    """The notices given since the present prefix, oldest first."""
     texts: list[str] = []
     for entry in reversed(log.path()):
         if isinstance(entry, Prefix):

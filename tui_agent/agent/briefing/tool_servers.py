@@ -1,4 +1,4 @@
-"""What the model is told of the servers of tools: definitions at the front of every request, and a line for each."""
+"""What the model is told of MCP servers: tool definitions in every request, and a line on each server."""
 
 import re
 from collections.abc import Sequence
@@ -25,27 +25,27 @@ WHOLE: Final = (
     "the server's word, not the user's."
 )
 _CHARS: Final = 3_000
-"""Characters for all servers together, shared alike."""
+"""Characters for all servers together, shared equally."""
 _LEAST, _MOST = 120, 900
 
 MOST_RESOURCES: Final = 8
-"""Resources of one message that are read."""
+"""The most resources read for one message."""
 RESOURCE_CHARS: Final = 40_000
-"""Characters of a resource that the model is told."""
+"""The most characters of a resource that the model is given."""
 _MENTION: Final = re.compile(r"(?:^|(?<=[\s(]))@([A-Za-z0-9][A-Za-z0-9_-]{0,39}):([^\s<>\"]+)")
 _PROMPT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _AFTER: Final = ".,;:!?)"
 
 
 class ServerWeight(NamedTuple):
-    """What a server's tools take in tokens: `told` in every request, `saved` by looking them up."""
+    """The tokens of a server's tool definitions: `told` in every request, `saved` because they are looked up."""
 
     told: int
     saved: int
 
 
 class OfferedTools:
-    """Arranges what the servers offer. Costs nothing while nothing of it changes."""
+    """Arranges the tools that servers offer. Cached while nothing changes."""
 
     def __init__(self, servers: ToolServers, settings: Mcp) -> None:
         self.servers = servers
@@ -58,7 +58,7 @@ class OfferedTools:
         self._weights: dict[str, ServerWeight] = {}
 
     def look(self, window: int) -> None:
-        """Take in what is offered now, for a model with a window of so many tokens."""
+        """Take in what the servers offer now, for a model with a window of this many tokens."""
         seen = (self.servers.version, window)
         if seen == self._seen:
             return
@@ -72,7 +72,7 @@ class OfferedTools:
         self._index = self._index_text(looked_up=looked_up)
 
     def tool(self, name: str) -> Tool | None:
-        """A tool that a call may name; None where it is none of these. Raises ToolFailure for one that is gone."""
+        """A server's tool by name; None if it is not one. Raises ToolFailure for one that is gone."""
         if name == self.find.definition.name:
             return self.find
         return self.call if name == self.call.definition.name else self.servers.tool(name)
@@ -84,11 +84,11 @@ class OfferedTools:
 
     @property
     def index(self) -> str:
-        """What the system prompt says of the servers, as of the last `look`; empty where there are none."""
+        """The servers' section of the system prompt, as of the last `look`; empty if there are none."""
         return self._index
 
     def prompts(self) -> tuple[OwnPrompt, ...]:
-        """The prompts of servers as slash commands, ``/SERVER:PROMPT``."""
+        """The servers' prompts as slash commands, ``/SERVER:PROMPT``."""
         return tuple(
             OwnPrompt(
                 f"{status.name}:{prompt.name}",
@@ -106,11 +106,11 @@ class OfferedTools:
         )
 
     async def expand(self, prompt: OwnPrompt, argument: str) -> str:
-        """What is sent for a server's prompt. Raises ToolFailure."""
+        """The text to send for a server's prompt. Raises ToolFailure."""
         return await self.servers.prompt(prompt.server, prompt.name.partition(":")[2], argument)
 
     async def resources(self, text: str) -> tuple[str, ...]:
-        """What the model is told of resources that a text mentions as ``@SERVER:URI``, or why it cannot be."""
+        """The contents of resources that a text mentions as ``@SERVER:URI``, or why they cannot be read."""
         mentions = [(match[1], match[2].rstrip(_AFTER)) for match in _MENTION.finditer(text)]
         on = self.servers.on
         wanted = [each for each in dict.fromkeys(mentions) if each[0] in on][:MOST_RESOURCES]
@@ -126,7 +126,7 @@ class OfferedTools:
         return f"{head}\n{text[:RESOURCE_CHARS]}" + (f"\n[… {more:,} more characters]" if more > 0 else "")
 
     def uses(self, told: Sequence[ToolDefinition], prices: Prices | None) -> tuple[ServerUse, ...]:
-        """What each server's tools take and cost in each call where the model is told `told`."""
+        """What each server's tools take and cost in each call, if the definitions `told` are sent."""
         rate = 0.0 if prices is None else (prices.input if prices.cache_read is None else prices.cache_read)
         return tuple(
             ServerUse(
@@ -140,7 +140,7 @@ class OfferedTools:
         )
 
     def weights(self, told: Sequence[ToolDefinition]) -> dict[str, ServerWeight]:
-        """What each server's tools take where the model is told `told`; kept while nothing of it changes."""
+        """The weight of each server's tools, if the definitions `told` are sent; cached while nothing changes."""
         version, before = self._weighed
         if version != self.servers.version or before is not told:
             self._weighed, self._weights = (self.servers.version, told), self._weigh(told)

@@ -277,7 +277,7 @@ class TurnView:
         self._streamed.clear()
         self._transcript.add_notice(
             Level.WARNING,
-            event.told,
+            event.sentence,
             "The answer begins anew." if began_anew else "",
         )
         self._active(f"waiting for try {event.attempt + 1}")
