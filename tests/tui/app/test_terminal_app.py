@@ -206,3 +206,27 @@ def test_what_is_typed_before_the_first_picture_stands_in_the_prompt(from_the_sh
     assert terminal.raw.index(b"\x1b[?2004h") < terminal.raw.index(b"\x1b[?1049h")
     terminal.process.send("\x03")
     terminal.until(lambda: "│ typed early" not in terminal.text)
+
+
+def test_a_line_typed_before_the_program_reads_is_sent(from_the_shell: Terminal) -> None:
+    """The terminal still has lines then, and puts a line feed for Enter."""
+    from_the_shell.process.send("read hello.txt\r")
+    from_the_shell.shows("hello from the file")
+
+
+def test_lines_pasted_before_the_program_reads_are_not_sent(from_the_shell: Terminal) -> None:
+    from_the_shell.process.send("one\rtwo\r")
+    from_the_shell.shows("│ one")
+    from_the_shell.shows("│ two")
+
+
+def test_ctrl_c_before_the_first_picture_empties_all_that_was_typed_before_it(
+    from_the_shell: Terminal, tmp_path: Path
+) -> None:
+    terminal = from_the_shell
+    # From here on what is typed waits as keys.
+    terminal.until(lambda: b"\x1b[?2004h" in terminal.raw)
+    terminal.process.send("some words\x03")
+    terminal.shows("emptied")
+    terminal.shows("│ Ask, or")
+    assert (tmp_path / "home" / "history.jsonl").read_text() == '"some words"\n'

@@ -1,6 +1,8 @@
 """Reading what the terminal sends, however it cuts it."""
 
+import os
 from io import StringIO
+from threading import Thread
 from time import monotonic
 
 import pytest
@@ -8,15 +10,15 @@ import textual
 from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 
 from tui_agent.tui.terminal import textual_internals
+from tui_agent.tui.terminal.output import PIECE, Surviving, Written
+from tui_agent.tui.terminal.sequences import for_the_keyboard
 from tui_agent.tui.terminal.textual_internals import (
     PASTE_END,
     PASTE_START,
-    PIECE,
     InputParser,
-    Surviving,
-    Written,
     _installed_version,
     is_known,
     version_warning,
@@ -130,3 +132,110 @@ def test_what_is_on_the_way_at_the_end_is_left_out_and_what_gives_the_terminal_b
     assert taken.getvalue() == "a picture" + "modes off" * PIECE
     assert to_here.reached.is_set()
     assert written.reached.is_set()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "\x1b[?62;22c", "\x1b[>41;354;0c", "\x1b[0n", "\x1b[12;40R", "\x1b[?25u", "\x1b[?997;1n", "\x1b[4;600;800t",
+        "\x1b[48;24;80;480;800t", "\x1b[?2048;2$y", "\x1b]11;rgb:1e1e/1e1e/1e1e\x1b\\", "\x1b]11;rgb:0/0/0\x07",
+        "\x1bP>|kitty(0.26)\x1b\\", "\x1bP1$r0m\x1b\\", "\x1bP!|00000000\x1b\\", "\x1b_Gi=31;OK\x1b\\",
+    ],
+)  # fmt: skip
+def test_an_answer_to_what_others_have_asked_is_nothing_that_was_typed(answer: str) -> None:
+    keys = [("key", "a"), ("key", "b")]
+    assert read(f"a{answer}b") == keys
+    for cut in range(3, len(answer)):
+        assert read(f"a{answer[:cut]}", f"{answer[cut:]}b") == keys
+
+
+def test_no_key_is_taken_for_an_answer() -> None:
+    for sequence in ANSI_SEQUENCES_KEYS:
+        assert for_the_keyboard(sequence) == sequence, sequence
+
+
+def test_the_answer_whether_pictures_are_shown_at_once_is_read() -> None:
+    assert [type(message).__name__ for message in InputParser().feed("\x1b[?2026;2$y")] == [
+        "TerminalSupportsSynchronizedOutput"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        ("\x1b[97;1:1u", ["a"]),
+        ("\x1b[97;1:3u", []),
+        ("\x1b[1;1:3A", []),
+        ("\x1b[99999999999u", []),
+        ("\x1b[97;;99999999999u", []),
+        ("\x1b[55357;;55357u", []),
+        ("\x1b[97;;27u", []),
+        ("\x1b[27;2;13~", ["shift+enter"]),
+    ],
+)
+def test_what_cannot_be_a_key_is_none_and_ends_nothing(sent: str, keys: list[str]) -> None:
+    assert [key for _, key in read(f"{sent}b")] == [*keys, "b"]
+
+
+@pytest.mark.parametrize("cut", range(3, 9))
+def test_the_rest_of_a_sequence_may_come_later(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(textual_internals, "monotonic", lambda: now)
+    parser = InputParser()
+    sent = "\x1b[<64;20;10M"
+    messages = list(parser.feed(sent[:cut]))
+    now += 0.5
+    messages += [*parser.tick(), *parser.feed(sent[cut:])]
+    assert [type(message) for message in messages] == [events.MouseScrollUp]
+
+
+def test_a_paste_without_an_end_ends_with_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(textual_internals, "monotonic", lambda: now)
+    parser = InputParser()
+    messages = [*parser.feed(f"{PASTE_START}lost"), *parser.feed("\x03 end")]
+    now += 2
+    messages += [*parser.feed("\x03"), *parser.feed("b")]
+    assert isinstance(messages[0], events.Paste)
+    assert messages[0].text == "lost\x03 end"
+    assert [key.key for key in messages[1:] if isinstance(key, events.Key)] == ["ctrl+c", "b"]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["\x1b", "[", "<", "?", ">", "O", "P", "]", "_", "G", "0", "3", "9999999999", ";", ":", "$", "u", "~", "M",
+             "A", "R", "c", "t", "y", "\x07", "\\", "\x00", "a", "é", "\u200d", "\x9b", "200~", "201~", "48;", "27;"]
+        ),
+        max_size=60,
+    ),
+    st.integers(1, 12),
+)  # fmt: skip
+def test_nothing_that_a_terminal_sends_ends_the_reading(parts: list[str], size: int) -> None:
+    text, parser = "".join(parts), InputParser()
+    for start in range(0, len(text), size):
+        list(parser.feed(text[start : start + size]))
+        list(parser.tick())
+
+
+def test_a_terminal_that_another_program_lets_nobody_wait_for_loses_nothing() -> None:
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    text = "a picture " * 50_000
+    with os.fdopen(writes, "w") as file:
+        terminal = Surviving(file)
+
+        def bring() -> None:
+            terminal.write(text)
+            terminal.flush()
+
+        writing = Thread(target=bring)
+        writing.start()
+        taken = b""
+        while len(taken) < len(text) and (data := os.read(reads, 65_536)):
+            taken += data
+            if terminal.gone:
+                break
+        writing.join()
+    os.close(reads)
+    assert taken.decode() == text

@@ -1,4 +1,4 @@
-"""The real command in a pseudo-terminal: title, notifications, suspension, colours, symbols, and every way it ends."""
+"""The real command in a pseudo-terminal: title, notifications, colours, symbols, and every way it ends."""
 
 import os
 import re
@@ -93,23 +93,6 @@ def test_a_question_that_is_seen_does_not(start: Start) -> None:
     terminal.process.send("run touch made\r")
     terminal.shows("Allow this?")
     assert b"\x1b]9;" not in terminal.raw
-
-
-def test_suspended_and_back(start: Start) -> None:
-    terminal = start()
-    terminal.shows("ready")
-    terminal.process.send("half a thought")
-    terminal.shows("half a thought")
-    terminal.process.send("\x1a")
-    process = psutil.Process(terminal.process.pid)
-    terminal.until(lambda: process.status() == psutil.STATUS_STOPPED)
-    terminal.until(lambda: gave_back(terminal))
-    terminal.screen.reset()
-    os.kill(terminal.process.pid, signal.SIGCONT)
-    terminal.shows("half a thought")
-    terminal.shows("ready")
-    terminal.process.send(" goes on")
-    terminal.shows("half a thought goes on")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -580,6 +580,10 @@ class TuiAgent(BaseApp):
         self.leaving.key_read(key)
 
     @override
+    def not_stopped(self) -> None:
+        self.hint("there is no shell to go back to")
+
+    @override
     def _show_agent(self, agent: "Agent") -> None:
         super()._show_agent(agent)
         self.steering.changed()
@@ -607,5 +611,6 @@ class TuiAgent(BaseApp):
     def _on_resume(self, app: App[object]) -> None:
         # The terminal comes back empty; Textual would paint only what has changed meanwhile.
         self._attention.again()
-        for widget in self.screen.walk_children(with_self=True):
-            widget.refresh()
+        for screen in self.screen_stack:
+            for widget in screen.walk_children(with_self=True):
+                widget.refresh()

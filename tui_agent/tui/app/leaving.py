@@ -142,7 +142,8 @@ class Leaving:
         """From where the terminal is given back, Ctrl+C is a signal, which must not leave that half done."""
 
         def told(_number: int, _frame: FrameType | None) -> None:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            # Ignored by a handler: Python complains where one is on its way to a signal that is not handled any more.
+            signal.signal(signal.SIGINT, lambda _number, _frame: None)
             self._end_soon()
 
         if not self._app.is_headless:

@@ -11,37 +11,37 @@ from typing import TYPE_CHECKING
 from tui_agent.arguments import Arguments, ExitCode
 from tui_agent.aside import share_often
 from tui_agent.settings import Settings
+from tui_agent.tui.terminal.early_keys import EarlyKeys
 
 if TYPE_CHECKING:
     from tui_agent.tui.app.app import TuiAgent
 
 MARKED_PASTES, UNMARKED_PASTES = "\x1b[?2004h", "\x1b[?2004l"
-_INPUT, _LOCAL = 0, 3
-"""Places of the input and the local flags in what `termios.tcgetattr` gives."""
 
 
 def run(arguments: Arguments, settings: Settings, *, before_opening: Callable[[], None] = lambda: None) -> int:
     """Show the app until the user leaves; the exit code. `before_opening` is called before a session is opened."""
     trust_the_terminal()
     _on_signals(_end_at_once)
-    give_back = take_keys()
+    keys = EarlyKeys()
     try:
         _mark_pastes(True)
-        return _run(arguments, settings, give_back, before_opening)
+        return _run(arguments, settings, keys, before_opening)
     finally:
-        give_back()
+        keys.give_back()
         _mark_pastes(False)
 
 
 def _on_signals(act: Callable[[], None]) -> None:
     """Have this done when the terminal is closed, or the process is told to end."""
     if sys.platform != "win32":
-        for number in (signal.SIGHUP, signal.SIGTERM):
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: act())
 
 
 def _end_at_once() -> None:
-    # What was done to the terminal by then is undone on the way out.
+    # What was done to the terminal by then is undone on the way out, which no further signal may interrupt.
+    _on_signals(lambda: None)
     raise SystemExit(ExitCode.INTERRUPTED)
 
 
@@ -56,31 +56,6 @@ def trust_the_terminal() -> None:
                 os.environ.pop(name, None)
 
 
-def take_keys() -> Callable[[], None]:
-    """Have what is typed while the program is loaded wait as keys, unseen, and not as a line; what undoes that."""
-    if sys.platform == "win32" or not sys.stdin.isatty():
-        return lambda: None
-    import termios
-
-    terminal = sys.stdin.fileno()
-    try:
-        before = termios.tcgetattr(terminal)
-        meanwhile = termios.tcgetattr(terminal)
-        meanwhile[_INPUT] &= ~termios.ICRNL
-        meanwhile[_LOCAL] &= ~(termios.ECHO | termios.ICANON)
-        termios.tcsetattr(terminal, termios.TCSANOW, meanwhile)
-    except termios.error:
-        return lambda: None
-    taken = [before]
-
-    def give_back() -> None:
-        while taken:
-            with suppress(termios.error):
-                termios.tcsetattr(terminal, termios.TCSANOW, taken.pop())
-
-    return give_back
-
-
 def _mark_pastes(marked: bool) -> None:
     """Have the terminal say where a paste begins and ends, from the start on: else its lines would be sent one by one
     where it comes before the app asks for that.
@@ -92,18 +67,16 @@ def _mark_pastes(marked: bool) -> None:
             sys.stdout.flush()
 
 
-def _run(
-    arguments: Arguments, settings: Settings, give_back: Callable[[], None], before_opening: Callable[[], None]
-) -> int:
+def _run(arguments: Arguments, settings: Settings, keys: EarlyKeys, before_opening: Callable[[], None]) -> int:
     share_often()
     from tui_agent.models.offline.delay import DELAY_VARIABLE, SHOWN_DELAY_S
     from tui_agent.tui.app.app import TuiAgent
     from tui_agent.tui.terminal.textual_internals import terminal_driver
 
     os.environ.setdefault(DELAY_VARIABLE, str(SHOWN_DELAY_S))
-    driver = terminal_driver(give_back)
+    driver = terminal_driver(keys)
     if driver is None:
-        give_back()
+        keys.give_back()
     app = TuiAgent(arguments, settings, driver_class=driver)
     app.leaving.last_words = partial(say_goodbye, app)
     app.before_opening = before_opening

@@ -18,6 +18,8 @@ from textual.timer import Timer
 
 PATIENCE_S: Final = 0.1
 """Seconds for which a key waits for one that does not come back."""
+PATIENT: Final = 20
+"""As many times as long it waits where the one before is with a widget that is only slow, as all are at the start."""
 ROUNDS: Final = 2
 """Ways through the widgets: on the first a key runs its binding, on the second comes what that told them."""
 TYPED: Final = (events.Key, events.Paste, events.AppFocus, events.AppBlur)
@@ -44,6 +46,7 @@ class TypingOrder:
         self._under_way = 0
         self._written: MessagePump | None = None
         self._screen: Screen[object] | None = None
+        self._target: MessagePump | None = None
         self._overdue: Timer | None = None
 
     async def begin(self) -> None:
@@ -63,8 +66,7 @@ class TypingOrder:
         elif event is self._passing or not (self._kept or self._waits or self._comes_behind_letters(event)):
             return False
         self._kept.append(event)
-        if self._under_way and self._overdue is None:
-            self._overdue = self._app.set_timer(PATIENCE_S, partial(self._give_up, self._under_way))
+        self._begin_to_wait()
         return True
 
     def follow(self, event: events.Event, target: MessagePump, screen: Screen[object]) -> None:
@@ -94,6 +96,9 @@ class TypingOrder:
     async def go_on(self) -> None:
         """Hand on what may go now."""
         while self._kept and not self._waits:
+            if self._comes_behind_letters(self._kept[0]):
+                self._begin_to_wait()
+                return
             self._passing = self._kept.popleft()
             await self._app.on_event(self._passing)
 
@@ -123,15 +128,27 @@ class TypingOrder:
         self._send(target, self._number, rounds)
 
     def _send(self, target: MessagePump, number: int, rounds: int) -> None:
-        self._screen = self._app.screen
+        self._screen, self._target = self._app.screen, target
         self._under_way = number if target.post_message(self.Mark(number, rounds)) else 0
         if self._overdue is not None:
             self._overdue.stop()
             self._overdue = None
 
-    async def _give_up(self, number: int) -> None:
+    def _begin_to_wait(self) -> None:
+        if self._under_way and self._overdue is None:
+            self._wait(PATIENT)
+
+    def _wait(self, patience: int) -> None:
+        self._overdue = self._app.set_timer(PATIENCE_S, partial(self._look, self._under_way, patience - 1))
+
+    async def _look(self, number: int, patience: int) -> None:
+        """Go on without the key that is under way, unless it may still come back."""
         self._overdue = None
-        if number == self._under_way:
+        if number != self._under_way:
+            return
+        if patience and self._target is not None and self._target.is_running and self._target.is_attached:
+            self._wait(patience)
+        else:
             self._under_way = 0
             await self.go_on()
 

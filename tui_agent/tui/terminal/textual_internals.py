@@ -18,25 +18,30 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from io import TextIOWrapper
 from pathlib import Path
-from threading import Event, Lock
+from threading import Lock
 from time import monotonic
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from unicodedata import category
 
 import textual
 from textual import constants, events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
-from textual._xterm_parser import XTermParser
+from textual._xterm_parser import SPECIAL_KEY_TO_CHARACTER, XTermParser
 from textual.app import App
 from textual.cache import LRUCache
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.geometry import Size
+from textual.keys import Keys
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.theme import Theme
 from typing_extensions import override
 
 from tui_agent.tui.terminal.attention import RESTORE_TITLE, SAVE_TITLE
+from tui_agent.tui.terminal.early_keys import EarlyKeys
+from tui_agent.tui.terminal.output import Surviving, Written
+from tui_agent.tui.terminal.sequences import ESC, LET_GO, REST_S, for_the_keyboard, kind_of_key, split_begun
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -45,16 +50,21 @@ if TYPE_CHECKING:
 PASTE_START: Final = "\x1b[200~"
 PASTE_END: Final = "\x1b[201~"
 _KEPT: Final = len(PASTE_START) - 1
-ESC: Final = "\x1b"
-_ESCAPED: Final = re.compile(r"\x1b(?=([^\[O]))")
+BREAKS: Final = ("\x03", "\x1b[99;5u")
+"""Ctrl+C, as terminals send it."""
+_ESCAPED: Final = re.compile(r"\x1b(?=([^\[O]|[\[O]\Z))")
 """An Esc with something behind it that begins no sequence."""
 READ_BYTES: Final = 65_536
 PAINT_NOW: Final = "\x1b[?2026l"
 """The end of a picture of which the end was left out."""
+MODES_AGAIN: Final = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?2004h\x1b[?7l"
+"""What Textual asks of a terminal: the alternate screen, no cursor, to tell of the focus, pastes between marks, lines
+that end at the edge.
+"""
+KITTY_AGAIN: Final = "\x1b[<u\x1b[>25u"
+"""Keys in kitty's protocol, as Textual asks for them, once and not twice."""
 WRITTEN_S: Final = 0.7
 """Seconds for which a terminal may take nothing of what it is given at the end."""
-PIECE: Final = 16_384
-"""Characters that are written at once: so much a slow terminal takes in well under `WRITTEN_S`."""
 ESCAPE_S: Final = 0.04
 """Seconds after which an Esc with nothing behind it is one: a terminal sends the bytes of another key at once, and what
 the key does is to be seen within 100 ms. `ESCDELAY`, in milliseconds, counts for more: a slow line may need longer.
@@ -136,6 +146,9 @@ class TerminalApp(App[object]):
 
     def key_read(self, key: str) -> None:
         """Hear of a key as soon as it is read, in the thread that reads; its event comes behind it."""
+
+    def not_stopped(self) -> None:
+        """Hear that nothing is there to go back to, where the program was told to stop."""
 
     def terminal_took_within(self, seconds: float) -> bool:
         """Whether the terminal has taken anything for so long; False where that is not known."""
@@ -221,59 +234,73 @@ def _read_with(variables: frozenset[tuple[str, str]]) -> "LRUCache[tuple[object,
 
 
 class InputParser(XTermParser):
-    """Reads what the terminal sends, with two things that Textual's parser does not.
+    """Reads what the terminal sends, with some things that Textual's parser does not.
 
     What is between the marks of a bracketed paste is taken as it is, instead of looking at each character: Textual
-    needs 7 s for 10 MB. It still reads a paste whose opening mark came in two pieces.
+    needs 7 s for 10 MB. A paste whose end was lost on the way ends with a Ctrl+C that is pressed once nothing comes.
 
-    An Esc with more behind it is that key, then the others, unless it begins a sequence, or with a key of `alt_keys`
-    stands for Alt. On a busy machine keys pressed one after the other arrive together; Textual drops the Esc then.
+    A sequence that comes in pieces waits for its rest. An Esc with more behind it is that key, then the others, unless
+    it begins a sequence, or with a key of `alt_keys` stands for Alt. On a busy machine keys pressed one after the other
+    arrive together; Textual drops the Esc then.
+
+    Answers to what others have asked the terminal are no keys, and a key that cannot be one is none.
     """
 
     def __init__(self, debug: bool = False, alt_keys: Container[str] = ()) -> None:
         super().__init__(debug)
         self._alt_keys = alt_keys
-        self._escaped: float | None = None
-        self._patience = constants.ESCAPE_DELAY if os.environ.get("ESCDELAY") else ESCAPE_S
+        self._patience = (
+            [constants.ESCAPE_DELAY] * 2 if os.environ.get("ESCDELAY") else [ESCAPE_S, constants.ESCAPE_DELAY]
+        )
+        self._begun = ""
         self._pasted: list[str] | None = None
-        self._slowly = False
-        self._tail = ""
+        self._came_at = 0.0
 
     @override
     def feed(self, data: str) -> Iterable[Message]:
         if not data:
             yield from super().feed(data)
             return
-        if self._escaped is not None:
-            data, self._escaped = ESC + data, None
-        if self._pasted is None and not self._slowly and data.endswith(ESC):
-            data, self._escaped = data[:-1], monotonic()
+        before, self._came_at = self._came_at, monotonic()
+        if self._pasted is not None and data in BREAKS and self._came_at - before > REST_S:
+            paste, self._pasted = _paste_of(self._pasted), None
+            yield paste
+        data, self._begun = self._begun + data, ""
         while data:
             if self._pasted is not None:
-                data, paste = self._collect(self._pasted, data)
-                if paste is not None:
+                data, whole = self._collect(self._pasted, data)
+                if whole is not None:
                     self._pasted = None
-                    yield paste
+                    yield whole
                 continue
-            slowly = self._slowly
-            ours, data = self._split(data)
-            if slowly or self._slowly:
-                yield from super().feed(ours)
+            ours, begins, data = data.partition(PASTE_START)
+            if begins:
+                self._pasted = []
             else:
-                yield from self._fed(ours)
+                ours, self._begun = split_begun(ours)
+            yield from self._fed(for_the_keyboard(ours))
 
     @override
     def tick(self) -> Iterable[Message]:
         """What is known once nothing more has come for a while."""
-        if self._escaped is not None and not self.waits_for_s:
-            self._escaped = None
-            yield events.Key("escape", ESC)
+        if self._begun and not self.waits_for_s:
+            begun, self._begun = self._begun, ""
+            if begun == ESC:
+                yield events.Key("escape", ESC)
+            elif len(begun) > 2 or (begun[1] in "[O" and self._with_alt(begun[1]) not in self._alt_keys):
+                # The rest of it is lost; whatever it was, nobody has pressed Esc.
+                yield from super().feed(begun[1:])
+            else:
+                yield from self._fed(begun)
         yield from super().tick()
 
     @property
     def waits_for_s(self) -> float:
         """Seconds after which `tick` may know more."""
-        return LOOK_S if self._escaped is None else max(0.0, self._escaped + self._patience - monotonic())
+        if not self._begun:
+            return LOOK_S
+        patience = REST_S if len(self._begun) > 2 else self._patience[len(self._begun) - 1]
+        return min(LOOK_S, max(0.0, self._came_at + patience - monotonic()))
 
     def _fed(self, text: str) -> Iterable[Message]:
         """What Textual's parser makes of a text, in which an Esc before a sign is read here."""
@@ -302,21 +329,18 @@ class InputParser(XTermParser):
         """Like `feed`, for which no text is the end of all."""
         return self.feed(text) if text else ()
 
-    def _split(self, data: str) -> tuple[str, str]:
-        """What Textual's parser reads now, and what is left."""
-        before = len(self._tail)
-        joined = self._tail + data
-        mark = PASTE_END if self._slowly else PASTE_START
-        place = joined.find(mark)
-        if place < 0:
-            self._tail = joined[-_KEPT:]
-            return data, ""
-        self._tail = ""
-        if place >= before and not self._slowly:
-            self._pasted = []
-            return data[: place - before], data[place - before + len(mark) :]
-        self._slowly = not self._slowly
-        return data[: place + len(mark) - before], data[place + len(mark) - before :]
+    @override
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if len(sequence) == 1:
+            return super()._sequence_to_key_events(sequence, alt)
+        sequence, kind = kind_of_key(sequence)
+        try:
+            keys = list(super()._sequence_to_key_events(sequence, alt))
+        except (ValueError, OverflowError):
+            # Textual takes any number for a character.
+            return [events.Key(Keys.Ignore, None)]
+        is_one = kind != LET_GO and all(map(_can_be, keys))
+        return keys if is_one or not keys else [events.Key(Keys.Ignore, None)]
 
     def _collect(self, pasted: list[str], data: str) -> tuple[str, events.Paste | None]:
         """What is left after a piece of a paste, and the paste once it is whole."""
@@ -327,12 +351,22 @@ class InputParser(XTermParser):
             pasted += (joined[:-_KEPT], joined[-_KEPT:]) if len(joined) > _KEPT else (joined,)
             return "", None
         pasted.append(joined[:end])
-        # Textual drops these as well: they end strings in some terminals.
-        return joined[end + len(PASTE_END) :], events.Paste("".join(pasted).replace("\x00", ""))
+        return joined[end + len(PASTE_END) :], _paste_of(pasted)
 
 
-def terminal_driver(give_back: Callable[[], None] = lambda: None) -> "type[Driver] | None":
-    """The driver for this platform; None: Textual's own. `give_back` undoes what was done to the terminal before it."""
+def _paste_of(pieces: Iterable[str]) -> events.Paste:
+    # Textual drops these as well: they end strings in some terminals.
+    return events.Paste("".join(pieces).replace("\x00", ""))
+
+
+def _can_be(key: events.Key) -> bool:
+    """Whether a key stands for nothing, for a character, or for a control character that has a key."""
+    sign = key.character
+    return sign is None or category(sign) not in ("Cc", "Cs") or sign in SPECIAL_KEY_TO_CHARACTER.values()
+
+
+def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
+    """The driver for this platform, which takes the keys over; None: Textual's own."""
     if not is_known() or sys.platform == "win32" or constants.DRIVER is not None:
         return None
     import termios
@@ -342,12 +376,17 @@ def terminal_driver(give_back: Callable[[], None] = lambda: None) -> "type[Drive
     class TerminalDriver(LinuxDriver):
         """Textual's driver with `InputParser`, with bytes that are not UTF-8 replaced, and for a terminal that may go.
 
-        The window has its own title back while the program does not have the terminal.
+        The window has its own title back while the program does not have the terminal. Its size is asked of the system
+        alone: a terminal that reports it in band would report each pixel that the mouse moves by as well.
         """
 
         _has_terminal = False
+        _behind = False
+        """Whether it was continued behind others, where it cannot have the terminal."""
+        _to_stop = False
         _giving_back = Lock()
         _surviving: Surviving | None = None
+        _raw: list[Any] | None = None
 
         @override
         def start_application_mode(self) -> None:
@@ -355,22 +394,93 @@ def terminal_driver(give_back: Callable[[], None] = lambda: None) -> "type[Drive
                 # The writer needs no more of a file than this.
                 self._surviving = Surviving(self._file)
                 self._file = self._surviving  # type: ignore[assignment]
-            give_back()
-            super().start_application_mode()  # type: ignore[no-untyped-call]
+            thread = self._key_thread
             loop = get_running_loop()
-            # Not in the signal's handler: one that comes meanwhile would interrupt it, and the older size be told last.
-            signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(self._tell_size))
+            # A size that is told meanwhile would be told by Textual, out of order.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
+            try:
+                super().start_application_mode()  # type: ignore[no-untyped-call]
+                self._behind = self._key_thread is thread
+                if self._behind:
+                    return
+                # Not in the signal's handler: one that comes meanwhile would interrupt it, and the older size be told
+                # last.
+                signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(self._tell_size))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             self._has_terminal = True
-            if self._writer_thread is not None:
-                self.write(SAVE_TITLE)
+            self.attrs_before = keys.taken_over() or self.attrs_before
+            with suppress(termios.error):
+                self._raw = termios.tcgetattr(self.fileno)
+            self.write(SAVE_TITLE)
 
         def _tell_size(self) -> None:
-            if self._in_band_window_resize:
-                return
             if isinstance(self._app, TerminalApp):
                 self._app.resized = True
             size = Size(*self._get_terminal_size())
             self._app.post_message(events.Resize(size, size))
+
+        @override
+        def _query_in_band_window_resize(self) -> None:
+            pass
+
+        @override
+        def write(self, data: str) -> None:
+            if not self._behind:
+                super().write(data)
+
+        @override
+        def _sigtstp_application(self, *_: object) -> None:
+            # A handler may have interrupted a writer: the loop gives the terminal back.
+            self._to_stop = True
+            if not self._auto_restart or not self._on_loop(self._stop):
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+        @override
+        def _sigcont_application(self, *_: object) -> None:
+            self._to_stop = False
+            if self._auto_restart:
+                self._on_loop(self._continued)
+
+        def _on_loop(self, act: Callable[[], None]) -> bool:
+            try:
+                self._loop.call_soon_threadsafe(act)
+            except RuntimeError:
+                return False
+            return True
+
+        def _stop(self) -> None:
+            """Stop, with all that the shell has started as one, as the terminal itself would have them do."""
+            if not self._is_to_stop() or not self._has_terminal:
+                return
+            self.suspend_application_mode()
+            if self._is_to_stop():
+                handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+                os.kill(0, signal.SIGTSTP)
+                signal.signal(signal.SIGTSTP, handler)
+            # The system stops nobody whom no shell could continue.
+            stayed, self._to_stop = self._is_to_stop(), False
+            self._must_signal_resume = True
+            self.resume_application_mode()
+            if stayed and isinstance(self._app, TerminalApp):
+                self._app.not_stopped()
+
+        def _is_to_stop(self) -> bool:
+            """Whether it was told to, and not continued since: a handler may say so at any moment."""
+            return self._to_stop
+
+        def _continued(self) -> None:
+            """Take the terminal as it is needed: whoever had it meanwhile has left it as they like."""
+            if self._behind:
+                self._must_signal_resume = True
+                self.resume_application_mode()
+            elif self._has_terminal:
+                with suppress(termios.error):
+                    if self._raw is not None:
+                        termios.tcsetattr(self.fileno, termios.TCSANOW, self._raw)
+                self.write(MODES_AGAIN + ("" if constants.DISABLE_KITTY_KEY else KITTY_AGAIN))
+                self._enable_mouse_support()
+                self._app.post_message(self.SignalResume())
 
         @override
         def stop_application_mode(self) -> None:
@@ -409,13 +519,16 @@ def terminal_driver(give_back: Callable[[], None] = lambda: None) -> "type[Drive
             with selectors.SelectSelector() as selector:
                 selector.register(self.fileno, selectors.EVENT_READ)
                 while not self.exit_event.is_set():
-                    if selector.select(parser.waits_for_s):
+                    # Once more: it may have been stopped while it waited.
+                    if selector.select(parser.waits_for_s) or selector.select(0):
                         data = _read(self.fileno)
+                        if data is None:
+                            continue
                         if not data:
                             # A terminal that hangs up says so to the group in front only.
                             os.kill(os.getpid(), signal.SIGHUP)
                             return
-                        self._process(parser.feed_text(decode(data)))
+                        self._process(parser.feed_text(decode(keys.read(data))))
                     self._process(parser.tick())
 
         def _process(self, messages: Iterable[Message]) -> None:
@@ -425,16 +538,6 @@ def terminal_driver(give_back: Callable[[], None] = lambda: None) -> "type[Drive
                 self.process_message(message)
 
     return TerminalDriver
-
-
-class Written(str):
-    """Stands behind what is written, and is told once that has been."""
-
-    __slots__ = ("reached",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reached = Event()
 
 
 def restore_settings(driver: "Driver") -> None:
@@ -448,62 +551,12 @@ def restore_settings(driver: "Driver") -> None:
             termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
-class Surviving:
-    """A terminal's file to which writing does no harm once the terminal is gone: there is nobody left to tell."""
-
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-        self._skipped: Written | None = None
-        self.gone = False
-        self.taken_at = 0.0
-        """When the terminal last took something, on the monotonic clock."""
-
-    def skip_to_here(self) -> Written:
-        """Leave out what is on the way and not written yet, up to what is returned, which is to be written next."""
-        self._skipped = Written()
-        return self._skipped
-
-    def write(self, text: str) -> None:
-        """Write, or drop what nobody will see."""
-        if isinstance(text, Written):
-            self._skipped = None if text is self._skipped else self._skipped
-            self.flush()
-            text.reached.set()
-        elif self._skipped is None:
-            for start in range(0, len(text), PIECE):
-                self._write(text[start : start + PIECE])
-
-    def _write(self, text: str) -> None:
-        if not self.gone:
-            try:
-                self._file.write(text)
-                if len(text) == PIECE:
-                    self._file.flush()
-            except (OSError, ValueError):
-                self.gone = True
-        self.taken_at = monotonic()
-
-    def flush(self) -> None:
-        """Bring it to the terminal."""
-        if not self.gone:
-            try:
-                self._file.flush()
-            except (OSError, ValueError):
-                self.gone = True
-
-    def fileno(self) -> int:
-        """The number of the file."""
-        return self._file.fileno()
-
-    def isatty(self) -> bool:
-        """Whether it is a terminal."""
-        return self._file.isatty()
-
-
-def _read(fileno: int) -> bytes:
-    """What the terminal sent; nothing when it is gone."""
+def _read(fileno: int) -> bytes | None:
+    """What the terminal sent; nothing when it is gone, None where another program was faster."""
     try:
         return os.read(fileno, READ_BYTES)
+    except BlockingIOError:
+        return None
     except OSError:
         return b""
 
