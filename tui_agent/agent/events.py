@@ -16,14 +16,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class TurnStarted(Event, frozen=True, kw_only=True, tag="turn_started"):
-    """A turn begins; `seq` is the newest entry of the log: whatever the turn adds has a higher number."""
+    """A turn starts. `seq` is the newest entry of the log; everything the turn adds has a higher number."""
 
     seq: int
     text: str
 
 
 class UserMessage(Event, frozen=True, kw_only=True, tag="user_message"):
-    """The user's words as they entered the conversation (also when a queued text is delivered, `queued` its number)."""
+    """The user's message as it entered the conversation. `queued`: the number of the queued entry if it was delivered
+    during a turn, else 0.
+    """
 
     seq: int
     text: str
@@ -32,26 +34,26 @@ class UserMessage(Event, frozen=True, kw_only=True, tag="user_message"):
 
 
 class ModelCallStarted(Event, frozen=True, kw_only=True, tag="model_call_started"):
-    """A request goes out; `tokens` is its estimated size."""
+    """A request is sent; `tokens` is its estimated size."""
 
     model: str
     tokens: int
 
 
 class TextDelta(Event, frozen=True, kw_only=True, tag="text_delta"):
-    """A piece of the answer, as it streams."""
+    """The next piece of the answer."""
 
     text: str
 
 
 class ReasoningDelta(Event, frozen=True, kw_only=True, tag="reasoning_delta"):
-    """A piece of the model's reasoning, as it streams."""
+    """The next piece of the model's reasoning."""
 
     text: str
 
 
 class ToolCallDelta(Event, frozen=True, kw_only=True, tag="tool_call_delta"):
-    """The model is writing the arguments of call number `index` of this step."""
+    """The model is writing the arguments of tool call number `index` of this step."""
 
     index: int
     name: str
@@ -59,9 +61,9 @@ class ToolCallDelta(Event, frozen=True, kw_only=True, tag="tool_call_delta"):
 
 
 class Retrying(Event, frozen=True, kw_only=True, tag="retrying"):
-    """The model call failed and is repeated in `delay_s` seconds; the deltas of this call so far are void.
+    """The model call failed and is repeated in `delay_s` seconds; discard the deltas of this call so far.
 
-    attempt: which call it was, from 1 on. retries: how often it is repeated at most; 0: not known.
+    `attempt`: the number of the failed call, from 1. `retries`: how often it is repeated at most; 0: unknown.
     """
 
     attempt: int
@@ -82,7 +84,7 @@ class Retrying(Event, frozen=True, kw_only=True, tag="retrying"):
 
 
 class AssistantMessage(Event, frozen=True, kw_only=True, tag="assistant_message"):
-    """The model's answer is complete and in the log; `reasoning` and `text` are whole."""
+    """The model's answer is complete and in the log; `reasoning` and `text` are complete."""
 
     seq: int
     model: str
@@ -95,7 +97,7 @@ class AssistantMessage(Event, frozen=True, kw_only=True, tag="assistant_message"
 
 
 class ToolStarted(Event, frozen=True, kw_only=True, tag="tool_started"):
-    """A call is to be done: it may still wait for a permission or for its turn. `arguments` is JSON text."""
+    """A tool call is about to run; it may still wait for a permission or for its turn. `arguments` is JSON text."""
 
     call_id: str
     name: str
@@ -103,7 +105,7 @@ class ToolStarted(Event, frozen=True, kw_only=True, tag="tool_started"):
 
 
 class ToolProgress(Event, frozen=True, kw_only=True, tag="tool_progress"):
-    """Live output of a running call: the whole of what should be seen now, and how many lines came before it."""
+    """Live output of a running call: all that should be visible now, and how many lines came before it."""
 
     call_id: str
     text: str
@@ -111,16 +113,17 @@ class ToolProgress(Event, frozen=True, kw_only=True, tag="tool_progress"):
 
 
 class PermissionAsked(Event, frozen=True, kw_only=True, tag="permission_asked"):
-    """A call waits for the user's word; the question itself goes through the front end's `Ask`."""
+    """A call waits for the user's decision; the question itself goes through the front end's `Ask`."""
 
     question: PermissionQuestion
 
 
 class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
-    """A call has its result, in the log. `text` is what the model sees; `size` the characters of the raw result.
+    """A call has its result, in the log. `text` is what the model sees; `size` is the size of the raw result in
+    characters.
 
     `status`: ``ok``, ``error``, ``denied`` or ``interrupted``. `diff` and `summary` are for people. `evicted`: `text`
-    is a preview, and the whole lies in the file `artifact`.
+    is a preview, and the whole result is in the file `artifact`.
     """
 
     call_id: str
@@ -140,7 +143,7 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
 class ContextChanged(Event, frozen=True, kw_only=True, tag="context_changed"):
     """What fills the window, in tokens: after a model call (`measured`), or estimated.
 
-    `reading` and `writing`: of a model on a machine of one's own, its speeds in tokens per second; 0: not known.
+    `reading` and `writing` are the speeds of a local model in tokens per second; 0: unknown.
     """
 
     tokens: int
@@ -153,9 +156,9 @@ class ContextChanged(Event, frozen=True, kw_only=True, tag="context_changed"):
 
 
 class ContextStepStarted(Event, frozen=True, kw_only=True, tag="context_step_started"):
-    """A step that asks a model begins: ``summary``, ``checkpoint`` or ``digest``; `tokens` is the view's size now.
+    """A step that needs a model begins: ``summary``, ``checkpoint`` or ``digest``; `tokens` is the view's size now.
 
-    `beside`: the conversation goes on meanwhile, and `ContextStep` tells when it is entered or has come to nothing.
+    `beside`: it is written in the background; `ContextStep` tells when it is entered or has failed.
     """
 
     step: str
@@ -165,12 +168,11 @@ class ContextStepStarted(Event, frozen=True, kw_only=True, tag="context_step_sta
 
 
 class ContextStep(Event, frozen=True, kw_only=True, tag="context_step"):
-    """The context was changed, or (`error`) a step came to nothing and the view is as it was.
+    """The context was changed, or a step failed (`error`) and the view is unchanged.
 
-    `step`: ``cleared``, ``digest``, ``summary``, ``checkpoint``, ``pinned``, ``unpinned``, ``restored``,
-    ``shortened`` or ``undone``;
-    `before` and `after` are the view's size in tokens, `items` how many messages or results it covers, `text` what is
-    shown in their place, `seq` the entry to undo, `target` the entry that was undone.
+    `step`: ``cleared``, ``digest``, ``summary``, ``checkpoint``, ``pinned``, ``unpinned``, ``restored``, ``shortened``
+    or ``undone``. `before` and `after` are the view's size in tokens, `items` the number of messages or results it
+    covers, `text` what is shown in their place, `seq` the entry to undo, `target` the entry that was undone.
     """
 
     step: str
@@ -186,7 +188,7 @@ class ContextStep(Event, frozen=True, kw_only=True, tag="context_step"):
 
 
 class HeadMoved(Event, frozen=True, kw_only=True, tag="head_moved"):
-    """The conversation goes on after entry `to`: what was shown after it belongs to another branch.
+    """The conversation continues after entry `to`; what was shown after it belongs to another branch.
 
     `before` and `after` are the view's size in tokens.
     """
@@ -199,7 +201,7 @@ class HeadMoved(Event, frozen=True, kw_only=True, tag="head_moved"):
 
 
 class ModelChanged(Event, frozen=True, kw_only=True, tag="model_changed"):
-    """Another model answers from here on, or more became known of the present one."""
+    """The model was switched, or more is known about the current one."""
 
     model: str
     window: int
@@ -207,7 +209,7 @@ class ModelChanged(Event, frozen=True, kw_only=True, tag="model_changed"):
 
 
 class Notice(Event, frozen=True, kw_only=True, tag="notice"):
-    """Something the user should know; `level`: ``info``, ``warning`` or ``error``. `hint` says what to do."""
+    """Something the user should know. `level`: ``info``, ``warning`` or ``error``. `hint` says what to do."""
 
     level: str
     title: str
@@ -216,10 +218,10 @@ class Notice(Event, frozen=True, kw_only=True, tag="notice"):
 
 
 class Alert(Event, frozen=True, kw_only=True, tag="alert"):
-    """The watchdog takes the model for stuck: `signal` names the pattern, `text` is for people.
+    """The watchdog thinks that the model is stuck: `signal` names the pattern, `text` is for people.
 
-    `action`: ``warn`` (nothing else happens), ``ask`` (the turn waits for the user's word) or ``escalate`` (a larger
-    model goes on).
+    `action`: ``warn`` (nothing else happens), ``ask`` (the turn waits for the user) or ``escalate`` (a larger model
+    takes over).
     """
 
     signal: str
@@ -230,7 +232,7 @@ class Alert(Event, frozen=True, kw_only=True, tag="alert"):
 
 class TurnFailed(Event, frozen=True, kw_only=True, tag="turn_failed"):
     """The turn ended in an error. Everything up to it is in the log; `hint` says what to do next. `questions` are those
-    that wait for an answer where there was nobody to give one.
+    still open because nobody could answer them.
     """
 
     kind: str
@@ -241,7 +243,7 @@ class TurnFailed(Event, frozen=True, kw_only=True, tag="turn_failed"):
 
 
 class TurnFinished(Event, frozen=True, kw_only=True, tag="turn_finished"):
-    """The turn is over (also after a failure or an interruption). `steps` counts model calls.
+    """The turn is over, also after a failure or an interruption. `steps` is the number of model calls.
 
     `stop_reason`: ``end_turn``, ``max_tokens``, ``refusal``, ``interrupted``, ``error`` …; `text` is the final answer.
     """

@@ -12,16 +12,15 @@ import msgspec
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
-    """Prose by the user or the model."""
+    """Text by the user or the model."""
 
     text: str
     opaque: str = ""
 
 
 class Reasoning(msgspec.Struct, frozen=True, gc=False, tag="reasoning", omit_defaults=True):
-    """The model's own thinking; `text` may be empty where the provider only hands out a signature.
-
-    It is never sent to another model than the one that made its message.
+    """The model's reasoning; `text` may be empty if the provider returns only a signature. It is never sent to a model
+    other than the one that wrote the message.
     """
 
     text: str
@@ -29,9 +28,10 @@ class Reasoning(msgspec.Struct, frozen=True, gc=False, tag="reasoning", omit_def
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, tag="tool_call", omit_defaults=True):
-    """A call the model asks for. `arguments` is always the text of one JSON object.
+    """A call that the model requests.
 
-    Where the model wrote something that is no JSON object, `arguments` is ``{}`` and `malformed` holds what it wrote.
+    `arguments` is always the text of one JSON object. If the model wrote something else, `arguments` is ``{}`` and
+    `malformed` holds what it wrote.
     """
 
     id: str
@@ -44,8 +44,8 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, tag="tool_call", omit_defa
 class Image(msgspec.Struct, frozen=True, gc=False, tag="image", omit_defaults=True):
     """A picture, base64-encoded; `media_type` is ``image/png``, ``image/jpeg``, ``image/gif`` or ``image/webp``.
 
-    `weight` is what it counts compared with a picture of full size: one made smaller to fit counts less. `original` is
-    the file, below the session's folder, that holds the picture as it was given; empty: it is as it was given.
+    `weight` is what it counts compared with a picture of full size; one that was scaled down counts less. `original` is
+    the file with the original picture, relative to the session's folder; empty: this is the original.
     """
 
     media_type: str
@@ -56,9 +56,8 @@ class Image(msgspec.Struct, frozen=True, gc=False, tag="image", omit_defaults=Tr
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
-    """The answer to one call: text as the model sees it, and pictures.
-
-    `tools` were found by the call: providers that keep definitions back show the model these, the others read the text.
+    """The result of one call: text as the model sees it, and pictures. `tools` are the tools found by the call:
+    providers with deferred definitions show the model these, others show the text.
     """
 
     call_id: str

@@ -66,21 +66,21 @@ class Entry(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
 
 
 class Prefix(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="prefix"):
-    """The system prompt and tool definitions every request from here on begins with."""
+    """The system prompt and tool definitions at the front of every request from here on."""
 
     system: str
     tools: tuple[ToolDefinition, ...] = ()
 
 
 class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message"):
-    """Something said by the user or the model, or one tool's result (role user, kind ``tool_result``).
+    """A message of the user or the model, or the result of one tool call (role user, kind ``tool_result``).
 
-    `agent_visible` false: not sent and not counted; `user_visible` false: not shown in the conversation.
-    For an assistant's message, `model` made it, `prefix_hash` is `View.prefix_hash` of the request it answers, `usage`
-    is what that call used, and `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it);
-    `trace` is how far the trace went then.
-    For a tool's result, `summary` is what people are shown of it on one line, `diff` what it changed in a file, and
-    `stop_reason` says why the call was not done (``denied``, ``interrupted``).
+    `agent_visible` false: not sent and not counted; `user_visible` false: not shown in the conversation. For an
+    assistant's message, `model` is who wrote it, `prefix_hash` is `View.prefix_hash` of the request it answers, `usage`
+    is what that call used, `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it), and
+    `trace` is the newest event of the trace at that time. For a tool's result, `summary` is the line shown to people,
+    `diff` is what it changed in a file, and `stop_reason` says why the call was not carried out (``denied``,
+    ``interrupted``).
     """
 
     role: Role
@@ -101,10 +101,10 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
 
 
 class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
-    """A model call that is no message of the conversation: it counts, and the view stays as it is.
+    """A model call that is not a message of the conversation: its usage counts, and the view stays as it is.
 
-    `purpose`: it wrote a summary or a digest, or it was stopped or broke off (``unfinished``: as far as was told).
-    `cost_usd` is None where the price is not known.
+    `purpose`: it wrote a summary or a digest, or it was stopped or broke off (``unfinished``: as far as the provider
+    reported it). `cost_usd` is None if the price is unknown.
     """
 
     model: str
@@ -117,7 +117,7 @@ class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag
 class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial"):
     """The next segment of a reply that is still streaming; superseded by its message.
 
-    `restart`: the reply began anew (a retry), the segments before this one no longer count.
+    `restart`: the reply started again (a retry), so earlier segments no longer count.
     """
 
     text: str
@@ -126,34 +126,34 @@ class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial
 
 
 class Queued(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="queued"):
-    """Text the user sent while a turn was running."""
+    """A message that the user sent while a turn was running."""
 
     blocks: tuple[Text | Image, ...]
 
 
 class Delivered(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="delivered"):
-    """The queued entry becomes the user's message here."""
+    """The queued entry becomes a message of the user here."""
 
     queued: int
 
 
 class Withdrawn(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="withdrawn"):
-    """The user took a queued entry back before it was delivered."""
+    """The user took back a queued entry before it was delivered."""
 
     queued: int
 
 
 class ModelSwitched(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="model_switched"):
-    """From here on this model answers; `model` is ``provider:id``."""
+    """From here on, this model is used; `model` is ``provider:id``."""
 
     model: str
 
 
 class HeadMoved(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="head_moved"):
-    """The conversation goes on after entry `to` (0: from the beginning). Nothing is removed.
+    """The conversation continues after entry `to` (0: from the beginning). Nothing is removed.
 
-    `reason`: the user took back what was said after it (``rewind``), began another branch there (``fork``), or went
-    back to a branch they had left (``switch``).
+    `reason`: the user took back what was said after it (``rewind``), started another branch there (``fork``), or
+    returned to a branch they had left (``switch``).
     """
 
     to: int
@@ -188,12 +188,12 @@ class FileChange(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class FilesKept(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="files_kept"):
-    """Files are about to be changed: by the tool call `call` or, where it is empty, by putting them back to before
-    entry `since`.
+    """Files are about to be changed: by the tool call `call` or, if it is empty, by restoring them to their state
+    before entry `since`.
 
-    `files` are those that are known beforehand, with what they will be where that is known too, else as they are; with
-    `tree`, whatever a command changes in the project may be. What was changed then stands in the `FilesChanged` that
-    follows; without one the program was ended in between.
+    `files` are those known in advance, as they will be if that is known too, else as they are; with `tree`, a command
+    may change anything in the project. What was changed is in the `FilesChanged` that follows; without one, the program
+    was ended in between.
     """
 
     call: str = ""
@@ -203,7 +203,7 @@ class FilesKept(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="files
 
 
 class FilesChanged(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="files_changed"):
-    """What was changed since the `FilesKept` of number `kept`; `gaps` are sentences about what is not known of it."""
+    """What was changed since the `FilesKept` of number `kept`; `gaps` are sentences about what is unknown."""
 
     kept: int
     files: tuple[FileChange, ...] = ()
@@ -211,7 +211,7 @@ class FilesChanged(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="fi
 
 
 class CeilingReached(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="ceiling_reached"):
-    """The cost ceiling of a turn or of the session, in USD, was met: no model is asked until a `CeilingReset`."""
+    """The cost ceiling of a turn or of the session, in USD, was reached: no model is called until a `CeilingReset`."""
 
     bound: Literal["turn", "session"]
     message: str
@@ -219,7 +219,7 @@ class CeilingReached(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class CeilingReset(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="ceiling_reset"):
-    """The user let the session go on; it may now cost `session_usd` in all (None: as the settings say)."""
+    """The user let the session continue; it may now cost `session_usd` in all (None: as the settings say)."""
 
     session_usd: float | None = None
 
@@ -236,14 +236,14 @@ class ContextEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Cleared(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="cleared"):
-    """The results in `results` (sequence numbers) are shown as `texts`, one for each."""
+    """The results in `results` (entry numbers) are shown as `texts`, one for each."""
 
     results: tuple[int, ...]
     texts: tuple[str, ...]
 
 
 class Digested(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="digested"):
-    """The results in `results` are shown as `placeholder`; the digest `text` follows at this entry's place."""
+    """The results in `results` are shown as `placeholder`; the digest `text` is shown at this entry's place."""
 
     results: tuple[int, ...]
     placeholder: str
@@ -258,11 +258,12 @@ class Words(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="summarized"):
-    """Everything from entry `first` to entry `last` is shown as the one user message `text`.
+    """Everything from entry `first` to entry `last` is shown as one user message, `text`.
 
-    `path` is where the covered turns were written out, relative to the session's folder. `words` are the user's own in
-    all that is covered so far; they follow the newest boundary, and after them comes `state`, where things were then.
-    Through `depth` texts has gone what `text` says. A turn stood still for `waited_s` seconds until it was written.
+    `path` is the file with the turns it covers, relative to the session's folder. `words` are the user's own messages
+    in everything covered so far; they follow the newest boundary, and after them comes `state`, how things stood then.
+    `depth` is the number of summaries that the content of `text` has passed through. A turn waited `waited_s` seconds
+    for it.
     """
 
     first: int
@@ -281,7 +282,7 @@ class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class Checkpointed(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="checkpointed"):
-    """A finished task, from entry `first` to entry `last`, is shown as its completion record `text`."""
+    """A finished task, from entry `first` to entry `last`, is shown as its completion record, `text`."""
 
     first: int
     last: int
@@ -299,14 +300,16 @@ class Checkpointed(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class Pinned(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="pinned"):
-    """The items in `items`, each with its whole group, survive every layer (or, `pinned` false, no longer do)."""
+    """The items in `items`, each with its whole group, are kept by every layer (or, with `pinned` false, no longer
+    are).
+    """
 
     items: tuple[int, ...]
     pinned: bool = True
 
 
 class Restored(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="restored"):
-    """The items in `items` are shown whole again: as `texts` says, or (empty text) as they stand in the log."""
+    """The items in `items` are shown in full again: as in `texts` or, if the text is empty, as in the log."""
 
     items: tuple[int, ...]
     texts: tuple[str, ...]
@@ -323,8 +326,8 @@ class Shortened(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class WordsEdited(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="words_edited"):
-    """The user changed what is kept of their own words: `edits` are the messages with their new texts (empty: none of
-    it is kept), `words` all that is shown from here on.
+    """The user changed what is kept of their own messages: `edits` are the messages with their new texts (empty:
+    nothing is kept), `words` everything that is shown from here on.
     """
 
     edits: tuple[Words, ...]

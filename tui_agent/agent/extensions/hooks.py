@@ -30,13 +30,13 @@ Event: TypeAlias = Literal[
     "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "PostCompact", "Stop"
 ]
 EVENTS: Final[dict[Event, str]] = {
-    "SessionStart": "before the first turn; what it prints is told to the model",
-    "UserPromptSubmit": "before your words enter; may refuse them, or tell the model more",
-    "PreToolUse": "before a call; may refuse it, have it asked about, or change its arguments",
-    "PostToolUse": "after a call; may tell the model more",
+    "SessionStart": "before the first turn; its output goes to the model",
+    "UserPromptSubmit": "before your message is added; may refuse it, or tell the model more",
+    "PreToolUse": "before a tool call; may refuse it, have you asked about it, or change its arguments",
+    "PostToolUse": "after a tool call; may tell the model more",
     "PreCompact": "before a summary is written",
-    "PostCompact": "when a summary was entered",
-    "Stop": "before a turn ends; may have it go on",
+    "PostCompact": "after a summary was entered",
+    "Stop": "before a turn ends; may make it go on",
 }
 """What each hears of."""
 
